@@ -1,0 +1,74 @@
+"""Arithmetic in kernel and sweep files (launch geometry, constraints, shared bytes), evaluated safely.
+
+Only numbers, strings, names given by the caller and a few integer functions exist; there is no attribute
+access and no way to reach Python itself (simpleeval walks the syntax tree).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from simpleeval import InvalidExpression, SimpleEval
+
+from ladder.errors import LadderError
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """Smallest integer not below numerator / denominator."""
+    if denominator == 0:
+        raise ZeroDivisionError("ceil_div by zero")
+    return -(-numerator // denominator)
+
+
+def align_up(value: int, multiple: int) -> int:
+    """Smallest multiple of `multiple` not below `value`."""
+    return ceil_div(value, multiple) * multiple
+
+
+def is_power_of_two(value: int) -> bool:
+    """Whether value is 1, 2, 4, ..."""
+    return value > 0 and value & (value - 1) == 0
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "align_up": align_up,
+    "ceil_div": ceil_div,
+    "gcd": math.gcd,
+    "is_power_of_two": is_power_of_two,
+    "log2": math.log2,
+    "max": max,
+    "min": min,
+}
+
+
+@functools.cache
+def _parsed(expression: str) -> ast.expr:
+    return SimpleEval.parse(expression.strip())
+
+
+def evaluate(expression: str | int | float, names: Mapping[str, Any]) -> Any:
+    """Value of an expression over `names`.
+
+    Raises LadderError naming the expression and the names that exist.
+    """
+    if isinstance(expression, int | float):
+        return expression
+    try:
+        interpreter = SimpleEval(functions=FUNCTIONS, names=dict(names))
+        return interpreter.eval(expression, previously_parsed=_parsed(expression))
+    except (InvalidExpression, SyntaxError, ArithmeticError, TypeError, ValueError, KeyError) as error:
+        known = ", ".join(sorted([*names, *FUNCTIONS]))
+        raise LadderError(f"expression {expression!r}: {error}; known names: {known}") from error
+
+
+def evaluate_int(expression: str | int, names: Mapping[str, Any]) -> int:
+    """Like evaluate, for counts: the value must be a whole number."""
+    value = evaluate(expression, names)
+    if isinstance(value, bool) or value != int(value):
+        raise LadderError(f"expression {expression!r}: gave {value!r}, a whole number is needed")
+    return int(value)

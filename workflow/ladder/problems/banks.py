@@ -1,0 +1,47 @@
+"""Shared-memory access patterns: a block repeats one access and times it with the SM's clock.
+
+A kernel of this problem fills shared memory with word w = w * 2654435761 (mod 2**32), makes `elements` accesses per
+lane that cycle through 32 address patterns, and writes
+  offsets[32][32]   byte offset that lane l uses in access pattern j (every warp alike),
+  sums[threads]     sum (mod 2**32) of the words each thread read,
+  cycles[1]         clock64 cycles from the first access of the block to its last.
+The check recomputes the sums from the offsets; the bank model predicts wavefronts from the very same offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ladder.problems.base import Instance, Params, Problem, Work
+
+if TYPE_CHECKING:
+    from ladder.device import Gpu
+
+PATTERNS = 32
+MAX_THREADS = 1024
+
+
+class Banks(Problem):
+    """Repeated shared-memory accesses; `elements` is the number of accesses per lane."""
+
+    name = "banks"
+    size_fields = ("elements",)
+    dtypes = ("int32",)
+    buffers = ("offsets", "sums", "cycles")
+
+    def work(self, size: Mapping[str, int], dtype: str, params: Params) -> Work:
+        """No arithmetic and no device memory to speak of: cycles are the measure."""
+        return Work(0.0, 0.0)
+
+    def device_bytes(self, size: Mapping[str, int], dtype: str) -> int:
+        """The three small outputs."""
+        return 4 * PATTERNS * 32 + 4 * MAX_THREADS + 8
+
+    def instance(
+        self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int
+    ) -> Instance:
+        """Outputs and check on a device."""
+        from ladder.problems.banks_instance import BanksInstance
+
+        return BanksInstance.create(gpu, size, dtype, layout, seed)

@@ -1,0 +1,296 @@
+"""Sweeps: the variants and sizes that answer one question, as config/sweeps/*.yaml describes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder import documents
+from ladder.catalog import Kernel, ParamValue, Variant
+from ladder.errors import LadderError, refuse
+from ladder.expressions import evaluate
+from ladder.problems import PROBLEMS, problem_named
+from ladder.problems.base import Problem
+
+DEFAULT_REGIMES = ("cold", "warm")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a cell is timed against: a library, or a kernel whose unnamed parameters are the variant's own."""
+
+    library: str = ""
+    kernel: Kernel | None = None
+    params: tuple[tuple[str, ParamValue], ...] = ()
+
+    def variant_for(self, variant: Variant) -> Variant:
+        """The reference kernel's variant that `variant` is timed against."""
+        assert self.kernel is not None
+        shared = {name: value for name, value in variant.params.items() if name in self.kernel.parameters}
+        return self.kernel.variant({**shared, **dict(self.params)}, variant.dtype, variant.layout)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A variant as a sweep names it, with its place on the ladder."""
+
+    variant: Variant
+    rung: str
+    technique: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One variant at one size."""
+
+    entry: Entry
+    size: Mapping[str, int]
+
+    @property
+    def variant(self) -> Variant:
+        return self.entry.variant
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure the sweep asks for."""
+
+    kind: str
+    caption: str
+    at: Mapping[str, int] | None = None
+    x: str | None = None
+    y: str | None = None
+    hue: str | None = None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Variants x sizes that answer one question."""
+
+    name: str
+    path: Path
+    title: str
+    question: str
+    problem: Problem
+    dtypes: tuple[str, ...]
+    layout: str | None
+    sizes: tuple[Mapping[str, int], ...]
+    entries: tuple[Entry, ...]
+    excluded: int
+    references: tuple[Reference, ...]
+    regimes: tuple[str, ...]
+    counter_groups: tuple[str, ...]
+    counter_sizes: tuple[Mapping[str, int], ...]
+    figures: tuple[Figure, ...]
+
+    @property
+    def variants(self) -> list[Variant]:
+        """Every variant to compile, those of reference kernels included, without repetition."""
+        wanted = [entry.variant for entry in self.entries]
+        for reference in self.references:
+            if reference.kernel is not None:
+                wanted += [reference.variant_for(entry.variant) for entry in self.entries]
+        return list(dict.fromkeys(wanted))
+
+    def cells(self) -> Iterator[Cell]:
+        """Cells in measuring order: by dtype and size, so that inputs and reference are made once."""
+        for dtype in self.dtypes:
+            for size in self.sizes:
+                for entry in self.entries:
+                    if entry.variant.dtype == dtype:
+                        yield Cell(entry, size)
+
+
+def _combinations(params: Mapping[str, Any]) -> list[dict[str, ParamValue]]:
+    axes = [value if isinstance(value, list) else [value] for value in params.values()]
+    return [dict(zip(params, values, strict=True)) for values in itertools.product(*axes)]
+
+
+def _entries(
+    path: Path,
+    index: int,
+    document: Mapping[str, Any],
+    catalog: Mapping[str, Kernel],
+    problem: Problem,
+    dtypes: tuple[str, ...],
+    layout: str | None,
+) -> tuple[list[Entry], int]:
+    where = f"variants[{index}]."
+    name = document["kernel"]
+    if name not in catalog:
+        raise refuse(path, f"{where}kernel", name, catalog, why="no such kernel")
+    kernel = catalog[name]
+    if kernel.problem != problem.name:
+        same = [other.name for other in catalog.values() if other.problem == problem.name]
+        raise refuse(path, f"{where}kernel", name, same, why=f"its problem is {kernel.problem}")
+    combinations = _combinations(document.get("params", {}))
+    rung = document.get("rung", "")
+    if rung and len(combinations) > 1:
+        raise refuse(path, f"{where}rung", rung, "a rung for one combination of parameters only")
+    entries, excluded = [], 0
+    for dtype in dtypes:
+        for params in combinations:
+            for key in params:
+                # Checked before the constraints, so that a misspelt axis is never mistaken for an excluded one.
+                kernel_values = kernel.parameters.get(key)
+                if kernel_values is None or params[key] not in kernel_values.values:
+                    kernel.variant(params, dtype, layout, where=where, file=path)
+            if len(combinations) > 1:
+                names = {key: axis.default for key, axis in kernel.parameters.items()} | params
+                candidate = Variant(kernel, names, dtype, layout or kernel.layouts[0])
+                if candidate.excluded() is not None:
+                    excluded += 1
+                    continue
+            variant = kernel.variant(params, dtype, layout, where=where, file=path)
+            if "where" in document:
+                try:
+                    keep = evaluate(document["where"], variant.names())
+                except LadderError as error:
+                    raise LadderError(f"{path}: {where}where: {error}") from error
+                if not keep:
+                    excluded += 1
+                    continue
+            entries.append(Entry(variant, rung, document.get("technique", "")))
+    if not entries:
+        raise LadderError(f"{path}: {where}params: no combination is left after the constraints and where")
+    return entries, excluded
+
+
+def _references(
+    path: Path, given: list[Any], catalog: Mapping[str, Kernel], problem: Problem
+) -> tuple[Reference, ...]:
+    references = []
+    for index, entry in enumerate(given):
+        where = f"references[{index}]"
+        if isinstance(entry, str):
+            if entry not in problem.libraries:
+                raise refuse(path, where, entry, problem.libraries, why=f"problem {problem.name}")
+            references.append(Reference(library=entry))
+            continue
+        if entry["kernel"] not in catalog:
+            raise refuse(path, f"{where}.kernel", entry["kernel"], catalog, why="no such kernel")
+        kernel = catalog[entry["kernel"]]
+        if kernel.problem != problem.name:
+            raise refuse(path, f"{where}.kernel", kernel.name, f"a kernel of the problem {problem.name}")
+        params = entry.get("params", {})
+        for name, value in params.items():
+            if name not in kernel.parameters:
+                raise refuse(path, f"{where}.params", name, kernel.parameters)
+            if value not in kernel.parameters[name].values:
+                raise refuse(path, f"{where}.params.{name}", value, kernel.parameters[name].values)
+        references.append(Reference(kernel=kernel, params=tuple(params.items())))
+    return tuple(references)
+
+
+def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
+    """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
+    document = documents.load(path, "sweep")
+    if document["problem"] not in PROBLEMS:
+        raise refuse(path, "problem", document["problem"], PROBLEMS)
+    problem = problem_named(document["problem"])
+    for index, dtype in enumerate(document["dtypes"]):
+        if dtype not in problem.dtypes:
+            raise refuse(path, f"dtypes[{index}]", dtype, problem.dtypes)
+    dtypes = tuple(document["dtypes"])
+    layout = document.get("layout")
+    if layout is not None and layout not in problem.layouts:
+        raise refuse(path, "layout", layout, [name for name in problem.layouts if name])
+    sizes = tuple(
+        problem.parse_size(given, str(path), f"sizes[{index}]") for index, given in enumerate(document["sizes"])
+    )
+    for index, size in enumerate(sizes):
+        if size in sizes[:index]:
+            raise refuse(path, f"sizes[{index}]", dict(size), "each size once")
+    entries: list[Entry] = []
+    excluded = 0
+    for index, given in enumerate(document["variants"]):
+        more, dropped = _entries(path, index, given, catalog, problem, dtypes, layout)
+        for entry in more:
+            if any(other.variant == entry.variant for other in entries):
+                raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
+        if given.get("unsupported", "refuse") == "refuse":
+            for position, size in enumerate(sizes):
+                reasons = [entry.variant.unsupported(size) for entry in more]
+                if all(reasons):
+                    raise refuse(
+                        path,
+                        f"sizes[{position}]",
+                        dict(size),
+                        "a size it supports, or `unsupported: record` at that entry",
+                        why=f"no variant of variants[{index}] ({given['kernel']}) supports it: {reasons[0]}",
+                    )
+        entries += more
+        excluded += dropped
+    references = _references(path, document["references"], catalog, problem)
+    sweep_size_list = list(sizes)
+    counters = document.get("counters", {})
+    counter_sizes = []
+    for index, given in enumerate(counters.get("sizes", [])):
+        size = problem.parse_size(given, str(path), f"counters.sizes[{index}]")
+        if size not in sweep_size_list:
+            raise refuse(path, f"counters.sizes[{index}]", given, "one of the sweep's sizes")
+        counter_sizes.append(size)
+    axes = {name for entry in entries for name in entry.variant.params}
+    figures = []
+    for index, given in enumerate(document.get("figures", [])):
+        for axis in ("x", "y", "hue"):
+            if axis in given and given[axis] not in axes:
+                raise refuse(path, f"figures[{index}].{axis}", given[axis], sorted(axes))
+        at = None
+        if "at" in given:
+            at = problem.parse_size(given["at"], str(path), f"figures[{index}].at")
+            if at not in sweep_size_list:
+                raise refuse(path, f"figures[{index}].at", given["at"], "one of the sweep's sizes")
+        figures.append(
+            Figure(
+                given["kind"],
+                given["caption"],
+                at,
+                given.get("x"),
+                given.get("y"),
+                given.get("hue"),
+            )
+        )
+    sweep = Sweep(
+        name=path.stem,
+        path=path,
+        title=document["title"],
+        question=document["question"],
+        problem=problem,
+        dtypes=dtypes,
+        layout=layout,
+        sizes=sizes,
+        entries=tuple(entries),
+        excluded=excluded,
+        references=references,
+        regimes=tuple(document.get("regimes", DEFAULT_REGIMES)),
+        counter_groups=tuple(counters.get("groups", ())),
+        counter_sizes=tuple(counter_sizes) or sizes[:1],
+        figures=tuple(figures),
+    )
+    for index, reference in enumerate(references):
+        if reference.kernel is not None:
+            for entry in entries:
+                try:
+                    reference.variant_for(entry.variant)
+                except LadderError as error:
+                    raise LadderError(f"{path}: references[{index}]: {error}") from error
+    return sweep
+
+
+def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:
+    """The chosen sweeps (all where None) of a folder, by name, in the order of the folder.
+
+    Raises LadderError where a chosen name has no file.
+    """
+    paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if not paths:
+        raise LadderError(f"{folder}: no sweep (*.yaml) found")
+    for name in chosen or ():
+        if name not in paths:
+            raise refuse("configuration", "sweeps", name, paths)
+    names = list(paths) if chosen is None else list(dict.fromkeys(chosen))
+    return {name: load_sweep(paths[name], catalog) for name in names}
