@@ -1,0 +1,59 @@
+# `make` sets up what is needed and runs the workflow; `make test` does the same for the tests.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CORES  ?= all
+STAMP  := $(VENV)/ready
+
+export PYTHONPATH := workflow
+
+.PHONY: all test lint format reference lock clean
+.DEFAULT_GOAL := all
+
+all: $(STAMP)
+	$(BIN)/python -m snakemake --cores $(CORES)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n auto
+
+lint: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/python -m snakemake --lint
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/snakefmt Snakefile workflow
+
+reference: $(STAMP)
+	$(BIN)/python -m ladder reference --readme config/README.md
+
+clean:
+	rm -rf $(VENV) .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis report.html
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamped, so that set-up runs again only when the lock changed. A virtual environment that failed half way
+# carries no stamp and is made anew.
+$(STAMP): requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || { \
+	  echo 'Python 3.11 to 3.14 is needed; found' "$$($(PYTHON) -V 2>&1)" '(choose one: make PYTHON=python3.12)' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo 'Python cannot make virtual environments here; on Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+# The pins hold for Linux and every Python that pyproject.toml accepts, hence one file without markers.
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet uv
+	{ echo '# Made by `make lock` from pyproject.toml: exact versions with the hashes of their files, for Linux.'; \
+	  $(VENV)-lock/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	    --fork-strategy fewest --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet \
+	    $(LOCK_OPTIONS) | sed 's/ ;[^\\]*\\$$/ \\/'; } > requirements.lock.new
+	mv requirements.lock.new requirements.lock
+	rm -rf $(VENV)-lock
