@@ -1,0 +1,158 @@
+"""Small statistics over the tables: selections, parameters as columns, ratios with intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+import pandas as pd
+
+from ladder.intervals import interval_ranks
+from ladder.tables import SIZE_COLUMNS
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.value)
+
+
+def coefficient_of_variation(samples: Sequence[float]) -> float | None:
+    """Sample standard deviation over mean; None below two samples or at a mean of zero."""
+    if len(samples) < 2 or (mean := fmean(samples)) == 0:
+        return None
+    return stdev(samples) / mean
+
+
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as dictionaries by column."""
+    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+
+
+def ok_rows(timings: pd.DataFrame, regime: str | None = "cold") -> pd.DataFrame:
+    """Rows that may be shown as results: status ok, of one regime (all where None)."""
+    keep = timings["status"] == "ok"
+    if regime is not None:
+        keep &= timings["regime"] == regime
+    return timings[keep.fillna(False)]
+
+
+def failures(timings: pd.DataFrame) -> pd.DataFrame:
+    """Rows of cells that gave no result, with their reasons."""
+    return timings[timings["status"] != "ok"]
+
+
+def params_of(text: Any) -> dict[str, Any]:
+    """Parameters of a row from its JSON column; empty where the column is."""
+    if not isinstance(text, str):
+        return {}
+    decoded: dict[str, Any] = json.loads(text)
+    return decoded
+
+
+def parameter(rows: pd.DataFrame, name: str) -> pd.Series[Any]:
+    """One parameter of every row as a column (None where a row's kernel has no such parameter)."""
+    return pd.Series([params_of(text).get(name) for text in rows["params"]], index=rows.index, dtype=object)
+
+
+def size_of(row: Mapping[str, Any]) -> dict[str, int]:
+    """The size fields a row has."""
+    return {name: int(row[name]) for name in SIZE_COLUMNS if name in row and not pd.isna(row[name])}
+
+
+def size_label(size: Mapping[str, int]) -> str:
+    """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
+    values = list(size.values())
+    if len(set(values)) == 1:
+        return count_label(values[0])
+    return "x".join(str(value) for value in values)
+
+
+def count_label(value: int) -> str:
+    """2^28 rather than 268435456."""
+    if value >= 2**16 and value & (value - 1) == 0:
+        return f"2^{value.bit_length() - 1}"
+    return str(value)
+
+
+def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
+    """Rows of one size."""
+    keep = pd.Series(True, index=rows.index)
+    for name, value in size.items():
+        keep &= (rows[name] == value).fillna(False)
+    return rows[keep]
+
+
+def ratio(own: Estimate, other: Estimate) -> Estimate:
+    """own / other; the interval takes the worst ends, so it errs on the wide side."""
+    if not (own.known and other.known) or min(other.value, other.low, other.high) <= 0:
+        return Estimate(math.nan, math.nan, math.nan)
+    return Estimate(own.value / other.value, own.low / other.high, own.high / other.low)
+
+
+def estimate(row: Mapping[str, Any], column: str) -> Estimate:
+    """`column` of a row with COLUMN_low and COLUMN_high."""
+
+    def number(value: Any) -> float:
+        return math.nan if pd.isna(value) else float(value)
+
+    value = number(row[column])
+    low, high = number(row.get(f"{column}_low")), number(row.get(f"{column}_high"))
+    return Estimate(value, value if math.isnan(low) else low, value if math.isnan(high) else high)
+
+
+def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
+    """How many times faster `row` is than `baseline`: from paired ratios where both have the same reference.
+
+    Falls back on the ratio of the medians, which clocks and temperature may have moved between the two cells.
+    """
+    if row["variant"] == baseline["variant"]:
+        return Estimate(1.0, 1.0, 1.0)
+    if row["reference"] == baseline["variant"]:
+        return estimate(row, "speedup")
+    if not pd.isna(row["reference"]) and row["reference"] == baseline["reference"]:
+        paired = ratio(estimate(row, "speedup"), estimate(baseline, "speedup"))
+        if paired.known:
+            return paired
+    return ratio(estimate(baseline, "median_us"), estimate(row, "median_us"))
+
+
+def metric_table(
+    metrics: pd.DataFrame,
+) -> dict[tuple[str, str, tuple[tuple[str, int], ...]], dict[str, float]]:
+    """Metrics by (sweep, variant, size): name -> value."""
+    found: dict[tuple[str, str, tuple[tuple[str, int], ...]], dict[str, float]] = {}
+    for row in records(metrics):
+        if not pd.isna(row["value"]):
+            key = (row["sweep"], row["variant"], tuple(size_of(row).items()))
+            found.setdefault(key, {})[row["metric"]] = float(row["value"])
+    return found
+
+
+def coverage_interval(covered: int, trials: int) -> tuple[float, float]:
+    """95 % Wilson interval of a share (Wilson 1927)."""
+    z = 1.959963984540054
+    share = covered / trials
+    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
+    reach = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2))
+    return max(middle - reach, 0.0), min(middle + reach, 1.0)
+
+
+def median_of(values: Sequence[float]) -> Estimate:
+    """Median of a few cells with its order-statistic interval."""
+    ordered = sorted(values)
+    low, high = interval_ranks(len(ordered))
+    middle = len(ordered) // 2
+    value = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return Estimate(value, ordered[low], ordered[high])
