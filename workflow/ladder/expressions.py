@@ -48,22 +48,47 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def _parsed(expression: str) -> ast.expr:
-    return SimpleEval.parse(expression.strip())
+    parsed: ast.expr = SimpleEval.parse(expression.strip())
+    return parsed
 
 
-def evaluate(expression: str | int | float, names: Mapping[str, Any]) -> Any:
-    """Value of an expression over `names`.
+def evaluate(
+    expression: str | int | float,
+    names: Mapping[str, Any],
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> Any:
+    """Value of an expression over `names`; `functions` are added to the ones every expression has.
 
     Raises LadderError naming the expression and the names that exist.
     """
     if isinstance(expression, int | float):
         return expression
     try:
-        interpreter = SimpleEval(functions=FUNCTIONS, names=dict(names))
+        interpreter = SimpleEval(functions={**FUNCTIONS, **(functions or {})}, names=dict(names))
         return interpreter.eval(expression, previously_parsed=_parsed(expression))
     except (InvalidExpression, SyntaxError, ArithmeticError, TypeError, ValueError, KeyError) as error:
-        known = ", ".join(sorted([*names, *FUNCTIONS]))
+        known = ", ".join(sorted([*names, *FUNCTIONS, *(functions or {})]))
         raise LadderError(f"expression {expression!r}: {error}; known names: {known}") from error
+
+
+def words(expression: str | int | float) -> tuple[set[str], set[str]]:
+    """Names and functions an expression uses, without evaluating it.
+
+    Raises LadderError where it is not an expression at all.
+    """
+    if isinstance(expression, int | float):
+        return set(), set()
+    try:
+        tree = _parsed(expression)
+    except (InvalidExpression, SyntaxError, ValueError) as error:
+        raise LadderError(f"expression {expression!r}: {error}") from error
+    called = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return named - called, called
 
 
 def evaluate_int(expression: str | int, names: Mapping[str, Any]) -> int:

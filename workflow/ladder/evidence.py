@@ -1,0 +1,118 @@
+"""Sentences that carry the numbers behind a verdict; every word of evidence is made here from the data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ladder.ledger import Test
+from ladder.statistics import Estimate, count_label, params_of, size_label, size_of
+
+if TYPE_CHECKING:
+    from ladder.verdicts import Decided, Row
+
+_WORDS = {"at_least": "at least", "at_most": "at most", "equals": "equal to"}
+_SHOWN = 6
+
+
+def number(value: float) -> str:
+    """Four significant digits, no exponent for everyday magnitudes."""
+    if value and not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3e}"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def quantity(value: Estimate, unit: str) -> str:
+    """1.234 x [1.230, 1.238]; without brackets where the value is exact."""
+    ending = f" {unit}" if unit else ""
+    if value.low == value.high:
+        return f"{number(value.value)}{ending}"
+    return f"{number(value.value)}{ending} [{number(value.low)}, {number(value.high)}]"
+
+
+def _axis(rows: Sequence[Row]) -> list[str]:
+    """Parameters in which the rows differ."""
+    seen: dict[str, set[Any]] = {}
+    for row in rows:
+        for name, value in params_of(row.names.get("params")).items():
+            seen.setdefault(name, set()).add(value)
+    return [name for name, values in seen.items() if len(values) > 1]
+
+
+def _place(row: Row, axis: Sequence[str]) -> str:
+    params = params_of(row.names.get("params"))
+    parts = [f"{name}={params[name]}" for name in axis if name in params]
+    if size := size_of(row.names):
+        parts.append(f"size {size_label(size)}")
+    return ", ".join(parts) or str(row.names["variant"])
+
+
+def sentence(test: Test, decided: Sequence[Decided], missing: Counter[str]) -> str:
+    """How many rows meet the condition, and the extremes with their intervals and places."""
+    axis = _axis([one.row for one in decided])
+    threshold = test.threshold if isinstance(test.threshold, str) else number(test.threshold)
+    wanted = f"{_WORDS[test.condition]} {threshold}"
+    counts = Counter(one.verdict for one in decided)
+    if len(decided) == 1:
+        one = decided[0]
+        text = (
+            f"{test.label} is {quantity(one.value, test.unit)} at {_place(one.row, axis)} "
+            f"({wanted}: {one.verdict})"
+        )
+    else:
+        least = min(decided, key=lambda one: one.value.value)
+        most = max(decided, key=lambda one: one.value.value)
+        tally = ", ".join(f"{counts[name]} {name}" for name in ("refuted", "inconclusive") if counts[name])
+        text = (
+            f"{test.label} {wanted} in {counts['holds']} of {len(decided)} cells"
+            + (f" ({tally})" if tally else "")
+            + f"; from {quantity(least.value, test.unit)} at {_place(least.row, axis)}"
+            + f" to {quantity(most.value, test.unit)} at {_place(most.row, axis)}"
+        )
+    if missing:
+        text += f"; left out for want of {', '.join(f'{name} ({count})' for name, count in missing.items())}"
+    return text
+
+
+def _values(values: Sequence[Any], everything: Sequence[Any]) -> str:
+    """A set of group values, as a bound where it is one end of all there are."""
+    numeric = all(isinstance(value, int | float) for value in everything)
+    if len(values) == len(everything) > 1 and numeric:
+        return f"= {_show(values[0])} … {_show(values[-1])}"
+    if numeric and len(values) > 1 and list(values) == list(everything[-len(values) :]):
+        return f">= {_show(values[0])}"
+    if numeric and len(values) > 1 and list(values) == list(everything[: len(values)]):
+        return f"<= {_show(values[-1])}"
+    shown = ", ".join(_show(value) for value in values[:_SHOWN])
+    return f"= {shown}" + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return count_label(value) if isinstance(value, int) and value > 0 else str(value)
+
+
+def where_sentence(per: Sequence[str], verdicts: Mapping[tuple[Any, ...], str]) -> str:
+    """`holds at n >= 2048; refuted at n = 1024`."""
+    parts = []
+    for verdict in ("holds", "refuted", "inconclusive"):
+        keys = sorted((key for key, given in verdicts.items() if given == verdict), key=_sortable)
+        if not keys:
+            continue
+        if len(per) == 1:
+            everything = [key[0] for key in sorted(verdicts, key=_sortable)]
+            parts.append(f"{verdict} at {per[0]} {_values([key[0] for key in keys], everything)}")
+        else:
+            shown = "; ".join(
+                ", ".join(f"{name}={_show(value)}" for name, value in zip(per, key, strict=True))
+                for key in keys[:_SHOWN]
+            )
+            more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+            parts.append(f"{verdict} at ({shown}{more})")
+    return "; ".join(parts)
+
+
+def _sortable(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple((isinstance(value, str), value) for value in key)

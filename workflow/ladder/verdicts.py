@@ -1,0 +1,241 @@
+"""Verdicts: the ledger's tests carried out over the tables; claims.schema.yaml says how verdicts combine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from ladder import tables
+from ladder.errors import LadderError
+from ladder.expressions import evaluate, words
+from ladder.ledger import OTHER, Claim, Expression, Test
+from ladder.statistics import Estimate, metric_table, params_of, records, size_of
+
+HOLDS, REFUTED, INCONCLUSIVE, NOT_MEASURED = tables.VERDICTS
+
+
+class MissingError(Exception):
+    """A row lacks something an expression asks for."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a test: its columns and parameters by name, and its metrics."""
+
+    names: Mapping[str, Any]
+    metrics: Mapping[str, float]
+
+    def metric(self, name: str) -> float:
+        if name not in self.metrics:
+            raise MissingError(f"metric {name}")
+        return self.metrics[name]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A row's value and verdict."""
+
+    row: Row
+    value: Estimate
+    threshold: float
+    verdict: str
+
+
+@dataclass
+class Outcome:
+    """What a test came to."""
+
+    verdict: str
+    evidence: str
+    where: str = ""
+    groups: dict[tuple[Any, ...], str] = field(default_factory=dict)
+
+
+@dataclass
+class Tables:
+    """The frames verdicts are drawn from; `variants` names the compiled variants of each sweep of the run."""
+
+    timings: pd.DataFrame
+    resources: pd.DataFrame
+    metrics: pd.DataFrame
+    notes: pd.DataFrame
+    variants: Mapping[str, Collection[str]]
+
+    def __post_init__(self) -> None:
+        self._metrics = metric_table(self.metrics)
+        self._resources = {row["variant"]: _known(row) for row in records(self.resources)}
+
+    def rows(self, sweep: str, kind: str, regime: str) -> list[Row]:
+        """Rows of a sweep as names; of timings only those with status ok."""
+        if kind == "resources":
+            found = [
+                self._resources[name] for name in self.variants.get(sweep, ()) if name in self._resources
+            ]
+            return [Row(_with_params(names), {}) for names in found if names["status"] == "ok"]
+        timings = self.timings
+        kept = timings[
+            (
+                (timings["sweep"] == sweep) & (timings["status"] == "ok") & (timings["regime"] == regime)
+            ).fillna(False)
+        ]
+        rows = []
+        for record in records(kept):
+            names = self._resources.get(record["variant"], {}) | _known(record)
+            key = (sweep, record["variant"], tuple(size_of(record).items()))
+            rows.append(Row(_with_params(names), self._metrics.get(key, {})))
+        return rows
+
+    def why_empty(self, sweep: str, missing: Counter[str]) -> str:
+        """Why a test of this sweep has no row to go by."""
+        if sweep not in self.variants:
+            return f"the sweep {sweep} is not part of this run"
+        notes = self.notes[(self.notes["sweep"] == sweep).fillna(False)]
+        if missing:
+            what = ", ".join(missing)
+            reasons = notes[(notes["stage"] == "profile").fillna(False)]["reason"].dropna().unique()
+            return f"no {what}" + (f": {'; '.join(reasons[:2])}" if len(reasons) else "")
+        failed = self.timings[
+            ((self.timings["sweep"] == sweep) & (self.timings["status"] != "ok")).fillna(False)
+        ]
+        if len(failed):
+            counts = ", ".join(
+                f"{count} {status}" for status, count in failed["status"].value_counts().items()
+            )
+            return f"no cell of {sweep} that it selects gave a result ({counts})"
+        reasons = notes["reason"].dropna().unique()
+        return f"{sweep} has no such row" + (f": {reasons[0]}" if len(reasons) else "")
+
+
+def _known(record: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): value for name, value in record.items() if not pd.isna(value)}
+
+
+def _with_params(names: Mapping[str, Any]) -> dict[str, Any]:
+    return {**names, **params_of(names.get("params"))}
+
+
+def _evaluate(expression: Expression, row: Row, other: Row | None = None) -> Any:
+    names = dict(row.names)
+    functions: dict[str, Callable[..., Any]] = {"metric": row.metric}
+    if other is not None:
+        names |= {OTHER + name: value for name, value in other.names.items()}
+        functions[OTHER + "metric"] = other.metric
+    for name in sorted(words(expression)[0] - set(names)):
+        raise MissingError(name)
+    return evaluate(expression, names, functions)
+
+
+def _keeps(expression: str | None, row: Row) -> bool:
+    """A row that lacks what `where` asks for is not selected."""
+    try:
+        return expression is None or bool(_evaluate(expression, row))
+    except MissingError:
+        return False
+
+
+def _select(rows: Sequence[Row], kernel: str | None, where: str | None) -> list[Row]:
+    return [row for row in rows if kernel in (None, row.names["kernel"]) and _keeps(where, row)]
+
+
+def _partner(test: Test, row: Row, candidates: Sequence[Row]) -> Row:
+    assert test.against is not None
+    against = test.against
+    found = [
+        other
+        for other in candidates
+        if other is not row and all(row.names.get(name) == other.names.get(name) for name in against.match)
+    ]
+    if not found:
+        raise MissingError("partner row")
+    if against.pick is not None:
+        return max(found, key=lambda other: float(_evaluate(against.pick or 0, other)))
+    if len(found) > 1:
+        raise LadderError(
+            f"{test.label}: {row.names['variant']} has {len(found)} partners; "
+            "say more in against.match or against.where, or give against.pick"
+        )
+    return found[0]
+
+
+def judge(condition: str, value: Estimate, threshold: float, tolerance: float, noise: float) -> str:
+    """Verdict of one value: its interval, widened by `noise` (a share of it), against the condition."""
+    margin = abs(value.value) * noise
+    low, high = min(value.low, value.value) - margin, max(value.high, value.value) + margin
+    least = {"at_least": threshold, "at_most": -float("inf"), "equals": threshold - tolerance}[condition]
+    most = {"at_least": float("inf"), "at_most": threshold, "equals": threshold + tolerance}[condition]
+    if least <= low and high <= most:
+        return HOLDS
+    return REFUTED if high < least or low > most else INCONCLUSIVE
+
+
+def _decide(test: Test, row: Row, candidates: Sequence[Row]) -> Decided:
+    other = _partner(test, row, candidates) if test.against else None
+
+    def number(expression: Expression) -> float:
+        return float(_evaluate(expression, row, other))
+
+    value = Estimate(number(test.value), number(test.low), number(test.high))
+    threshold = number(test.threshold)
+    verdict = judge(test.condition, value, threshold, number(test.tolerance), test.noise)
+    return Decided(row, value, threshold, verdict)
+
+
+def combine(verdicts: Sequence[str], require: str) -> str:
+    """Verdict of several: with `all` the worst, with `any` the best, inconclusive in between."""
+    worst_first = [REFUTED, NOT_MEASURED, INCONCLUSIVE, HOLDS]
+    order = worst_first if require == "all" else [HOLDS, INCONCLUSIVE, NOT_MEASURED, REFUTED]
+    return min(verdicts, key=order.index)
+
+
+def carry_out(test: Test, data: Tables) -> Outcome:
+    """One test over the tables."""
+    rows = _select(data.rows(test.sweep, test.rows, test.regime), test.kernel, test.where)
+    candidates: list[Row] = []
+    if test.against is not None:
+        against = test.against
+        candidates = _select(data.rows(against.sweep, test.rows, test.regime), against.kernel, against.where)
+    decided: list[Decided] = []
+    missing: Counter[str] = Counter()
+    for row in rows:
+        try:
+            decided.append(_decide(test, row, candidates))
+        except MissingError as lack:
+            missing[str(lack)] += 1
+    if not decided:
+        return Outcome(NOT_MEASURED, f"{test.label}: not measured: {data.why_empty(test.sweep, missing)}")
+    groups: dict[tuple[Any, ...], list[str]] = {}
+    for one in decided:
+        groups.setdefault(tuple(one.row.names.get(name) for name in test.per), []).append(one.verdict)
+    verdicts = {key: combine(group, test.require) for key, group in groups.items()}
+    across = "any" if test.per and test.scope == "somewhere" else "all"
+
+    from ladder.evidence import sentence, where_sentence
+
+    return Outcome(
+        combine(list(verdicts.values()), across),
+        sentence(test, decided, missing),
+        where_sentence(test.per, verdicts) if test.per else "",
+        verdicts,
+    )
+
+
+def decide(claim: Claim, data: Tables) -> dict[str, object]:
+    """The row of claims.csv for one claim."""
+    outcomes = [carry_out(test, data) for test in claim.tests]
+    return {
+        "id": claim.id,
+        "source": claim.source,
+        "statement": claim.statement,
+        "verdict": combine([outcome.verdict for outcome in outcomes], "all"),
+        "evidence": " ".join(f"{outcome.evidence.rstrip('.')}." for outcome in outcomes),
+        "where": "; ".join(dict.fromkeys(outcome.where for outcome in outcomes if outcome.where)) or None,
+    }
+
+
+def decide_all(claims: Sequence[Claim], data: Tables) -> pd.DataFrame:
+    """claims.csv as a frame."""
+    return tables.frame("claims", [decide(claim, data) for claim in claims])
