@@ -1,0 +1,102 @@
+"""Banks: cycles of the clock, wavefronts of the profiler and the model's prediction, side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ladder.figures.data import FigureData, NoDataError, size_key
+from ladder.figures.style import PALETTE, canvas, legend_below
+from ladder.statistics import metric_table, parameter, records
+
+WAVEFRONTS = (
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+)
+REQUESTS = "smsp__inst_executed_op_shared_ld.sum"
+
+
+def _table(data: FigureData) -> pd.DataFrame:
+    """Per cell: group (kernel), x, cycles, wavefronts per request, model; NaN where something is missing."""
+    rows = data.some(data.ok(), "result")
+    name = data.figure.x
+    rows = rows.assign(x=parameter(rows, name) if name else rows["variant"])
+    metrics = metric_table(data.metrics)
+    found: list[dict[str, Any]] = []
+    for row in records(rows):
+        values = metrics.get((data.sweep.name, row["variant"], size_key(row)), {})
+        waves = next((values[name] for name in WAVEFRONTS if name in values), float("nan"))
+        requests = values.get(REQUESTS) or float("nan")
+        found.append(
+            {
+                "kernel": row["kernel"],
+                "x": row["x"],
+                "cycles": values.get("cycles_per_access", float("nan")),
+                "wavefronts": waves / requests,
+                "model": values.get("predicted_wavefronts", float("nan")),
+            }
+        )
+    table = pd.DataFrame(found)
+    if table[["cycles", "wavefronts", "model"]].isna().all(axis=None):
+        raise NoDataError("neither cycles nor wavefronts nor a prediction were recorded")
+    return table
+
+
+def _panel(axis: Axes, table: pd.DataFrame) -> None:
+    numeric = all(isinstance(value, int) for value in table["x"])
+    table = table.sort_values("x") if numeric else table
+    # A parameter beside x (warps) may repeat an x: the series then shows the first, the model is the same.
+    table = table.drop_duplicates("x")
+    places = list(table["x"]) if numeric else list(range(len(table)))
+    axis.bar(places, table["model"], width=0.8, color="#d0d0d0", label="bank model", zorder=2)
+    left = [place - 0.18 for place in places]
+    right = [place + 0.18 for place in places]
+    axis.plot(
+        left,
+        table["wavefronts"],
+        "s",
+        ms=6.5,
+        mfc="white",
+        mew=1.7,
+        color=PALETTE[0],
+        zorder=4,
+        label="profiler: wavefronts per request",
+    )
+    axis.plot(
+        right, table["cycles"], "o", ms=5.5, color=PALETTE[1], zorder=4, label="clock: cycles per access"
+    )
+    axis.grid(axis="x", visible=False)
+    if numeric:
+        axis.set_xticks([place for place in places if place == 1 or place % 4 == 0])
+    else:
+        axis.set_xticks(places, [str(value) for value in table["x"]])
+
+
+def draw(data: FigureData) -> Figure:
+    """One panel per kernel; the model as bars, the two measurements as marks beside each other."""
+    table = _table(data)
+    kernels = list(dict.fromkeys(table["kernel"]))
+    widths = [max(table[table["kernel"] == kernel]["x"].nunique(), 3) for kernel in kernels]
+    title = f"{data.sweep.title}: what one warp access costs"
+    figure, axes = canvas(
+        data, 4.6, title, columns=len(kernels), sharey=True, gridspec_kw={"width_ratios": widths}
+    )
+    for axis, kernel in zip(axes, kernels, strict=True):
+        _panel(axis, table[table["kernel"] == kernel])
+        axis.set_xlabel(data.figure.x or "variant")
+        if len(kernels) > 1:
+            axis.set_title(kernel)
+    highest = float(table[["cycles", "wavefronts", "model"]].max().max())
+    if highest > 8:
+        axes[0].set_yscale("log", base=2)
+        axes[0].set_ylim(0.7, highest * 1.5)
+        ticks = [2**power for power in range(7) if 2**power <= highest * 1.5]
+        axes[0].set_yticks(ticks, [str(tick) for tick in ticks])
+    else:
+        axes[0].set_ylim(0, highest * 1.15)
+    axes[0].set_ylabel("cycles, or wavefronts, per access")
+    legend_below(figure, axes[0], columns=3)
+    return figure

@@ -1,0 +1,72 @@
+"""Heatmap: two parameters of a kernel, the best over all others in every cell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from ladder.figures.data import FigureData, NoDataError
+from ladder.figures.style import MUTED, canvas, plain_number
+from ladder.statistics import at_size, parameter
+
+
+def _axis_values(data: FigureData, name: str) -> list[int | str]:
+    """Values of a parameter that the sweep uses, in the order its kernels declare them."""
+    used = {entry.variant.params.get(name) for entry in data.sweep.entries}
+    order: dict[int | str, None] = {}
+    for entry in data.sweep.entries:
+        axis = entry.variant.kernel.parameters.get(name)
+        for value in axis.values if axis else ():
+            if value in used:
+                order[value] = None
+    return list(order)
+
+
+def draw(data: FigureData) -> Figure:
+    """Annotated cells; an empty one says that no combination exists or none gave a result."""
+    x, y, hue = data.figure.x, data.figure.y, data.figure.hue
+    if x is None or y is None:
+        raise NoDataError("the sweep names no x and y parameter for it")
+    rows = data.some(at_size(data.ok(), data.size), f"result at {data.size_text}").copy()
+    # Against a twin kernel the ratio is the answer, against a library the rate is.
+    paired = data.sweep.references[0].kernel is not None or rows["tflops"].isna().all()
+    column, unit = ("speedup", "speed relative to the reference") if paired else ("tflops", "TFLOP/s")
+    rows["x"], rows["y"] = parameter(rows, x), parameter(rows, y)
+    rows["hue"] = parameter(rows, hue) if hue else ""
+    panels: list[int | str] = _axis_values(data, hue) if hue else [""]
+    panels = [value for value in panels if (rows["hue"] == value).any()]
+    xs, ys = _axis_values(data, x), _axis_values(data, y)
+    others = "best over the other parameters" if rows.groupby(["x", "y", "hue"]).size().max() > 1 else ""
+    title = f"{data.sweep.title}: {unit} by {x} and {y}, {data.size_text}"
+    figure, axes = canvas(data, max(1.9 + 0.6 * len(ys), 3.2), title, columns=len(panels), sharey=True)
+    low, high = float(rows[column].min()), float(rows[column].max())
+    for place, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
+        best = rows[rows["hue"] == panel].groupby(["y", "x"])[column].max()
+        grid = np.array([[float(best.get((b, a), np.nan)) for a in xs] for b in ys])
+        text = [["" if np.isnan(value) else plain_number(value) for value in line] for line in grid]
+        axis.set_facecolor("#eeeeee")
+        sns.heatmap(
+            pd.DataFrame(grid, index=ys, columns=xs),
+            ax=axis,
+            vmin=low,
+            vmax=high,
+            cmap="viridis",
+            annot=np.array(text),
+            fmt="",
+            annot_kws={"fontsize": 11},
+            linewidths=1.2,
+            cbar=place == len(panels) - 1,
+            cbar_kws={"label": "speed" if paired else unit},
+        )
+        for row, line in enumerate(grid):
+            for position, value in enumerate(line):
+                if np.isnan(value):
+                    axis.text(position + 0.5, row + 0.5, "none", ha="center", va="center", color=MUTED)
+        axis.set_xlabel(x)
+        axis.set_ylabel(y if place == 0 else "")
+        axis.tick_params(axis="y", rotation=0)
+        heading = f"{hue} = {panel}" if hue else ""
+        axis.set_title(", ".join(part for part in (heading, others) if part), fontsize=10.5, color=MUTED)
+    return figure

@@ -1,0 +1,88 @@
+"""Ladder: speed of every rung relative to the reference, at one size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ladder.figures.data import FigureData
+from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, plain_number
+from ladder.statistics import at_size, estimate, records
+
+MOST = 24
+
+
+def _label(data: FigureData, variant: str, fallback: str) -> str:
+    entry = next(entry for entry in data.sweep.entries if entry.variant.id == variant)
+    if not entry.rung:
+        return fallback
+    dtype = f" ({entry.variant.dtype})" if len(data.sweep.dtypes) > 1 else ""
+    return f"{entry.rung}{dtype}\n{entry.technique}" if entry.technique else f"{entry.rung}{dtype}"
+
+
+def _rows(data: FigureData) -> list[dict[str, Any]]:
+    """One row per rung in the sweep's order, failed ones included; a large sweep is cut to its fastest."""
+    every = at_size(data.timings, data.size)
+    shown = every[every["regime"] == data.sweep.regimes[0]]
+    data.some(shown[shown["status"] == "ok"], f"result at {data.size_text}")
+    rows = records(shown)
+    if len(rows) <= MOST:
+        return rows
+    ranked = sorted((row for row in rows if row["status"] == "ok"), key=lambda row: -row["speedup"])
+    return ranked[:MOST][::-1]
+
+
+def draw(data: FigureData) -> Figure:
+    """Horizontal bars with 95 % intervals; the reference is the line at 1."""
+    rows = _rows(data)
+    names = data.labels(pd.DataFrame(rows))
+    references = sorted({row["reference"] for row in rows if not pd.isna(row["reference"])})
+    reference = " or ".join(references) if len(references) < 3 else "its reference"
+    figure, (axis,) = canvas(
+        data,
+        1.7 + 0.52 * len(rows),
+        f"{data.sweep.title}: speed relative to {reference}, {data.size_text}",
+    )
+    dtypes = list(data.sweep.dtypes)
+    reach = max([1.0, *(estimate(row, "speedup").high for row in rows if row["status"] == "ok")])
+    for place, row in enumerate(rows):
+        if row["status"] != "ok":
+            axis.text(
+                0.01 * reach, place, f"no result: {row['status']}", va="center", color=MUTED, style="italic"
+            )
+            continue
+        speed = estimate(row, "speedup")
+        color = PALETTE[dtypes.index(row["dtype"]) % len(PALETTE)]
+        axis.barh(place, speed.value, height=0.62, color=color, zorder=2)
+        spread = [[max(speed.value - speed.low, 0)], [max(speed.high - speed.value, 0)]]
+        axis.errorbar(speed.value, place, xerr=spread, color="black", capsize=3, lw=1.2, zorder=4)
+        rate = f"  {plain_number(row['tflops'])} TFLOP/s" if not pd.isna(row["tflops"]) else ""
+        axis.text(
+            speed.high + 0.012 * reach,
+            place,
+            f"{speed.value:.3g}x{rate}",
+            va="center",
+            fontsize=10,
+            zorder=5,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
+        )
+    axis.axvline(1, color=REFERENCE, lw=1.6, ls="--", zorder=3)
+    axis.annotate(
+        reference,
+        (1, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=10,
+        color=REFERENCE,
+    )
+    axis.set_yticks(range(len(rows)), [_label(data, row["variant"], names[row["variant"]]) for row in rows])
+    axis.set_ylim(len(rows) - 0.45, -0.7)
+    axis.set_xlim(0, reach * 1.22)
+    axis.set_xlabel("speed relative to the reference (median of paired ratios, 95 % interval)")
+    axis.grid(axis="y", visible=False)
+    return figure

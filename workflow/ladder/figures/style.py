@@ -1,0 +1,97 @@
+"""The one look of all figures: palette, sizes, titles. PNG of 1152 pixels width, legible at 900."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ladder.figures.data import FigureData
+
+DPI = 144
+WIDTH = 8.0
+PALETTE = [str(color) for color in sns.color_palette("colorblind").as_hex()]
+REFERENCE = "#333333"
+MARKERS = ["o", "s", "D", "^", "v", "P", "X", "*", "<", ">"]
+MUTED = "#666666"
+
+
+def _settings() -> Any:
+    sns.set_theme(style="whitegrid", palette="colorblind")
+    return {
+        "font.family": "DejaVu Sans",
+        "font.size": 11,
+        "axes.titlesize": 12,
+        "axes.labelsize": 11,
+        "xtick.labelsize": 10,
+        "ytick.labelsize": 10,
+        "legend.fontsize": 10,
+        "axes.edgecolor": "#999999",
+        "grid.color": "#e4e4e4",
+        "svg.hashsalt": "ladder",
+    }
+
+
+def canvas(
+    data: FigureData, height: float, title: str, columns: int = 1, **more: Any
+) -> tuple[Figure, list[Axes]]:
+    """A figure with title and device line, and its axes side by side."""
+    plt.rcParams.update(_settings())
+    figure, axes = plt.subplots(1, columns, figsize=(WIDTH, height), dpi=DPI, squeeze=False, **more)
+    title = textwrap.fill(title, 66)
+    lines = title.count("\n") + 1
+    # Room for the two headings in inches, whatever the height.
+    top = 1 - (0.32 + 0.22 * lines) / height
+    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
+    figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
+    figure.text(0.012, 1 - (0.11 + 0.24 * lines) / height, data.subtitle, fontsize=9.5, color=MUTED, va="top")
+    for axis in axes[0]:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes[0])
+
+
+def message(data: FigureData, reason: str) -> Figure:
+    """A figure that says why there is nothing to see."""
+    figure, (axis,) = canvas(data, 2.4, data.sweep.title)
+    axis.set_axis_off()
+    text = textwrap.fill(f"No {data.figure.kind} figure: {reason}.", 80)
+    axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, fontsize=12, color=MUTED)
+    return figure
+
+
+def to_png(figure: Figure) -> bytes:
+    """PNG bytes; no date inside, so that equal data give equal files."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    plt.close(figure)
+    return buffer.getvalue()
+
+
+def legend_below(figure: Figure, axis: Axes, columns: int = 4, **more: Any) -> None:
+    """A legend under the axes, where it hides no data."""
+    handles, labels = axis.get_legend_handles_labels()
+    if handles:
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=min(columns, len(labels)),
+            frameon=False,
+            **more,
+        )
+
+
+def plain_number(value: float) -> str:
+    """Two or three significant digits, for annotations."""
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
