@@ -1,0 +1,69 @@
+"""Plans, and one compile job per variant."""
+
+
+rule plan_sweep:
+    input:
+        # Its time does not matter: the params carry the digest of what the plan says.
+        sweep=ancient("config/sweeps/{sweep}.yaml"),
+    output:
+        plan=f"{FOLDER}/plans/{{sweep}}.json",
+    log:
+        f"{LOGS}/plan_sweep/{{sweep}}.log",
+    params:
+        arch=RUN.arch,
+        settings=plan_settings,
+        content=plan_digest,
+    message:
+        "Planning {wildcards.sweep}"
+    shell:
+        "python -m ladder --log {log} plan --sweep {wildcards.sweep} --arch {params.arch}"
+        " --settings {params.settings:q} --out {output.plan}"
+
+
+rule compile_variant:
+    input:
+        kernel=lambda wildcards: variant_of(wildcards).kernel.path,
+        sources=sources_of,
+        code=modules("compiler", "cubin", "occupancy"),
+    output:
+        cubin=f"{FOLDER}/cubins/{{variant}}.cubin",
+        facts=f"{FOLDER}/cubins/{{variant}}.json",
+    log:
+        f"{LOGS}/compile_variant/{{variant}}.log",
+    # Ahead of measuring, so that no compiler disturbs a timing.
+    priority: 100
+    params:
+        parameters=lambda wildcards: json.dumps(dict(variant_of(wildcards).params), sort_keys=True),
+        dtype=lambda wildcards: variant_of(wildcards).dtype,
+        layout=layout_option,
+        arch=RUN.arch,
+        options=[f"--option={option}" for option in RUN.config.compile_options],
+    message:
+        "Compiling {wildcards.variant}"
+    shell:
+        "python -m ladder --log {log:q} compile --kernel {input.kernel:q} --params {params.parameters:q}"
+        " --dtype {params.dtype} {params.layout} --arch {params.arch} {params.options:q}"
+        " --cubin {output.cubin:q} --facts {output.facts:q}"
+
+
+rule compile_harness:
+    input:
+        sources=[WORKFLOW / "ladder/harness/__init__.py", WORKFLOW / "ladder/harness/harness.cu"],
+        code=modules("compiler"),
+    output:
+        harness=f"{FOLDER}/cubins/harness.bin",
+    log:
+        f"{LOGS}/compile_harness.log",
+    priority: 100
+    params:
+        arch=RUN.arch,
+    message:
+        "Compiling the kernels of the measuring harness"
+    shell:
+        "python -m ladder --log {log} harness --arch {params.arch} --cubin {output.harness}"
+
+
+rule compile:
+    input:
+        [cubins_of(sweep) for sweep in RUN.sweeps],
+        expand(rules.plan_sweep.output, sweep=RUN.sweeps),
