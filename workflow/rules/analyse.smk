@@ -1,9 +1,33 @@
 """Raw records to tables, tables to verdicts. Where nothing is measured, the published tables stand in."""
 
 
-rule record_environment:
+rule describe_device:
     input:
         harness=rules.compile_harness.output.harness if RUN.measures else [],
+        published=published_files("environment.json"),
+    output:
+        device=f"{FOLDER}/device.json",
+    log:
+        f"{LOGS}/describe_device.log",
+    threads: measuring_threads if RUN.measures else 1
+    resources:
+        gpu=1 if RUN.measures else 0,
+    params:
+        arch=RUN.arch,
+        device=RUN.device,
+        made=lambda wildcards, input: f"--harness {input.harness}" if RUN.measures else STANDS_IN,
+    message:
+        "Describing the device"
+    shell:
+        "python -m ladder --log {log} environment --arch {params.arch} --device {params.device}"
+        " {params.made} --out {output.device}"
+
+
+# What figures and tables need of the device stands in device.json, so that making one sweep does not wait for all.
+rule record_environment:
+    input:
+        harness=rules.describe_device.input.harness,
+        jobs=expand(rules.measure_sweep.output.job, sweep=RUN.sweeps) if RUN.measures else [],
         cubins=[] if RUN.measures else [cubins_of(sweep) for sweep in RUN.sweeps],
         published=published_files("environment.json", "resources.csv"),
     output:
@@ -16,23 +40,21 @@ rule record_environment:
     params:
         arch=RUN.arch,
         device=RUN.device,
-        made=lambda wildcards, input: (
-            f"--harness {input.harness}" if RUN.measures else f"--cubins {cubins_folder(wildcards)}"
-        ),
-        published=STANDS_IN,
+        made=lambda wildcards, input: f"--harness {input.harness}" if RUN.measures else STANDS_IN,
+        jobs=lambda wildcards, input: [f"--job {job}" for job in input.jobs],
+        cubins=cubins_folder,
         tree=tree_digest(Path()),
     message:
         "Recording the environment"
     shell:
         "python -m ladder --log {log} environment --arch {params.arch} --device {params.device}"
-        " {params.made} {params.published} --out {output.environment}"
+        " {params.made} {params.jobs} --cubins {params.cubins} --out {output.environment}"
 
 
 rule collect_sweep:
     input:
         records=records_of,
-        # Only the device's peaks are read from it: its time does not matter.
-        environment=ancient(rules.record_environment.output.environment) if RUN.measures else [],
+        device=ancient(rules.describe_device.output.device),
         sweep="config/sweeps/{sweep}.yaml",
         facts=lambda wildcards: facts_of(wildcards.sweep),
         code=modules("collect", "tables", "intervals", "statistics"),
@@ -47,7 +69,7 @@ rule collect_sweep:
         "Collecting {wildcards.sweep}"
     shell:
         "python -m ladder --log {log} collect --sweep {wildcards.sweep} --run-folder {params.folder}"
-        " {params.published}"
+        " --environment {input.device} {params.published}"
 
 
 rule merge_tables:

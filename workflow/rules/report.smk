@@ -8,7 +8,7 @@ for _name in RUN.every_sweep:
         input:
             tables=tables_in(f"{FOLDER}/sweeps/{_name}", ["timings", "metrics", "resources"]),
             sweep=f"config/sweeps/{_name}.yaml",
-            environment=ancient(rules.record_environment.output.environment),
+            device=ancient(rules.describe_device.output.device),
             code=sorted((WORKFLOW / "ladder/figures").glob("*.py")),
         output:
             report(
@@ -22,10 +22,14 @@ for _name in RUN.every_sweep:
         params:
             sweep=_name,
             folder=run_folder,
+            # For the caption.
+            title=RUN.every_sweep[_name].title,
+            question=RUN.every_sweep[_name].question,
         message:
             "Drawing the figures of a sweep"
         shell:
             "python -m ladder --log {log} figures --sweep {params.sweep} --run-folder {params.folder}"
+            " --environment {input.device}"
 
     rule:
         name:
@@ -40,8 +44,30 @@ rule figures:
         [figures_of(sweep) for sweep in RUN.sweeps],
 
 
+rule write_report:
+    input:
+        tables=rules.merge_tables.output.tables,
+        claims=rules.decide_claims.output.tables,
+        clock=clock_tables(),
+        environment=rules.record_environment.output.environment,
+        plans=expand(rules.plan_sweep.output.plan, sweep=RUN.sweeps),
+        sweeps=expand("config/sweeps/{sweep}.yaml", sweep=RUN.sweeps),
+        code=modules("report", "sections", "findings", "markdown", "sweep_data"),
+        templates=sorted((WORKFLOW / "report").glob("*.j2")),
+    output:
+        report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
+    log:
+        f"{LOGS}/write_report.log",
+    params:
+        folder=run_folder,
+        sweeps=[f"--sweep {name}" for name in RUN.sweeps],
+    message:
+        "Writing the report"
+    shell:
+        "python -m ladder --log {log} report --run-folder {params.folder} {params.sweeps}"
+
+
 rule report:
     input:
-        rules.decide_claims.output,
-        rules.record_environment.output,
-        clock_tables(),
+        rules.write_report.output,
+        rules.figures.input,

@@ -11,6 +11,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sweep", required=True, help="name of the sweep")
     parser.add_argument("--run-folder", type=Path, required=True, help="results/RUN/DEVICE")
     parser.add_argument(
+        "--environment", type=Path, help="device and its peaks (default: the run's environment.json)"
+    )
+    parser.add_argument(
         "--published",
         type=Path,
         help="without a GPU: take timings and metrics from the tables of this published run",
@@ -34,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         frames = collect_published(sweep, folder, arguments.published)
     else:
         plan = read_plan(folder.plan(name))
-        frames = collect_sweep(sweep, plan, folder, read_json(folder.environment))
+        frames = collect_sweep(sweep, plan, folder, read_json(arguments.environment or folder.environment))
     write_tables(frames, folder.sweep(name))
     counts = frames["timings"]["status"].value_counts()
     summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
