@@ -71,3 +71,19 @@ rule report:
     input:
         rules.write_report.output,
         rules.figures.input,
+
+
+# Without output: it runs whenever it is asked for. Objections can be overruled by hand: python -m ladder publish --force
+rule publish:
+    input:
+        rules.report.input,
+        rules.compile.input,
+    log:
+        f"{LOGS}/publish.log",
+    params:
+        run=RUN.config.run,
+        device=RUN.device,
+    message:
+        "Publishing the run"
+    shell:
+        "python -m ladder --log {log} publish --run {params.run} --device {params.device}"

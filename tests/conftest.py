@@ -1,0 +1,111 @@
+"""A small project of the tests' own, copied per test, and snakemake run in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("Snakefile", "workflow", "profiles")
+"""What a copy of the project shares with the checkout."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a snakemake run ended: `jobs` are the messages of the jobs it ran (or would run), in order."""
+
+    code: int
+    text: str
+
+    @property
+    def jobs(self) -> list[str]:
+        return re.findall(r"^Job \d+: (.+)$", self.text, re.MULTILINE)
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return self.code == 0 and "Nothing to be done" in self.text
+
+
+def environment() -> dict[str, str]:
+    """The tests' environment without what would make runs differ from a user's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SNAKEMAKE", "PYTEST"))}
+    return kept | {"PYTHONPATH": "", "COLUMNS": "200"}
+
+
+def snakemake_command(*arguments: str) -> list[str]:
+    """The command line of snakemake, as the interpreter of the tests runs it."""
+    return [sys.executable, "-m", "snakemake", *arguments]
+
+
+def run_snakemake(folder: Path, *arguments: str) -> Outcome:
+    """Run snakemake in a project on one core and wait for its end."""
+    words = ("--cores", "1", *arguments)
+    done = subprocess.run(
+        snakemake_command(*words),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace `old`, which must stand in the file, everywhere in it."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{path} does not contain {old!r}"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def edit_yaml(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a YAML document in place."""
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+
+
+def make_project(folder: Path) -> Path:
+    """A project with two kernels of two variants each: `with_headers` includes two headers, `alone` none."""
+    shutil.copytree(ROOT / "tests" / "project", folder)
+    shutil.copy(ROOT / "config" / "config.yaml", folder / "config")
+    edit_yaml(
+        folder / "config" / "config.yaml",
+        lambda config: (config.update(run="test", device="none"), config["clock"].update(sweep="alone")),
+    )
+    for room in ROOMS:
+        (folder / room).symlink_to(ROOT / room)
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A fresh small project."""
+    return make_project(tmp_path / "project")
+
+
+@pytest.fixture(scope="session")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small project after `snakemake compile`; shared, so look at it only."""
+    folder = make_project(tmp_path_factory.mktemp("compiled") / "project")
+    outcome = run_snakemake(folder, "compile")
+    assert outcome.code == 0, outcome.text
+    return folder
+
+
+@pytest.fixture
+def compiled(compiled_once: Path, tmp_path: Path) -> Path:
+    """A copy of the compiled small project to change."""
+    return Path(shutil.copytree(compiled_once, tmp_path / "project", symlinks=True))

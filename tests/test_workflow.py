@@ -1,0 +1,193 @@
+"""What changed is what reruns: the workflow on a small project, compiled for real, without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
+
+RESULTS = Path("results/test/no-gpu")
+WITH_HEADERS = ["Compiling with_headers-fp32", "Compiling with_headers-fp32-k=4"]
+ALONE = ["Compiling alone-fp32", "Compiling alone-fp32-k=4"]
+
+
+def facts(project: Path, variant: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((project / RESULTS / "cubins" / f"{variant}.json").read_text())
+    return found
+
+
+def test_a_second_run_does_nothing(compiled: Path) -> None:
+    assert run_snakemake(compiled, "compile").nothing_to_do
+
+
+def test_newer_files_of_the_same_content_rerun_nothing(compiled: Path) -> None:
+    for path in (*compiled.glob("kernels/*/*"), *compiled.glob("config/**/*.yaml")):
+        path.touch()
+    assert run_snakemake(compiled, "compile").nothing_to_do
+
+
+def test_a_comment_in_a_nested_header_recompiles_those_who_include_it_to_the_same_cubin(compiled: Path) -> None:
+    before = facts(compiled, "with_headers-fp32")
+    edit(compiled / "kernels/include/window.cuh", "// Extent", "// The extent")
+    outcome = run_snakemake(compiled, "compile")
+    assert sorted(outcome.jobs) == WITH_HEADERS
+    after = facts(compiled, "with_headers-fp32")
+    assert after["cubin_sha256"] == before["cubin_sha256"]
+    assert after["source_sha256"] != before["source_sha256"]
+
+
+def test_a_changed_header_changes_the_cubins_of_those_who_include_it(compiled: Path) -> None:
+    before = facts(compiled, "with_headers-fp32")["cubin_sha256"]
+    edit(compiled / "kernels/include/mean.cuh", "sum / static_cast", "T(2) * sum / static_cast")
+    assert sorted(run_snakemake(compiled, "compile").jobs) == WITH_HEADERS
+    assert facts(compiled, "with_headers-fp32")["cubin_sha256"] != before
+
+
+def test_a_new_value_in_a_sweep_compiles_the_new_variant_and_plans_that_sweep(compiled: Path) -> None:
+    edit(compiled / "config/sweeps/alone.yaml", "k: [2, 4]", "k: [2, 4, 8]")
+    assert sorted(run_snakemake(compiled, "compile").jobs) == ["Compiling alone-fp32-k=8", "Planning alone"]
+
+
+def test_a_new_size_compiles_nothing_and_plans_that_sweep(compiled: Path) -> None:
+    edit(compiled / "config/sweeps/alone.yaml", "2**20", "2**22")
+    assert run_snakemake(compiled, "compile").jobs == ["Planning alone"]
+
+
+def test_rewording_a_sweep_or_a_caption_plans_and_compiles_nothing(compiled: Path) -> None:
+    edit(compiled / "config/sweeps/alone.yaml", "How does its time grow", "How does time grow")
+    edit(compiled / "config/sweeps/alone.yaml", "Time over size", "Time over the size")
+    assert run_snakemake(compiled, "compile").nothing_to_do
+
+
+def test_a_measuring_setting_plans_every_sweep_and_compiles_nothing(compiled: Path) -> None:
+    outcome = run_snakemake(compiled, "compile", "--config", "measure={precision: 0.01}")
+    assert sorted(outcome.jobs) == ["Planning alone", "Planning with_headers"]
+    plan = json.loads((compiled / RESULTS / "plans/alone.json").read_text())
+    assert plan["settings"]["precision"] == 0.01
+
+
+def test_a_changed_compiler_option_recompiles_every_variant(compiled: Path) -> None:
+    outcome = run_snakemake(compiled, "compile", "--config", 'compile={options: ["--fmad=false"]}')
+    assert sorted(outcome.jobs) == sorted([*WITH_HEADERS, *ALONE])
+
+
+def test_one_sweep_is_made_and_nothing_else(project: Path) -> None:
+    outcome = run_snakemake(project, "sweep_alone")
+    assert outcome.code == 0, outcome.text
+    assert not [job for job in outcome.jobs if "with_headers" in job]
+    assert (project / RESULTS / "sweeps/alone/resources.csv").is_file()
+    assert (project / RESULTS / "figures/alone-1-curves.png").is_file()
+    assert run_snakemake(project, "sweep_alone").nothing_to_do
+
+
+def test_a_kernel_that_does_not_compile_is_data_and_the_run_goes_on(compiled: Path) -> None:
+    edit(compiled / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = undeclared;")
+    edit(compiled / "kernels/stencil/with_headers.cu", "T sum = 0;", "T sum = 0;\n  __shared__ T large[100000];")
+    edit(compiled / "kernels/stencil/with_headers.cu", "output[i] =", "large[i] = sum;\n  output[i] = large[i ^ 1] +")
+    outcome = run_snakemake(compiled, "report")
+    assert outcome.code == 0, outcome.text
+    resources = pd.read_csv(compiled / RESULTS / "tables/resources.csv").set_index("variant")
+    assert set(resources["status"]) == {"compile_error"}
+    assert 'identifier "undeclared" is undefined' in resources.loc["alone-fp32", "reason"]
+    assert "too much shared" in resources.loc["with_headers-fp32", "reason"]
+    report = (compiled / RESULTS / "report.md").read_text()
+    assert "compile_error" in report or "compile error" in report
+
+
+def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled: Path) -> None:
+    outcome = run_snakemake(compiled)
+    assert outcome.code == 0, outcome.text
+    lines = (compiled / RESULTS / "report.md").read_text().splitlines()
+    assert any("no-gpu" in line or "GPU" in line for line in lines[:12])
+    assert run_snakemake(compiled).nothing_to_do
+    page = run_snakemake(compiled, "--report", "report.html")
+    assert page.code == 0, page.text
+    html = (compiled / "report.html").read_text()
+    assert "alone-1-curves.png" in html
+    assert "How does its time grow with the window?" in html
+
+
+def test_with_a_device_each_sweep_is_measured_once_on_a_gpu_to_itself(project: Path) -> None:
+    edit_yaml(project / "config/sweeps/alone.yaml", lambda sweep: sweep.update(counters={"groups": ["memory"]}))
+    outcome = run_snakemake(project, "-n", "-p", "--config", "device=nvidia-h200", "arch=sm_90a")
+    assert outcome.code == 0, outcome.text
+    count = {message: outcome.jobs.count(message) for message in outcome.jobs}
+    assert count["Measuring alone"] == count["Measuring with_headers"] == 1
+    assert count["Profiling alone"] == 1
+    assert "Profiling with_headers" not in count
+    assert "Holding the timer against NVBench and against itself" in count
+    assert not (project / "results").exists()
+
+
+def test_a_run_of_the_checkout_is_clean_to_plan_and_to_lint() -> None:
+    planned = run_snakemake(ROOT, "-n", "--config", "run=test-plan", "device=none")
+    assert planned.code == 0, planned.text
+    assert planned.jobs
+    linted = run_snakemake(ROOT, "--lint")
+    assert linted.code == 0, linted.text
+
+
+TIMES = {"compile_s"}
+"""Columns that differ between any two runs."""
+
+
+def tables(project: Path) -> dict[str, pd.DataFrame]:
+    """Every table of a run without its times."""
+    return {
+        path.name: pd.read_csv(path).drop(columns=TIMES, errors="ignore")
+        for path in sorted((project / RESULTS / "tables").glob("*.csv"))
+    }
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, pd.DataFrame], float]:
+    """Tables of a run nobody disturbs, and the seconds it takes."""
+    project = make_project(tmp_path_factory.mktemp("undisturbed") / "project")
+    start = time.monotonic()
+    outcome = run_snakemake(project, "report")
+    assert outcome.code == 0, outcome.text
+    return tables(project), time.monotonic() - start
+
+
+@pytest.mark.parametrize("moment", range(10))
+def test_a_killed_run_goes_on_and_ends_in_the_same_tables(
+    moment: int, project: Path, undisturbed: tuple[dict[str, pd.DataFrame], float]
+) -> None:
+    """SIGKILL at a random moment, to all processes or to snakemake alone, whose jobs then go on as orphans."""
+    expected, seconds = undisturbed
+    chance = random.Random(moment)
+    running = subprocess.Popen(
+        snakemake_command("--cores", "2", "report"),
+        cwd=project,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(seconds * (moment + chance.random()) / 10)
+    if chance.random() < 0.5:
+        os.killpg(running.pid, signal.SIGKILL)
+    else:
+        running.kill()
+    running.wait()
+    finished = {path: path.stat().st_mtime_ns for path in (project / RESULTS / "cubins").glob("*.cubin")}
+    assert run_snakemake(project, "--unlock").code == 0
+    outcome = run_snakemake(project, "report")
+    assert outcome.code == 0, outcome.text
+    ended = tables(project)
+    assert list(ended) == list(expected)
+    for name, frame in ended.items():
+        pd.testing.assert_frame_equal(frame, expected[name], obj=name)
+    assert run_snakemake(project, "report").nothing_to_do
+    kept = [path for path, written in finished.items() if path.stat().st_mtime_ns == written]
+    # At most the jobs in flight, two of them, are done twice.
+    assert len(finished) - len(kept) <= 2
