@@ -1,0 +1,38 @@
+// C = alpha * A @ B + beta * C in fp32, row-major: one output per thread, operands from tiles in shared memory.
+//
+// The technique: a block of Tile x Tile threads reads each word of A and B from global memory once per Tile outputs
+// instead of once per output (catalogue A3; texts 001 and 002, kernel 2). Lanes of a warp run along the columns, so that
+// with Tile = 32 they read one word of A (a broadcast) and 32 neighbouring words of B: no bank conflict in either.
+//
+// Tile: edge of the tiles, in elements.
+
+#include "epilogue.cuh"
+#include "index.cuh"
+
+template <int Tile>
+__global__ void __launch_bounds__(Tile * Tile)
+gemm_shared_tile(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
+                 int m, int n, int k, float alpha, float beta) {
+    __shared__ float tile_a[Tile][Tile];
+    __shared__ float tile_b[Tile][Tile];
+    const int x = threadIdx.x % Tile;
+    const int y = threadIdx.x / Tile;
+    const Index row = Index(blockIdx.y) * Tile + y;
+    const Index column = Index(blockIdx.x) * Tile + x;
+
+    float sum = 0.0f;
+    for (int first = 0; first < k; first += Tile) {
+        // Load; zeros outside the matrices add nothing.
+        tile_a[y][x] = row < m && first + x < k ? a[row * k + first + x] : 0.0f;
+        tile_b[y][x] = first + y < k && column < n ? b[Index(first + y) * n + column] : 0.0f;
+        __syncthreads();  // wait until the tiles are complete
+
+#pragma unroll
+        for (int i = 0; i < Tile; ++i) sum += tile_a[y][i] * tile_b[i][x];
+        __syncthreads();  // wait until nobody reads them any more
+    }
+
+    if (row >= m || column >= n) return;
+    float* out = c + row * n + column;
+    *out = blend(sum, out, alpha, beta);
+}

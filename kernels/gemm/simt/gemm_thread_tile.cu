@@ -1,0 +1,64 @@
+// C = alpha * A @ B + beta * C in fp32, row-major: TM x TN outputs per thread, operands read from shared memory.
+//
+// The technique: a thread computes a small rectangle, so that each word it reads from shared memory serves several
+// outputs and a block of the same number of threads covers a larger tile (catalogue A4; text 002, kernel 3, and
+// `t_8x8_sliced_k` of text 003). The inner product names its operands in shared memory; what of it is kept in registers
+// is left to the compiler. Naming the registers is the next rung, gemm_register_tile.
+//
+// BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread, one piece of neighbouring rows and columns.
+
+#include "epilogue.cuh"
+#include "index.cuh"
+#include "shared_layout.cuh"
+#include "tile_copy.cuh"
+
+template <int BM, int BN, int BK, int TM, int TN>
+__global__ void __launch_bounds__(BM * BN / (TM * TN))
+gemm_thread_tile(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
+                 int m, int n, int k, float alpha, float beta) {
+    constexpr int threads = BM * BN / (TM * TN);
+    using LayoutA = Plain<BM, BK>;
+    using LayoutB = Plain<BK, BN>;
+    alignas(16) __shared__ float tile_a[LayoutA::words];
+    alignas(16) __shared__ float tile_b[LayoutB::words];
+    const int thread = threadIdx.x;
+    const int row = thread / (BN / TN) * TM;
+    const int column = thread % (BN / TN) * TN;
+    const Index first_row = Index(blockIdx.y) * BM;
+    const int first_column = blockIdx.x * BN;
+
+    float sum[TM][TN] = {};
+    for (int first = 0; first < k; first += BK) {
+        TileCopy<BM, BK, 1, threads> copy_a;
+        TileCopy<BK, BN, 1, threads> copy_b;
+        copy_a.load(a, m, k, first_row, first, thread);
+        copy_b.load(b, k, n, first, first_column, thread);
+        copy_a.template store<LayoutA>(tile_a, thread);
+        copy_b.template store<LayoutB>(tile_b, thread);
+        __syncthreads();  // wait until the tiles are complete
+
+#pragma unroll
+        for (int i = 0; i < BK; ++i) {
+#pragma unroll
+            for (int y = 0; y < TM; ++y) {
+#pragma unroll
+                for (int x = 0; x < TN; ++x) {
+                    sum[y][x] += tile_a[LayoutA::index(row + y, i)] * tile_b[LayoutB::index(i, column + x)];
+                }
+            }
+        }
+        __syncthreads();  // wait until nobody reads them any more
+    }
+
+#pragma unroll
+    for (int y = 0; y < TM; ++y) {
+#pragma unroll
+        for (int x = 0; x < TN; ++x) {
+            const Index out_row = first_row + row + y;
+            const Index out_column = Index(first_column) + column + x;
+            if (out_row >= m || out_column >= n) continue;
+            float* out = c + out_row * n + out_column;
+            *out = blend(sum[y][x], out, alpha, beta);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+// Mean of Taps values from their sum. int32 divides as C++ does, towards zero, and must be exact. fp32 multiplies by the
+// reciprocal: one rounding more than a division, which takes a dozen instructions and would hide what the kernels differ in.
+#pragma once
+
+template <int Taps>
+__device__ inline int mean(int sum) { return sum / Taps; }
+
+template <int Taps>
+__device__ inline float mean(float sum) { return sum * (1.0f / Taps); }
