@@ -1,0 +1,28 @@
+// A warp reads a column of a 32 x 32 tile of words in shared memory; the block counts the cycles.
+//
+// The technique looked at: the layout of the tile. Row after row, a column lies in one bank and takes 32 turns; one word of
+// padding per row, or the column XORed with the row, spreads it over all banks (catalogue D4; texts 001 and 003).
+// Lane l reads row l; pattern j is column j.
+//
+// TileLayout: tile_plain, tile_padded or tile_xor. Warps: warps of the block.
+
+#include "bank_probe.cuh"
+#include "shared_layout.cuh"
+
+using tile_plain = Plain<32, 32>;
+using tile_padded = Padded<32, 32, 1>;
+using tile_xor = Xor<32, 32>;
+
+template <class TileLayout>
+struct ColumnRead {
+    static constexpr int words = TileLayout::words;
+    __device__ static constexpr int word(int lane, int pattern) { return TileLayout::index(lane, pattern); }
+};
+
+template <class TileLayout, int Warps>
+__global__ void __launch_bounds__(Warps * 32)
+bank_column(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
+    using Access = ColumnRead<TileLayout>;
+    alignas(128) __shared__ unsigned memory[Access::words];
+    probe_banks<Access, Warps>(memory, offsets, sums, cycles, elements);
+}
