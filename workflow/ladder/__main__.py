@@ -16,6 +16,7 @@ COMMANDS = {
     "variants": "list the variants of the chosen sweeps",
     "plan": "work out the measuring plan of a sweep",
     "compile": "compile one variant to a cubin and its facts",
+    "harness": "compile the measuring harness's own kernels",
     "measure": "verify and time the cells of a sweep on a GPU",
     "profile": "collect Nsight Compute counters for a sweep",
     "collect": "turn raw records of a sweep into tables",
@@ -37,9 +38,7 @@ COMMANDS = {
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ladder", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument(
-        "--root", type=Path, default=Path.cwd(), help="project folder (default: the current one)"
-    )
+    parser.add_argument("--root", type=Path, default=Path(), help="project folder (default: the current one)")
     parser.add_argument("--log", type=Path, help="also write messages to this file")
     steps = parser.add_subparsers(dest="step", metavar="STEP", required=True)
     for name, text in COMMANDS.items():

@@ -41,6 +41,7 @@ class ClockConfig:
     """Settings of the checks of the timer."""
 
     enabled: bool
+    sweep: str
     trials: int
 
 

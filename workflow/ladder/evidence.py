@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ladder.ledger import Test
-from ladder.statistics import Estimate, count_label, params_of, size_label, size_of
+from ladder.statistics import Estimate, count_label, params_of, size_label
 
 if TYPE_CHECKING:
     from ladder.verdicts import Decided, Row
@@ -43,8 +43,8 @@ def _axis(rows: Sequence[Row]) -> list[str]:
 def _place(row: Row, axis: Sequence[str]) -> str:
     params = params_of(row.names.get("params"))
     parts = [f"{name}={params[name]}" for name in axis if name in params]
-    if size := size_of(row.names):
-        parts.append(f"size {size_label(size)}")
+    if row.size:
+        parts.append(f"size {size_label(row.size)}")
     return ", ".join(parts) or str(row.names["variant"])
 
 
@@ -52,26 +52,29 @@ def sentence(test: Test, decided: Sequence[Decided], missing: Counter[str]) -> s
     """How many rows meet the condition, and the extremes with their intervals and places."""
     axis = _axis([one.row for one in decided])
     threshold = test.threshold if isinstance(test.threshold, str) else number(test.threshold)
-    wanted = f"{_WORDS[test.condition]} {threshold}"
     counts = Counter(one.verdict for one in decided)
-    if len(decided) == 1:
-        one = decided[0]
-        text = (
-            f"{test.label} is {quantity(one.value, test.unit)} at {_place(one.row, axis)} "
-            f"({wanted}: {one.verdict})"
-        )
+    tally = ", ".join(f"{counts[name]} {name}" for name in ("refuted", "inconclusive") if counts[name])
+    text = f"{test.label[0].upper()}{test.label[1:]}: "
+    if len(decided) > 1:
+        text += f"{counts['holds']} of {len(decided)} cells are {_WORDS[test.condition]} {threshold}"
+        text += f" ({tally}); " if tally else "; "
     else:
-        least = min(decided, key=lambda one: one.value.value)
-        most = max(decided, key=lambda one: one.value.value)
-        tally = ", ".join(f"{counts[name]} {name}" for name in ("refuted", "inconclusive") if counts[name])
-        text = (
-            f"{test.label} {wanted} in {counts['holds']} of {len(decided)} cells"
-            + (f" ({tally})" if tally else "")
-            + f"; from {quantity(least.value, test.unit)} at {_place(least.row, axis)}"
-            + f" to {quantity(most.value, test.unit)} at {_place(most.row, axis)}"
-        )
+        text += f"{_WORDS[test.condition]} {threshold} is stated; "
+    extremes = [
+        min(decided, key=lambda one: one.value.value),
+        max(decided, key=lambda one: one.value.value),
+    ]
+    shown = [f"{quantity(one.value, test.unit)} at {_place(one.row, axis)}" for one in extremes]
+    alike = extremes[0].value.value == extremes[1].value.value
+    text += (
+        f"found {shown[0]}"
+        if len(decided) == 1
+        else f"all {shown[0].split(' at ')[0]}"
+        if alike
+        else (f"from {shown[0]} to {shown[1]}")
+    )
     if missing:
-        text += f"; left out for want of {', '.join(f'{name} ({count})' for name, count in missing.items())}"
+        text += "; left out for want of " + ", ".join(f"{name} ({total})" for name, total in missing.items())
     return text
 
 

@@ -140,6 +140,29 @@ def metric_table(
     return found
 
 
+_WAVEFRONTS = (
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+)
+_REQUESTS = "smsp__inst_executed_op_shared_ld.sum"
+
+
+def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the cost of a warp access: `cycles` by the clock, `wavefronts` by the profiler, `model`.
+
+    What was not recorded is NaN.
+    """
+    known = metric_table(metrics)
+    costs: dict[str, list[float]] = {"cycles": [], "wavefronts": [], "model": []}
+    for row in records(rows):
+        values = known.get((row["sweep"], row["variant"], tuple(size_of(row).items())), {})
+        waves = next((values[name] for name in _WAVEFRONTS if name in values), math.nan)
+        costs["wavefronts"].append(waves / (values.get(_REQUESTS) or math.nan))
+        costs["cycles"].append(values.get("cycles_per_access", math.nan))
+        costs["model"].append(values.get("predicted_wavefronts", math.nan))
+    return rows.assign(**costs)
+
+
 def coverage_interval(covered: int, trials: int) -> tuple[float, float]:
     """95 % Wilson interval of a share (Wilson 1927)."""
     z = 1.959963984540054

@@ -199,7 +199,8 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     if layout is not None and layout not in problem.layouts:
         raise refuse(path, "layout", layout, [name for name in problem.layouts if name])
     sizes = tuple(
-        problem.parse_size(given, str(path), f"sizes[{index}]") for index, given in enumerate(document["sizes"])
+        problem.parse_size(given, str(path), f"sizes[{index}]")
+        for index, given in enumerate(document["sizes"])
     )
     for index, size in enumerate(sizes):
         if size in sizes[:index]:

@@ -210,9 +210,7 @@ def write(table: str, data: pd.DataFrame, folder: Path) -> None:
     import io
 
     ordered = data[list(SCHEMAS[table])]
-    replace_file(
-        folder / f"{table}.csv", ordered.to_csv(index=False, float_format="%.7g").encode("utf-8")
-    )
+    replace_file(folder / f"{table}.csv", ordered.to_csv(index=False, float_format="%.7g").encode("utf-8"))
     buffer = io.BytesIO()
     ordered.to_parquet(buffer, index=False)
     replace_file(folder / f"{table}.parquet", buffer.getvalue())

@@ -28,6 +28,7 @@ class Row:
 
     names: Mapping[str, Any]
     metrics: Mapping[str, float]
+    size: Mapping[str, int]
 
     def metric(self, name: str) -> float:
         if name not in self.metrics:
@@ -69,13 +70,20 @@ class Tables:
         self._metrics = metric_table(self.metrics)
         self._resources = {row["variant"]: _known(row) for row in records(self.resources)}
 
+    def failed(self, sweep: str) -> list[Row]:
+        """Cells of a sweep without a result."""
+        bad = self.timings[
+            ((self.timings["sweep"] == sweep) & (self.timings["status"] != "ok")).fillna(False)
+        ]
+        return [Row(_with_params(_known(record)), {}, size_of(record)) for record in records(bad)]
+
     def rows(self, sweep: str, kind: str, regime: str) -> list[Row]:
         """Rows of a sweep as names; of timings only those with status ok."""
         if kind == "resources":
             found = [
                 self._resources[name] for name in self.variants.get(sweep, ()) if name in self._resources
             ]
-            return [Row(_with_params(names), {}) for names in found if names["status"] == "ok"]
+            return [Row(_with_params(names), {}, {}) for names in found if names["status"] == "ok"]
         timings = self.timings
         kept = timings[
             (
@@ -85,8 +93,10 @@ class Tables:
         rows = []
         for record in records(kept):
             names = self._resources.get(record["variant"], {}) | _known(record)
-            key = (sweep, record["variant"], tuple(size_of(record).items()))
-            rows.append(Row(_with_params(names), self._metrics.get(key, {})))
+            # A parameter may be called like a size (the stencil's k), so sizes are kept beside the names.
+            size = size_of(record)
+            metrics = self._metrics.get((sweep, record["variant"], tuple(size.items())), {})
+            rows.append(Row(_with_params(names), metrics, size))
         return rows
 
     def why_empty(self, sweep: str, missing: Counter[str]) -> str:
@@ -207,6 +217,9 @@ def carry_out(test: Test, data: Tables) -> Outcome:
             missing[str(lack)] += 1
     if not decided:
         return Outcome(NOT_MEASURED, f"{test.label}: not measured: {data.why_empty(test.sweep, missing)}")
+    if test.rows == "timings":
+        without = len(_select(data.failed(test.sweep), test.kernel, test.where))
+        missing |= Counter({"a result": without}) if without else Counter()
     groups: dict[tuple[Any, ...], list[str]] = {}
     for one in decided:
         groups.setdefault(tuple(one.row.names.get(name) for name in test.per), []).append(one.verdict)

@@ -14,7 +14,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layout")
     parser.add_argument("--arch", required=True, help="architecture, such as sm_90a")
     parser.add_argument("--option", action="append", default=[], help="further NVRTC option; may be repeated")
-    parser.add_argument("--cubin", type=Path, required=True, help="cubin to write; empty where compiling failed")
+    parser.add_argument(
+        "--cubin", type=Path, required=True, help="cubin to write; empty where compiling failed"
+    )
     parser.add_argument("--facts", type=Path, required=True, help="JSON of facts to write")
 
 

@@ -12,6 +12,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--run-folder", type=Path, required=True, help="results/RUN/DEVICE, with collected tables"
     )
+    parser.add_argument(
+        "--environment", type=Path, help="device and its peaks (default: the run's environment.json)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,8 +32,15 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.sweep
     sweep = load_sweeps(project.sweeps, load_catalog(project.kernels), [name])[name]
     frames = {table: tables.read(table, folder.sweep(name)) for table in ("timings", "resources", "metrics")}
-    environment = read_json(folder.environment) or {}
+    environment = read_json(arguments.environment or folder.environment) or {}
     for figure, title in zip(sweep.figures, figure_names(sweep), strict=True):
-        picture = render(FigureData(sweep, figure, **frames, environment=environment))
-        tables.replace_file(folder.figure(name, title), picture)
+        data = FigureData(
+            sweep=sweep,
+            figure=figure,
+            timings=frames["timings"],
+            resources=frames["resources"],
+            metrics=frames["metrics"],
+            environment=environment,
+        )
+        tables.replace_file(folder.figure(name, title), render(data))
     return 0

@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.figures.data import FigureData, NoDataError, size_key
-from ladder.figures.style import PALETTE, canvas, legend_below
-from ladder.statistics import metric_table, parameter, records
-
-WAVEFRONTS = (
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-)
-REQUESTS = "smsp__inst_executed_op_shared_ld.sum"
+from ladder.figures.data import FigureData, NoDataError
+from ladder.figures.style import PALETTE, canvas, heading, legend_below
+from ladder.statistics import access_costs, parameter
 
 
 def _table(data: FigureData) -> pd.DataFrame:
-    """Per cell: group (kernel), x, cycles, wavefronts per request, model; NaN where something is missing."""
-    rows = data.some(data.ok(), "result")
-    name = data.figure.x
-    rows = rows.assign(x=parameter(rows, name) if name else rows["variant"])
-    metrics = metric_table(data.metrics)
-    found: list[dict[str, Any]] = []
-    for row in records(rows):
-        values = metrics.get((data.sweep.name, row["variant"], size_key(row)), {})
-        waves = next((values[name] for name in WAVEFRONTS if name in values), float("nan"))
-        requests = values.get(REQUESTS) or float("nan")
-        found.append(
-            {
-                "kernel": row["kernel"],
-                "x": row["x"],
-                "cycles": values.get("cycles_per_access", float("nan")),
-                "wavefronts": waves / requests,
-                "model": values.get("predicted_wavefronts", float("nan")),
-            }
-        )
-    table = pd.DataFrame(found)
+    """Costs per access with the figure's x beside them."""
+    table = access_costs(data.some(data.ok(), "result"), data.metrics)
     if table[["cycles", "wavefronts", "model"]].isna().all(axis=None):
         raise NoDataError("neither cycles nor wavefronts nor a prediction were recorded")
-    return table
+    name = data.figure.x
+    return table.assign(x=parameter(table, name) if name else table["variant"])
 
 
 def _panel(axis: Axes, table: pd.DataFrame) -> None:
@@ -80,7 +55,7 @@ def draw(data: FigureData) -> Figure:
     table = _table(data)
     kernels = list(dict.fromkeys(table["kernel"]))
     widths = [max(table[table["kernel"] == kernel]["x"].nunique(), 3) for kernel in kernels]
-    title = f"{data.sweep.title}: what one warp access costs"
+    title = heading(data.sweep.title, "what one warp access costs")
     figure, axes = canvas(
         data, 4.6, title, columns=len(kernels), sharey=True, gridspec_kw={"width_ratios": widths}
     )
@@ -98,5 +73,5 @@ def draw(data: FigureData) -> Figure:
     else:
         axes[0].set_ylim(0, highest * 1.15)
     axes[0].set_ylabel("cycles, or wavefronts, per access")
-    legend_below(figure, axes[0], columns=3)
+    legend_below(figure, axes[0])
     return figure

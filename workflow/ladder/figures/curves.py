@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -10,13 +11,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from ladder.figures.data import FigureData, along_sizes
-from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, legend_below
+from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, heading, legend_below
 from ladder.statistics import count_label
 
 MOST = 9
+ASIDE = 0.025
+"""Distance of neighbouring lines in octaves."""
 
 
-def _measure(rows: pd.DataFrame) -> tuple[str, str]:
+def _measure(data: FigureData, rows: pd.DataFrame) -> tuple[str, str]:
+    """Against a twin kernel the ratio is the answer, against a library the rate is."""
+    if data.paired_with_kernel:
+        return "speedup", f"speed relative to\n{data.reference_name}"
     if rows["tflops"].notna().any():
         return "tflops", "TFLOP/s"
     if rows["gbytes_per_s"].notna().any():
@@ -33,18 +39,35 @@ def _chosen(rows: pd.DataFrame, column: str) -> list[str]:
     return [name for name in order if name in set(best.index[:MOST])]
 
 
+def _interval(line: pd.DataFrame, column: str) -> tuple[pd.Series[float], pd.Series[float]]:
+    """Ends of the 95 % interval; a rate's follows from the time's, rate = work / time."""
+    if f"{column}_low" in line:
+        return line[f"{column}_low"], line[f"{column}_high"]
+    work = line[column] * line["median_us"]
+    return work / line["median_us_high"], work / line["median_us_low"]
+
+
+def _reference_line(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str) -> None:
+    style: dict[str, Any] = {"color": REFERENCE, "ls": "--", "lw": 1.8, "label": data.reference_name}
+    if column == "speedup":
+        axis.axhline(1, **style)
+        return
+    factor = rows["median_us"] / rows["reference_median_us"]
+    value = rows["reference_median_us"] if column == "median_us" else rows[column] * factor
+    middle = value.groupby(rows[field]).median()
+    axis.plot(middle.index.astype(float), middle, **style)
+
+
 def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str) -> None:
     names = data.labels(rows)
     chosen = _chosen(rows, column)
     for index, variant in enumerate(chosen):
         line = rows[rows["variant"] == variant].sort_values(field)
         value = line[column].astype(float)
-        # The rate's interval follows from the time's: rate = work / time.
-        scale = value * line["median_us"] if column != "median_us" else None
-        low = scale / line["median_us_high"] if scale is not None else line["median_us_low"]
-        high = scale / line["median_us_low"] if scale is not None else line["median_us_high"]
+        low, high = _interval(line, column)
         axis.errorbar(
-            line[field].astype(float),
+            # Each line a little aside of its neighbour, so that none covers another.
+            line[field].astype(float) * 2 ** (ASIDE * (index - (len(chosen) - 1) / 2)),
             value,
             yerr=[(value - low).clip(lower=0), (high - value).clip(lower=0)],
             marker=MARKERS[index % len(MARKERS)],
@@ -54,16 +77,7 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
             capsize=3,
             label=names[variant],
         )
-    reference = rows.copy()
-    factor = reference["median_us"] / reference["reference_median_us"]
-    reference["reference_value"] = (
-        reference[column] * factor if column != "median_us" else reference["reference_median_us"]
-    )
-    libraries = sorted(reference["reference"].dropna().unique())
-    if len(libraries) and not set(libraries) & set(rows["variant"]):
-        middle = reference.groupby(field)["reference_value"].median()
-        text = " / ".join(libraries) if len(libraries) < 3 else "reference"
-        axis.plot(middle.index.astype(float), middle, color=REFERENCE, ls="--", lw=1.8, label=text)
+    _reference_line(axis, data, rows, column, field)
     sizes = sorted({float(value) for value in rows[field]})
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_locator(FixedLocator(sizes))
@@ -71,26 +85,36 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
     axis.set_xticklabels([count_label(int(size)) for size in sizes])
 
 
+def _ratio_limits(axis: Axes, rows: pd.DataFrame) -> None:
+    """Ratios are read against 1, so the axis shows them and 1, not 0."""
+    low, high = min(1.0, float(rows["speedup_low"].min())), max(1.0, float(rows["speedup_high"].max()))
+    margin = 0.08 * (high - low) + 0.005
+    axis.set_ylim(low - margin, high + margin)
+
+
 def draw(data: FigureData) -> Figure:
     """Lines over a log2 size axis; one panel per dtype."""
     rows = data.some(data.ok(), "result to draw over the size")
-    column, unit = _measure(rows)
+    column, unit = _measure(data, rows)
     field = along_sizes(data)
     dtypes = [dtype for dtype in data.sweep.dtypes if (rows["dtype"] == dtype).any()]
     cut = rows["variant"].nunique() - MOST * len(dtypes)
     hidden = f" ({MOST} fastest of {rows['variant'].nunique()} variants)" if cut > 0 else ""
-    legend_rows = math.ceil((min(rows["variant"].nunique(), MOST) + 1) / 3)
-    title = f"{data.sweep.title}: speed over size{hidden}"
+    legend_rows = math.ceil((min(rows["variant"].nunique(), MOST) + 1) / 2)
+    title = heading(data.sweep.title, f"speed over size{hidden}")
     figure, axes = canvas(data, 4.4 + 0.26 * legend_rows, title, columns=len(dtypes))
     together = all(len(set(size.values())) == 1 for size in data.sweep.sizes)
     fields = data.sweep.problem.size_fields
     name = " = ".join(part.upper() for part in fields) if together and len(fields) > 1 else field
     for axis, dtype in zip(axes, dtypes, strict=True):
         _panel(axis, data, rows[rows["dtype"] == dtype], column, field)
-        axis.set_ylim(bottom=0)
+        if column == "speedup":
+            _ratio_limits(axis, rows)
+        else:
+            axis.set_ylim(bottom=0)
         axis.set_xlabel(name)
         if len(dtypes) > 1:
             axis.set_title(dtype)
     axes[0].set_ylabel(unit)
-    legend_below(figure, axes[0], columns=3)
+    legend_below(figure, axes[0])
     return figure

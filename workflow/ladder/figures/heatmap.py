@@ -8,7 +8,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from ladder.figures.data import FigureData, NoDataError
-from ladder.figures.style import MUTED, canvas, plain_number
+from ladder.figures.style import MUTED, canvas, heading
 from ladder.statistics import at_size, parameter
 
 
@@ -30,22 +30,23 @@ def draw(data: FigureData) -> Figure:
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
     rows = data.some(at_size(data.ok(), data.size), f"result at {data.size_text}").copy()
-    # Against a twin kernel the ratio is the answer, against a library the rate is.
-    paired = data.sweep.references[0].kernel is not None or rows["tflops"].isna().all()
-    column, unit = ("speedup", "speed relative to the reference") if paired else ("tflops", "TFLOP/s")
+    column = "speedup"
     rows["x"], rows["y"] = parameter(rows, x), parameter(rows, y)
     rows["hue"] = parameter(rows, hue) if hue else ""
     panels: list[int | str] = _axis_values(data, hue) if hue else [""]
     panels = [value for value in panels if (rows["hue"] == value).any()]
     xs, ys = _axis_values(data, x), _axis_values(data, y)
-    others = "best over the other parameters" if rows.groupby(["x", "y", "hue"]).size().max() > 1 else ""
-    title = f"{data.sweep.title}: {unit} by {x} and {y}, {data.size_text}"
-    figure, axes = canvas(data, max(1.9 + 0.6 * len(ys), 3.2), title, columns=len(panels), sharey=True)
-    low, high = float(rows[column].min()), float(rows[column].max())
+    several = rows.groupby(["x", "y", "hue"]).size().max() > 1
+    what = f"{'best ' if several else ''}speed relative to {data.reference_name} by {x} and {y}, {data.size_text}"
+    figure, axes = canvas(
+        data, max(1.9 + 0.6 * len(ys), 3.2), heading(data.sweep.title, what), columns=len(panels), sharey=True
+    )
+    best = rows.groupby(["hue", "y", "x"])[column].max()
+    low, high = float(best.min()), float(best.max())
     for place, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
-        best = rows[rows["hue"] == panel].groupby(["y", "x"])[column].max()
-        grid = np.array([[float(best.get((b, a), np.nan)) for a in xs] for b in ys])
-        text = [["" if np.isnan(value) else plain_number(value) for value in line] for line in grid]
+        grid = np.array([[float(best.get((panel, b, a), np.nan)) for a in xs] for b in ys])
+        text = [["" if np.isnan(value) else f"{value:.3g}" for value in line] for line in grid]
+        axis.grid(visible=False)
         axis.set_facecolor("#eeeeee")
         sns.heatmap(
             pd.DataFrame(grid, index=ys, columns=xs),
@@ -58,7 +59,7 @@ def draw(data: FigureData) -> Figure:
             annot_kws={"fontsize": 11},
             linewidths=1.2,
             cbar=place == len(panels) - 1,
-            cbar_kws={"label": "speed" if paired else unit},
+            cbar_kws={"label": "speed / reference"},
         )
         for row, line in enumerate(grid):
             for position, value in enumerate(line):
@@ -67,6 +68,6 @@ def draw(data: FigureData) -> Figure:
         axis.set_xlabel(x)
         axis.set_ylabel(y if place == 0 else "")
         axis.tick_params(axis="y", rotation=0)
-        heading = f"{hue} = {panel}" if hue else ""
-        axis.set_title(", ".join(part for part in (heading, others) if part), fontsize=10.5, color=MUTED)
+        if hue:
+            axis.set_title(f"{hue} = {panel}", fontsize=10.5, color=MUTED)
     return figure

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from ladder.collect import dtype_peaks
-from ladder.figures.data import FigureData, NoDataError, size_key
-from ladder.figures.style import MARKERS, MUTED, PALETTE, canvas, legend_below
+from ladder.figures.data import FigureData, NoDataError
+from ladder.figures.style import MARKERS, MUTED, PALETTE, canvas, heading, legend_below
 from ladder.statistics import at_size, metric_table, params_of, records, size_of
 
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
@@ -25,7 +25,7 @@ def _dram_bytes(
     data: FigureData, metrics: Mapping[Any, Mapping[str, float]], row: Mapping[str, Any]
 ) -> float | None:
     """Bytes the profiler saw move, where it looked at this cell."""
-    values = metrics.get((data.sweep.name, row["variant"], size_key(row)), {})
+    values = metrics.get((data.sweep.name, row["variant"], tuple(size_of(row).items())), {})
     if not all(name in values for name in DRAM):
         return None
     units = data.metrics.set_index("metric")["unit"].dropna().to_dict()
@@ -78,11 +78,15 @@ def draw(data: FigureData) -> Figure:
     if not points:
         raise NoDataError("no operational intensity is known")
     figure, (axis,) = canvas(
-        data, 4.6 + 0.26 * math.ceil((len(points) + 1) / 3), f"{data.sweep.title}: roofline, {data.size_text}"
+        data,
+        4.6 + 0.26 * math.ceil((len(points) + 1) / 3),
+        heading(data.sweep.title, f"roofline, {data.size_text}"),
     )
     intensities = [intensity for _, intensity, _ in points]
     ends = (min(1.0, min(intensities) / 4), max(intensities) * 8)
     highest = _roofs(axis, data, list(data.sweep.dtypes), ends)
+    # Least bytes are alike for all variants: their marks would hide each other.
+    aside = 1.0 if all(counted for _, _, counted in points) else 1.13
     for index, (row, intensity, counted) in enumerate(points):
         color = PALETTE[index % len(PALETTE)]
         spread = [
@@ -90,7 +94,7 @@ def draw(data: FigureData) -> Figure:
             [row["tflops"] * (row["median_us"] / row["median_us_low"] - 1)],
         ]
         axis.errorbar(
-            intensity,
+            intensity * aside ** (index - (len(points) - 1) / 2),
             row["tflops"],
             yerr=np.maximum(spread, 0),
             marker=MARKERS[index % len(MARKERS)],
@@ -116,9 +120,9 @@ def draw(data: FigureData) -> Figure:
     kinds = {counted for _, _, counted in points}
     basis = {
         frozenset({True}): "DRAM bytes counted by the profiler",
-        frozenset({False}): "hollow: least bytes of the problem, each operand moved once",
-    }.get(frozenset(kinds), "filled: DRAM bytes of the profiler; hollow: least bytes")
-    axis.set_xlabel(f"operational intensity (FLOP/byte; {basis})")
+        frozenset({False}): "hollow: each operand moved once, marks set side by side",
+    }.get(frozenset(kinds), "filled: DRAM bytes counted; hollow: each operand moved once")
+    axis.set_xlabel(f"operational intensity, FLOP/byte\n({basis})")
     axis.set_ylabel("TFLOP/s")
-    legend_below(figure, axis, columns=3)
+    legend_below(figure, axis)
     return figure

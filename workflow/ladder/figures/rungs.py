@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.figures.data import FigureData
-from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, plain_number
+from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, heading, plain_number
 from ladder.statistics import at_size, estimate, records
 
 MOST = 24
@@ -16,10 +17,7 @@ MOST = 24
 
 def _label(data: FigureData, variant: str, fallback: str) -> str:
     entry = next(entry for entry in data.sweep.entries if entry.variant.id == variant)
-    if not entry.rung:
-        return fallback
-    dtype = f" ({entry.variant.dtype})" if len(data.sweep.dtypes) > 1 else ""
-    return f"{entry.rung}{dtype}\n{entry.technique}" if entry.technique else f"{entry.rung}{dtype}"
+    return f"{fallback}\n{textwrap.fill(entry.technique, 40)}" if entry.technique else fallback
 
 
 def _rows(data: FigureData) -> list[dict[str, Any]]:
@@ -38,12 +36,13 @@ def draw(data: FigureData) -> Figure:
     """Horizontal bars with 95 % intervals; the reference is the line at 1."""
     rows = _rows(data)
     names = data.labels(pd.DataFrame(rows))
-    references = sorted({row["reference"] for row in rows if not pd.isna(row["reference"])})
-    reference = " or ".join(references) if len(references) < 3 else "its reference"
+    reference = data.reference_name
+    labels = [_label(data, row["variant"], names[row["variant"]]) for row in rows]
+    lines = max(label.count("\n") + 1 for label in labels)
     figure, (axis,) = canvas(
         data,
-        1.7 + 0.52 * len(rows),
-        f"{data.sweep.title}: speed relative to {reference}, {data.size_text}",
+        1.7 + (0.2 + 0.17 * lines) * len(rows),
+        heading(data.sweep.title, f"speed relative to {reference}, {data.size_text}"),
     )
     dtypes = list(data.sweep.dtypes)
     reach = max([1.0, *(estimate(row, "speedup").high for row in rows if row["status"] == "ok")])
@@ -80,9 +79,9 @@ def draw(data: FigureData) -> Figure:
         fontsize=10,
         color=REFERENCE,
     )
-    axis.set_yticks(range(len(rows)), [_label(data, row["variant"], names[row["variant"]]) for row in rows])
+    axis.set_yticks(range(len(rows)), labels, fontsize=9.5)
     axis.set_ylim(len(rows) - 0.45, -0.7)
     axis.set_xlim(0, reach * 1.22)
-    axis.set_xlabel("speed relative to the reference (median of paired ratios, 95 % interval)")
+    axis.set_xlabel("speed relative to the reference, 95 % interval")
     axis.grid(axis="y", visible=False)
     return figure

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.figures.data import FigureData
-from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, legend_below
+from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, heading, legend_below
 from ladder.statistics import Estimate, at_size, estimate, parameter, records, speedup_over
 
 
@@ -25,7 +25,7 @@ def _points(data: FigureData, kernel: str, x: str, hue: str | None) -> list[dict
     rows = data.some(at_size(data.ok(), data.size), f"result at {data.size_text}")
     rows = rows[rows["dtype"] == rows["dtype"].iloc[0]]
     rows = rows.assign(x=parameter(rows, x), hue=parameter(rows, hue) if hue else 1)
-    twin = data.sweep.references[0].kernel is not None
+    twin = data.paired_with_kernel
     resources = data.resources.set_index("variant")
     points = []
     for row in records(rows[rows["kernel"] == kernel]):
@@ -48,10 +48,11 @@ def draw(data: FigureData) -> Figure:
     kernel = own[-1] if own else kernels[-1]
     points = _points(data, kernel, x, hue)
     data.some(pd.DataFrame(points), f"pair to compare at {data.size_text}")
+    twin = data.paired_with_kernel
     figure, (left, right) = canvas(
         data,
         4.9,
-        f"{data.sweep.title}: {points[0]['dtype']}, {data.size_text}",
+        heading(data.sweep.title, f"{points[0]['dtype']}, {data.size_text}"),
         columns=2,
         gridspec_kw={"width_ratios": [2, 1]},
     )
@@ -76,7 +77,13 @@ def draw(data: FigureData) -> Figure:
             right.plot(places, [point["spills"] for point in line], **style)
         else:
             spill_free.append(f"{value}")
-    left.axhline(1, color=REFERENCE, ls="--", lw=1.6, label="shared memory, 1 output per thread")
+    left.axhline(
+        1,
+        color=REFERENCE,
+        ls="--",
+        lw=1.6,
+        label=data.reference_name if twin else "shared memory, plainest variant",
+    )
     left.set_ylim(bottom=0)
     left.set_ylabel(f"speed of {kernel}\nover shared memory")
     right.set_ylabel("spilled bytes per thread")
@@ -92,6 +99,8 @@ def draw(data: FigureData) -> Figure:
         axis.set_xlabel(f"{x} (taps = {x} + 1)" if x == "k" else x)
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.set_xlim(ticks[0] - 1, max(float(point["x"]) for point in points) + 1)
-    right.tick_params(axis="x", labelsize=8)
-    legend_below(figure, left, columns=3)
+    wide = [tick for place, tick in enumerate(ticks) if place == 0 or tick - ticks[place - 1] > 2]
+    right.set_xticks(wide, [f"{tick:g}" for tick in wide])
+    right.tick_params(axis="x", labelsize=9)
+    legend_below(figure, left)
     return figure

@@ -59,6 +59,11 @@ def canvas(
     return figure, list(axes[0])
 
 
+def heading(title: str, rest: str) -> str:
+    """A sweep's title and what a figure shows of it, as one line."""
+    return f"{title} {rest[0].upper()}{rest[1:]}" if title.endswith(("?", "!", ".")) else f"{title}: {rest}"
+
+
 def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
     figure, (axis,) = canvas(data, 2.4, data.sweep.title)
@@ -76,18 +81,17 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def legend_below(figure: Figure, axis: Axes, columns: int = 4, **more: Any) -> None:
-    """A legend under the axes, where it hides no data."""
+_LEGEND_CHARACTERS = 100
+"""How many characters of a legend fit side by side, its lines and marks counted as eight each."""
+
+
+def legend_below(figure: Figure, axis: Axes) -> None:
+    """A legend under the axes, where it hides no data, in as many columns as fit."""
     handles, labels = axis.get_legend_handles_labels()
     if handles:
-        figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=min(columns, len(labels)),
-            frameon=False,
-            **more,
-        )
+        fit = _LEGEND_CHARACTERS // (max(map(len, labels)) + 8)
+        columns = max(min(fit, 4, len(labels)), 1)
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def plain_number(value: float) -> str:

@@ -11,8 +11,9 @@ The check recomputes the sums from the offsets; the bank model predicts wavefron
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ladder.errors import LadderError
 from ladder.problems.base import Instance, Params, Problem, Work
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ class Banks(Problem):
     dtypes = ("int32",)
     buffers = ("offsets", "sums", "cycles")
 
+    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
+        if "warps" not in parameters:
+            raise LadderError("the problem banks needs a parameter 'warps' (warps of the one block)")
+
     def work(self, size: Mapping[str, int], dtype: str, params: Params) -> Work:
         """No arithmetic and no device memory to speak of: cycles are the measure."""
         return Work(0.0, 0.0)
@@ -38,9 +43,7 @@ class Banks(Problem):
         """The three small outputs."""
         return 4 * PATTERNS * 32 + 4 * MAX_THREADS + 8
 
-    def instance(
-        self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int
-    ) -> Instance:
+    def instance(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int) -> Instance:
         """Outputs and check on a device."""
         from ladder.problems.banks_instance import BanksInstance
 

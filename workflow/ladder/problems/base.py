@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ladder.device import Gpu
 
 Params = Mapping[str, int | str]
-Launcher = Callable[[int], None]
-"""Enqueues one run of a reference on the stream whose handle is given."""
+Launcher = Callable[[], None]
+"""Enqueues one run on the GPU's stream."""
 
 ELEMENT_BYTES = {
     "fp32": 4,
@@ -148,7 +148,5 @@ class Problem(ABC):
         """Device memory an instance needs, buffers of the check included."""
 
     @abstractmethod
-    def instance(
-        self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int
-    ) -> Instance:
+    def instance(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int) -> Instance:
         """Allocate and fill one instance on `gpu`."""

@@ -37,9 +37,7 @@ class Gemm(Problem):
         operands = (m * k + k * n) * self.element_bytes(dtype) + 2 * m * n * OUTPUT_BYTES[dtype]
         return operands + 8 * (m * k + k * n) + 16 * m * n
 
-    def instance(
-        self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int
-    ) -> Instance:
+    def instance(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int) -> Instance:
         """Inputs, references and check on a device."""
         from ladder.problems.gemm_instance import GemmInstance
 

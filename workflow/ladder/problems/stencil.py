@@ -38,9 +38,7 @@ class Stencil(Problem):
         """Input, output, and the copy's target."""
         return 3 * size["elements"] * self.element_bytes(dtype)
 
-    def instance(
-        self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int
-    ) -> Instance:
+    def instance(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int) -> Instance:
         """Inputs, references and check on a device."""
         from ladder.problems.stencil_instance import StencilInstance
 

@@ -1,0 +1,46 @@
+"""Compare two runs; exits 1 on a regression."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the step's arguments."""
+    parser.add_argument(
+        "run_a", type=Path, metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE"
+    )
+    parser.add_argument("run_b", type=Path, metavar="RUN_B", help="the run held against it")
+    parser.add_argument(
+        "--by",
+        choices=["speedup", "time"],
+        default="speedup",
+        help="compare the speed relative to the reference (default), which clocks do not move, or the time",
+    )
+    parser.add_argument(
+        "--threshold", type=float, default=2.0, help="regressions above this many percent count (default 2)"
+    )
+    parser.add_argument("--noise", type=float, default=0.5, help="run-to-run margin in percent (default 0.5)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit code 1 where a cell is slower beyond noise by more than the threshold, or no longer ok."""
+    from ladder.compare import compare_folders, describe, text
+    from ladder.errors import refuse
+
+    for name in ("threshold", "noise"):
+        if (value := getattr(arguments, name)) < 0:
+            raise refuse("command line", f"--{name}", value, "a percentage >= 0")
+    result = compare_folders(arguments.run_a, arguments.run_b, arguments.by, arguments.noise / 100)
+    print(f"A  {arguments.run_a}: {describe(arguments.run_a)}")
+    print(f"B  {arguments.run_b}: {describe(arguments.run_b)}")
+    print(text(result, arguments.by))
+    worse = result.regressions(arguments.threshold / 100)
+    if worse or result.broken:
+        print(
+            f"regression: {len(worse)} cells slower by more than {arguments.threshold:g} %, "
+            f"{len(result.broken)} broken"
+        )
+        return 1
+    return 0

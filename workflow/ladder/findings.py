@@ -1,0 +1,184 @@
+"""Two sentences about a sweep, drawn from its tables; one function per kind of problem."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from ladder.markdown import count, figure, spread
+from ladder.statistics import (
+    access_costs,
+    at_size,
+    estimate,
+    median_of,
+    parameter,
+    records,
+    size_label,
+    size_of,
+    speedup_over,
+)
+from ladder.sweep_data import SweepData
+
+Row = dict[str, Any]
+
+
+def _rate(row: Row) -> str:
+    if not pd.isna(row["tflops"]):
+        return f"{figure(row['tflops'], 3)} TFLOP/s"
+    if not pd.isna(row["gbytes_per_s"]):
+        return f"{figure(row['gbytes_per_s'], 3)} GB/s"
+    return f"{figure(row['median_us'], 3)} µs"
+
+
+def _against(data: SweepData, row: Row) -> str:
+    name = data.reference_name if data.paired_with_kernel else row["reference"]
+    return f"{spread(estimate(row, 'speedup'), 3)} times the speed of {name}"
+
+
+def _steps(data: SweepData, rows: list[Row], names: dict[str, str]) -> str:
+    """The largest step between neighbouring rungs."""
+    by_variant = {row["variant"]: row for row in rows}
+    ordered = [by_variant[entry.variant.id] for entry in data.sweep.entries if entry.variant.id in by_variant]
+    pairs = [
+        (speedup_over(above, below), below, above)
+        for below, above in itertools.pairwise(ordered)
+        if below["dtype"] == above["dtype"]
+    ]
+    known = [pair for pair in pairs if pair[0].known]
+    if not known:
+        return ""
+    gain, below, above = max(known, key=lambda pair: pair[0].value)
+    slower = [names[pair[2]["variant"]] for pair in known if pair[0].high < 1]
+    text = (
+        f"The largest step is {names[above['variant']]}, {spread(gain, 3)} times as fast as "
+        f"{names[below['variant']]} before it"
+    )
+    if slower:
+        text += f"; slower than the rung before: {', '.join(slower)}"
+    return text + "."
+
+
+def _twins(data: SweepData, rows: pd.DataFrame, names: dict[str, str]) -> list[str]:
+    """Cells against their twins: how many are faster, and by how much."""
+    given = records(rows)
+    verdicts = Counter(
+        "faster" if row["speedup_low"] > 1 else "slower" if row["speedup_high"] < 1 else "undecided"
+        for row in given
+    )
+    best, worst = max(given, key=lambda row: row["speedup"]), min(given, key=lambda row: row["speedup"])
+    middle = median_of([row["speedup"] for row in given])
+    first = (
+        f"Against {data.reference_name}, its twin, the variant is faster in {verdicts['faster']} of "
+        f"{count(len(given), 'cell')}, slower in {verdicts['slower']}, and undecided (the 95 % interval "
+        f"holds 1) in {verdicts['undecided']}."
+    )
+    second = (
+        f"The median ratio is {figure(middle.value, 3)}; it runs from {figure(worst['speedup'], 3)} "
+        f"({names[worst['variant']]}, {size_label(size_of(worst))}) to {figure(best['speedup'], 3)} "
+        f"({names[best['variant']]}, {size_label(size_of(best))})."
+    )
+    return [first, second]
+
+
+def _gemm(data: SweepData) -> list[str]:
+    rows = data.ok()
+    names = data.labels(data.timings)
+    if data.paired_with_kernel:
+        return _twins(data, rows, names)
+    here = records(at_size(rows, data.size))
+    if not here:
+        return [f"No cell at {data.size_text} gave a result."]
+    best = max(here, key=lambda row: row["tflops"])
+    sentences = [
+        f"At {data.size_text} the fastest is {names[best['variant']]} with {_rate(best)}, "
+        f"{_against(data, best)}."
+    ]
+    if any(entry.rung for entry in data.sweep.entries):
+        sentences.append(_steps(data, here, names))
+    elif len(here) > 1:
+        middle = median_of([row["tflops"] for row in here])
+        worst = min(here, key=lambda row: row["tflops"])
+        sentences.append(
+            f"Over {count(len(here), 'variant')} the choice of parameters is worth a factor of "
+            f"{figure(best['tflops'] / worst['tflops'], 3)}, and {figure(best['tflops'] / middle.value, 3)} "
+            "over the median variant."
+        )
+    return sentences
+
+
+def _banks(data: SweepData) -> list[str]:
+    costs = access_costs(data.ok(), data.metrics)
+    names = data.labels(data.timings)
+    sentences = []
+    timed = costs.dropna(subset=["cycles", "model"])
+    if len(timed):
+        off = ((timed["cycles"] / timed["model"]) - 1).abs()
+        worst = records(timed.loc[[off.idxmax()]])[0]
+        sentences.append(
+            f"Cycles per access follow the bank model within {figure(100 * off.max(), 2)} % in all "
+            f"{count(len(timed), 'cell')}; the farthest is {names[worst['variant']]} with "
+            f"{figure(worst['cycles'], 3)} cycles where {figure(worst['model'], 3)} are predicted."
+        )
+    counted = costs.dropna(subset=["wavefronts", "model"])
+    if len(counted):
+        same = int(((counted["wavefronts"] / counted["model"] - 1).abs() < 0.05).sum())
+        dearest = records(counted.loc[[counted["wavefronts"].idxmax()]])[0]
+        sentences.append(
+            f"The profiler's wavefronts per request agree with the model within 5 % in {same} of "
+            f"{count(len(counted), 'cell')}; the dearest access is {names[dearest['variant']]} with "
+            f"{figure(dearest['wavefronts'], 3)} wavefronts."
+        )
+    else:
+        sentences.append("The profiler's wavefronts were not measured.")
+    return sentences
+
+
+def _stencil(data: SweepData) -> list[str]:
+    rows = at_size(data.ok(), data.size)
+    if not len(rows):
+        return [f"No cell at {data.size_text} gave a result."]
+    names = data.labels(data.timings)
+    reference = data.sweep.references[0].kernel
+    own = rows if reference is None else rows[rows["kernel"] != reference.name]
+    own = own if len(own) else rows
+    best = max(records(own), key=lambda row: row["speedup"])
+    sentence = f"At {data.size_text} the greatest gain is {names[best['variant']]}: {_against(data, best)}"
+    reach = own.assign(reach=parameter(own, "k"))
+    ahead = reach[reach["speedup_low"] > 1]
+    behind = sorted(set(reach["reach"]) - set(ahead["reach"]))
+    if behind:
+        listed = ", ".join(str(value) for value in behind)
+        sentence += f"; at k = {listed} no variant is ahead of it"
+    sentences = [sentence + "."]
+    spilled = data.resources[data.resources["local_bytes"].fillna(0) > 0]
+    spilled = spilled[spilled["variant"].isin(own["variant"])]
+    fastest = max(records(own), key=lambda row: row["gbytes_per_s"])
+    text = f"The highest rate is {_rate(fastest)} ({names[fastest['variant']]})"
+    if not pd.isna(fastest["copy_fraction"]):
+        text += (
+            f", {figure(100 * fastest['copy_fraction'], 3)} % of a device-to-device copy of the same bytes"
+        )
+    spills = [names[variant] for variant in spilled["variant"]]
+    if spills:
+        text += f"; registers spill in {count(len(spills), 'variant')}, the first being {spills[0]}"
+    else:
+        text += "; no variant spills registers"
+    return [*sentences, text + "."]
+
+
+_FINDINGS: dict[str, Callable[[SweepData], list[str]]] = {"gemm": _gemm, "banks": _banks, "stencil": _stencil}
+
+
+def findings(data: SweepData) -> list[str]:
+    """Sentences about the sweep; of a problem that has none of its own, the fastest cell."""
+    if not len(data.ok()):
+        return ["No cell of this sweep has a result, so there is nothing to find."]
+    special = _FINDINGS.get(data.sweep.problem.name)
+    if special is not None:
+        return [sentence for sentence in special(data) if sentence]
+    best = max(records(data.ok()), key=lambda row: row["speedup"])
+    return [f"The fastest is {data.labels(data.timings)[best['variant']]}: {_against(data, best)}."]

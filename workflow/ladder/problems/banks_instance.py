@@ -1,0 +1,91 @@
+"""A bank microbenchmark on a device: the sums it must read, its cycles, and what the bank model expects of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ladder.bank_model import wavefronts
+from ladder.errors import LadderError
+from ladder.problems.banks import MAX_THREADS, PATTERNS
+from ladder.problems.base import Check, Instance, Launcher, Observation, Params
+
+if TYPE_CHECKING:
+    from cuda.core import Buffer
+
+    from ladder.device import Gpu
+
+_HASH = 2654435761
+_POISON = 0xFFFFFFFF
+_LANES = 32
+
+
+@dataclass
+class BanksInstance(Instance):
+    """Buffers offsets[32][32] (int32), sums[1024] (uint32) and cycles[1] (int64)."""
+
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+
+    @classmethod
+    def create(cls, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str, seed: int) -> BanksInstance:
+        """Allocate the outputs; there are no inputs."""
+        instance = cls(gpu, size, dtype, layout)
+        for name, count in (("offsets", 4 * PATTERNS * _LANES), ("sums", 4 * MAX_THREADS), ("cycles", 8)):
+            instance.buffers[name] = gpu.allocate(count)
+            instance.pointers[name] = int(instance.buffers[name].handle)
+        return instance
+
+    def fill_inputs(self, seed: int) -> None:
+        """Nothing is read from device memory."""
+
+    def poison_outputs(self) -> None:
+        for name, buffer in self.buffers.items():
+            self.gpu.fill_words(self.pointers[name], buffer.size, _POISON)
+
+    def _offsets(self) -> list[tuple[int, ...]]:
+        raw = self.gpu.download(self.pointers["offsets"], 4 * PATTERNS * _LANES)
+        words = struct.unpack(f"<{PATTERNS * _LANES}i", raw)
+        return [words[start : start + _LANES] for start in range(0, len(words), _LANES)]
+
+    def _cycles(self) -> int:
+        (cycles,) = struct.unpack("<q", self.gpu.download(self.pointers["cycles"], 8))
+        return int(cycles)
+
+    def check(self, params: Params) -> Check:
+        """The error is the share of threads whose sum is not that of the words at their offsets; 0 is demanded."""
+        width = int(params.get("width", 4))
+        threads = int(params["warps"]) * _LANES
+        offsets = self._offsets()
+        if min(min(row) for row in offsets) < 0:
+            return Check(1.0, 0.0, "offsets were not written")
+        if self._cycles() <= 0:
+            return Check(1.0, 0.0, "cycles were not written")
+        rounds = self.size["elements"] // PATTERNS
+        expected = []
+        for lane in range(_LANES):
+            words = [
+                offset // 4 + part for row in offsets for offset in [row[lane]] for part in range(width // 4)
+            ]
+            expected.append(rounds * sum(word * _HASH for word in words) % 2**32)
+        sums = struct.unpack(f"<{threads}I", self.gpu.download(self.pointers["sums"], 4 * threads))
+        wrong = sum(value != expected[thread % _LANES] for thread, value in enumerate(sums))
+        return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
+
+    def library(self, name: str, params: Params) -> Launcher:
+        raise LadderError(f"the problem banks has no library reference {name!r}")
+
+    def observations(self, params: Params) -> list[Observation]:
+        accesses = int(params["warps"]) * self.size["elements"]
+        width = int(params.get("width", 4))
+        predicted = [wavefronts(row, width) for row in self._offsets()]
+        return [
+            Observation("cycles_per_access", "cycles", self._cycles() / accesses),
+            Observation("predicted_wavefronts", "wavefronts", sum(predicted) / len(predicted)),
+        ]
+
+    def close(self) -> None:
+        for buffer in self.buffers.values():
+            buffer.close(self.gpu.stream)
+        self.buffers = {}

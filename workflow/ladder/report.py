@@ -1,0 +1,138 @@
+"""report.md: everything a reader needs to believe the numbers, from the tables of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from ladder import __version__, sections, tables
+from ladder.collect import read_json
+from ladder.layout import RunFolder
+from ladder.statistics import failures
+from ladder.sweep_data import SweepData
+from ladder.sweeps import Sweep
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "report"
+
+
+def environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
+    """Field and value of what a run was made on, leaving out what is not known."""
+    gpu, host = environment.get("gpu") or {}, environment.get("host") or {}
+    tensor = ", ".join(
+        f"{name} {value:.0f}" for name, value in (gpu.get("tensor_peak_tflops") or {}).items() if value
+    )
+
+    def known(value: Any, text: str) -> str:
+        return text if value is not None else ""
+
+    rows = [
+        ("GPU", gpu.get("name")),
+        ("multiprocessors", gpu.get("sms")),
+        ("memory", known(gpu.get("memory_bytes"), f"{(gpu.get('memory_bytes') or 0) / 2**30:.0f} GiB")),
+        ("highest SM clock", known(gpu.get("sm_clock_max_mhz"), f"{gpu.get('sm_clock_max_mhz')} MHz")),
+        ("power limit", known(gpu.get("power_limit_w"), f"{gpu.get('power_limit_w') or 0:.0f} W")),
+        (
+            "fp32 peak at that clock",
+            known(gpu.get("fp32_peak_tflops"), f"{gpu.get('fp32_peak_tflops') or 0:.1f} TFLOP/s"),
+        ),
+        ("tensor peaks, dense", known(tensor or None, f"{tensor} TFLOP/s")),
+        (
+            "device copy, measured",
+            known(gpu.get("copy_gbytes_per_s"), f"{gpu.get('copy_gbytes_per_s') or 0:.0f} GB/s"),
+        ),
+        ("driver", environment.get("driver")),
+        ("NVRTC", environment.get("nvrtc")),
+        ("cuBLAS", environment.get("cublas")),
+        ("Nsight Compute", environment.get("ncu")),
+        ("Python", environment.get("python")),
+        ("host", known(host.get("cpu"), f"{host.get('cpu')}, {host.get('cores')} cores")),
+    ]
+    return [[name, str(value)] for name, value in rows if value]
+
+
+def _settings(folder: RunFolder, sweeps: Sequence[Sweep]) -> dict[str, Any]:
+    """Settings of the measuring protocol, from the first plan there is."""
+    for sweep in sweeps:
+        plan = read_json(folder.plan(sweep.name))
+        if plan is not None:
+            return {**plan["settings"], "arch": plan["arch"], "protocol": plan["protocol"]}
+    return {}
+
+
+def _optional(name: str, folder: Path) -> pd.DataFrame:
+    return tables.read(name, folder) if (folder / f"{name}.csv").is_file() else tables.frame(name, [])
+
+
+def _of_sweep(frame: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
+    return frame[(frame["sweep"] == sweep.name).fillna(False)]
+
+
+def context(folder: RunFolder, sweeps: Mapping[str, Sweep], csv_prefix: str) -> dict[str, Any]:
+    """Names the template uses. `csv_prefix` is where the tables lie, seen from the report."""
+    frames = {
+        name: tables.read(name, folder.tables)
+        for name in ("timings", "resources", "metrics", "notes", "jobs")
+    }
+    claims = _optional("claims", folder.tables)
+    environment = read_json(folder.environment) or {}
+    parts = [
+        SweepData(
+            sweep,
+            _of_sweep(frames["timings"], sweep),
+            frames["resources"][
+                frames["resources"]["variant"].isin([variant.id for variant in sweep.variants])
+            ],
+            _of_sweep(frames["metrics"], sweep),
+            environment,
+        )
+        for sweep in sweeps.values()
+    ]
+    nvbench, trials = _optional("clock_nvbench", folder.tables), _optional("clock_aa", folder.tables)
+    claims_text, evidence = sections.claims_table(claims)
+    compiled = frames["resources"]
+    broken = compiled[compiled["status"] != "ok"]
+    return {
+        "version": __version__,
+        "environment": environment,
+        "source": environment.get("published") or environment,
+        "environment_rows": environment_rows,
+        "timings_from": environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none"),
+        "headline": sections.headline(parts),
+        "verdict_counts": sections.verdict_counts(claims),
+        "sweeps": [sections.sweep_section(part) for part in parts],
+        "failures": sections.failure_table(frames["timings"]),
+        "failed_cells": len(failures(frames["timings"])),
+        "variants": len(compiled),
+        "broken_variants": len(broken),
+        "claims": claims_text,
+        "evidence": evidence,
+        "nvbench": sections.clock_nvbench(nvbench) if len(nvbench) else "",
+        "aa": sections.clock_aa(trials) if len(trials) else "",
+        "jobs": sections.jobs_table(frames["jobs"]) if len(frames["jobs"]) else "",
+        "throughput": sections.throughput(read_json(folder.root / "throughput.json")),
+        "notes": sections.notes_table(frames["notes"]),
+        "settings": _settings(folder, list(sweeps.values())),
+        "csv": csv_prefix,
+        "run": folder.root.parent.name,
+        "device": folder.root.name,
+    }
+
+
+def render(folder: RunFolder, sweeps: Mapping[str, Sweep], csv_prefix: str = "tables/") -> str:
+    """The report as markdown. Raises LadderError where a merged table is missing."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+    )
+    text = environment.get_template("report.md.j2").render(context(folder, sweeps, csv_prefix))
+    lines = [line.rstrip() for line in text.splitlines()]
+    kept = [line for index, line in enumerate(lines) if line or (index and lines[index - 1])]
+    return "\n".join(kept).strip() + "\n"

@@ -1,0 +1,328 @@
+"""The report's sections as markdown fragments: headline, sweeps, failures, claims, clock, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ladder.evidence import quantity
+from ladder.figures import figure_names
+from ladder.findings import findings
+from ladder.markdown import cell, count, cut, figure, spread, table
+from ladder.statistics import (
+    access_costs,
+    at_size,
+    coverage_interval,
+    estimate,
+    failures,
+    median_of,
+    ok_rows,
+    records,
+    size_label,
+    size_of,
+)
+from ladder.sweep_data import SweepData
+
+MOST_ROWS = 36
+BEST, WORST = 10, 3
+MOST_FAILURES = 40
+
+
+def _rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
+    for column, title in (("tflops", "TFLOP/s"), ("gbytes_per_s", "GB/s")):
+        if rows[column].notna().any():
+            return column, title
+    return None
+
+
+def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
+    """Rows the table shows, and the words that say which they are."""
+    rows = data.ok()
+    if len(rows) <= MOST_ROWS:
+        return rows, ""
+    here = at_size(rows, data.size)
+    if any(entry.rung for entry in data.sweep.entries) and 0 < len(here) <= MOST_ROWS:
+        return here, f"Shown: {data.size_text}; {count(len(rows), 'cell')} in all"
+    here = here if len(here) else rows
+    ranked = here.sort_values("speedup", ascending=False)
+    if len(ranked) <= MOST_ROWS:
+        return ranked, f"Shown: {data.size_text}; {count(len(rows), 'cell')} in all"
+    shown = pd.concat([ranked.head(BEST), ranked.tail(WORST)])
+    return shown, (
+        f"Shown: the {BEST} fastest and {WORST} slowest of {count(len(here), 'variant')} at "
+        f"{data.size_text}; "
+        f"{count(len(rows), 'cell')} in all"
+    )
+
+
+def timing_table(data: SweepData) -> str:
+    """The sweep's compact table, with the words that say what of the whole it shows."""
+    rows, words = _selected(data)
+    if not len(rows):
+        return "No cell gave a result."
+    names = data.labels(data.timings)
+    rate = _rate_column(rows)
+    warm = {(row["variant"], *size_of(row).items()): row for row in records(ok_rows(data.timings, "warm"))}
+    with_warm = any((row["variant"], *size_of(row).items()) in warm for row in records(rows))
+    what = "rung" if any(entry.rung for entry in data.sweep.entries) else "variant"
+    header = [what, "size", "time µs [95 %]", "speed / reference [95 %]"]
+    header += [rate[1]] if rate else []
+    costs: dict[str, dict[str, Any]] = {}
+    if rate is None:
+        costs = {row["variant"]: row for row in records(access_costs(rows, data.metrics))}
+        header += ["cycles / access", "wavefronts / request", "model"]
+    header += ["warm: time µs", "warm: speed / reference"] if with_warm else []
+    lines = []
+    for row in records(rows):
+        line = [cell(names[row["variant"]]), size_label(size_of(row))]
+        line += [spread(estimate(row, "median_us")), spread(estimate(row, "speedup"))]
+        line += [figure(row[rate[0]], 3)] if rate else []
+        line += [
+            figure(costs[row["variant"]][name], 3) for name in ("cycles", "wavefronts", "model") if costs
+        ]
+        if with_warm:
+            hot = warm.get((row["variant"], *size_of(row).items()))
+            line += [figure(hot["median_us"]), figure(hot["speedup"])] if hot else ["", ""]
+        if row["throttled"] is True or row["busy"] is True:
+            line[0] += " (throttled)" if row["throttled"] is True else " (GPU shared)"
+        lines.append(line)
+    text = table(header, lines, right=range(1, len(header)))
+    return f"{text}\n\nReference: {data.reference_name}. {words + '.' if words else ''}".rstrip()
+
+
+_INSTRUCTIONS = {
+    "ffma": "FFMA",
+    "hmma": "HMMA",
+    "hgmma": "HGMMA",
+    "lds_32": "LDS.32",
+    "lds_64": "LDS.64",
+    "lds_128": "LDS.128",
+    "ldsm": "LDSM",
+    "sts": "STS",
+    "ldg": "LDG",
+    "ldgsts": "LDGSTS",
+    "utmaldg": "UTMALDG",
+    "shfl": "SHFL",
+    "bar": "BAR",
+}
+
+
+def resource_table(data: SweepData) -> str:
+    """Registers, shared memory, spills, occupancy and instructions that occur, of the variants shown."""
+    shown = list(dict.fromkeys(_selected(data)[0]["variant"])) or list(data.resources["variant"])[:MOST_ROWS]
+    known = data.resources.set_index("variant", drop=False)
+    rows = known.loc[[name for name in shown if name in known.index]]
+    rows = rows[rows["status"] == "ok"]
+    if not len(rows):
+        return "No variant compiled."
+    timed = data.labels(data.timings) if len(data.timings) else {}
+    kinds = {name: title for name, title in _INSTRUCTIONS.items() if (rows[name].fillna(0) > 0).any()}
+    header = ["variant", "registers", "shared bytes", "spilled bytes", "threads", "occupancy", "limited by"]
+    lines = []
+    for row in records(rows):
+        shared = (row["shared_bytes_static"], row["shared_bytes_dynamic"])
+        total = None if any(pd.isna(value) for value in shared) else sum(shared)
+        line = [cell(timed.get(row["variant"], row["variant"])), cell(row["registers"]), cell(total)]
+        line += [cell(row["local_bytes"]), cell(row["threads_per_block"])]
+        line.append("" if pd.isna(row["occupancy"]) else f"{100 * row['occupancy']:.0f} %")
+        line.append(cell(row["occupancy_limit"]))
+        lines.append(line + [cell(row[name]) for name in kinds])
+    return table([*header, *kinds.values()], lines, right=[1, 2, 3, 4, 5, *range(7, 7 + len(kinds))])
+
+
+def sweep_section(data: SweepData) -> dict[str, Any]:
+    """What the template needs of one sweep."""
+    sweep = data.sweep
+    cells = len(sweep.entries) * len(sweep.sizes)
+    return {
+        "name": sweep.name,
+        "title": sweep.title,
+        "anchor": anchor(sweep.title),
+        "question": " ".join(sweep.question.split()),
+        "findings": " ".join(findings(data)),
+        "figures": [
+            {"path": f"figures/{sweep.name}-{name}.png", "caption": " ".join(asked.caption.split())}
+            for name, asked in zip(figure_names(sweep), sweep.figures, strict=True)
+        ],
+        "table": timing_table(data),
+        "resources": resource_table(data),
+        "cells": cells,
+        "excluded": sweep.excluded,
+        "ok": len(data.ok()),
+    }
+
+
+def headline(sections: Sequence[SweepData]) -> str:
+    """One line a sweep: its fastest variant where it matters."""
+    lines = []
+    for data in sections:
+        rows = data.ok()
+        cells = len(data.sweep.entries) * len(data.sweep.sizes)
+        title = f"[{cell(data.sweep.title)}](#{anchor(data.sweep.title)})"
+        here = at_size(rows, data.size) if len(rows) else rows
+        here = here if len(here) else rows
+        ok = f"{len(rows)} of {cells}"
+        if not len(here):
+            lines.append([title, "no result", "", "", "", ok])
+            continue
+        rate = _rate_column(here)
+        ranked = sorted(records(here), key=lambda row: row["speedup"])
+        reference = data.reference_name if data.paired_with_kernel else ranked[-1]["reference"]
+        # Of accesses that do no work the dearest is the one that matters.
+        best = ranked[-1] if rate else ranked[0]
+        lines.append(
+            [
+                title,
+                ("" if rate else "dearest: ") + cell(data.labels(data.timings)[best["variant"]]),
+                size_label(size_of(best)),
+                f"{spread(estimate(best, 'speedup'), 3)} x {reference}",
+                f"{figure(best[rate[0]], 3)} {rate[1]}" if rate else f"{figure(best['median_us'], 3)} µs",
+                ok,
+            ]
+        )
+    header = ["sweep", "fastest", "size", "speed / reference [95 %]", "rate", "cells with a result"]
+    return table(header, lines, right=[2, 4, 5])
+
+
+def anchor(title: str) -> str:
+    """The anchor GitHub gives a heading."""
+    kept = "".join(letter for letter in title.lower() if letter.isalnum() or letter in " -_")
+    return kept.replace(" ", "-")
+
+
+def failure_table(timings: pd.DataFrame) -> str:
+    """Every cell without a result, alike ones on one line; long compiler messages are cut."""
+    bad = failures(timings)
+    if not len(bad):
+        return "Every cell gave a verified result."
+    grouped: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in records(bad):
+        reason = "" if pd.isna(row["reason"]) else cut(str(row["reason"]))
+        if row["status"] == "incorrect" and not pd.isna(row["max_error"]):
+            bound = figure(row["error_bound"], 3)
+            reason = f"{reason}; error {figure(row['max_error'], 3)} over the bound {bound}".lstrip("; ")
+        key = (row["sweep"], row["variant"], row["status"], reason)
+        grouped.setdefault(key, []).append(size_label(size_of(row)))
+    lines = [
+        [key[0], f"`{key[1]}`", ", ".join(sizes), key[2], cell(key[3])]
+        for key, sizes in list(grouped.items())[:MOST_FAILURES]
+    ]
+    text = table(["sweep", "variant", "sizes", "status", "reason"], lines)
+    more = len(grouped) - MOST_FAILURES
+    return text + (f"\n\n{count(more, 'further line')} in `timings.csv`." if more > 0 else "")
+
+
+def claims_table(claims: pd.DataFrame) -> tuple[str, list[dict[str, Any]]]:
+    """Verdicts as a table, and the evidence of each claim for the list below it."""
+    lines, evidence = [], []
+    for row in records(claims):
+        where = "" if pd.isna(row["where"]) else row["where"]
+        lines.append(
+            [f"`{row['id']}`", row["source"], cell(row["statement"]), f"**{row['verdict']}**", cell(where)]
+        )
+        evidence.append(
+            {"id": row["id"], "verdict": row["verdict"], "text": " ".join(str(row["evidence"]).split())}
+        )
+    return table(["claim", "source", "statement", "verdict", "where"], lines), evidence
+
+
+def verdict_counts(claims: pd.DataFrame) -> str:
+    """2 hold, 1 refuted."""
+    counts = claims["verdict"].value_counts()
+    words = {
+        "holds": "hold",
+        "refuted": "refuted",
+        "inconclusive": "inconclusive",
+        "not measured": "not measured",
+    }
+    return ", ".join(f"{counts[name]} {word}" for name, word in words.items() if name in counts)
+
+
+def clock_nvbench(frame: pd.DataFrame) -> str:
+    """Our cold medians against NVBench's, and whether they meet 0.5 % from 100 µs up."""
+    lines = [
+        [
+            f"`{row['subject']}`",
+            spread(estimate(row, "median_us")),
+            figure(row["nvbench_us"]),
+            "" if pd.isna(row["nvbench_noise"]) else f"{100 * row['nvbench_noise']:.2f} %",
+            f"{100 * row['difference']:+.2f} %",
+        ]
+        for row in records(frame)
+    ]
+    text = table(
+        ["kernel", "this timer, µs [95 %]", "NVBench, µs", "its noise", "difference"],
+        lines,
+        right=[1, 2, 3, 4],
+    )
+    long = frame[frame["nvbench_us"] >= 100]
+    if len(long):
+        worst = 100 * float(long["difference"].abs().max())
+        text += f"\n\nFrom 100 µs up the two differ by at most {worst:.2f} % ({count(len(long), 'kernel')})."
+    return text
+
+
+def clock_aa(frame: pd.DataFrame) -> str:
+    """How often the interval of a kernel against itself holds 1."""
+    sentences = []
+    for subject, trials in frame.groupby("subject", sort=False):
+        covered, total = int(trials["covers"].fillna(False).sum()), len(trials)
+        low, high = coverage_interval(covered, total)
+        middle = median_of([float(value) for value in trials["speedup"]])
+        half = 50 * float((trials["speedup_high"] - trials["speedup_low"]).median())
+        sentences.append(
+            f"- `{subject}`: the 95 % interval holds 1.0 in {covered} of {total} trials "
+            f"({100 * covered / total:.0f} %, somewhere between {100 * low:.0f} and {100 * high:.0f} %); median "
+            f"ratio {quantity(middle, '')}, typical half-width {half:.3f} %."
+        )
+    return "\n".join(sentences)
+
+
+def jobs_table(jobs: pd.DataFrame) -> str:
+    """Wall and GPU time of every measuring job."""
+    lines = [
+        [
+            row["sweep"],
+            cell(row["cells"]),
+            cell(row["kept"]),
+            cell(row["measured"]),
+            figure(row["wall_s"], 3),
+            figure(row["gpu_s"], 3),
+            "" if pd.isna(row["gpu_share"]) else f"{100 * row['gpu_share']:.0f} %",
+            cell(row["worker_starts"]),
+        ]
+        for row in records(jobs)
+    ]
+    header = ["job", "cells", "kept", "measured", "wall s", "GPU s", "GPU share", "worker starts"]
+    return table(header, lines, right=range(1, len(header)))
+
+
+def throughput(document: Mapping[str, Any] | None) -> str:
+    """The throughput check in one sentence; empty where it was not made."""
+    if document is None:
+        return ""
+    share = document.get("gpu_share")
+    text = (
+        f"`{document['sweep']}` ({document['variants']} cubins, {document['cells']} cells) took "
+        f"{figure(document['wall_s'], 3)} s from an empty cache, start of the workflow, compiling, "
+        "verification and pairing included; the measuring job took "
+        f"{figure(document['measure_wall_s'], 3)} s of it"
+    )
+    return text + (f", of which {100 * share:.0f} % were GPU time." if share is not None else ".")
+
+
+def notes_table(notes: pd.DataFrame) -> str:
+    """What could not be had, alike notes counted."""
+    if not len(notes):
+        return "Nothing is missing."
+    grouped: dict[tuple[str, str, str], list[str]] = {}
+    for row in records(notes.fillna("")):
+        grouped.setdefault((row["sweep"], row["stage"], cut(row["reason"], 200)), []).append(row["subject"])
+    lines = []
+    for (sweep, stage, reason), subjects in grouped.items():
+        shown = ", ".join(f"`{cut(subject, 90)}`" for subject in subjects[:3] if subject)
+        more = f" and {len(subjects) - 3} more" if len(subjects) > 3 else ""
+        lines.append([sweep, stage, shown + more, cell(reason)])
+    return table(["sweep", "stage", "what", "reason"], lines)
