@@ -69,7 +69,7 @@ def draw(data: FigureData) -> Figure:
         )
     axis.axvline(1, color=REFERENCE, lw=1.6, ls="--", zorder=3)
     axis.annotate(
-        reference,
+        "reference",
         (1, 1),
         xycoords=("data", "axes fraction"),
         xytext=(0, 2),

@@ -81,7 +81,7 @@ def to_png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-_LEGEND_CHARACTERS = 100
+_LEGEND_CHARACTERS = 116
 """How many characters of a legend fit side by side, its lines and marks counted as eight each."""
 
 
