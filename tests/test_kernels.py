@@ -1,0 +1,396 @@
+"""The shipped kernels, without a GPU: what the compiler made of them, where they say they are right, and their maps."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ladder.catalog import Kernel, Variant, load_catalog
+from ladder.compiler import compile_source, compile_variant
+from ladder.cubin import sass
+from ladder.errors import LadderError
+from ladder.sweeps import load_sweeps
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels"
+INCLUDE = KERNELS / "include"
+ARCH = "sm_90a"
+_OPCODE = re.compile(r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.MULTILINE)
+
+REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
+    ("gemm_naive", "fp32", {"mapping": "flat"}),
+    ("gemm_naive", "fp32", {"mapping": "strided"}),
+    ("gemm_shared_tile", "fp32", {}),
+    ("gemm_thread_tile", "fp32", {}),
+    ("gemm_register_tile", "fp32", {}),
+    ("gemm_register_tile", "fp32", {"transpose_a": 0, "vector": 1}),
+    ("gemm_register_tile", "fp32", {"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4}),
+    ("wmma_naive", "fp16", {}),
+    ("wmma_tile", "fp16", {"bk": 32}),
+    ("bank_stride", "int32", {"stride": 33}),
+    ("bank_column", "int32", {"tile_layout": "xor"}),
+    ("stencil_shared", "fp32", {"k": 32, "coarsen": 8}),
+    ("stencil_register_cache", "int32", {"k": 32, "coarsen": 8}),
+]
+
+
+@functools.cache
+def catalog() -> dict[str, Kernel]:
+    return load_catalog(KERNELS)
+
+
+@functools.cache
+def _compiled(name: str, dtype: str, params: str) -> tuple[dict[str, Any], Counter[str]]:
+    cubin, facts = compile_variant(catalog()[name].variant(json.loads(params), dtype), INCLUDE, ARCH)
+    assert facts["status"] == "ok", facts["reason"]
+    return facts, Counter(_OPCODE.findall(sass(cubin)))
+
+
+def compiled(name: str, dtype: str = "fp32", **params: int | str) -> tuple[dict[str, Any], Counter[str]]:
+    """Facts and SASS opcodes (with modifiers) of a variant, compiled once per test process."""
+    return _compiled(name, dtype, json.dumps(params, sort_keys=True))
+
+
+def variant(name: str, dtype: str = "fp32", **params: int | str) -> Variant:
+    return catalog()[name].variant(params, dtype)
+
+
+@pytest.mark.parametrize(("name", "dtype", "params"), REPRESENTATIVE)
+def test_nothing_spills_or_lives_in_local_memory(name: str, dtype: str, params: dict[str, int | str]) -> None:
+    facts, _ = compiled(name, dtype, **params)
+    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
+    assert facts["blocks_per_sm"] >= 1
+
+
+def test_every_kernel_is_represented() -> None:
+    assert {name for name, _, _ in REPRESENTATIVE} == set(catalog())
+
+
+# What the rungs of the ladder claim to differ in, seen in the machine code.
+
+
+def test_transposed_fragments_load_as_128_bits_only() -> None:
+    facts, _ = compiled("gemm_register_tile", bk=8)
+    # Two fragments of eight floats, two LDS.128 each, in each of eight unrolled K steps.
+    assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 4, 0, 0)
+
+
+def test_the_plain_twin_loads_fragments_of_a_word_by_word() -> None:
+    facts, _ = compiled("gemm_register_tile", bk=8, transpose_a=0)
+    # Eight LDS.32 for the column of A, two LDS.128 for the row of B, in each K step.
+    assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 2, 0, 8 * 8)
+
+
+def test_only_aligned_padding_keeps_wide_fragments() -> None:
+    wide, half, narrow = (compiled("gemm_register_tile", bk=8, pad=pad)[0] for pad in (4, 2, 1))
+    assert wide["lds_64"] == wide["lds_32"] == 0
+    assert half["lds_64"] > 0
+    assert half["lds_32"] == 0
+    assert narrow["lds_32"] > 0
+    assert wide["lds_128"] > half["lds_128"] > 0
+
+
+def test_width_of_global_accesses_follows_the_parameter() -> None:
+    _, wide = compiled("gemm_register_tile", bk=8)
+    _, narrow = compiled("gemm_register_tile", bk=8, vector=1)
+    loads = {name for name in wide if name.startswith(("LDG", "STG"))}
+    assert loads
+    assert all(".128" in name for name in loads)
+    # 128 x 8 and 8 x 128 floats over 256 threads: one vector of each per thread, or four words.
+    assert wide["LDG.E.128.CONSTANT"] == 2
+    assert narrow["LDG.E.CONSTANT"] == 8
+    assert not any(".128" in name for name in narrow if name.startswith(("LDG", "STG")))
+
+
+def test_register_tile_needs_two_barriers_per_k_step_and_two_blocks_fit() -> None:
+    facts, _ = compiled("gemm_register_tile")
+    assert facts["bar"] == 2
+    assert facts["registers"] <= 128
+    assert facts["blocks_per_sm"] == 2
+
+
+def test_outer_product_is_fused_multiply_adds() -> None:
+    facts, _ = compiled("gemm_register_tile", bk=8)
+    assert facts["ffma"] >= 8 * 8 * 8
+
+
+def test_register_cache_shuffles_instead_of_sharing_memory() -> None:
+    facts, opcodes = compiled("stencil_register_cache", "int32", k=16, coarsen=4)
+    assert facts["shfl"] == 16 * 4
+    assert facts["bar"] == facts["lds_32"] == facts["sts"] == 0
+    assert facts["ldg"] == 4 + 1, "one register per output and one of halo"
+    assert not any(name.startswith("VOTE") for name in opcodes), (
+        "no mask is taken from who happens to be active"
+    )
+    shared, _ = compiled("stencil_shared", "int32", k=16, coarsen=4)
+    assert shared["shfl"] == 0
+    assert shared["lds_32"] == 17 * 4
+
+
+def test_bank_probe_keeps_every_access() -> None:
+    for name, params in (("bank_stride", {"stride": 32}), ("bank_column", {"tile_layout": "xor"})):
+        facts, _ = compiled(name, "int32", **params)
+        assert facts["lds_32"] == 32, "one load per pattern in the timed loop, none joined or dropped"
+        assert facts["lds_64"] == facts["lds_128"] == 0
+
+
+def test_wmma_reaches_the_tensor_cores() -> None:
+    naive, _ = compiled("wmma_naive", "fp16")
+    tiled, _ = compiled("wmma_tile", "fp16", bk=32)
+    assert naive["hmma"] > 0
+    assert naive["ldsm"] == 0
+    # 2 x 4 fragments of two HMMA, and two K steps of 16.
+    assert tiled["hmma"] % (2 * 4 * 2 * 2) == 0
+    assert tiled["hmma"] > 0
+    assert tiled["ldsm"] > 0
+
+
+# Shared memory is what the formulas say.
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({}, 16 * (128 + 4) + 16 * (128 + 4)),
+        ({"transpose_a": 0}, 128 * (16 + 4) + 16 * (128 + 4)),
+        ({"bk": 8, "pad": 1}, 8 * (128 + 1) * 2),
+        ({"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4}, 32 * (256 + 4) + 32 * (64 + 4)),
+    ],
+)
+def test_shared_bytes_of_the_register_tile(params: dict[str, int], words: int) -> None:
+    facts, _ = compiled("gemm_register_tile", "fp32", **params)
+    padding_to_16_bytes = 12
+    assert 4 * words <= facts["shared_bytes_static"] <= 4 * words + padding_to_16_bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "params", "expected"),
+    [
+        ("gemm_naive", "fp32", {"mapping": "flat"}, 0),
+        ("gemm_shared_tile", "fp32", {}, 2 * 4 * 32 * 32),
+        ("gemm_thread_tile", "fp32", {}, 4 * 8 * (128 + 128)),
+        ("wmma_naive", "fp16", {}, 4 * 16 * 16),
+        ("wmma_tile", "fp16", {"bk": 32}, 2 * (128 * (32 + 8) + 32 * (128 + 8))),
+        ("wmma_tile", "fp16", {"pad": 0}, 2 * 16 * (128 + 128)),
+        ("bank_stride", "int32", {"stride": 33}, 4 * (31 * 33 + 32)),
+        ("bank_column", "int32", {}, 4 * 32 * 32),
+        ("bank_column", "int32", {"tile_layout": "padded"}, 4 * 32 * 33),
+        ("bank_column", "int32", {"tile_layout": "xor"}, 4 * 32 * 32),
+        ("stencil_shared", "int32", {"k": 16, "coarsen": 4}, 4 * (256 * 4 + 16)),
+        ("stencil_register_cache", "int32", {"k": 16, "coarsen": 4}, 0),
+    ],
+)
+def test_shared_bytes(name: str, dtype: str, params: dict[str, int | str], expected: int) -> None:
+    facts, _ = compiled(name, dtype, **params)
+    assert facts["shared_bytes_static"] == expected
+
+
+# Maps and layouts, decided by the compiler itself: static_assert over every thread and index.
+
+MAPS = """
+#include "shared_layout.cuh"
+#include "thread_map.cuh"
+
+template <class Position>
+__host__ __device__ constexpr bool covers(int threads, int each, int cells, Position position) {
+    bool seen[4096] = {};
+    for (int thread = 0; thread < threads; ++thread) {
+        for (int i = 0; i < each; ++i) {
+            const int at = position(thread, i);
+            if (at < 0 || at >= cells || seen[at]) return false;
+            seen[at] = true;
+        }
+    }
+    return threads * each == cells;
+}
+
+template <LaneMap Lanes, int Rows, int Columns>
+struct GridOfThreads {
+    using Map = ThreadMap<Lanes, Rows, Columns>;
+    __host__ __device__ constexpr int operator()(int thread, int) const {
+        return Map::column(thread) < Columns ? Map::row(thread) * Columns + Map::column(thread) : -1;
+    }
+};
+
+template <int Count, int Threads>
+struct Edge {
+    __host__ __device__ constexpr int operator()(int thread, int i) const {
+        return SplitFragment<Count, Threads>::position(thread, i);
+    }
+};
+
+template <class Layout>
+__host__ __device__ constexpr bool keeps_words_apart(int rows, int columns) {
+    bool seen[4096] = {};
+    for (int row = 0; row < rows; ++row) {
+        for (int column = 0; column < columns; ++column) {
+            const int at = Layout::index(row, column);
+            if (at < 0 || at >= Layout::words || seen[at]) return false;
+            seen[at] = true;
+        }
+    }
+    return true;
+}
+
+template <class Layout>
+__host__ __device__ constexpr bool columns_are_conflict_free() {
+    for (int column = 0; column < 32; ++column) {
+        unsigned banks = 0;
+        for (int row = 0; row < 32; ++row) banks |= 1u << Layout::index(row, column) % 32;
+        if (banks != 0xffffffffu) return false;
+    }
+    return true;
+}
+
+// Pairs (lane, lane ^ 1) in one row of the grid, pairs (lane, lane ^ 2) in one column.
+__host__ __device__ constexpr bool pairs_share() {
+    using Map = ThreadMap<LaneMap::zigzag, 16, 16>;
+    for (int lane = 0; lane < 32; ++lane) {
+        if (Map::row(lane) != Map::row(lane ^ 1) || Map::column(lane) != Map::column(lane ^ 2)) return false;
+    }
+    return true;
+}
+
+__global__ void maps() {
+    ASSERTIONS
+}
+"""
+
+
+def hold(*assertions: str) -> None:
+    """Compile a source that asserts them. Raises LadderError with the compiler's message where one does not hold."""
+    text = MAPS.replace("ASSERTIONS", "\n    ".join(f'static_assert({text}, "");' for text in assertions))
+    compile_source(text, "maps.cu", ["maps"], [INCLUDE], ARCH)
+
+
+def test_thread_maps_reach_every_place_of_the_grid_once() -> None:
+    grids = [(16, 16), (8, 16), (4, 64), (32, 8), (64, 4), (16, 4), (4, 16), (32, 32)]
+    hold(
+        *(
+            f"covers({rows * columns}, 1, {rows * columns}, GridOfThreads<LaneMap::{lanes}, {rows}, {columns}>())"
+            for lanes in ("plain", "zigzag")
+            for rows, columns in grids
+        )
+    )
+
+
+def test_fragments_of_all_threads_make_up_the_edge() -> None:
+    hold(
+        *(
+            f"covers({threads}, {count}, {threads * count}, Edge<{count}, {threads}>())"
+            for count in (1, 2, 4, 8, 16)
+            for threads in (4, 16, 32)
+        )
+    )
+
+
+def test_zigzag_lanes_share_rows_and_columns_in_pairs() -> None:
+    hold("pairs_share()")
+
+
+def test_layouts_keep_words_apart() -> None:
+    hold(
+        "keeps_words_apart<Plain<16, 48>>(16, 48)",
+        "keeps_words_apart<Padded<16, 48, 3>>(16, 48)",
+        "keeps_words_apart<Xor<32, 32>>(32, 32)",
+        "keeps_words_apart<Xor<64, 32>>(64, 32)",
+        "Padded<8, 128, 4>::alignment == 4 && Padded<8, 128, 2>::alignment == 2 && Padded<8, 128, 1>::alignment == 1",
+    )
+
+
+def test_padding_and_xor_free_columns_of_conflicts_and_plain_does_not() -> None:
+    hold("columns_are_conflict_free<Padded<32, 32, 1>>()", "columns_are_conflict_free<Xor<32, 32>>()")
+    with pytest.raises(LadderError, match="static assertion failed"):
+        hold("columns_are_conflict_free<Plain<32, 32>>()")
+
+
+# Where the kernels say they are right.
+
+
+def gemm_size(m: int, n: int, k: int) -> dict[str, int]:
+    return {"m": m, "n": n, "k": k}
+
+
+def test_scalar_kernels_take_any_size() -> None:
+    for m, n, k in ((1, 1, 1), (33, 31, 7), (4097, 5, 129)):
+        size = gemm_size(m, n, k)
+        for mapping in ("flat", "coalesced", "strided"):
+            assert variant("gemm_naive", mapping=mapping).unsupported(size) is None
+        for name in ("gemm_shared_tile", "gemm_thread_tile"):
+            assert variant(name).unsupported(size) is None
+        assert variant("gemm_register_tile", vector=1).unsupported(size) is None
+
+
+def test_wide_kernels_say_which_sizes_they_do_not_take() -> None:
+    wide = variant("gemm_register_tile", vector=4)
+    assert wide.unsupported(gemm_size(33, 36, 8)) is None
+    assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 36, 7)))
+    assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 37, 8)))
+    assert variant("wmma_tile", "fp16").unsupported(gemm_size(33, 40, 8)) is None
+    assert "multiples of 8" in str(variant("wmma_tile", "fp16").unsupported(gemm_size(33, 36, 8)))
+    assert "multiples of 16" in str(variant("wmma_naive", "fp16").unsupported(gemm_size(33, 32, 32)))
+    assert "multiples of 32" in str(variant("bank_stride", "int32").unsupported({"elements": 33}))
+
+
+@pytest.mark.parametrize("name", ["gemm_shared_tile", "gemm_thread_tile", "gemm_register_tile"])
+def test_the_grid_covers_c_and_no_block_is_idle(name: str) -> None:
+    one = variant(name)
+    rows, columns = (one.params.get(axis, one.params.get("tile")) for axis in ("bm", "bn"))
+    assert isinstance(rows, int)
+    assert isinstance(columns, int)
+    for m, n in ((1, 1), (127, 129), (128, 128), (1000, 40)):
+        x, y, _ = one.geometry(gemm_size(m, n, 64)).grid
+        assert (x - 1) * columns < n <= x * columns
+        assert (y - 1) * rows < m <= y * rows
+
+
+@pytest.mark.parametrize("name", ["stencil_shared", "stencil_register_cache"])
+def test_stencils_launch_at_least_one_block(name: str) -> None:
+    one = variant(name, "int32", k=32, coarsen=2)
+    for elements in (1, 32, 33, 256 * 2 + 32, 256 * 2 + 33, 2**28):
+        blocks, _, _ = one.geometry({"elements": elements}).grid
+        assert blocks >= 1
+        assert blocks * 256 * 2 >= elements - 32
+        assert blocks == 1 or (blocks - 1) * 256 * 2 < elements - 32
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"bm": 32, "bn": 32, "tm": 8, "tn": 8}, "fewer than two warps"),
+        ({"bm": 256, "bn": 256}, "half of the 65536 registers"),
+        ({"bm": 256, "bn": 128, "bk": 32}, "48 KiB"),
+    ],
+)
+def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], reason: str) -> None:
+    with pytest.raises(LadderError, match=reason):
+        variant("gemm_register_tile", "fp32", **params)
+
+
+# The sweeps that ship.
+
+
+def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
+    sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
+    cells = [cell for sweep in sweeps.values() for cell in sweep.cells()]
+    assert [cell.variant.id for cell in cells if cell.variant.unsupported(cell.size)] == []
+    assert len(cells) <= 700
+    assert {cell.variant.kernel.name for cell in cells} == set(catalog())
+
+
+def test_the_tile_sweep_has_144_variants() -> None:
+    (sweep,) = load_sweeps(ROOT / "config" / "sweeps", catalog(), ["fp32_tiles"]).values()
+    assert len({entry.variant.id for entry in sweep.entries}) == 144
+
+
+def test_kernels_stay_readable() -> None:
+    for kernel in catalog().values():
+        text = kernel.source.read_text(encoding="utf-8")
+        assert text.startswith("// "), f"{kernel.source}: what it computes comes first"
+        assert text.count("\n") < 120, f"{kernel.source}: longer than a screenful or two"
+        assert "#define" not in text, f"{kernel.source}: templates, not macros"
