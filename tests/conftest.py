@@ -14,6 +14,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
+
+# A busy machine must not fail a property.
+settings.register_profile("ladder", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ladder")
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("Snakefile", "workflow", "profiles")

@@ -9,7 +9,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the step's arguments."""
     parser.add_argument(
         "offset",
-        help="byte offset of a lane as an expression over lane, such as 'lane * 8' or '(lane % 8) * 144'",
+        help="byte offset of a lane as an expression over lane, such as 'lane * 8' or '(lane %% 8) * 144'",
     )
     parser.add_argument("--width", type=int, default=4, choices=[1, 2, 4, 8, 16], help="bytes per lane")
     parser.add_argument("--lanes", type=int, default=32, help="active lanes, from lane 0")

@@ -1,0 +1,216 @@
+"""Configuration: layers, devices, and one source for schemas and their documentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from ladder import discovery, runs
+from ladder.__main__ import COMMANDS, main
+from ladder.discovery import FoundGpu, arch, slug, visible
+from ladder.documents import SCHEMAS, schema
+from ladder.errors import LadderError
+from ladder.expressions import FUNCTIONS
+from ladder.layout import Project
+from ladder.reference import KINDS, reference
+from ladder.runs import choose_device, load_run, merged, read_settings
+
+H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
+L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))
+
+SETTINGS = st.recursive(
+    st.integers() | st.text(max_size=3),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+MAPPINGS = st.dictionaries(st.sampled_from("abc"), SETTINGS, max_size=3)
+
+
+@given(MAPPINGS, MAPPINGS)
+def test_merging_keeps_what_only_one_side_says_and_prefers_the_upper_layer(
+    base: dict[str, Any], over: dict[str, Any]
+) -> None:
+    result = merged(base, over)
+    assert list(result) == list(dict.fromkeys([*base, *over]))
+    for key, value in result.items():
+        if key not in over:
+            assert value == base[key]
+        elif isinstance(base.get(key), dict) and isinstance(over[key], dict):
+            assert value == merged(base[key], over[key])
+        else:
+            assert value == over[key]
+
+
+def test_layers_are_merged_field_by_field_and_words_of_the_command_line_take_the_fields_type(tmp_path: Path) -> None:
+    layer = tmp_path / "layer.yaml"
+    layer.write_text("measure: {precision: 0.05, cell_seconds: 0.2}\nsweeps: [one]\n")
+    over = {"measure": {"precision": "0.125", "lock_clocks": "1400"}, "run": "r1"}
+    config = read_settings(Project(ROOT), [layer], over)
+    assert (config.measure.precision, config.measure.cell_seconds) == (0.125, 0.2)
+    assert (config.measure.lock_clocks, config.run, config.sweeps) == (1400, "r1", ("one",))
+    assert config.measure.deadline_s == read_settings(Project(ROOT), [], {}).measure.deadline_s
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA H200", "nvidia-h200"),
+        ("H200", "nvidia-h200"),
+        ("NVIDIA GeForce RTX 3090 Ti", "nvidia-geforce-rtx-3090-ti"),
+        ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"),
+    ],
+)
+def test_a_gpu_models_folder_is_named_after_it(name: str, expected: str) -> None:
+    assert slug(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"), [((8, 0), "sm_80"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120a")]
+)
+def test_the_architecture_of_a_device_carries_its_own_features_from_9_0_up(
+    capability: tuple[int, int], expected: str
+) -> None:
+    assert arch(capability) == expected
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        (None, [H200, L4]),
+        ("1", [L4]),
+        ("1,0", [L4, H200]),
+        ("GPU-0aa1", [H200]),
+        ("GPU-1", [L4]),
+        ("", []),
+        ("-1", []),
+        ("1,7,0", [L4]),
+    ],
+)
+def test_only_visible_gpus_are_found(chosen: str | None, expected: list[FoundGpu]) -> None:
+    environment = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
+    assert visible([H200, L4], environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "arch_", "gpus", "expected"),
+    [
+        ("auto", "auto", [H200, L4], ("nvidia-h200", "sm_90a")),
+        ("auto", "auto", [L4], ("nvidia-l4", "sm_89")),
+        ("auto", "auto", [], ("no-gpu", "sm_90a")),
+        ("auto", "sm_80", [], ("no-gpu", "sm_80")),
+        ("none", "auto", [H200], ("no-gpu", "sm_90a")),
+        ("nvidia-l4", "auto", [H200, L4], ("nvidia-l4", "sm_89")),
+        ("nvidia-h200", "sm_90a", [], ("nvidia-h200", "sm_90a")),
+    ],
+)
+def test_the_run_is_for_the_device_asked_for_or_found(
+    device: str, arch_: str, gpus: list[FoundGpu], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "find_gpus", lambda: gpus)
+    assert choose_device(read_settings(Project(ROOT), [], {"device": device, "arch": arch_})) == expected
+
+
+def test_a_device_this_host_lacks_needs_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "find_gpus", lambda: [])
+    with pytest.raises(LadderError, match=r"arch: 'auto' is not accepted.*no nvidia-b200.*such as sm_90a"):
+        choose_device(read_settings(Project(ROOT), [], {"device": "nvidia-b200"}))
+
+
+def test_a_host_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(discovery.ctypes, "CDLL", no_library)
+    assert discovery.find_gpus({}) == []
+
+
+def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:
+    everything = load_run(ROOT, over={"device": "none"})
+    quick = load_run(ROOT, [ROOT / "config" / "quick.yaml"], {"device": "none"})
+    assert set(quick.sweeps) < set(everything.sweeps)
+    assert set(quick.variants) < set(everything.variants)
+    assert quick.config.run != everything.config.run
+
+
+def fields(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every named field anywhere in a schema."""
+    for name, field in part.get("properties", {}).items():
+        yield name, field
+    for value in part.values():
+        for inner in value if isinstance(value, list) else [value]:
+            if isinstance(inner, Mapping):
+                yield from fields(inner)
+
+
+KEYWORDS = {"x-accepted", "$schema", "$defs", "$ref", "title", "description"} | set(Draft202012Validator.VALIDATORS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_every_document_is_described(kind: str) -> None:
+    Draft202012Validator.check_schema(schema(kind))
+    for name, field in fields(schema(kind)):
+        assert field.get("description"), f"{kind}: {name} has no description"
+        # An unquoted comma in a flow mapping silently becomes a keyword of its own.
+        assert set(field) <= KEYWORDS | {"then", "else"}, f"{kind}: {name} has unknown keywords"
+
+
+def test_every_kind_of_document_has_a_reference() -> None:
+    assert set(KINDS) == {path.name.removesuffix(".schema.yaml") for path in SCHEMAS.glob("*.schema.yaml")}
+
+
+def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reference"]) == 0
+    printed = capsys.readouterr().out
+    readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    assert readme.endswith(printed), "run `make reference`"
+    assert printed == "\n".join(reference(kind) for kind in KINDS)
+
+
+def test_the_reference_names_every_setting_of_the_configuration() -> None:
+    def paths(document: Mapping[str, Any], above: str = "") -> Iterator[str]:
+        for key, value in document.items():
+            yield above + key
+            if isinstance(value, Mapping):
+                yield from paths(value, f"{above}{key}.")
+
+    text = reference("config")
+    document = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    for path in paths(document):
+        assert f"| `{path}` |" in text
+
+
+def test_the_readme_names_every_function_of_expressions() -> None:
+    readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(\w+)`", readme.split("The functions are")[1].split(";")[0])) == set(FUNCTIONS)
+
+
+def test_every_step_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    for step in COMMANDS:
+        assert step in text
+        with pytest.raises(SystemExit) as end:
+            main([step, "--help"])
+        assert end.value.code == 0
+        assert "usage: python -m ladder" in capsys.readouterr().out
+
+
+def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(project), "check"]) == 0
+    text = capsys.readouterr().out
+    assert "2 kernels; 4 variants to compile; 1 claims" in text
+    assert "alone: 2 variants x 2 sizes = 4 cells" in text
+    assert main(["--root", str(project), "variants", "--sweep", "alone"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[:2] for line in lines] == [["alone-fp32", "alone"], ["alone-fp32-k=4", "alone"]]
