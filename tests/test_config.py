@@ -13,7 +13,6 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-
 from ladder import discovery, runs
 from ladder.__main__ import COMMANDS, main
 from ladder.discovery import FoundGpu, arch, slug, visible
@@ -50,7 +49,9 @@ def test_merging_keeps_what_only_one_side_says_and_prefers_the_upper_layer(
             assert value == over[key]
 
 
-def test_layers_are_merged_field_by_field_and_words_of_the_command_line_take_the_fields_type(tmp_path: Path) -> None:
+def test_layers_are_merged_field_by_field_and_words_of_the_command_line_take_the_fields_type(
+    tmp_path: Path,
+) -> None:
     layer = tmp_path / "layer.yaml"
     layer.write_text("measure: {precision: 0.05, cell_seconds: 0.2}\nsweeps: [one]\n")
     over = {"measure": {"precision": "0.125", "lock_clocks": "1400"}, "run": "r1"}
@@ -74,7 +75,8 @@ def test_a_gpu_models_folder_is_named_after_it(name: str, expected: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("capability", "expected"), [((8, 0), "sm_80"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120a")]
+    ("capability", "expected"),
+    [((8, 0), "sm_80"), ((8, 9), "sm_89"), ((9, 0), "sm_90a"), ((12, 0), "sm_120a")],
 )
 def test_the_architecture_of_a_device_carries_its_own_features_from_9_0_up(
     capability: tuple[int, int], expected: str
@@ -120,7 +122,7 @@ def test_the_run_is_for_the_device_asked_for_or_found(
 
 
 def test_a_device_this_host_lacks_needs_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "find_gpus", lambda: [])
+    monkeypatch.setattr(runs, "find_gpus", list)
     with pytest.raises(LadderError, match=r"arch: 'auto' is not accepted.*no nvidia-b200.*such as sm_90a"):
         choose_device(read_settings(Project(ROOT), [], {"device": "nvidia-b200"}))
 
@@ -143,15 +145,16 @@ def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:
 
 def fields(part: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every named field anywhere in a schema."""
-    for name, field in part.get("properties", {}).items():
-        yield name, field
+    yield from part.get("properties", {}).items()
     for value in part.values():
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, Mapping):
                 yield from fields(inner)
 
 
-KEYWORDS = {"x-accepted", "$schema", "$defs", "$ref", "title", "description"} | set(Draft202012Validator.VALIDATORS)
+KEYWORDS = {"x-accepted", "$schema", "$defs", "$ref", "title", "description"} | set(
+    Draft202012Validator.VALIDATORS
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

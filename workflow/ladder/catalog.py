@@ -318,7 +318,11 @@ def _try_expressions(kernel: Kernel) -> None:
         next(iter(kernel.dtypes)),
         kernel.layouts[0],
     )
-    if (broken := variant.excluded()) is not None:
+    try:
+        broken = variant.excluded()
+    except LadderError as error:
+        raise LadderError(f"{kernel.path}: constraints: {error}") from error
+    if broken is not None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
     size = problem.parse_size(4096, str(kernel.path), "sizes")
     try:

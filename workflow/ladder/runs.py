@@ -6,7 +6,7 @@ import copy
 import functools
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ladder.discovery import DEFAULT_ARCH, find_gpus
 from ladder.errors import LadderError, refuse
 from ladder.layout import NO_GPU, Project, RunFolder
 from ladder.ledger import Claim, load_claims
+from ladder.plan import plan_sweep
 from ladder.sweeps import Sweep, load_sweeps
 
 
@@ -26,7 +27,8 @@ from ladder.sweeps import Sweep, load_sweeps
 class Run:
     """Everything the workflow needs to know before its first job.
 
-    `sweeps` are the chosen ones; every sweep of the project is checked, because claims speak of all of them.
+    `sweeps` are the chosen ones; every sweep of the project is checked and planned, because claims speak of all of
+    them and a target may name any.
     """
 
     project: Project
@@ -37,6 +39,7 @@ class Run:
     claims: tuple[Claim, ...]
     device: str
     arch: str
+    plans: Mapping[str, Mapping[str, Any]] = field(repr=False)
 
     @functools.cached_property
     def variants(self) -> dict[str, Variant]:
@@ -139,7 +142,8 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
     chosen = {name: every[name] for name in dict.fromkeys(config.sweeps or every)}
     claims = load_claims(project.config / "claims.yaml", every)
     device, arch = choose_device(config)
-    return Run(project, config, catalog, chosen, every, claims, device, arch)
+    plans = {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
+    return Run(project, config, catalog, chosen, every, claims, device, arch, plans)
 
 
 def parse_over(text: str) -> dict[str, Any]:

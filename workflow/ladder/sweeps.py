@@ -212,6 +212,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         for entry in more:
             if any(other.variant == entry.variant for other in entries):
                 raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
+            entries.append(entry)
         if given.get("unsupported", "refuse") == "refuse":
             for position, size in enumerate(sizes):
                 reasons = [entry.variant.unsupported(size) for entry in more]
@@ -223,7 +224,6 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
                         "a size it supports, or `unsupported: record` at that entry",
                         why=f"no variant of variants[{index}] ({given['kernel']}) supports it: {reasons[0]}",
                     )
-        entries += more
         excluded += dropped
     references = _references(path, document["references"], catalog, problem)
     sweep_size_list = list(sizes)

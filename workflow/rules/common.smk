@@ -18,7 +18,6 @@ from ladder.catalog import include_closure
 from ladder.digest import tree_digest
 from ladder.errors import LadderError
 from ladder.figures import figure_names
-from ladder.plan import plan_sweep
 from ladder.runs import load_run
 
 try:
@@ -87,22 +86,14 @@ def facts_of(sweep):
     return [RUN.folder.facts(variant.id).as_posix() for variant in RUN.every_sweep[sweep].variants]
 
 
-def plan_of(wildcards):
-    """What a sweep's plan says; worked out here so that params can carry its digest."""
-    try:
-        return plan_sweep(RUN.every_sweep[wildcards.sweep], RUN.config, RUN.arch)
-    except LadderError as error:
-        raise WorkflowError(str(error)) from None
-
-
 def plan_digest(wildcards):
     """Digest of a sweep's plan: it is written anew only when what it says has changed."""
-    return hashlib.sha256(json.dumps(plan_of(wildcards), sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(RUN.plans[wildcards.sweep], sort_keys=True).encode()).hexdigest()
 
 
 def plan_settings(wildcards):
     """The settings a plan takes over, as JSON in fixed order."""
-    return json.dumps({"measure": plan_of(wildcards)["settings"]}, sort_keys=True)
+    return json.dumps({"measure": RUN.plans[wildcards.sweep]["settings"]}, sort_keys=True)
 
 
 def measuring_threads(wildcards):

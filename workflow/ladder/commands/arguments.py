@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ladder.runs import Run
@@ -22,11 +23,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--settings", default="{}", help="settings as JSON, merged over the files")
 
 
-def load(arguments: argparse.Namespace, sweeps: list[str] | None = None) -> Run:
-    """The run the arguments describe, of `sweeps` alone where given. Raises LadderError for any mistake."""
+def load(arguments: argparse.Namespace, over: Mapping[str, Any] | None = None) -> Run:
+    """The run the arguments describe, with the settings `over` on top. Raises LadderError for any mistake."""
     from ladder.runs import load_run, parse_over
 
-    over = parse_over(arguments.settings)
-    if sweeps is not None:
-        over["sweeps"] = sweeps
-    return load_run(arguments.root, arguments.configfile, over)
+    return load_run(arguments.root, arguments.configfile, parse_over(arguments.settings) | dict(over or {}))

@@ -18,9 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Raises LadderError for a sweep the run does not have."""
-    from ladder.plan import plan_sweep, write_plan
+    from ladder.plan import write_plan
 
-    loaded = common.load(arguments, sweeps=[arguments.sweep])
-    plan = plan_sweep(loaded.sweeps[arguments.sweep], loaded.config, arguments.arch or loaded.arch)
-    write_plan(plan, arguments.out)
+    over = {"arch": arguments.arch} if arguments.arch else {}
+    loaded = common.load(arguments, {"sweeps": [arguments.sweep], **over})
+    write_plan(loaded.plans[arguments.sweep], arguments.out)
     return 0

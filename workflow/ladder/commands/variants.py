@@ -17,7 +17,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Raises LadderError for a sweep that does not exist."""
     import json
 
-    run = common.load(arguments, sweeps=arguments.sweep)
+    run = common.load(arguments, {"sweeps": arguments.sweep} if arguments.sweep else {})
     for name, variant in run.variants.items():
         users = [sweep.name for sweep in run.sweeps.values() if variant in sweep.variants]
         print(f"{name}\t{','.join(users)}\t{json.dumps(dict(variant.params))}")

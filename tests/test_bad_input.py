@@ -1,0 +1,369 @@
+"""What a user gets wrong: each mistake is told by file, field, value and what is accepted, before any job starts.
+
+A mistake is a change to one file of a working project. What only a compiler can see is recorded instead (see
+test_workflow.py); what only a launch can see needs a GPU.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import edit, edit_yaml, run_snakemake
+from ladder.__main__ import main
+
+CONFIG = "config/config.yaml"
+SWEEP = "config/sweeps/alone.yaml"
+KERNEL = "kernels/stencil/alone.yaml"
+SOURCE = "kernels/stencil/with_headers.cu"
+CLAIMS = "config/claims.yaml"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A change to a file and the fragments its error must hold, in this order."""
+
+    name: str
+    change: Callable[[Path], object]
+    says: tuple[str, ...]
+
+
+def document(file: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    """Change a YAML document."""
+    return lambda project: edit_yaml(project / file, change)
+
+
+def text(file: str, old: str, new: str) -> Callable[[Path], object]:
+    """Change a file's text."""
+    return lambda project: edit(project / file, old, new)
+
+
+MISTAKES = [
+    Mistake(
+        "misspelt key of the configuration",
+        text(CONFIG, "precision:", "precison:"),
+        (
+            CONFIG,
+            "measure",
+            "'precison' is not accepted",
+            "did you mean 'precision'",
+            "no such field",
+            "seed",
+        ),
+    ),
+    Mistake(
+        "wrong type",
+        text(CONFIG, "min_pairs: ", "min_pairs: few #"),
+        (CONFIG, "measure.min_pairs", "'few'", "type integer"),
+    ),
+    Mistake(
+        "number out of range",
+        document(CONFIG, lambda config: config["measure"].update(throttle_share=2)),
+        (CONFIG, "measure.throttle_share", "2 is not accepted", "<= 1"),
+    ),
+    Mistake(
+        "word outside a choice",
+        document(CONFIG, lambda config: config["measure"].update(busy="refuze")),
+        (CONFIG, "measure.busy", "'refuze'", "did you mean 'refuse'", "refuse, mark"),
+    ),
+    Mistake(
+        "missing section",
+        document(CONFIG, lambda config: config.pop("profile")),
+        (CONFIG, "the field 'profile' is missing"),
+    ),
+    Mistake(
+        "architecture of another vendor",
+        document(CONFIG, lambda config: config.update(arch="gfx90a")),
+        (CONFIG, "arch", "'gfx90a'", "auto or an architecture such as sm_90a"),
+    ),
+    Mistake(
+        "run named like the published folder",
+        document(CONFIG, lambda config: config.update(run="published")),
+        (CONFIG, "run", "'published'", "other than published"),
+    ),
+    Mistake(
+        "unknown sweep",
+        document(CONFIG, lambda config: config.update(sweeps=["alnoe"])),
+        ("configuration", "sweeps", "'alnoe'", "did you mean 'alone'", "alone, with_headers"),
+    ),
+    Mistake(
+        "unknown sweep for the clock",
+        document(CONFIG, lambda config: config["clock"].update(sweep="alnoe")),
+        ("configuration", "clock.sweep", "'alnoe'", "did you mean 'alone'"),
+    ),
+    Mistake(
+        "YAML syntax",
+        text(SWEEP, "sizes: [", "sizes: [["),
+        (SWEEP, "line ", "column ", "not valid YAML"),
+    ),
+    Mistake(
+        "a key given twice",
+        text(SWEEP, "problem: stencil", "problem: stencil\nproblem: gemm"),
+        (SWEEP, "line 4", "key 'problem' is given twice"),
+    ),
+    Mistake(
+        "empty file",
+        lambda project: (project / SWEEP).write_text(""),
+        (SWEEP, "a mapping of fields is expected"),
+    ),
+    Mistake(
+        "missing configuration",
+        lambda project: (project / CONFIG).unlink(),
+        (CONFIG, "cannot be read: No such file"),
+    ),
+    Mistake(
+        "no sweep at all",
+        lambda project: [path.unlink() for path in (project / "config/sweeps").glob("*")],
+        ("config/sweeps", "no sweep (*.yaml) found"),
+    ),
+    Mistake(
+        "unknown kernel",
+        text(SWEEP, "kernel: alone", "kernel: alon"),
+        (SWEEP, "variants[0].kernel", "'alon'", "did you mean 'alone'", "no such kernel", "with_headers"),
+    ),
+    Mistake(
+        "unknown parameter",
+        text(SWEEP, "params: {k:", "params: {reach:"),
+        (SWEEP, "variants[0].params", "'reach'", "alone has no such parameter", "k, threads"),
+    ),
+    Mistake(
+        "value outside the declared ones",
+        text(SWEEP, "k: [2, 4]", "k: [2, 3]"),
+        (SWEEP, "variants[0].params.k", "3 is not accepted", "2, 4, 8"),
+    ),
+    Mistake(
+        "combination the constraints exclude",
+        text(SWEEP, "k: [2, 4]", "k: 8, threads: 512"),
+        (SWEEP, "variants[0].params", "no more than 2048 loads a block", "threads * k <= 2048"),
+    ),
+    Mistake(
+        "product of which nothing is left",
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k > 4"),
+        (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
+    ),
+    Mistake(
+        "size no variant supports",
+        text(SWEEP, "2**20", "2**20 + 1"),
+        (SWEEP, "sizes[1]", "1048577", "elements are a multiple of 256", "unsupported: record"),
+    ),
+    Mistake(
+        "negative size",
+        text(SWEEP, "2**20", "0 - 5"),
+        (SWEEP, "sizes[1].elements", "'0 - 5'", "a whole number >= 1"),
+    ),
+    Mistake(
+        "unknown dtype",
+        text(SWEEP, "dtypes: [fp32]", "dtypes: [fp64]"),
+        (SWEEP, "dtypes[0]", "'fp64'", "int32, fp32"),
+    ),
+    Mistake(
+        "dtype the kernel is not written for",
+        text(SWEEP, "dtypes: [fp32]", "dtypes: [int32]"),
+        (SWEEP, "dtype", "'int32'", "alone is not written for it", "fp32"),
+    ),
+    Mistake(
+        "unknown problem",
+        text(SWEEP, "problem: stencil", "problem: stencils"),
+        (SWEEP, "problem", "'stencils'", "did you mean 'stencil'", "gemm"),
+    ),
+    Mistake(
+        "unknown reference",
+        text(SWEEP, "references: [copy]", "references: [cublas]"),
+        (SWEEP, "references[0]", "'cublas'", "copy"),
+    ),
+    Mistake(
+        "figure over a parameter that does not exist",
+        text(SWEEP, "kind: curves,", "kind: heatmap, x: reach, y: k,"),
+        (SWEEP, "figures[0].x", "'reach'", "k, threads"),
+    ),
+    Mistake(
+        "variant named twice",
+        text(SWEEP, "k: [2, 4]", "k: [2, 2]"),
+        (SWEEP, "variants[0]", "'alone-fp32'", "each variant once"),
+    ),
+    Mistake(
+        "misspelt key of a kernel file",
+        text(KERNEL, "min_arch:", "min_arhc:"),
+        (KERNEL, "'min_arhc' is not accepted", "did you mean 'min_arch'"),
+    ),
+    Mistake(
+        "missing CUDA source",
+        lambda project: (project / "kernels/stencil/alone.cu").unlink(),
+        (KERNEL, "the CUDA source alone.cu is missing beside it"),
+    ),
+    Mistake(
+        "missing header",
+        lambda project: (project / "kernels/include/window.cuh").unlink(),
+        ("kernels/include/mean.cuh", '#include "window.cuh"', "not found in"),
+    ),
+    Mistake(
+        "misspelt name in an expression",
+        text(KERNEL, "ceil_div(elements - k, threads)", "ceil_div(elments - k, threads)"),
+        (
+            KERNEL,
+            "launch",
+            "ceil_div(elments - k, threads)",
+            "'elments' is not defined",
+            "known names: ",
+            "elements",
+        ),
+    ),
+    Mistake(
+        "unknown function in an expression",
+        text(KERNEL, "ceil_div(", "round_up("),
+        (KERNEL, "launch", "round_up", "known names: ", "ceil_div"),
+    ),
+    Mistake(
+        "expression that reaches for Python",
+        text(KERNEL, "threads * k <= 2048", "threads.__class__ == 1"),
+        (KERNEL, "constraints", "threads.__class__ == 1", "not available", "known names: "),
+    ),
+    Mistake(
+        "default outside the values",
+        text(KERNEL, "default: 2,", "default: 3,"),
+        (KERNEL, "parameters.k.default", "3 is not accepted", "2, 4, 8"),
+    ),
+    Mistake(
+        "unknown argument",
+        text(KERNEL, "pointer: input", "pointer: in"),
+        (KERNEL, "arguments[0].pointer", "'in'", "input, output"),
+    ),
+    Mistake(
+        "substitution the entry does not have",
+        text(KERNEL, "alone<{T}, {k}>", "alone<{type}, {k}>"),
+        (KERNEL, "entry (for fp32)", "'{type}'", "T, k, threads"),
+    ),
+    Mistake(
+        "launch geometry that is none at one of the sizes",
+        text(KERNEL, "ceil_div(elements - k, threads)", "max(0, 1 - elements // 2**18)"),
+        (KERNEL, "launch.grid", "[0, 1, 1] is not accepted", "whole numbers >= 1"),
+    ),
+    Mistake(
+        "parameter the problem's check needs",
+        text(KERNEL, "  k: {values", "  reach: {values"),
+        (KERNEL, "parameters", "needs a parameter 'k'"),
+    ),
+    Mistake(
+        "two kernels of one name",
+        lambda project: shutil.copytree(project / "kernels/stencil", project / "kernels/another"),
+        (KERNEL, "the name 'alone' is taken by", "kernels/another/alone.yaml"),
+    ),
+    Mistake(
+        "claim about a sweep there is none of",
+        text(CLAIMS, "sweep: alone", "sweep: alnoe"),
+        (CLAIMS, "claims[0].tests[0].sweep", "'alnoe'", "did you mean 'alone'"),
+    ),
+    Mistake(
+        "claim about a column there is none of",
+        text(CLAIMS, "value: registers", "value: regsters"),
+        (CLAIMS, "claims[0].tests[0].value", "'regsters'", "did you mean 'registers'"),
+    ),
+]
+
+
+def assert_says(message: str, fragments: tuple[str, ...]) -> None:
+    """The fragments stand in the message, in this order."""
+    at = 0
+    for fragment in fragments:
+        found = message.find(fragment, at)
+        assert found >= 0, f"{fragment!r} is not in {message[at:]!r}"
+        at = found + len(fragment)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
+    mistake: Mistake, project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    assert main(["check"]) == 0
+    mistake.change(project)
+    assert main(["check"]) == 2
+    (record,) = caplog.records
+    assert_says(record.getMessage(), ("error: ", *mistake.says))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ["plan", "--sweep", "alnoe", "--out", "plan.json"],
+            ("configuration", "sweeps", "'alnoe'", "'alone'"),
+        ),
+        (["check", "--settings", "{run"], ("--settings", "not valid JSON")),
+        (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
+        (
+            ["reference", "sweeps"],
+            ("kind", "'sweeps'", "did you mean 'sweep'", "config, sweep, kernel, claims"),
+        ),
+        (
+            f'compile --kernel {KERNEL} --params {{"k":5}} --dtype fp32 --arch sm_90a --cubin a --facts b'.split(),
+            (KERNEL, "params.k", "5 is not accepted", "2, 4, 8"),
+        ),
+    ],
+    ids=["unknown sweep", "settings that are not JSON", "missing layer", "unknown kind", "value outside"],
+)
+def test_a_mistake_on_the_command_line_of_a_step_is_told_the_same_way(
+    words: list[str],
+    says: tuple[str, ...],
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.chdir(project)
+    before = set(project.rglob("*"))
+    assert main(words) == 2
+    assert_says(caplog.records[-1].getMessage(), says)
+    assert set(project.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "says"),
+    [
+        (
+            text(SWEEP, "k: [2, 4]", "k: [2, 3]"),
+            (),
+            ("WorkflowError", SWEEP, "variants[0].params.k", "3 is not accepted", "2, 4, 8"),
+        ),
+        (
+            text(KERNEL, "ceil_div(elements - k, threads)", "max(0, 1 - elements // 2**18)"),
+            (),
+            ("WorkflowError", KERNEL, "launch.grid", "[0, 1, 1] is not accepted", "whole numbers >= 1"),
+        ),
+        (
+            lambda project: None,
+            ("sweep_alnoe",),
+            ("MissingRuleException", "No rule to produce sweep_alnoe"),
+        ),
+        (
+            lambda project: None,
+            ("--config", "device=nvidia-b200"),
+            ("WorkflowError", "configuration", "arch", "this host has no nvidia-b200", "such as sm_90a"),
+        ),
+        (
+            lambda project: (project / "layer.yaml").write_text("run: a\nrun: b\n"),
+            ("--configfile", "layer.yaml"),
+            ("WorkflowError", "layer.yaml", "line 2", "key 'run' is given twice"),
+        ),
+    ],
+    ids=[
+        "value outside",
+        "launch geometry",
+        "unknown target",
+        "device without architecture",
+        "key given twice",
+    ],
+)
+def test_snakemake_ends_with_the_message_before_any_job_starts(
+    change: Callable[[Path], object], arguments: tuple[str, ...], says: tuple[str, ...], project: Path
+) -> None:
+    change(project)
+    outcome = run_snakemake(project, *arguments)
+    assert outcome.code == 1
+    assert_says(outcome.text, says)
+    assert "Traceback" not in outcome.text
+    assert outcome.jobs == []
+    assert not (project / "results").exists()
