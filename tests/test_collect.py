@@ -233,6 +233,13 @@ class TestWithoutAGpu:
         assert len(missing) == 5
         assert missing["subject"].str.contains("640").all()
 
+    def test_a_sweep_without_metrics_has_an_empty_table(self, here: Lab) -> None:
+        here.record(["fp32_transpose"])
+        sweep = here.sweeps(["fp32_transpose"])["fp32_transpose"]
+        frames = collect_published(sweep, here.folder, here.project.published("nvidia-h200"))
+        assert len(frames["metrics"]) == 0
+        assert list(frames["metrics"].columns) == list(tables.METRICS)
+
     def test_a_source_changed_since_then_is_noted(self, here: Lab) -> None:
         path = here.folder.facts("gemm_shared_tile-fp32")
         path.write_text(json.dumps(json.loads(path.read_text()) | {"source_sha256": "b" * 64}))

@@ -273,7 +273,8 @@ def collect_published(sweep: Sweep, folder: RunFolder, published: Path) -> dict[
         rows = tables.read(name, published)
         rows = rows[(rows["sweep"] == sweep.name).fillna(False)]
         keys = [cell_key(row["variant"], {size: row[size] for size in fields}) for row in records(rows)]
-        frames[name] = rows[[key in cells for key in keys]].reset_index(drop=True)
+        known = pd.Series([key in cells for key in keys], index=rows.index, dtype=bool)
+        frames[name] = rows[known].reset_index(drop=True)
         if name == "timings":
             seen = set(keys)
     for name in ("notes", "jobs"):

@@ -16,6 +16,7 @@ from ladder.statistics import (
     estimate,
     median_of,
     parameter,
+    rate_column,
     records,
     size_label,
     size_of,
@@ -27,11 +28,8 @@ Row = dict[str, Any]
 
 
 def _rate(row: Row) -> str:
-    if not pd.isna(row["tflops"]):
-        return f"{figure(row['tflops'], 3)} TFLOP/s"
-    if not pd.isna(row["gbytes_per_s"]):
-        return f"{figure(row['gbytes_per_s'], 3)} GB/s"
-    return f"{figure(row['median_us'], 3)} µs"
+    rate = rate_column(pd.DataFrame([row]))
+    return f"{figure(row[rate[0]], 3)} {rate[1]}" if rate else f"{figure(row['median_us'], 3)} µs"
 
 
 def _against(data: SweepData, row: Row) -> str:

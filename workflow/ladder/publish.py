@@ -11,6 +11,7 @@ from ladder.collect import read_json
 from ladder.digest import tree_digest
 from ladder.errors import LadderError
 from ladder.layout import Project, RunFolder
+from ladder.markdown import count
 from ladder.statistics import records, size_label, size_of
 
 NEEDED = ("timings", "resources", "metrics", "claims", "notes", "jobs")
@@ -47,7 +48,7 @@ def objections(project: Project, folder: RunFolder) -> list[str]:
                 f"{row['sweep']}: {row['variant']} at {size_label(size_of(row))}" for row in records(rows)
             ]
             more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
-            found.append(f"{len(cells)} cells {what}: {'; '.join(cells[:SHOWN])}{more}")
+            found.append(f"{count(len(cells), 'cell')} {what}: {'; '.join(cells[:SHOWN])}{more}")
     if not len(timings):
         found.append("it has no timings at all")
     return found

@@ -19,6 +19,7 @@ from ladder.statistics import (
     failures,
     median_of,
     ok_rows,
+    rate_column,
     records,
     size_label,
     size_of,
@@ -28,13 +29,6 @@ from ladder.sweep_data import SweepData
 MOST_ROWS = 36
 BEST, WORST = 10, 3
 MOST_FAILURES = 40
-
-
-def _rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
-    for column, title in (("tflops", "TFLOP/s"), ("gbytes_per_s", "GB/s")):
-        if rows[column].notna().any():
-            return column, title
-    return None
 
 
 def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
@@ -63,7 +57,7 @@ def timing_table(data: SweepData) -> str:
     if not len(rows):
         return "No cell gave a result."
     names = data.labels(data.timings)
-    rate = _rate_column(rows)
+    rate = rate_column(rows)
     warm = {(row["variant"], *size_of(row).items()): row for row in records(ok_rows(data.timings, "warm"))}
     with_warm = any((row["variant"], *size_of(row).items()) in warm for row in records(rows))
     what = "rung" if any(entry.rung for entry in data.sweep.entries) else "variant"
@@ -89,7 +83,10 @@ def timing_table(data: SweepData) -> str:
             line[0] += " (throttled)" if row["throttled"] is True else " (GPU shared)"
         lines.append(line)
     text = table(header, lines, right=range(1, len(header)))
-    return f"{text}\n\nReference: {data.reference_name}. {words + '.' if words else ''}".rstrip()
+    below = [f"Reference: {data.reference_name}.", f"{words}." if words else ""]
+    if without := len(failures(data.timings)):
+        below.append(f"[{count(without, 'cell')} without a result](#failures).")
+    return f"{text}\n\n{' '.join(part for part in below if part)}"
 
 
 _INSTRUCTIONS = {
@@ -109,6 +106,13 @@ _INSTRUCTIONS = {
 }
 
 
+def _together(names: Sequence[str]) -> str:
+    """Names of variants that share a line."""
+    if len(names) <= 3:
+        return "; ".join(names)
+    return f"{names[0]}; {names[1]}; … {names[-1]} ({len(names)} variants)"
+
+
 def resource_table(data: SweepData) -> str:
     """Registers, shared memory, spills, occupancy and instructions that occur, of the variants shown."""
     shown = list(dict.fromkeys(_selected(data)[0]["variant"])) or list(data.resources["variant"])[:MOST_ROWS]
@@ -120,15 +124,17 @@ def resource_table(data: SweepData) -> str:
     timed = data.labels(data.timings) if len(data.timings) else {}
     kinds = {name: title for name, title in _INSTRUCTIONS.items() if (rows[name].fillna(0) > 0).any()}
     header = ["variant", "registers", "shared bytes", "spilled bytes", "threads", "occupancy", "limited by"]
-    lines = []
+    alike: dict[tuple[str, ...], list[str]] = {}
     for row in records(rows):
         shared = (row["shared_bytes_static"], row["shared_bytes_dynamic"])
         total = None if any(pd.isna(value) for value in shared) else sum(shared)
-        line = [cell(timed.get(row["variant"], row["variant"])), cell(row["registers"]), cell(total)]
+        line = [cell(row["registers"]), cell(total)]
         line += [cell(row["local_bytes"]), cell(row["threads_per_block"])]
         line.append("" if pd.isna(row["occupancy"]) else f"{100 * row['occupancy']:.0f} %")
         line.append(cell(row["occupancy_limit"]))
-        lines.append(line + [cell(row[name]) for name in kinds])
+        line += [cell(row[name]) for name in kinds]
+        alike.setdefault(tuple(line), []).append(cell(timed.get(row["variant"], row["variant"])))
+    lines = [[_together(names), *line] for line, names in alike.items()]
     return table([*header, *kinds.values()], lines, right=[1, 2, 3, 4, 5, *range(7, 7 + len(kinds))])
 
 
@@ -143,7 +149,11 @@ def sweep_section(data: SweepData) -> dict[str, Any]:
         "question": " ".join(sweep.question.split()),
         "findings": " ".join(findings(data)),
         "figures": [
-            {"path": f"figures/{sweep.name}-{name}.png", "caption": " ".join(asked.caption.split())}
+            {
+                "path": f"figures/{sweep.name}-{name}.png",
+                "alt": f"{sweep.title}: {asked.kind} figure",
+                "caption": " ".join(asked.caption.split()),
+            }
             for name, asked in zip(figure_names(sweep), sweep.figures, strict=True)
         ],
         "table": timing_table(data),
@@ -167,7 +177,7 @@ def headline(sections: Sequence[SweepData]) -> str:
         if not len(here):
             lines.append([title, "no result", "", "", "", ok])
             continue
-        rate = _rate_column(here)
+        rate = rate_column(here)
         ranked = sorted(records(here), key=lambda row: row["speedup"])
         reference = data.reference_name if data.paired_with_kernel else ranked[-1]["reference"]
         # Of accesses that do no work the dearest is the one that matters.
@@ -214,13 +224,25 @@ def failure_table(timings: pd.DataFrame) -> str:
     return text + (f"\n\n{count(more, 'further line')} in `timings.csv`." if more > 0 else "")
 
 
+def _verdict_words(verdict: str, where: str) -> str:
+    """The verdict, with a reminder where it does not extend to everything the claim was decided for."""
+    partly = verdict == "holds" and ("refuted at" in where or "inconclusive at" in where)
+    return f"**{verdict}** in part" if partly else f"**{verdict}**"
+
+
 def claims_table(claims: pd.DataFrame) -> tuple[str, list[dict[str, Any]]]:
     """Verdicts as a table, and the evidence of each claim for the list below it."""
     lines, evidence = [], []
     for row in records(claims):
         where = "" if pd.isna(row["where"]) else row["where"]
         lines.append(
-            [f"`{row['id']}`", row["source"], cell(row["statement"]), f"**{row['verdict']}**", cell(where)]
+            [
+                f"`{row['id']}`",
+                row["source"],
+                cell(row["statement"]),
+                _verdict_words(row["verdict"], where),
+                cell(where),
+            ]
         )
         evidence.append(
             {"id": row["id"], "verdict": row["verdict"], "text": " ".join(str(row["evidence"]).split())}

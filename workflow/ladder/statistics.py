@@ -86,6 +86,16 @@ def count_label(value: int) -> str:
     return str(value)
 
 
+def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
+    """Column and unit of the rate that says most about these rows; None where they do no work.
+
+    Cells that are held against a copy are bound by memory, and operations would only mislead.
+    """
+    if rows["copy_fraction"].notna().any() or rows["tflops"].isna().any():
+        return ("gbytes_per_s", "GB/s") if rows["gbytes_per_s"].notna().any() else None
+    return ("tflops", "TFLOP/s") if len(rows) else None
+
+
 def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
     """Rows of one size."""
     keep = pd.Series(True, index=rows.index)

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from ladder.figures.data import FigureData, along_sizes
 from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, heading, legend_below
-from ladder.statistics import count_label
+from ladder.statistics import count_label, rate_column
 
 MOST = 9
 ASIDE = 0.025
@@ -23,11 +23,7 @@ def _measure(data: FigureData, rows: pd.DataFrame) -> tuple[str, str]:
     """Against a twin kernel the ratio is the answer, against a library the rate is."""
     if data.paired_with_kernel:
         return "speedup", f"speed relative to\n{data.reference_name}"
-    if rows["tflops"].notna().any():
-        return "tflops", "TFLOP/s"
-    if rows["gbytes_per_s"].notna().any():
-        return "gbytes_per_s", "GB/s (least bytes / time)"
-    return "median_us", "time (us)"
+    return rate_column(rows) or ("median_us", "time (µs)")
 
 
 def _chosen(rows: pd.DataFrame, column: str) -> list[str]:

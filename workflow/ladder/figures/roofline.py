@@ -86,7 +86,7 @@ def draw(data: FigureData) -> Figure:
     ends = (min(1.0, min(intensities) / 4), max(intensities) * 8)
     highest = _roofs(axis, data, list(data.sweep.dtypes), ends)
     # Least bytes are alike for all variants: their marks would hide each other.
-    aside = 1.0 if all(counted for _, _, counted in points) else 1.13
+    aside = 1.0 if all(counted for _, _, counted in points) else 1.2
     for index, (row, intensity, counted) in enumerate(points):
         color = PALETTE[index % len(PALETTE)]
         spread = [

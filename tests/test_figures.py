@@ -1,0 +1,224 @@
+"""Figures show results only, with intervals and the reference, and say so where there is nothing to show."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from factory import Lab, failed
+from ladder import tables
+from ladder.__main__ import main
+from ladder.collect import read_json
+from ladder.figures import figure_names
+from ladder.figures.data import FigureData, NoDataError
+from ladder.figures.registry import FIGURES, render
+from ladder.figures.style import to_png
+from ladder.sweeps import Figure
+from matplotlib.figure import Figure as Drawing
+from matplotlib.text import Text
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    lab.record()
+    lab.collect()
+    return lab
+
+
+def data(lab: Lab, sweep: str, kind: str, **asked: Any) -> FigureData:
+    found = lab.sweeps([sweep])[sweep]
+    figure = next((figure for figure in found.figures if figure.kind == kind), Figure(kind, "A figure."))
+    figure = Figure(**{**vars(figure), **asked})
+    folder = lab.folder.sweep(sweep)
+    return FigureData(
+        sweep=found,
+        timings=tables.read("timings", folder),
+        resources=tables.read("resources", folder),
+        metrics=tables.read("metrics", folder),
+        environment=read_json(lab.folder.environment) or {},
+        figure=figure,
+    )
+
+
+def words(drawing: Drawing) -> str:
+    return "\n".join(text.get_text() for text in drawing.findobj(Text))
+
+
+def size_of_png(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+CASES = [
+    ("fp32_ladder", "ladder"),
+    ("fp32_ladder", "curves"),
+    ("fp32_ladder", "roofline"),
+    ("fp32_transpose", "heatmap"),
+    ("bank_stride", "banks"),
+    ("stencil_reach", "stencil"),
+]
+
+
+@pytest.mark.parametrize(("sweep", "kind"), CASES)
+def test_every_kind_names_device_and_date(lab: Lab, sweep: str, kind: str) -> None:
+    drawing = FIGURES[kind](data(lab, sweep, kind))
+    assert "NVIDIA H200, 2026-11-20" in words(drawing)
+    width, height = size_of_png(to_png(drawing))
+    assert width == 1152
+    assert 400 < height < 2000
+
+
+@pytest.mark.parametrize(("sweep", "kind"), CASES)
+def test_a_sweep_that_failed_altogether_gives_a_picture_that_says_why(
+    lab: Lab, sweep: str, kind: str
+) -> None:
+    given = data(lab, sweep, kind)
+    given.timings["status"] = pd.array(["timeout"] * len(given.timings), dtype="string")
+    with pytest.raises(NoDataError, match="timeout"):
+        FIGURES[kind](given)
+    assert size_of_png(render(given))[0] == 1152
+
+
+def test_every_kind_the_schema_knows_can_be_drawn() -> None:
+    from ladder.documents import schema
+
+    kinds = schema("sweep")["properties"]["figures"]["items"]["properties"]["kind"]["enum"]
+    assert sorted(kinds) == sorted(FIGURES)
+
+
+def test_an_incorrect_rung_is_named_but_has_no_bar(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        return (
+            failed("incorrect", "wrong")(record) if cell.variant.kernel.name == "gemm_shared_tile" else record
+        )
+
+    lab.record(["fp32_ladder"], change)
+    lab.collect(["fp32_ladder"])
+    drawing = FIGURES["ladder"](data(lab, "fp32_ladder", "ladder"))
+    axis = drawing.axes[0]
+    assert len(axis.patches) == 4
+    assert "no result: incorrect" in words(drawing)
+    curves = FIGURES["curves"](data(lab, "fp32_ladder", "curves"))
+    assert "shared tile" not in words(curves)
+
+
+def test_bars_stand_for_the_measured_ratio_and_the_reference_at_one(lab: Lab) -> None:
+    axis = FIGURES["ladder"](data(lab, "fp32_ladder", "ladder")).axes[0]
+    widths = [bar.get_width() for bar in axis.patches]  # type: ignore[attr-defined]
+    assert widths == pytest.approx([0.015, 0.09, 0.16, 0.528, 0.66])
+    assert any(list(line.get_xdata()) == [1, 1] for line in axis.lines)
+    assert len(axis.containers) >= 5  # error bars
+
+
+def test_curves_against_a_library_show_rates_and_against_a_twin_ratios(lab: Lab) -> None:
+    library = FIGURES["curves"](data(lab, "fp32_ladder", "curves")).axes[0]
+    assert library.get_ylabel() == "TFLOP/s"
+    twin = FIGURES["curves"](data(lab, "fp32_transpose", "curves")).axes[0]
+    assert "relative to" in twin.get_ylabel()
+    low, high = twin.get_ylim()
+    assert low < 1 < 1.25 < high
+
+
+def test_a_heatmap_shows_the_best_and_marks_what_is_missing(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        bad = cell.variant.params["bm"] == 64 and cell.variant.params["bk"] == 8
+        return failed("launch_error", "no")(record) if bad else record
+
+    lab.record(["fp32_transpose"], change)
+    lab.collect(["fp32_transpose"])
+    axis = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap")).axes[0]
+    shown = [text.get_text() for text in axis.texts]
+    assert [text for text in shown if text] == ["1.25", "1.25", "1.25", "none"]
+
+
+def test_a_heatmap_needs_its_axes(lab: Lab) -> None:
+    with pytest.raises(NoDataError, match="no x and y"):
+        FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap", x=None))
+
+
+def test_the_stencil_figure_tells_where_registers_spill(lab: Lab) -> None:
+    left, right = FIGURES["stencil"](data(lab, "stencil_reach", "stencil")).axes
+    assert right.get_title() == "none at coarsen = 1, 2, 4"
+    spilled = {x for line in right.lines for x, y in zip(*line.get_data(), strict=True) if y > 0}
+    assert {round(value) for value in spilled} == {24, 32}
+    assert left.get_ylabel().startswith("speed of stencil_register_cache")
+
+
+def test_three_views_of_a_bank_conflict_agree(lab: Lab) -> None:
+    axis = FIGURES["banks"](data(lab, "bank_stride", "banks")).axes[0]
+    model = [bar.get_height() for bar in axis.patches]  # type: ignore[attr-defined]
+    waves, cycles = ([float(value) for value in line.get_ydata()] for line in axis.lines[:2])
+    assert waves == pytest.approx(model)
+    assert cycles == pytest.approx(model, rel=0.02)
+    assert max(model) == 32
+
+
+def test_counted_bytes_move_a_mark_of_the_roofline(lab: Lab) -> None:
+    given = data(lab, "fp32_ladder", "roofline")
+    assert "each operand moved once" in FIGURES["roofline"](given).axes[0].get_xlabel()
+    key = given.timings[given.timings["n"] == 4096].drop_duplicates("variant")
+    counted = pd.concat(
+        [
+            key[["sweep", "variant", "m", "n", "k", "elements", "taps"]].assign(
+                metric=name, unit="Gbyte", value=1.0
+            )
+            for name in ("dram__bytes_read.sum", "dram__bytes_write.sum")
+        ]
+    )
+    moved = FigureData(**{**vars(given), "metrics": counted})
+    axis = FIGURES["roofline"](moved).axes[0]
+    assert "counted by the profiler" in axis.get_xlabel()
+    marks = {round(float(line.get_xdata()[0]), 2) for line in axis.lines if len(line.get_xdata()) == 1}
+    assert marks == {round(2 * 4096**3 / 2e9, 2)}
+
+
+def test_equal_data_give_equal_files(lab: Lab) -> None:
+    given = data(lab, "fp32_transpose", "heatmap")
+    assert render(given) == render(given)
+
+
+def test_a_published_figure_says_so(lab: Lab) -> None:
+    given = data(lab, "fp32_ladder", "ladder")
+    here = {"gpu": None, "timings_from": "published", "published": dict(given.environment)}
+    published = FigureData(**{**vars(given), "environment": here})
+    assert "NVIDIA H200, published run, 2026-11-20" in words(FIGURES["ladder"](published))
+
+
+def test_the_step_writes_what_the_workflow_expects(lab: Lab) -> None:
+    sweep = lab.sweeps(["fp32_ladder"])["fp32_ladder"]
+    expected = [lab.folder.figure("fp32_ladder", name) for name in figure_names(sweep)]
+    assert [path.name for path in expected] == [
+        "fp32_ladder-1-ladder.png",
+        "fp32_ladder-2-curves.png",
+        "fp32_ladder-3-roofline.png",
+    ]
+    words = [
+        "--root",
+        str(lab.root),
+        "figures",
+        "--sweep",
+        "fp32_ladder",
+        "--run-folder",
+        str(lab.folder.root),
+    ]
+    assert main(words) == 0
+    assert all(path.is_file() for path in expected)
+
+
+def test_asking_for_names_imports_no_plotting() -> None:
+    code = "import sys, ladder.figures; assert not {'matplotlib', 'seaborn', 'pandas'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", check=False)
+    assert done.returncode == 0

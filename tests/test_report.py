@@ -1,0 +1,288 @@
+"""The report says where its numbers are from, shows results only, and draws its sentences from the data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from factory import Lab, failed
+from ladder import tables
+from ladder.__main__ import main
+from ladder.report import render
+
+SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
+CLAIM = {
+    "id": "transpose-pays",
+    "source": "003",
+    "statement": "Transposing pays.",
+    "decided_by": "paired time",
+    "tests": [{"label": "gain", "sweep": "fp32_transpose", "value": "speedup", "at_least": 1, "per": ["n"]}],
+}
+
+
+def report(lab: Lab) -> str:
+    path = lab.root / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [CLAIM]}))
+    assert (
+        main(["--root", str(lab.root), "claims", "--run-folder", str(lab.folder.root), "--claims", str(path)])
+        == 0
+    )
+    return render(lab.folder, lab.sweeps(SWEEPS))
+
+
+def made(root: Path, **more: Any) -> Lab:
+    lab = Lab(root)
+    lab.record(SWEEPS, **more)
+    lab.collect(SWEEPS)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return made(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture(scope="module")
+def text(lab: Lab) -> str:
+    return report(lab)
+
+
+def section(text: str, title: str) -> str:
+    return text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_the_first_lines_say_what_was_run_where_and_when(text: str) -> None:
+    head = text.split("\n|", 1)[0]
+    assert "NVIDIA H200" in head
+    assert "2026-11-20 10:00" in head
+    assert "c" * 12 in head
+    assert "d" * 16 in head
+
+
+def test_without_a_gpu_the_first_lines_say_that_timings_are_published(lab: Lab, tmp_path: Path) -> None:
+    here = made(tmp_path)
+    document = json.loads(here.folder.environment.read_text())
+    document |= {
+        "timings_from": "published",
+        "published": json.loads(lab.folder.environment.read_text()),
+        "gpu": None,
+        "started": "2026-12-24T08:00:00Z",
+        "reproduced_cubins": {"same": 41, "of": 42},
+    }
+    here.folder.environment.write_text(json.dumps(document))
+    head = " ".join(report(here).split("\n|", 1)[0].replace(">", "").split())
+    assert "This host has no GPU" in head
+    assert "published ones of NVIDIA H200" in head
+    assert "measured 2026-11-20 10:00 UTC; commit `cccccccccccc`" in head
+    assert "made here, on 2026-12-24 08:00 UTC" in head
+    assert "Of 42 cubins 41 are byte-identical" in head
+
+
+def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
+    lab = made(tmp_path, change=lambda cell, record: None)
+    document = json.loads(lab.folder.environment.read_text()) | {"timings_from": "none", "gpu": None}
+    lab.folder.environment.write_text(json.dumps(document))
+    text = report(lab)
+    assert "no published measurements stand in" in text
+    assert "No cell gave a result." in text
+    assert "**not measured**" in text
+
+
+def test_every_sweep_has_question_figure_findings_and_table(lab: Lab, text: str) -> None:
+    for sweep in lab.sweeps(SWEEPS).values():
+        part = section(text, sweep.title)
+        assert f"**{sweep.question}**" in part
+        assert f"(figures/{sweep.name}-1-" in part
+        assert "| time µs [95 %] |" in part
+        assert "(tables/timings.csv)" in part
+
+
+def test_findings_come_from_the_data(text: str) -> None:
+    ladder = section(text, "The FP32 ladder")
+    best = r"the fastest is transposed A with 3[34]\.\d TFLOP/s, 0\.660 \[0\.659, 0\.661\] times the speed of cublas"
+    assert re.search(best, ladder)
+    assert "The largest step is coalesced, 6.00 [5.98, 6.02] times as fast as naive" in ladder
+    assert "faster in 8 of 8 cells" in section(text, "Transposing A")
+    assert "within 1.0 % in all 33 cells" in section(text, "Bank conflicts by stride")
+    stencil = section(text, "Register cache")
+    assert "at k = 24, 32 no variant is ahead of it" in stencil
+    assert "registers spill in 2 variants" in stencil
+
+
+def test_findings_change_with_the_data(tmp_path: Path) -> None:
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        if cell.entry.rung == "naive":
+            for regime in record["regimes"].values():
+                regime["variant_us"] = [value / 1000 for value in regime["variant_us"]]
+                for name in ("speedup", "speedup_low", "speedup_high"):
+                    regime[name] *= 1000
+        return record
+
+    part = section(report(made(tmp_path, change=change)), "The FP32 ladder")
+    assert "the fastest is naive" in part
+    assert "slower than the rung before: coalesced" in part
+
+
+def test_an_incorrect_variant_is_listed_with_its_reason_and_never_ranked(tmp_path: Path) -> None:
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        if cell.entry.rung != "transposed A":
+            return record
+        check = {"max_error": 3.0, "error_bound": 1e-5, "detail": "7 elements | wrong"}
+        return failed("incorrect", "")(record) | {"check": check}
+
+    text = report(made(tmp_path, change=change))
+    part = section(text, "The FP32 ladder")
+    table = part.split("<details>", 1)[0].split("| time µs", 1)[1]
+    assert "transposed A" not in table
+    assert "5 cells without a result" in part
+    assert "the fastest is register tile" in part
+    failures = section(text, "Failures")
+    assert "7 elements \\| wrong; error 3.00 over the bound 1e-05" in failures
+    assert "512, 1024, 2048, 4096, 8192" in failures
+
+
+def test_a_long_compiler_message_is_cut(tmp_path: Path) -> None:
+    def facts(variant: Any, given: dict[str, Any]) -> dict[str, Any]:
+        if variant.kernel.name != "gemm_shared_tile":
+            return given
+        reason = "x.cu(1): error: no\n" * 200
+        return {"variant": variant.id, "status": "compile_error", "reason": reason}
+
+    text = report(made(tmp_path, facts=facts))
+    lines = [line for line in section(text, "Failures").splitlines() if "compile_error" in line]
+    assert len(lines) == 1
+    assert len(lines[0]) < 400
+    assert "x.cu(1): error: no" in lines[0]
+    assert "Variants compiled: 78 of 79." in text
+
+
+def test_claims_carry_verdict_evidence_and_place(text: str) -> None:
+    part = section(text, "Claims")
+    assert "| `transpose-pays` | 003 | Transposing pays. | **holds** | holds at n = 1024 … 4096 |" in part
+    assert "8 of 8 cells are at least 1" in part
+
+
+def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    path = lab.project.sweeps / "stencil_reach.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["variants"][0]["params"]["coarsen"] = [1, 2, 4, 8]
+    path.write_text(yaml.safe_dump(document))
+    lab.record(SWEEPS)
+    lab.collect(SWEEPS)
+    part = section(report(lab), "Register cache")
+    assert "the 10 fastest and 3 slowest of 56 variants" in part
+    rows = [line for line in part.split("<details>")[0].splitlines() if "| 2^28 |" in line]
+    assert len(rows) == 13
+    speeds = [float(row.split("|")[4].split("[")[0]) for row in rows]
+    assert speeds == sorted(speeds, reverse=True)
+
+
+def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: Path) -> None:
+    lab = made(tmp_path)
+    kernels = [("short", 15.8, 15.0), ("long", 1870.5, 1869.5)]
+    nvbench = [
+        {
+            "subject": subject,
+            "median_us": ours,
+            "median_us_low": ours * 0.999,
+            "median_us_high": ours * 1.001,
+            "nvbench_us": theirs,
+            "nvbench_noise": 0.001,
+            "difference": ours / theirs - 1,
+        }
+        for subject, ours, theirs in kernels
+    ]
+    trials = [
+        {
+            "trial": trial,
+            "subject": "long",
+            "samples": 20,
+            "speedup": 1.0,
+            "speedup_low": 1.0001 if trial < 4 else 0.999,
+            "speedup_high": 1.001,
+            "covers": trial >= 4,
+        }
+        for trial in range(100)
+    ]
+    tables.write("clock_nvbench", tables.frame("clock_nvbench", nvbench), lab.folder.tables)
+    tables.write("clock_aa", tables.frame("clock_aa", trials), lab.folder.tables)
+    (lab.folder.root / "throughput.json").write_text(
+        json.dumps(
+            {
+                "sweep": "fp32_tiles",
+                "variants": 144,
+                "cells": 288,
+                "wall_s": 41.3,
+                "measure_wall_s": 25.0,
+                "gpu_s": 20.0,
+                "gpu_share": 0.8,
+            }
+        )
+    )
+    part = section(report(lab), "How good is this clock?")
+    assert "From 100 µs up the two differ by at most 0.05 % (1 kernel)" in part
+    assert "holds 1.0 in 96 of 100 trials" in part
+    assert "| fp32_ladder | 25 | 0 | 25 | 100 | 83.0 | 83 % | 1 |" in part
+    assert "took 41.3 s from an empty cache" in part
+    assert "80 % were GPU time" in part
+
+
+def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, text: str) -> None:
+    settings = lab.config().measure
+    part = section(text, "Methodology")
+    assert f"below {100 * settings.precision:g} %" in part
+    assert f"{settings.max_pairs} pairs" in part
+    assert "sm_90a" in part
+
+
+def test_notes_are_told_with_their_reasons(text: str) -> None:
+    assert "| fp32_transpose | profile | `ncu` | ncu was not found |" in section(text, "Notes")
+
+
+def test_links_lead_somewhere(lab: Lab, text: str) -> None:
+    for sweep in SWEEPS:
+        words = ["--root", str(lab.root), "figures", "--sweep", sweep, "--run-folder", str(lab.folder.root)]
+        assert main(words) == 0
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    headings = {
+        re.sub(r"[^\w\- ]", "", line.removeprefix("## ").lower()).replace(" ", "-")
+        for line in text.splitlines()
+        if line.startswith("## ")
+    }
+    assert len(targets) > 20
+    for target in targets:
+        if target.startswith("#"):
+            assert target[1:] in headings
+        else:
+            assert (lab.folder.root / target).is_file(), target
+
+
+def test_tables_are_whole(text: str) -> None:
+    """Every line of a table has as many cells as its header, whatever stands in them."""
+    columns = 0
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            columns = 0
+            continue
+        cells = len(re.findall(r"(?<!\\)\|", line))
+        columns = columns or cells
+        assert cells == columns, line
+
+
+def test_the_step_writes_the_report(lab: Lab) -> None:
+    words = [
+        "--root",
+        str(lab.root),
+        "report",
+        "--run-folder",
+        str(lab.folder.root),
+        "--sweep",
+        "bank_stride",
+    ]
+    assert main(words) == 0
+    assert "## Bank conflicts by stride" in lab.folder.report.read_text()
