@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 TREE_ROOMS = ("kernels", "workflow", "config")
-_PASSING = {"__pycache__"}
+_PASSING = ("__pycache__", ".pyc", ".egg-info")
 
 
 def sha256(data: bytes) -> str:
@@ -29,6 +29,6 @@ def tree_digest(root: Path) -> str:
         path
         for room in TREE_ROOMS
         for path in (root / room).rglob("*")
-        if path.is_file() and not _PASSING.intersection(path.parts) and path.suffix != ".pyc"
+        if path.is_file() and not any(part.endswith(_PASSING) for part in path.parts)
     ]
     return digest_files(paths, root)

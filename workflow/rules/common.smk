@@ -134,10 +134,16 @@ def tables_in(folder, names=TABLES):
     return [f"{folder}/{name}.{format}" for name in names for format in FORMATS]
 
 
-def clock_tables(wildcards=None):
+def clock_tables():
     """Checks of the timer, where this run makes them."""
     made = RUN.measures and RUN.config.clock.enabled
     return tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]) if made else []
+
+
+def throughput_record():
+    """Timing of a whole tuning sweep, where someone made it: python -m ladder throughput."""
+    record = RUN.folder.root / "throughput.json"
+    return [record.as_posix()] if RUN.measures and record.is_file() else []
 
 
 # Without a GPU the steps that read measurements are told where published ones are.

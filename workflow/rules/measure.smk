@@ -53,3 +53,14 @@ rule check_clock:
     shell:
         "python -m ladder --log {log} clock --plan {input.plan} --cells {input.cells} --cubins {params.cubins}"
         " --harness {input.harness} --trials {params.trials} --out-folder {params.folder}"
+
+
+# Measuring alone, without tables: what a timing of the pipeline itself wants.
+for _name in RUN.every_sweep if RUN.measures else ():
+
+    rule:
+        name:
+            f"measure_{_name}"
+        input:
+            f"{FOLDER}/sweeps/{_name}/cells.jsonl",
+            f"{FOLDER}/sweeps/{_name}/job.json",

@@ -49,6 +49,7 @@ rule write_report:
         tables=rules.merge_tables.output.tables,
         claims=rules.decide_claims.output.tables,
         clock=clock_tables(),
+        throughput=throughput_record(),
         environment=rules.record_environment.output.environment,
         plans=expand(rules.plan_sweep.output.plan, sweep=RUN.sweeps),
         sweeps=expand("config/sweeps/{sweep}.yaml", sweep=RUN.sweeps),
