@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from factory import CUBLAS_TFLOPS, Lab, failed
 from ladder import tables
-from ladder.collect import collect_published, collect_sweep, read_json, read_lines, write_tables
+from ladder.collect import collect_sweep, read_json, read_lines, write_tables
 from ladder.errors import LadderError
+from ladder.published import collect_published
 from ladder.statistics import at_size, coefficient_of_variation
 
 

@@ -12,9 +12,11 @@ import yaml
 from factory import Lab, failed
 from ladder import tables
 from ladder.__main__ import main
+from ladder.catalog import load_catalog
 from ladder.errors import LadderError
 from ladder.ledger import load_claims
 from ladder.statistics import Estimate
+from ladder.sweeps import load_sweeps
 from ladder.verdicts import combine, judge
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -282,3 +284,10 @@ def test_an_id_twice_is_refused(lab: Lab, tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"claims": [claim, dict(claim)]}, default_flow_style=False))
     with pytest.raises(LadderError, match=r"claims\[1\].id: 'it'"):
         load_claims(path, lab.sweeps())
+
+
+def test_the_projects_own_ledger_fits_its_sweeps() -> None:
+    sweeps = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), None)
+    claims = load_claims(ROOT / "config" / "claims.yaml", sweeps)
+    wanted = {"stride-gcd", "tiled-gemm-conflict-free", "transpose-pays", "register-cache-speedup"}
+    assert wanted <= {claim.id for claim in claims}

@@ -15,7 +15,7 @@ from ladder.catalog import Variant
 from ladder.errors import LadderError, refuse
 from ladder.intervals import median, median_interval
 from ladder.layout import RunFolder
-from ladder.statistics import coefficient_of_variation, records
+from ladder.statistics import coefficient_of_variation
 from ladder.sweeps import Cell, Sweep
 
 SWEEP_TABLES = ("timings", "metrics", "resources", "notes", "jobs")
@@ -72,7 +72,7 @@ def read_facts(folder: RunFolder, variant: str) -> dict[str, Any]:
 
 
 @dataclass
-class _Collector:
+class Collector:
     """Rows of one sweep as they grow."""
 
     sweep: Sweep
@@ -80,11 +80,13 @@ class _Collector:
     rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in SWEEP_TABLES})
 
     def note(self, stage: str, subject: str, reason: str) -> None:
+        """Something that could not be had, and why."""
         self.rows["notes"].append(
             {"sweep": self.sweep.name, "stage": stage, "subject": subject, "reason": reason}
         )
 
     def head(self, cell: Cell, facts: Mapping[str, Any]) -> Row:
+        """The columns that say which cell a row is about."""
         variant = cell.variant
         return {
             "sweep": self.sweep.name,
@@ -110,6 +112,7 @@ class _Collector:
         }
 
     def measured(self, cell: Cell, facts: Mapping[str, Any], record: Mapping[str, Any]) -> Iterator[Row]:
+        """Rows of a recorded cell: one a regime where it is ok. Raises LadderError for an unknown status."""
         if record["status"] not in tables.STATUSES:
             raise refuse("cells.jsonl", f"{cell.variant.id}: status", record["status"], tables.STATUSES)
         check, device = record.get("check") or {}, record.get("device") or {}
@@ -129,6 +132,7 @@ class _Collector:
             yield self.head(cell, facts) | common | timed | {"status": "ok", "regime": regime}
 
     def timed(self, cell: Cell, regime: Mapping[str, Any], copy_us: float | None) -> Row:
+        """Times, ratios and rates of one regime; rates are the problem's work over the median time."""
         own = regime["variant_us"]
         middle = median(own)
         low, high = median_interval(own)
@@ -154,6 +158,7 @@ class _Collector:
         }
 
     def metric(self, cell: Cell, given: Mapping[str, Any]) -> Row:
+        """A row of metrics.csv."""
         return {
             "sweep": self.sweep.name,
             "variant": cell.variant.id,
@@ -165,10 +170,12 @@ class _Collector:
         }
 
     def resources(self, folder: RunFolder) -> None:
+        """Rows of every compiled variant of the sweep, references included."""
         for variant in self.sweep.variants:
             self.rows["resources"].append(resource_row(variant, read_facts(folder, variant.id)))
 
     def frames(self) -> dict[str, pd.DataFrame]:
+        """The tables collected so far."""
         return {name: tables.frame(name, rows) for name, rows in self.rows.items()}
 
 
@@ -194,7 +201,7 @@ def dtype_peaks(environment: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def _collect_profile(
-    collector: _Collector, cells: Mapping[CellKey, Cell], written: list[dict[str, Any]]
+    collector: Collector, cells: Mapping[CellKey, Cell], written: list[dict[str, Any]]
 ) -> None:
     latest: dict[CellKey, dict[str, Any]] = {}
     for record in written:
@@ -223,7 +230,7 @@ def collect_sweep(
         raise LadderError(
             f"{folder.plan(sweep.name)}: not the plan of {sweep.path}; make it anew with `ladder plan`"
         )
-    collector = _Collector(sweep, dtype_peaks(environment))
+    collector = Collector(sweep, dtype_peaks(environment))
     written, broken = read_lines(folder.cells(sweep.name))
     latest = {cell_key(record["variant"], record["size"]): record for record in written}
     facts = {variant.id: read_facts(folder, variant.id) for variant in sweep.variants}
@@ -252,52 +259,6 @@ def collect_sweep(
         collector.rows["jobs"].append(row | {"sweep": sweep.name, "gpu_share": share})
     collector.resources(folder)
     return collector.frames()
-
-
-def collect_published(sweep: Sweep, folder: RunFolder, published: Path) -> dict[str, pd.DataFrame]:
-    """Tables of a sweep on a host without a GPU: numbers of the published run, resources compiled here.
-
-    Rows of variants or sizes the sweep no longer has are dropped; cells new since then, and kernels whose
-    source has changed since then, get a note.
-    """
-    collector = _Collector(sweep, {})
-    collector.resources(folder)
-    frames = collector.frames()
-    if not (published / "timings.csv").is_file():
-        collector.note("published", sweep.name, f"no published measurements in {published.name}")
-        return collector.frames()
-    cells = {cell_key(cell.variant.id, cell.size): cell for cell in sweep.cells()}
-    fields = sweep.problem.size_fields
-    seen: set[CellKey] = set()
-    for name in ("timings", "metrics"):
-        rows = tables.read(name, published)
-        rows = rows[(rows["sweep"] == sweep.name).fillna(False)]
-        keys = [cell_key(row["variant"], {size: row[size] for size in fields}) for row in records(rows)]
-        known = pd.Series([key in cells for key in keys], index=rows.index, dtype=bool)
-        frames[name] = rows[known].reset_index(drop=True)
-        if name == "timings":
-            seen = set(keys)
-    for name in ("notes", "jobs"):
-        rows = tables.read(name, published)
-        frames[name] = rows[(rows["sweep"] == sweep.name).fillna(False)].reset_index(drop=True)
-    for key, cell in cells.items():
-        if key not in seen:
-            collector.note("published", f"{key[0]} at {dict(cell.size)}", "not in the published run")
-    for kernel, count in _changed_sources(frames).items():
-        collector.note("published", kernel, f"source differs from the published run's ({count} variants)")
-    frames["notes"] = pd.concat([frames["notes"], collector.frames()["notes"]], ignore_index=True)
-    return frames
-
-
-def _changed_sources(frames: Mapping[str, pd.DataFrame]) -> dict[str, int]:
-    """Kernels with the number of variants whose published timings are those of another source."""
-    here = frames["resources"].set_index("variant")["source_sha256"].to_dict()
-    changed: dict[str, set[str]] = {}
-    for row in records(frames["timings"]):
-        sources = (row["source_sha256"], here.get(row["variant"]))
-        if not any(pd.isna(source) for source in sources) and sources[0] != sources[1]:
-            changed.setdefault(row["kernel"], set()).add(row["variant"])
-    return {kernel: len(variants) for kernel, variants in changed.items()}
 
 
 def write_tables(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:

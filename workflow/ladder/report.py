@@ -9,7 +9,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from ladder import __version__, sections, tables
+from ladder import __version__, clock_section, sections, tables
 from ladder.collect import read_json
 from ladder.layout import RunFolder
 from ladder.statistics import failures
@@ -110,10 +110,10 @@ def context(folder: RunFolder, sweeps: Mapping[str, Sweep], csv_prefix: str) -> 
         "broken_variants": len(broken),
         "claims": claims_text,
         "evidence": evidence,
-        "nvbench": sections.clock_nvbench(nvbench) if len(nvbench) else "",
-        "aa": sections.clock_aa(trials) if len(trials) else "",
-        "jobs": sections.jobs_table(frames["jobs"]) if len(frames["jobs"]) else "",
-        "throughput": sections.throughput(read_json(folder.root / "throughput.json")),
+        "nvbench": clock_section.clock_nvbench(nvbench) if len(nvbench) else "",
+        "aa": clock_section.clock_aa(trials) if len(trials) else "",
+        "jobs": clock_section.jobs_table(frames["jobs"]) if len(frames["jobs"]) else "",
+        "throughput": clock_section.throughput(read_json(folder.root / "throughput.json")),
         "notes": sections.notes_table(frames["notes"]),
         "settings": _settings(folder, list(sweeps.values())),
         "csv": csv_prefix,

@@ -31,6 +31,7 @@ class Row:
     size: Mapping[str, int]
 
     def metric(self, name: str) -> float:
+        """A metric of the row's cell. Raises MissingError where it was not collected."""
         if name not in self.metrics:
             raise MissingError(f"metric {name}")
         return self.metrics[name]

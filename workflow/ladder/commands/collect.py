@@ -25,9 +25,10 @@ def run(arguments: argparse.Namespace) -> int:
     import logging
 
     from ladder.catalog import load_catalog
-    from ladder.collect import collect_published, collect_sweep, read_json, write_tables
+    from ladder.collect import collect_sweep, read_json, write_tables
     from ladder.layout import Project, RunFolder
     from ladder.plan import read_plan
+    from ladder.published import collect_published
     from ladder.sweeps import load_sweeps
 
     project, folder = Project(arguments.root), RunFolder(arguments.run_folder)
