@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
+from ladder.imports import files_of_step
 
 RESULTS = Path("results/test/no-gpu")
 WITH_HEADERS = ["Compiling with_headers-fp32", "Compiling with_headers-fp32-k=4"]
@@ -123,6 +124,21 @@ def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled
     html = (compiled / "report.html").read_text()
     assert "alone-1-curves.png" in html
     assert "How does its time grow with the window?" in html
+
+
+def test_a_step_depends_on_the_files_it_imports_and_not_on_those_that_launch_kernels() -> None:
+    report = {path.as_posix() for path in files_of_step("report")}
+    assert {
+        "ladder/commands/report.py",
+        "ladder/report.py",
+        "ladder/statistics.py",
+        "ladder/tables.py",
+    } <= report
+    assert "ladder/figures/curves.py" in {path.as_posix() for path in files_of_step("figures")}
+    for launching in ("device", "timing", "worker", "problems/gemm_instance"):
+        assert f"ladder/{launching}.py" not in report
+    for path in report:
+        assert (ROOT / "workflow" / path).is_file()
 
 
 def test_with_a_device_each_sweep_is_measured_once_on_a_gpu_to_itself(project: Path) -> None:

@@ -57,7 +57,7 @@ rule collect_sweep:
         device=ancient(rules.describe_device.output.device),
         sweep="config/sweeps/{sweep}.yaml",
         facts=lambda wildcards: facts_of(wildcards.sweep),
-        code=modules("collect", "tables", "intervals", "statistics"),
+        code=code_of("collect"),
     output:
         tables=tables_in(f"{FOLDER}/sweeps/{{sweep}}"),
     log:
@@ -76,7 +76,7 @@ rule merge_tables:
     input:
         tables=expand(rules.collect_sweep.output.tables, sweep=RUN.sweeps),
         published=published_files("clock_nvbench.csv", "clock_aa.csv", "throughput.json"),
-        code=modules("collect", "tables"),
+        code=code_of("merge"),
     output:
         tables=tables_in(f"{FOLDER}/tables"),
     log:
@@ -95,7 +95,7 @@ rule decide_claims:
     input:
         claims="config/claims.yaml",
         tables=rules.merge_tables.output.tables,
-        code=modules("ledger", "verdicts", "evidence"),
+        code=code_of("claims"),
     output:
         tables=tables_in(f"{FOLDER}/tables", ["claims"]),
     log:

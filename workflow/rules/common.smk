@@ -18,6 +18,7 @@ from ladder.catalog import include_closure
 from ladder.digest import tree_digest
 from ladder.errors import LadderError
 from ladder.figures import figure_names
+from ladder.imports import files_of_step
 from ladder.runs import load_run
 
 try:
@@ -46,8 +47,13 @@ wildcard_constraints:
 
 
 def modules(*names):
-    """Files of the package whose change must rerun a rule."""
+    """Named files of the package: for jobs too dear to run again for a change that does not concern them."""
     return [f"{WORKFLOW}/ladder/{name}.py" for name in names]
+
+
+def code_of(step):
+    """Every file of the package that a step runs."""
+    return [WORKFLOW / file for file in files_of_step(step)]
 
 
 def run_folder(wildcards):

@@ -9,7 +9,7 @@ for _name in RUN.every_sweep:
             tables=tables_in(f"{FOLDER}/sweeps/{_name}", ["timings", "metrics", "resources"]),
             sweep=f"config/sweeps/{_name}.yaml",
             device=ancient(rules.describe_device.output.device),
-            code=sorted((WORKFLOW / "ladder/figures").glob("*.py")),
+            code=code_of("figures"),
         output:
             report(
                 figures_of(_name),
@@ -53,7 +53,7 @@ rule write_report:
         environment=rules.record_environment.output.environment,
         plans=expand(rules.plan_sweep.output.plan, sweep=RUN.sweeps),
         sweeps=expand("config/sweeps/{sweep}.yaml", sweep=RUN.sweeps),
-        code=modules("report", "sections", "findings", "markdown", "sweep_data"),
+        code=code_of("report"),
         templates=sorted((WORKFLOW / "report").glob("*.j2")),
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
