@@ -77,12 +77,13 @@ def against_itself(worker: Worker, subject: Subject, trials: int, rule: Stopping
 
 
 def against_nvbench(worker: Worker, chosen: Sequence[Subject], rule: StoppingRule) -> list[dict[str, Any]]:
-    """Our cold median, taken before and after NVBench's run of the same kernel, beside NVBench's cold mean.
+    """Our cold median, taken before and after NVBench's run of the same kernel, beside NVBench's own.
 
     Raises LadderError where cuda-bench is not installed.
     """
     try:
         import cuda.bench as bench
+        from cuda.core import Stream
         from cuda.core import launch as enqueue
     except ImportError as error:
         raise LadderError(f"cuda-bench (NVBench) is not installed: {error}") from error
@@ -94,7 +95,7 @@ def against_nvbench(worker: Worker, chosen: Sequence[Subject], rule: StoppingRul
         launcher = worker.loaded(by_name[name].index)
 
         def once(launch: Any) -> None:
-            enqueue(launch.get_stream(), launcher.config, launcher.kernel, *launcher.arguments)
+            enqueue(Stream.from_handle(launch.get_stream().addressof()), launcher.config, launcher.kernel, *launcher.arguments)
 
         ours[name] = list(measure_cold(worker.gpu, launcher, launcher, rule).variant_us)
         state.exec(once, batched=False)
@@ -108,24 +109,24 @@ def against_nvbench(worker: Worker, chosen: Sequence[Subject], rule: StoppingRul
     rows = []
     for name, times in ours.items():
         low, high = median_interval(times)
-        mean_us, noise = theirs[name]
+        nvbench_us, noise = theirs[name]
         rows.append(
             {
                 "subject": name,
                 "median_us": median(times),
                 "median_us_low": low,
                 "median_us_high": high,
-                "nvbench_us": mean_us,
+                "nvbench_us": nvbench_us,
                 "nvbench_noise": noise,
-                "difference": median(times) / mean_us - 1,
+                "difference": median(times) / nvbench_us - 1,
             }
         )
-        logging.info("%s: %.2f us here, %.2f us by NVBench", name, median(times), mean_us)
+        logging.info("%s: %.2f us here, %.2f us by NVBench", name, median(times), nvbench_us)
     return rows
 
 
 def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Subject -> (cold mean in µs, its relative standard deviation) from NVBench's JSON."""
+    """Subject -> (cold median in µs, its relative standard deviation) from NVBench's JSON."""
     times = {}
     for state in document["benchmarks"][0]["states"]:
         subject = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "subject")
@@ -136,7 +137,7 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
             if item["name"] == "value" and item["type"] in ("float64", "int64")
         }
         times[subject] = (
-            values["nv/cold/time/gpu/mean"] * 1e6,
+            values["nv/cold/time/gpu/median"] * 1e6,
             values["nv/cold/time/gpu/stdev/relative"],
         )
     return times

@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.evidence import quantity
 from ladder.markdown import cell, count, figure, spread, table
-from ladder.statistics import coverage_interval, estimate, median_of, records
+from ladder.statistics import Estimate, coverage_interval, estimate, median_of, records
 
 
 def clock_nvbench(frame: pd.DataFrame) -> str:
@@ -34,6 +33,11 @@ def clock_nvbench(frame: pd.DataFrame) -> str:
         worst = 100 * float(long["difference"].abs().max())
         text += f"\n\nFrom 100 µs up the two differ by at most {worst:.2f} % ({count(len(long), 'kernel')})."
     return text
+
+
+def _fine(value: Estimate) -> str:
+    """A ratio so close to 1 that only the fifth digit differs."""
+    return f"{value.value:.5f} [{value.low:.5f}, {value.high:.5f}]"
 
 
 def clock_aa(frame: pd.DataFrame) -> str:

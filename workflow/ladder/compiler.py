@@ -75,7 +75,8 @@ def compile_source(
 ) -> tuple[bytes, dict[str, str], str]:
     """Compile CUDA C++ to a cubin that holds `entries` (name expressions).
 
-    Returns (cubin, symbol of each entry, log with ptxas' resource lines). Raises LadderError with the compiler's messages.
+    Returns (cubin, symbol of each entry, log with ptxas' resource lines).
+    Raises LadderError with the compiler's messages.
     """
     from cuda.bindings import nvrtc
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _CTYPES = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
 _THREADS = 256
 _LEAST_FLUSH_BYTES = 64 * 1024 * 1024
+"""Overwriting it must outlast enqueueing the launch that is timed next, also where the L2 is small."""
 MAXIMUM, COUNT = "<maximum>", "<count>"
 """Placeholders for the two results of a comparing kernel; see Gpu.reduce."""
 
@@ -82,8 +83,7 @@ class Gpu:
         self.compute_capability: tuple[int, int] = tuple(self.device.compute_capability)
         self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
         self.block_threads: int = properties.max_threads_per_block
-        # Large enough that overwriting it outlasts enqueueing the launch that is timed next.
-        self._flush = self.allocate(max(2 * self.l2_bytes, _LEAST_FLUSH_BYTES))
+        self._flush = self.allocate(max(self.l2_bytes, _LEAST_FLUSH_BYTES))
         symbols, cubin = split_harness(harness.read_bytes())
         code = ObjectCode.from_cubin(cubin)
         self._harness = {entry: code.get_kernel(symbol) for entry, symbol in symbols.items()}
@@ -119,7 +119,7 @@ class Gpu:
             raise
 
     def flush_l2(self) -> None:
-        """Overwrite twice the L2, so that the next launch finds none of its data there."""
+        """Overwrite the L2, so that the next launch finds none of its data there."""
         self._flush.fill(0, stream=self.stream)
 
     def warm_up(self, seconds: float) -> None:

@@ -59,7 +59,7 @@ def sentence(test: Test, decided: Sequence[Decided], missing: Counter[str]) -> s
         text += f"{counts['holds']} of {len(decided)} cells are {_WORDS[test.condition]} {threshold}"
         text += f" ({tally}); " if tally else "; "
     else:
-        text += f"{_WORDS[test.condition]} {threshold} is stated; "
+        text += f"{_WORDS[test.condition]} {number(decided[0].threshold)} is stated; "
     extremes = [
         min(decided, key=lambda one: one.value.value),
         max(decided, key=lambda one: one.value.value),

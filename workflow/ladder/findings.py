@@ -135,6 +135,27 @@ def _banks(data: SweepData) -> list[str]:
     return sentences
 
 
+def _listed(values: set[Any]) -> str:
+    return ", ".join(str(value) for value in sorted(values))
+
+
+def _best_against_best(own: pd.DataFrame, others: pd.DataFrame, name: str) -> str:
+    """The reference's kernel may be coarsened as well: at which reach is our best ahead of its best?"""
+    ahead, all_reaches = set(), set()
+    for reach, mine in own.groupby(parameter(own, "k")):
+        theirs = others[parameter(others, "k") == reach]
+        theirs = theirs[theirs["dtype"].isin(mine["dtype"])]
+        if len(theirs):
+            all_reaches.add(reach)
+            best, rival = (max(records(rows), key=lambda row: row["speedup"]) for rows in (mine, theirs))
+            if speedup_over(best, rival).low > 1:
+                ahead.add(reach)
+    if not ahead:
+        return f"Against the best {name} of the same reach, coarsened too, it is ahead at none."
+    where = "every k" if ahead == all_reaches else f"k = {_listed(ahead)} of {_listed(all_reaches)}"
+    return f"Against the best {name} of the same reach, coarsened too, it is ahead at {where}."
+
+
 def _stencil(data: SweepData) -> list[str]:
     rows = at_size(data.ok(), data.size)
     if not len(rows):
@@ -146,12 +167,12 @@ def _stencil(data: SweepData) -> list[str]:
     best = max(records(own), key=lambda row: row["speedup"])
     sentence = f"At {data.size_text} the greatest gain is {names[best['variant']]}: {_against(data, best)}"
     reach = own.assign(reach=parameter(own, "k"))
-    ahead = reach[reach["speedup_low"] > 1]
-    behind = sorted(set(reach["reach"]) - set(ahead["reach"]))
+    behind = set(reach["reach"]) - set(reach[reach["speedup_low"] > 1]["reach"])
     if behind:
-        listed = ", ".join(str(value) for value in behind)
-        sentence += f"; at k = {listed} no variant is ahead of it"
+        sentence += f"; at k = {_listed(behind)} no variant is ahead of it"
     sentences = [sentence + "."]
+    if reference is not None and len(own) < len(rows):
+        sentences.append(_best_against_best(own, rows[rows["kernel"] == reference.name], reference.name))
     spilled = data.resources[data.resources["local_bytes"].fillna(0) > 0]
     spilled = spilled[spilled["variant"].isin(own["variant"])]
     fastest = max(records(own), key=lambda row: row["gbytes_per_s"])

@@ -132,6 +132,8 @@ def resource_table(data: SweepData) -> str:
         line += [cell(row[name]) for name in kinds]
         alike.setdefault(tuple(line), []).append(cell(timed.get(row["variant"], row["variant"])))
     lines = [[_together(names), *line] for line, names in alike.items()]
+    if len(lines) > BEST + WORST:
+        lines = [*lines[:BEST], ["…", *([""] * (len(header) - 1 + len(kinds)))], *lines[-WORST:]]
     return table([*header, *kinds.values()], lines, right=[1, 2, 3, 4, 5, *range(7, 7 + len(kinds))])
 
 
@@ -161,6 +163,12 @@ def sweep_section(data: SweepData) -> dict[str, Any]:
     }
 
 
+def _cost(row: dict[str, Any], data: SweepData) -> str:
+    """Cycles per access where the kernel counted them, else the time."""
+    cycles = records(access_costs(pd.DataFrame([row]), data.metrics))[0]["cycles"]
+    return f"{figure(row['median_us'], 3)} µs" if pd.isna(cycles) else f"{figure(cycles, 3)} cycles / access"
+
+
 def headline(sections: Sequence[SweepData]) -> str:
     """One line a sweep: its fastest variant where it matters."""
     lines = []
@@ -185,7 +193,7 @@ def headline(sections: Sequence[SweepData]) -> str:
                 ("" if rate else "dearest: ") + cell(data.labels(data.timings)[best["variant"]]),
                 size_label(size_of(best)),
                 f"{spread(estimate(best, 'speedup'), 3)} x {reference}",
-                f"{figure(best[rate[0]], 3)} {rate[1]}" if rate else f"{figure(best['median_us'], 3)} µs",
+                f"{figure(best[rate[0]], 3)} {rate[1]}" if rate else _cost(best, data),
                 ok,
             ]
         )

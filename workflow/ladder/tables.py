@@ -154,7 +154,7 @@ CLOCK_NVBENCH = {
     "nvbench_noise": "float",
     "difference": "float",
 }
-"""Our cold median against NVBench's cold mean of the same kernel: difference = ours / NVBench - 1."""
+"""Our cold median against NVBench's of the same kernel: difference = ours / NVBench - 1."""
 
 CLOCK_AA = {
     "trial": "int",
@@ -191,7 +191,7 @@ def frame(table: str, rows: list[dict[str, object]]) -> pd.DataFrame:
             raise KeyError(f"{table} has no column {sorted(extra)}")
     return pd.DataFrame(
         {
-            name: pd.array([row.get(name) for row in rows], dtype=_PANDAS_KINDS[kind])
+            name: pd.Series([row.get(name) for row in rows], dtype=_PANDAS_KINDS[kind])
             for name, kind in columns.items()
         }
     )

@@ -1,6 +1,6 @@
 """Timing: variant and reference interleaved, cold (L2 flushed) or warm (CUDA graph), until the interval is small.
 
-The rule in words. Cold: before each launch twice the L2 is overwritten, which also hides the host's launch latency; an
+The rule in words. Cold: before each launch the L2 is overwritten (as many bytes as it holds, like NVBench), which also hides the host's launch latency; an
 event before and one after the launch time it alone, and the host is silent while it runs. Short kernels run once,
 untimed, before the flush: the data are cold then, the instructions not, as in any loop that calls one kernel.
 Launches go A B B A, B A A B, …; each such group gives one ratio, the reference's time over the variant's, in which
@@ -31,7 +31,7 @@ LEAST_PAIRS = 12
 """Six groups: the fewest whose extremes bracket the median with 95 %."""
 
 _GROUPS_BETWEEN_BUDGET_CHECKS = 4
-_PRIMED_BELOW_US = 1000.0
+_PRIMED_BELOW_US = 300.0
 _GRAPH_US = 500.0
 _GRAPH_LAUNCHES = 100
 
@@ -175,7 +175,7 @@ def measure_pairs(
 
 def measure_cold(gpu: Gpu, variant: Launcher, reference: Launcher, rule: StoppingRule) -> Pairs:
     """Groups with the L2 flushed before each launch."""
-    prime = max(quick_time(gpu, variant, 1), quick_time(gpu, reference, 1)) < _PRIMED_BELOW_US
+    prime = min(quick_time(gpu, variant, 1), quick_time(gpu, reference, 1)) < _PRIMED_BELOW_US
     return measure_pairs(gpu, variant, reference, rule, flush=True, prime=prime)
 
 

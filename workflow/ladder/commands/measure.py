@@ -55,11 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
     host = measuring_host(gpus[0].name)
     digests = cubin_digests(plan, arguments.cubins)
     todo, kept = split_cells(plan, digests, host, arguments.cells, arguments.remeasure)
-    keys = {index: key for index, key in todo}
-    all_keys = [*kept, *keys.values()]
+    cell_count = len(kept) + len(todo)
     if not todo:
         finish(arguments.cells, plan, _in_order(plan, digests, host))
-        _write_job(arguments.job, None, len(all_keys), len(kept), started, begun)
+        _write_job(arguments.job, None, cell_count, len(kept), started, begun)
         return 0
     from ladder.monitor import Monitor
 
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
             supervisor.run(todo, record_file)
         record_file.close()
     finish(arguments.cells, plan, _in_order(plan, digests, host))
-    _write_job(arguments.job, supervisor.job, len(all_keys), len(kept), started, begun)
+    _write_job(arguments.job, supervisor.job, cell_count, len(kept), started, begun)
     return 0
 
 

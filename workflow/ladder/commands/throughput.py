@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+_RUN = "throughput"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the step's arguments."""
@@ -22,17 +24,22 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
     import time
 
+    from ladder.discovery import find_gpus
     from ladder.errors import LadderError
     from ladder.layout import Project
     from ladder.supervisor import now
     from ladder.tables import replace_file
 
+    gpus = find_gpus()
+    if not gpus:
+        raise LadderError("no GPU is visible, and this step times one")
     project = Project(arguments.root)
-    folder = project.results / "throughput"
+    folder = project.results / _RUN
     if folder.exists():
         shutil.rmtree(folder)
     command = [sys.executable, "-m", "snakemake", "--cores", arguments.cores, "--quiet", "--nolock"]
-    command += [f"measure_{arguments.sweep}", "--config", "run=throughput"]
+    target = project.run(_RUN, gpus[0].slug).cells(arguments.sweep).relative_to(arguments.root)
+    command += [target.as_posix(), "--config", f"run={_RUN}"]
     started = now()
     begun = time.monotonic()
     done = subprocess.run(command, cwd=arguments.root, check=False)

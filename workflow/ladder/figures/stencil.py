@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.figures.data import FigureData
@@ -34,13 +36,46 @@ def _points(data: FigureData, kernel: str, x: str, hue: str | None) -> list[dict
             speed = speedup_over(row, plain)
         if speed is None or not speed.known:
             continue
-        spills = resources["local_bytes"].get(row["variant"])
-        points.append(row | {"speed": speed, "spills": float("nan") if pd.isna(spills) else float(spills)})
+        known = {name: resources[name].get(row["variant"]) for name in ("local_bytes", "registers")}
+        numbers = {name: math.nan if pd.isna(value) else float(value) for name, value in known.items()}
+        points.append(row | numbers | {"speed": speed})
     return points
 
 
+def _pressure(axis: Axes, lines: dict[Any, list[dict[str, Any]]], hue: str | None) -> None:
+    """Bytes spilled per thread; where nothing spills, the registers that were enough."""
+    spilling = {
+        value: line for value, line in lines.items() if any(point["local_bytes"] > 0 for point in line)
+    }
+    shown, column = (spilling, "local_bytes") if spilling else (lines, "registers")
+    for value, line in shown.items():
+        axis.plot([point["place"] for point in line], [point[column] for point in line], **line[0]["style"])
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("spilled bytes per thread" if spilling else "registers per thread")
+    # Lines that lie on zero would cover each other: they are named instead.
+    without = [str(value) for value in lines if value not in spilling]
+    if not spilling:
+        axis.set_title("no variant spills", fontsize=10)
+    elif hue and without:
+        axis.set_title(f"none at {hue} = {', '.join(without)}", fontsize=10)
+
+
+def _lines(points: list[dict[str, Any]]) -> dict[Any, list[dict[str, Any]]]:
+    """Points by hue, each line with a style and a little aside of its neighbours."""
+    lines: dict[Any, list[dict[str, Any]]] = {}
+    hues = sorted({point["hue"] for point in points})
+    for index, value in enumerate(hues):
+        aside = 0.16 * (index - (len(hues) - 1) / 2)
+        style = {"marker": MARKERS[index], "color": PALETTE[index], "ms": 5.5, "lw": 1.6}
+        line = sorted(
+            (point for point in points if point["hue"] == value), key=lambda point: float(point["x"])
+        )
+        lines[value] = [point | {"place": float(point["x"]) + aside, "style": style} for point in line]
+    return lines
+
+
 def draw(data: FigureData) -> Figure:
-    """Left: speed-up with 95 % intervals, the reference at 1. Right: bytes spilled per thread."""
+    """Left: speed-up with 95 % intervals, the reference at 1. Right: bytes spilled, or registers."""
     x, hue = data.figure.x or "k", data.figure.hue
     kernels = [entry.variant.kernel.name for entry in data.sweep.entries]
     reference = data.sweep.references[0].kernel
@@ -48,7 +83,6 @@ def draw(data: FigureData) -> Figure:
     kernel = own[-1] if own else kernels[-1]
     points = _points(data, kernel, x, hue)
     data.some(pd.DataFrame(points), f"pair to compare at {data.size_text}")
-    twin = data.paired_with_kernel
     figure, (left, right) = canvas(
         data,
         4.9,
@@ -56,43 +90,25 @@ def draw(data: FigureData) -> Figure:
         columns=2,
         gridspec_kw={"width_ratios": [2, 1]},
     )
-    hues = sorted({point["hue"] for point in points})
-    width, spill_free = 0.16, list[str]()
-    for index, value in enumerate(hues):
-        line = sorted(
-            (point for point in points if point["hue"] == value), key=lambda point: float(point["x"])
-        )
-        shift = (index - (len(hues) - 1) / 2) * width
-        style: dict[str, Any] = {"marker": MARKERS[index], "color": PALETTE[index], "ms": 5.5, "lw": 1.6}
+    lines = _lines(points)
+    for value, line in lines.items():
         spread = [
             [max(point["speed"].value - point["speed"].low, 0) for point in line],
             [max(point["speed"].high - point["speed"].value, 0) for point in line],
         ]
-        places = [float(point["x"]) + shift for point in line]
-        label = f"{hue} = {value}" if hue else kernel
         left.errorbar(
-            places, [point["speed"].value for point in line], yerr=spread, capsize=3, label=label, **style
+            [point["place"] for point in line],
+            [point["speed"].value for point in line],
+            yerr=spread,
+            capsize=3,
+            label=f"{hue} = {value}" if hue else kernel,
+            **line[0]["style"],
         )
-        if any(point["spills"] for point in line):
-            right.plot(places, [point["spills"] for point in line], **style)
-        else:
-            spill_free.append(f"{value}")
-    left.axhline(
-        1,
-        color=REFERENCE,
-        ls="--",
-        lw=1.6,
-        label=data.reference_name if twin else "shared memory, plainest variant",
-    )
+    baseline = data.reference_name if data.paired_with_kernel else "the plainest other kernel"
+    left.axhline(1, color=REFERENCE, ls="--", lw=1.6, label=baseline)
     left.set_ylim(bottom=0)
-    left.set_ylabel(f"speed of {kernel}\nover shared memory")
-    right.set_ylabel("spilled bytes per thread")
-    # Lines that lie on zero would cover each other: they are named instead.
-    if spill_free and hue:
-        right.set_title(f"none at {hue} = {', '.join(spill_free)}", fontsize=10)
-    if len(spill_free) == len(hues):
-        right.set_ylim(0, 16)
-        right.set_title("no spills", fontsize=10)
+    left.set_ylabel(f"speed of {kernel}\nover {baseline}")
+    _pressure(right, lines, hue)
     ticks = sorted({float(point["x"]) for point in points})
     ticks = ticks if len(ticks) <= 9 else ticks[::3]
     for axis in (left, right):

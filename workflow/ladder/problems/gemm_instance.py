@@ -3,7 +3,8 @@
 The bound: |c - e| <= u_out |e| + acc(K) (|alpha| |A||B| + |beta| |C0|), where e is the fp64 answer, u_out the unit
 roundoff of the output type, and acc(K) = (2 + 4 sqrt(K)) u_acc the probabilistic bound of accumulating K rounded terms
 (Higham & Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019, with
-lambda = 4). Tensor cores truncate instead of rounding, so their u_acc is one bit larger. Inputs are exact in their type.
+lambda = 4). Tensor cores truncate instead of rounding, so their u_acc is one bit larger. Inputs are exact in
+their type.
 """
 
 from __future__ import annotations
