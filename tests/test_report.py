@@ -110,6 +110,7 @@ def test_findings_come_from_the_data(text: str) -> None:
     assert "within 1.0 % in all 33 cells" in section(text, "Bank conflicts by stride")
     stencil = section(text, "Register cache")
     assert "at k = 24, 32 no variant is ahead of it" in stencil
+    assert "coarsened too, it is ahead at k = 2, 4, 8, 12, 16 of 2, 4, 8, 12, 16, 24, 32" in stencil
     assert "registers spill in 2 variants" in stencil
 
 

@@ -51,7 +51,7 @@ def clock_aa(frame: pd.DataFrame) -> str:
         sentences.append(
             f"- `{subject}`: the 95 % interval holds 1.0 in {covered} of {total} trials "
             f"({100 * covered / total:.0f} %, somewhere between {100 * low:.0f} and {100 * high:.0f} %); median "
-            f"ratio {quantity(middle, '')}, typical half-width {half:.3f} %."
+            f"ratio {_fine(middle)}, typical half-width {half:.3f} %."
         )
     return "\n".join(sentences)
 

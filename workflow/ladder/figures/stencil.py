@@ -48,7 +48,7 @@ def _pressure(axis: Axes, lines: dict[Any, list[dict[str, Any]]], hue: str | Non
         value: line for value, line in lines.items() if any(point["local_bytes"] > 0 for point in line)
     }
     shown, column = (spilling, "local_bytes") if spilling else (lines, "registers")
-    for value, line in shown.items():
+    for line in shown.values():
         axis.plot([point["place"] for point in line], [point[column] for point in line], **line[0]["style"])
     axis.set_ylim(bottom=0)
     axis.set_ylabel("spilled bytes per thread" if spilling else "registers per thread")
