@@ -3,7 +3,8 @@
 Model: 32 banks, each serving one 4-byte word a cycle; lanes that want the same word share it (broadcast). A 4-byte (or
 narrower) access serves all 32 lanes at once; an 8-byte access goes by half-warps and a 16-byte access by quarter-warps,
 each phase taking as many wavefronts as the busiest bank has distinct words. Source: CUDA C++ Programming Guide, "Shared
-Memory" of compute capability 5.x and up, for 32-bit accesses; the phases of wider accesses are as Nsight Compute counts.
+Memory" of compute capability 5.x and up, for 32-bit accesses. Known limit: hardware serves wide accesses that share
+words across phases in fewer wavefronts than this says (an H200 reads a uniform 16-byte word in 2, not 4).
 """
 
 from __future__ import annotations

@@ -95,7 +95,12 @@ def against_nvbench(worker: Worker, chosen: Sequence[Subject], rule: StoppingRul
         launcher = worker.loaded(by_name[name].index)
 
         def once(launch: Any) -> None:
-            enqueue(Stream.from_handle(launch.get_stream().addressof()), launcher.config, launcher.kernel, *launcher.arguments)
+            enqueue(
+                Stream.from_handle(launch.get_stream().addressof()),
+                launcher.config,
+                launcher.kernel,
+                *launcher.arguments,
+            )
 
         ours[name] = list(measure_cold(worker.gpu, launcher, launcher, rule).variant_us)
         state.exec(once, batched=False)

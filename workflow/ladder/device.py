@@ -16,11 +16,13 @@ from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig,
 
 from ladder.errors import LadderError
 from ladder.harness import split_harness
+from ladder.tensor_maps import tensor_map
 
 if TYPE_CHECKING:
     from ladder.libraries import Libraries
+    from ladder.problems.base import Instance
 
-_CTYPES = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
+_CTYPES: dict[str, type[Any]] = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
 _THREADS = 256
 _LEAST_FLUSH_BYTES = 64 * 1024 * 1024
 """Overwriting it must outlast enqueueing the launch that is timed next, also where the L2 is small."""
@@ -172,12 +174,10 @@ class Gpu:
         """An event that records time."""
         return self.device.create_event(EventOptions(timing_enabled=True))
 
-    def load(
-        self, cubin: bytes, plan: Mapping[str, Any], pointers: Mapping[str, int], scalars: Mapping[str, float]
-    ) -> Loaded:
-        """The one kernel of a cubin, ready to launch as the plan says.
+    def load(self, cubin: bytes, plan: Mapping[str, Any], instance: Instance) -> Loaded:
+        """The one kernel of a cubin, ready to launch on an instance as the plan says.
 
-        `scalars` is read at once: load again after changing one. Raises LadderError from the driver.
+        The instance's scalars are read at once: load again after changing one. Raises LadderError from the driver.
         """
         kernel = self._kernel(cubin)
         shared = plan["shared_bytes"]
@@ -201,18 +201,17 @@ class Gpu:
             cluster=tuple(cluster) if cluster else None,
             shmem_size=shared,
         )
-        arguments = tuple(self._argument(argument, pointers, scalars) for argument in plan["arguments"])
+        arguments = tuple(self._argument(argument, instance) for argument in plan["arguments"])
         return Loaded(self.stream, kernel, config, arguments)
 
     @staticmethod
-    def _argument(
-        argument: Mapping[str, Any], pointers: Mapping[str, int], scalars: Mapping[str, float]
-    ) -> Any:
+    def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:
         if "pointer" in argument:
-            return pointers[argument["pointer"]]
+            return instance.pointers[argument["pointer"]]
         if "tensor_map" in argument:
-            raise LadderError("tensor maps come with the kernels that need them")
-        value = argument["value"] if "value" in argument else scalars[argument["scalar"]]
+            tensor = instance.tensor(argument["tensor_map"])
+            return tensor_map(tensor, argument["box"], argument["swizzle"], argument["l2_promotion"])
+        value = argument["value"] if "value" in argument else instance.scalars[argument["scalar"]]
         return _CTYPES[argument["type"]](value)
 
     def run_harness(self, entry: str, elements: int, *arguments: Any) -> None:

@@ -65,10 +65,11 @@ def _field(error: ValidationError) -> str:
 
 def _explain(file: Path | str, error: ValidationError) -> LadderError:
     where = _field(error)
-    rule = error.validator_value
+    rule: Any = error.validator_value
+    rules: Any = error.schema
     match error.validator:
         case "additionalProperties":
-            known = sorted(error.schema.get("properties", {}))
+            known = sorted(rules.get("properties", {}))
             extra = [key for key in error.instance if key not in known]
             return refuse(file, where, extra[0], known, why="no such field")
         case "required":
@@ -80,15 +81,20 @@ def _explain(file: Path | str, error: ValidationError) -> LadderError:
             kinds = rule if isinstance(rule, str) else " or ".join(rule)
             return refuse(file, where, error.instance, f"a value of type {kinds}")
         case "pattern":
-            accepted = error.schema.get("x-accepted", f"text matching {rule}")
+            accepted = rules.get("x-accepted", f"text matching {rule}")
             return refuse(file, where, error.instance, accepted)
         case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
             bounds = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
             return refuse(file, where, error.instance, f"a number {bounds[error.validator]} {rule}")
         case "minItems" | "minProperties" | "minLength":
             return refuse(file, where, error.instance, f"at least {rule} of them")
-    accepted = error.schema.get("x-accepted", error.message)
+    accepted = rules.get("x-accepted", error.message)
     return refuse(file, where, error.instance, accepted)
+
+
+def _says(error: ValidationError) -> bool:
+    """Whether the schema says in words what is accepted there."""
+    return isinstance(error.schema, dict) and "x-accepted" in error.schema
 
 
 def check(document: Any, kind: str, file: Path | str) -> None:
@@ -98,7 +104,7 @@ def check(document: Any, kind: str, file: Path | str) -> None:
         return
     worst = max(errors, key=relevance)
     # Inside anyOf the branch of the right type says more than "is not valid under any of the schemas".
-    while worst.validator in ("anyOf", "oneOf") and worst.context and "x-accepted" not in worst.schema:
+    while worst.validator in ("anyOf", "oneOf") and worst.context and not _says(worst):
         worst = max(worst.context, key=lambda error: (len(error.absolute_path), relevance(error)))
     raise _explain(file, worst)
 

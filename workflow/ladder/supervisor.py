@@ -40,9 +40,10 @@ class Rules:
 class WorkerLost(Exception):
     """The worker did not answer: it died, or was killed at its deadline."""
 
-    def __init__(self, status: str, reason: str) -> None:
+    def __init__(self, status: str, reason: str, interrupted: bool = False) -> None:
         super().__init__(reason)
         self.status = status
+        self.interrupted = interrupted
 
 
 class WorkerProcess:
@@ -82,7 +83,9 @@ class WorkerProcess:
             if chunk == b"":
                 code = self.process.wait()
                 how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                raise WorkerLost("launch_error", f"the worker ended ({how})")
+                # Nothing a kernel does ends in these: somebody, or a system short of memory, ended the worker.
+                interrupted = -code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+                raise WorkerLost("launch_error", f"the worker ended ({how})", interrupted)
             self._buffer += chunk or b""
         line, _, self._buffer = self._buffer.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
@@ -225,6 +228,26 @@ class Supervisor:
                 self._worker.leave()
 
     def _measure(self, index: int) -> dict[str, Any]:
+        """One cell; a worker that somebody ended is replaced once before the cell counts as failed."""
+        for attempt in range(2):
+            asked = time.monotonic()
+            try:
+                answer = self._ready_worker().ask(index, self._rules.deadline_s)
+            except WorkerLost as lost:
+                self._worker = None
+                if lost.interrupted and attempt == 0:
+                    continue
+                wall = round(time.monotonic() - asked, 3)
+                return {"status": lost.status, "reason": str(lost), "gpu_s": 0.0, "wall_s": wall}
+            if answer["fatal"]:
+                self._ready_worker().kill()
+                self._worker = None
+            result: dict[str, Any] = answer["result"]
+            return result
+        raise AssertionError("the second attempt returns")
+
+    def _ready_worker(self) -> WorkerProcess:
+        """The worker, a fresh one where the last is gone. Raises LadderError where none starts."""
         for attempt in range(_FRESH_STARTS_IN_A_ROW):
             if self._worker is not None:
                 break
@@ -235,18 +258,7 @@ class Supervisor:
                 if attempt == _FRESH_STARTS_IN_A_ROW - 1:
                     raise LadderError(f"the measuring worker does not start: {lost}") from lost
         assert self._worker is not None
-        asked = time.monotonic()
-        try:
-            answer = self._worker.ask(index, self._rules.deadline_s)
-        except WorkerLost as lost:
-            self._worker = None
-            wall = round(time.monotonic() - asked, 3)
-            return {"status": lost.status, "reason": str(lost), "gpu_s": 0.0, "wall_s": wall}
-        if answer["fatal"]:
-            self._worker.kill()
-            self._worker = None
-        result: dict[str, Any] = answer["result"]
-        return result
+        return self._worker
 
 
 def progress(record: Mapping[str, Any]) -> str:

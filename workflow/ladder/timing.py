@@ -1,8 +1,9 @@
 """Timing: variant and reference interleaved, cold (L2 flushed) or warm (CUDA graph), until the interval is small.
 
-The rule in words. Cold: before each launch the L2 is overwritten (as many bytes as it holds, like NVBench), which also hides the host's launch latency; an
-event before and one after the launch time it alone, and the host is silent while it runs. Short kernels run once,
-untimed, before the flush: the data are cold then, the instructions not, as in any loop that calls one kernel.
+The rule in words. Cold: before each launch the L2 is overwritten (as many bytes as it holds, like
+NVBench), which also hides the host's launch latency; an event before and one after the launch time it alone, and the
+host is silent while it runs. Short kernels run once, untimed, before the flush: the data are cold then, the
+instructions not, as in any loop that calls one kernel.
 Launches go A B B A, B A A B, …; each such group gives one ratio, the reference's time over the variant's, in which
 drift and order cancel. The speed-up is the median ratio with its distribution-free 95 % interval. The first groups
 say how many more the precision asked for will take (Stein's two stages), so that sampling does not stop just where

@@ -119,7 +119,7 @@ class Worker:
                 f"needs {shared} bytes of shared memory per block, "
                 f"the device has {self.gpu.block_shared_bytes}",
             )
-        return self.gpu.load(cubin, launch, instance.pointers, instance.scalars)
+        return self.gpu.load(cubin, launch, instance)
 
     def _verified(
         self, launch: Mapping[str, Any], instance: Instance, whose: str = ""

@@ -11,6 +11,7 @@ from ladder.bank_model import wavefronts
 from ladder.errors import LadderError
 from ladder.problems.banks import MAX_THREADS, PATTERNS
 from ladder.problems.base import Check, Instance, Launcher, Observation, Params
+from ladder.tensor_maps import Tensor
 
 if TYPE_CHECKING:
     from cuda.core import Buffer
@@ -72,6 +73,9 @@ class BanksInstance(Instance):
         sums = struct.unpack(f"<{threads}I", self.gpu.download(self.pointers["sums"], 4 * threads))
         wrong = sum(value != expected[thread % _LANES] for thread, value in enumerate(sums))
         return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
+
+    def tensor(self, name: str) -> Tensor:
+        raise LadderError(f"the problem banks has no tensor {name!r}: its buffers are small outputs")
 
     def library(self, name: str, params: Params) -> Launcher:
         raise LadderError(f"the problem banks has no library reference {name!r}")

@@ -12,6 +12,7 @@ from ladder.expressions import evaluate
 
 if TYPE_CHECKING:
     from ladder.device import Gpu
+    from ladder.tensor_maps import Tensor
 
 Params = Mapping[str, int | str]
 Launcher = Callable[[], None]
@@ -81,6 +82,10 @@ class Instance(ABC):
     @abstractmethod
     def check(self, params: Params) -> Check:
         """Compare the outputs with the problem's own higher-precision answer."""
+
+    @abstractmethod
+    def tensor(self, name: str) -> Tensor:
+        """A buffer with its shape and dtype, for tensor maps."""
 
     @abstractmethod
     def library(self, name: str, params: Params) -> Launcher:

@@ -20,6 +20,7 @@ from ladder.harness import C_TYPES
 from ladder.libraries import Product
 from ladder.problems.base import ELEMENT_BYTES, Check, Instance, Launcher, Params
 from ladder.problems.gemm import OUTPUT_BYTES
+from ladder.tensor_maps import Tensor
 from ladder.timing import quick_time
 
 if TYPE_CHECKING:
@@ -211,6 +212,12 @@ class GemmInstance(Instance):
             )
             worst = max(worst, maximum)
         return Check(worst, bound)
+
+    def tensor(self, name: str) -> Tensor:
+        m, n, k = self.size["m"], self.size["n"], self.size["k"]
+        shape = {"a": (m, k), "b": (n, k) if self.layout == "TN" else (k, n), "c": (m, n)}[name]
+        table = _OUTPUT if name == "c" else _INPUT
+        return Tensor(self.buffers[name], shape, table.get(self.dtype, self.dtype))
 
     def library(self, name: str, params: Params) -> Launcher:
         size, pointers = self.size, self.pointers

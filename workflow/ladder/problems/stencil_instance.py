@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ladder.device import COUNT, MAXIMUM
 from ladder.harness import C_TYPES
 from ladder.problems.base import Check, Instance, Launcher, Params
+from ladder.tensor_maps import Tensor
 
 if TYPE_CHECKING:
     from cuda.core import Buffer
@@ -67,6 +68,9 @@ class StencilInstance(Instance):
         if strays:
             return Check(float("inf"), bound, f"{strays} elements behind the last output were written")
         return Check(maximum, bound)
+
+    def tensor(self, name: str) -> Tensor:
+        return Tensor(self.buffers[name], (self.size["elements"],), self.dtype)
 
     def library(self, name: str, params: Params) -> Launcher:
         def run() -> None:

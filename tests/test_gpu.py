@@ -1,0 +1,231 @@
+"""What only a GPU can show: statuses of kernels that go wrong, tensor maps, and runs killed while they measure."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT, environment, make_project, snakemake_command
+from ladder.cells import read_records
+from ladder.discovery import find_gpus
+from ladder.problems import problem_named
+from ladder.runs import load_run
+
+GPUS = find_gpus()
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
+
+SIZE = {"m": 64, "n": 96, "k": 32}
+Measure = Callable[..., dict[str, Any]]
+
+
+def ladder(folder: Path, *words: str) -> None:
+    """Run one step in a project."""
+    command = [sys.executable, "-m", "ladder", *words]
+    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> Measure:
+    """Measure variants of the tests' own kernels; returns their records by variant and size."""
+    folder = make_project(tmp_path / "project")
+    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+
+    def run(
+        kernel: str, params: list[dict[str, Any]], sizes: list[Any], deadline_s: float = 10
+    ) -> dict[str, Any]:
+        sweep = {
+            "title": "t",
+            "question": "q?",
+            "problem": "gemm",
+            "dtypes": ["fp32"],
+            "sizes": sizes,
+            "variants": [{"kernel": kernel, "params": given, "unsupported": "record"} for given in params],
+            "references": ["cublas"],
+        }
+        (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
+        arch = GPUS[0].arch
+        ladder(folder, "plan", "--sweep", "probe", "--arch", arch, "--out", "plan.json")
+        ladder(folder, "harness", "--arch", arch, "--cubin", "cubins/harness.bin")
+        for cell in json.loads((folder / "plan.json").read_text())["cells"]:
+            if "launch" in cell:
+                words = [
+                    "compile",
+                    "--kernel",
+                    f"kernels/gemm/{kernel}.yaml",
+                    "--dtype",
+                    "fp32",
+                    "--arch",
+                    arch,
+                ]
+                words += ["--params", json.dumps(cell["launch"]["params"])]
+                words += [
+                    "--cubin",
+                    f"cubins/{cell['variant']}.cubin",
+                    "--facts",
+                    f"cubins/{cell['variant']}.json",
+                ]
+                ladder(folder, *words)
+        words = ["measure", "--plan", "plan.json", "--cubins", "cubins", "--harness", "cubins/harness.bin"]
+        words += ["--cells", "cells.jsonl", "--job", "job.json", "--deadline-s", str(deadline_s)]
+        ladder(folder, *words)
+        return {
+            f"{record['variant']} {list(record['size'].values())}": record
+            for record in read_records(folder / "cells.jsonl")
+        }
+
+    return run
+
+
+def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Measure) -> None:
+    faults = ["endless", "illegal", "misaligned", "trap", "zeros", "unwritten", "ignores_beta", "none"]
+    records = measure("faulty", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
+    found = {key.split(" ")[0].removeprefix("faulty-fp32-fault="): record for key, record in records.items()}
+    assert found["endless"]["status"] == "timeout"
+    assert "5 s" in found["endless"]["reason"]
+    for fault, word in (("illegal", "ILLEGAL_ADDRESS"), ("misaligned", "MISALIGNED"), ("trap", "")):
+        assert found[fault]["status"] == "launch_error", found[fault]
+        assert word in found[fault]["reason"].upper()
+    assert found["zeros"]["status"] == "incorrect"
+    assert "allowed" in found["zeros"]["reason"]
+    assert found["unwritten"]["status"] == "incorrect"
+    assert "96 of 6144 outputs were not written" in found["unwritten"]["reason"]
+    assert found["ignores_beta"]["status"] == "incorrect"
+    assert "beta = 0.5" in found["ignores_beta"]["reason"]
+    assert found["faulty-fp32"]["status"] == "ok"
+
+
+def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
+    huge = {"m": 400_000, "n": 400_000, "k": 16}
+    records = measure("faulty", [{"shared_kib": 300}, {"threads": 2048}, {}], [SIZE, huge])
+    shared = records["faulty-fp32-shared_kib=300 [64, 96, 32]"]
+    assert shared["status"] == "unsupported"
+    assert str(300 * 1024) in shared["reason"]
+    threads = records["faulty-fp32-threads=2048 [64, 96, 32]"]
+    assert threads["status"] == "launch_error"
+    assert "2048 threads" in threads["reason"]
+    memory = records["faulty-fp32 [400000, 400000, 16]"]
+    assert memory["status"] == "unsupported"
+    needed = problem_named("gemm").device_bytes(huge, "fp32")
+    assert f"{needed} bytes of device memory" in memory["reason"]
+    assert records["faulty-fp32 [64, 96, 32]"]["status"] == "ok"
+
+
+def test_a_kernel_gets_tensor_maps_of_its_operands(measure: Measure) -> None:
+    odd = {"m": 33, "n": 44, "k": 76}
+    records = measure("tma_tile", [{}], [SIZE, odd])
+    assert [record["status"] for record in records.values()] == ["ok", "ok"], records
+
+
+@pytest.fixture(scope="module")
+def gpu_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose run measures for several seconds on the first GPU."""
+    folder = make_project(tmp_path_factory.mktemp("gpu") / "project")
+    text = (folder / "config" / "config.yaml").read_text()
+    config = yaml.safe_load(text)
+    config["device"] = "auto"
+    config["clock"]["enabled"] = False
+    config["profile"]["enabled"] = False
+    config["measure"] |= {"precision": 0.0001, "min_pairs": 400, "max_pairs": 400}
+    (folder / "config" / "config.yaml").write_text(yaml.safe_dump(config))
+    for path in (folder / "config" / "sweeps").glob("*.yaml"):
+        sweep = yaml.safe_load(path.read_text())
+        sweep["sizes"] = [2**exponent for exponent in range(18, 26)]
+        path.write_text(yaml.safe_dump(sweep))
+    return folder
+
+
+def statuses(folder: Path) -> Counter[tuple[str, str, str]]:
+    """Every measured cell with its status."""
+    root = load_run(folder).folder.root
+    return Counter(
+        (path.parent.name, f"{record['variant']} {record['size']}", record["status"])
+        for path in sorted((folder / root).glob("sweeps/*/cells.jsonl"))
+        for record in read_records(path)
+    )
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            snakemake_command("--cores", "2"),
+            cwd=folder,
+            env=environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def processes(pattern: str) -> list[int]:
+    """Processes whose command line holds `pattern`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if pattern in path.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def kill_one(target: str, running: subprocess.Popen[bytes]) -> None:
+    """SIGKILL the worker, the supervisor, or everything."""
+    if target == "all":
+        os.killpg(running.pid, signal.SIGKILL)
+        return
+    pattern = {"worker": "-m ladder.worker", "supervisor": "-m ladder --log"}[target]
+    for pid in processes(pattern):
+        if "measure" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace") or target == "worker":
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path, tmp_path: Path) -> None:
+    undisturbed = Path(shutil.copytree(gpu_project, tmp_path / "undisturbed", symlinks=True))
+    begun = time.monotonic()
+    assert start(undisturbed, tmp_path / "undisturbed.log").wait() == 0
+    seconds = time.monotonic() - begun
+    expected = statuses(undisturbed)
+
+    chance = random.Random(7)
+    finished: Counter[str] = Counter()
+    for kill in range(11):
+        log = tmp_path / f"{kill}.log"
+        running = start(gpu_project, log)
+        if kill < 10:
+            time.sleep(2.0 + chance.uniform(0, 0.6) * seconds)
+            kill_one(("all", "worker", "supervisor")[kill % 3], running)
+        code = running.wait()
+        # Nothing that measures outlives the one that started it.
+        deadline = time.monotonic() + 10
+        while processes("ladder.worker") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not processes("ladder.worker")
+        subprocess.run(
+            snakemake_command("--unlock"),
+            cwd=gpu_project,
+            env=environment(),
+            capture_output=True,
+            check=False,
+        )
+        finished.update(
+            line.split("] ", 1)[1].split(":")[0]
+            for line in log.read_text(errors="replace").splitlines()
+            if line.startswith("[") and " s left] " in line
+        )
+    assert code == 0
+    assert statuses(gpu_project) == expected
+    assert max(finished.values()) == 1, finished.most_common(3)
