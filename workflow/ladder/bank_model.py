@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+LANES = 32
 BANKS = 32
 WORD_BYTES = 4
 
@@ -40,11 +41,8 @@ def bank_words(offsets: Sequence[int], width: int) -> dict[int, set[int]]:
 
 
 def wavefronts(offsets: Sequence[int], width: int = 4) -> int:
-    """Wavefronts of one access, given each lane's byte offset and the bytes each lane moves."""
-    if not offsets:
-        return 0
-    count = phases(width)
-    lanes = -(-len(offsets) // count)
+    """Wavefronts of one access, given the byte offset of each active lane, from lane 0, and the bytes a lane moves."""
+    lanes = LANES // phases(width)
     total = 0
     for start in range(0, len(offsets), lanes):
         wanted = bank_words(offsets[start : start + lanes], width)
@@ -53,5 +51,6 @@ def wavefronts(offsets: Sequence[int], width: int = 4) -> int:
 
 
 def conflict_degree(offsets: Sequence[int], width: int = 4) -> float:
-    """Wavefronts over the least this width allows: 1 is conflict-free, n an n-way conflict."""
-    return wavefronts(offsets, width) / phases(width)
+    """Wavefronts over the least these lanes and this width allow: 1 is conflict-free, n an n-way conflict."""
+    served = max(1, -(-len(offsets) * phases(width) // LANES))
+    return wavefronts(offsets, width) / served

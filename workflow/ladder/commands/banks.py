@@ -17,11 +17,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print wavefronts, conflict degree and the lanes each bank serves."""
-    from ladder.bank_model import BANKS, WORD_BYTES, conflict_degree, phases, wavefronts
+    from ladder.bank_model import BANKS, LANES, WORD_BYTES, conflict_degree, phases, wavefronts
     from ladder.errors import LadderError, refuse
     from ladder.expressions import evaluate_int
 
-    if not 1 <= arguments.lanes <= 32:
+    if not 1 <= arguments.lanes <= LANES:
         raise refuse("command line", "--lanes", arguments.lanes, "1 to 32")
     offsets = [evaluate_int(arguments.offset, {"lane": lane}) for lane in range(arguments.lanes)]
     try:
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
     print(f"wavefronts {count}, conflict degree {conflict_degree(offsets, arguments.width):g}")
-    lanes = -(-len(offsets) // phases(arguments.width))
+    lanes = LANES // phases(arguments.width)
     for phase in range(phases(arguments.width)):
         held: dict[int, list[int]] = {}
         for lane in range(phase * lanes, min((phase + 1) * lanes, len(offsets))):
