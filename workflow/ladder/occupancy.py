@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from ladder.expressions import align_up, ceil_div
 
 WARP = 32
+_BLOCK_THREADS = 1024
+"""The most threads of a block, on every compute capability."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int)
     blocks_per_sm is 0 where a block exceeds what an SM or a block may have.
     """
     warps = ceil_div(threads, WARP)
-    by = {"warps": limits.warps // warps, "blocks": limits.blocks}
+    by = {"warps": limits.warps // warps if threads <= _BLOCK_THREADS else 0, "blocks": limits.blocks}
     if registers:
         # The register file is split between the SM's four schedulers, each serving whole warps.
         per_warp = align_up(registers * WARP, 256)
