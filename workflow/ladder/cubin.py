@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ladder.errors import LadderError
 
-_INSTRUCTION = re.compile(r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.MULTILINE)
+_INSTRUCTION = re.compile(r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\b", re.MULTILINE)
 
 COUNTED = {
     "ffma": ("FFMA",),
