@@ -1,0 +1,132 @@
+"""The bank model: accesses counted by hand, and what must hold for every access."""
+
+from __future__ import annotations
+
+from math import gcd
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ladder.bank_model import bank_words, conflict_degree, phases, wavefronts
+
+LANES = range(32)
+WIDTHS = (1, 2, 4, 8, 16)
+
+
+def strided(words: int, width: int = 4) -> list[int]:
+    """Byte offsets of 32 lanes that lie `words` 4-byte words apart."""
+    return [lane * words * 4 // width * width for lane in LANES]
+
+
+@pytest.mark.parametrize(("stride", "expected"), [(1, 1), (2, 2), (3, 1), (32, 32), (33, 1), (48, 16)])
+def test_strides_counted_by_hand(stride: int, expected: int) -> None:
+    assert wavefronts(strided(stride)) == expected
+
+
+@pytest.mark.parametrize("stride", range(1, 65))
+def test_the_degree_of_a_stride_is_its_common_divisor_with_32(stride: int) -> None:
+    assert conflict_degree(strided(stride)) == gcd(stride, 32)
+
+
+def test_lanes_that_want_one_word_share_it() -> None:
+    assert wavefronts([128] * 32) == 1
+    # Narrower accesses share words too: 32 bytes are 8 words, 32 halves 16.
+    assert wavefronts(list(LANES), 1) == 1
+    assert wavefronts([2 * lane for lane in LANES], 2) == 1
+
+
+def test_two_words_of_one_bank_take_two_wavefronts() -> None:
+    assert wavefronts([0] * 16 + [128] * 16) == 2
+    assert wavefronts([0, 128, *range(4, 4 * 31, 4)]) == 2, "one conflict delays the whole warp"
+
+
+def test_a_bank_serves_distinct_words_in_turn_and_counts_them_once() -> None:
+    offsets = [0, 128, 256, 0, 128, 256, 4, 4]
+    assert bank_words(offsets, 4) == {0: {0, 32, 64}, 1: {1}}
+    assert wavefronts(offsets) == 3
+
+
+def test_a_wide_access_takes_one_wavefront_per_half_or_quarter_warp() -> None:
+    assert (phases(8), phases(16)) == (2, 4)
+    assert wavefronts([8 * lane for lane in LANES], 8) == 2
+    assert wavefronts([16 * lane for lane in LANES], 16) == 4
+    assert conflict_degree([8 * lane for lane in LANES], 8) == 1
+    assert conflict_degree([16 * lane for lane in LANES], 16) == 1
+
+
+def test_conflicts_of_wide_accesses_count_within_a_phase_only() -> None:
+    # Halves of a warp that want the same banks do not meet.
+    assert wavefronts([8 * (lane % 16) + 128 * (lane // 16) for lane in LANES], 8) == 2
+    # Within each half two lanes want different words of the same two banks.
+    assert wavefronts([16 * lane for lane in LANES], 8) == 4
+    # A column of rows of 16 bytes padded to 144: each quarter's 8 lanes spread over all banks.
+    assert wavefronts([144 * lane for lane in LANES], 16) == 4
+    assert wavefronts([128 * lane for lane in LANES], 16) == 4 * 8
+
+
+def test_phases_go_by_lane_number_also_where_lanes_are_missing() -> None:
+    """16 lanes of 8 bytes are the first half-warp, which is served at once; the second half asks for nothing."""
+    assert wavefronts([8 * lane for lane in range(16)], 8) == 1
+    assert wavefronts([8 * lane for lane in range(17)], 8) == 2
+    assert wavefronts([16 * lane for lane in range(8)], 16) == 1
+    assert wavefronts([16 * lane for lane in range(12)], 16) == 2
+    assert conflict_degree([8 * lane for lane in range(16)], 8) == 1
+    assert conflict_degree([16 * lane for lane in range(16)], 8) == 2
+    assert wavefronts([4 * lane for lane in range(7)]) == 1
+    assert wavefronts([128 * lane for lane in range(7)]) == 7
+
+
+def test_no_lanes_ask_for_nothing() -> None:
+    assert wavefronts([]) == 0
+
+
+@pytest.mark.parametrize(("offset", "width"), [(2, 4), (1, 2), (4, 8), (8, 16), (12, 8)])
+def test_a_misaligned_offset_is_refused(offset: int, width: int) -> None:
+    with pytest.raises(ValueError, match=f"offset {offset} is not aligned to {width} bytes"):
+        wavefronts([0] * 31 + [offset], width)
+
+
+@pytest.mark.parametrize("width", [0, 3, 12, 32])
+def test_a_width_no_lane_can_move_is_refused(width: int) -> None:
+    with pytest.raises(ValueError, match=f"not {width}"):
+        wavefronts([0], width)
+
+
+@st.composite
+def accesses(draw: st.DrawFn, lanes: int = 32) -> tuple[list[int], int]:
+    width = draw(st.sampled_from(WIDTHS))
+    places = draw(st.lists(st.integers(0, 4096 // width), min_size=lanes, max_size=lanes))
+    return [place * width for place in places], width
+
+
+@given(accesses(), st.randoms(use_true_random=False))
+def test_the_order_of_lanes_within_a_phase_does_not_matter(access: tuple[list[int], int], random) -> None:
+    offsets, width = access
+    lanes = 32 // phases(width)
+    shuffled: list[int] = []
+    for start in range(0, 32, lanes):
+        part = offsets[start : start + lanes]
+        random.shuffle(part)
+        shuffled += part
+    assert wavefronts(shuffled, width) == wavefronts(offsets, width)
+
+
+@given(accesses(), st.integers(1, 100))
+def test_moving_the_whole_access_by_rows_of_128_bytes_changes_nothing(
+    access: tuple[list[int], int], rows: int
+) -> None:
+    offsets, width = access
+    moved = [offset + 128 * rows for offset in offsets]
+    assert wavefronts(moved, width) == wavefronts(offsets, width)
+
+
+@given(accesses(lanes=1))
+def test_a_broadcast_is_free_at_every_width(access: tuple[list[int], int]) -> None:
+    offsets, width = access
+    assert conflict_degree(offsets * 32, width) == 1
+
+
+@given(accesses())
+def test_no_access_beats_its_phases_or_takes_longer_than_its_lanes(access: tuple[list[int], int]) -> None:
+    offsets, width = access
+    assert phases(width) <= wavefronts(offsets, width) <= 32

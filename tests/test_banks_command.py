@@ -1,0 +1,82 @@
+"""`python -m ladder banks`: what it prints, and how it refuses what no warp can do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from ladder.__main__ import main
+
+
+def banks(text: str) -> list[dict[int, list[int]]]:
+    """Per phase, the lanes each bank serves, as printed."""
+    found: list[dict[int, list[int]]] = []
+    for line in text.splitlines():
+        if line.startswith("phase"):
+            found.append({})
+        elif match := re.fullmatch(r"  bank +(\d+):([ \d]*)", line):
+            found[-1][int(match[1])] = [int(lane) for lane in match[2].split()]
+    return found
+
+
+def test_rows_of_unit_stride_give_each_lane_its_bank(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["banks", "lane * 4"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("wavefronts 1, conflict degree 1\n")
+    assert banks(text) == [{bank: [bank] for bank in range(32)}]
+
+
+def test_a_column_of_32_words_falls_into_one_bank(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["banks", "lane * 128"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("wavefronts 32, conflict degree 32\n")
+    (phase,) = banks(text)
+    assert phase[0] == list(range(32))
+    assert not any(phase[bank] for bank in range(1, 32))
+
+
+def test_wide_accesses_are_shown_by_phase(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["banks", "(lane % 8) * 144 + (lane // 8) * 16", "--width", "16"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("wavefronts 4, conflict degree 1\n")
+    shown = banks(text)
+    assert [sorted({lane for lanes in phase.values() for lane in lanes}) for phase in shown] == [
+        list(range(start, start + 8)) for start in (0, 8, 16, 24)
+    ]
+    assert shown[0][4] == [1], "lane 1 starts at byte 144, word 36"
+
+
+def test_missing_lanes_leave_their_phase_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["banks", "lane * 8", "--width", "8", "--lanes", "16"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("wavefronts 1, conflict degree 1\n")
+    first, *others = banks(text)
+    assert sorted({lane for lanes in first.values() for lane in lanes}) == list(range(16))
+    assert not any(lanes for phase in others for lanes in phase.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["lane * 4", "--lanes", "0"], ["--lanes", "0 is not accepted", "1 to 32"]),
+        (["lane * 4", "--lanes", "33"], ["--lanes", "33 is not accepted", "1 to 32"]),
+        (["lane * 4", "--width", "16"], ["offset 4 is not aligned to 16 bytes"]),
+        (["thread * 4"], ["expression 'thread * 4'", "known names", "lane"]),
+        (["lane / 3 * 4"], ["expression 'lane / 3 * 4'", "a whole number is needed"]),
+        (["lane *"], ["expression 'lane *'"]),
+        (["lane // 0"], ["expression 'lane // 0'", "zero"]),
+    ],
+)
+def test_what_no_warp_can_do_is_refused(
+    words: list[str], told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["banks", *words]) == 2
+    for part in told:
+        assert part in caplog.text
+
+
+def test_a_width_no_lane_can_move_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["banks", "lane * 12", "--width", "12"])
+    assert ended.value.code == 2
+    assert "--width" in capsys.readouterr().err
