@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from math import comb
 
@@ -36,14 +37,14 @@ def test_too_few_samples_give_their_extremes(count: int) -> None:
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99, 0.999])
 def test_ranks_move_inwards_by_at_most_one_per_sample(confidence: float) -> None:
     lows = [interval_ranks(count, confidence)[0] for count in range(1, 1000)]
-    steps = {after - before for before, after in zip(lows, lows[1:], strict=False)}
+    steps = {after - before for before, after in itertools.pairwise(lows)}
     assert steps == {0, 1}
 
 
 @pytest.mark.parametrize("count", [6, 25, 100, 1000, 5000])
 def test_more_confidence_never_narrows_the_interval(count: int) -> None:
     nested = [interval_ranks(count, confidence) for confidence in (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)]
-    for (low, high), (wider_low, wider_high) in zip(nested, nested[1:], strict=False):
+    for (low, high), (wider_low, wider_high) in itertools.pairwise(nested):
         assert wider_low <= low <= high <= wider_high
 
 

@@ -1,0 +1,102 @@
+"""Digests: what ties a run's numbers to the tree, and what leaves it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ladder.digest import digest_files, sha256, tree_digest
+
+FILES = {
+    "kernels/gemm/naive.cu": "kernel",
+    "kernels/include/tile.cuh": "header",
+    "workflow/Snakefile": "rules",
+    "workflow/ladder/plan.py": "plan",
+    "config/config.yaml": "run: test",
+    "config/sweeps/tiles.yaml": "sizes: [4096]",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A project of six files."""
+    for name, text in FILES.items():
+        write(tmp_path / name, text)
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_of_the_three_rooms_counts(tree: Path, name: str) -> None:
+    before = tree_digest(tree)
+    write(tree / name, FILES[name] + " changed")
+    changed = tree_digest(tree)
+    (tree / name).unlink()
+    removed = tree_digest(tree)
+    assert len({before, changed, removed}) == 3
+
+
+@pytest.mark.parametrize("name", ["kernels/new.cu", "workflow/ladder/new.py", "config/sweeps/new.yaml"])
+def test_a_new_file_counts_even_when_empty(tree: Path, name: str) -> None:
+    before = tree_digest(tree)
+    write(tree / name, "")
+    assert tree_digest(tree) != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tree: (tree / "config/config.yaml").rename(tree / "config/other.yaml"),
+        lambda tree: (tree / "config/config.yaml").rename(tree / "kernels/config.yaml"),
+    ],
+)
+def test_a_renamed_or_moved_file_counts(tree: Path, change: Callable[[Path], object]) -> None:
+    before = tree_digest(tree)
+    change(tree)
+    assert tree_digest(tree) != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "workflow/ladder/__pycache__/plan.cpython-311.pyc",
+        "workflow/ladder/__pycache__/note.txt",
+        "workflow/kernel_ladder.egg-info/PKG-INFO",
+        "README.md",
+        "tests/test_plan.py",
+        "results/test/report.md",
+        ".git/HEAD",
+    ],
+)
+def test_what_no_number_depends_on_does_not_count(tree: Path, name: str) -> None:
+    before = tree_digest(tree)
+    write(tree / name, "something")
+    assert tree_digest(tree) == before
+
+
+def test_a_touched_tree_and_a_copy_elsewhere_have_the_same_digest(tree: Path, tmp_path: Path) -> None:
+    before = tree_digest(tree)
+    for name in FILES:
+        (tree / name).touch()
+    copy = tmp_path / "elsewhere"
+    for name, text in reversed(FILES.items()):
+        write(copy / name, text)
+    assert tree_digest(tree) == before == tree_digest(copy)
+
+
+def test_contents_do_not_slip_from_one_file_into_the_next(tmp_path: Path) -> None:
+    write(tmp_path / "one/a", "12")
+    write(tmp_path / "one/b", "3")
+    write(tmp_path / "two/a", "1")
+    write(tmp_path / "two/b", "23")
+    digests = {digest_files((tmp_path / room).iterdir(), tmp_path / room) for room in ("one", "two")}
+    assert len(digests) == 2
+
+
+def test_sha256_is_the_published_one() -> None:
+    assert sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -1,0 +1,341 @@
+"""The timing loop on a simulated GPU whose clock the test winds: order, drift, stopping, and honest intervals."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from ladder.timing import (
+    LEAST_PAIRS,
+    Pairs,
+    StoppingRule,
+    measure_cold,
+    measure_pairs,
+    measure_warm,
+    quick_time,
+    time_launches,
+)
+
+FLUSH_US = 20.0
+
+
+class SimulatedEvent:
+    """A point of the simulated time; a difference is in ms, as CUDA's is."""
+
+    at_us = 0.0
+
+    def __sub__(self, earlier: SimulatedEvent) -> float:
+        return (self.at_us - earlier.at_us) / 1e3
+
+
+class SimulatedGraph:
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run, self.closed = run, False
+
+    def __call__(self) -> None:
+        self._run()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class SimulatedGpu:
+    """Time passes only while a launch or a flush runs; `log` holds what was enqueued, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[SimulatedEvent] = []
+        self.busy_us = 0.0
+        self.now_us = 0.0
+        self.log: list[str] = []
+        self.launches = 0
+        self.graphs: list[tuple[int, SimulatedGraph]] = []
+        self.stream = self
+
+    def event(self) -> SimulatedEvent:
+        return SimulatedEvent()
+
+    def record(self, event: SimulatedEvent) -> None:
+        event.at_us = self.now_us
+
+    def flush_l2(self) -> None:
+        self.now_us += FLUSH_US
+        self.log.append("flush")
+
+    def sync(self) -> None:
+        self.log.append("sync")
+
+    def launcher(self, name: str, time_us: Callable[[], float]) -> Callable[[], None]:
+        def launch() -> None:
+            self.now_us += time_us()
+            self.launches += 1
+            self.log.append(name)
+
+        return launch
+
+    def steady(self, name: str, time_us: float) -> Callable[[], None]:
+        return self.launcher(name, lambda: time_us)
+
+    def capture(self, launcher: Callable[[], None], launches: int) -> SimulatedGraph:
+        def run() -> None:
+            for _ in range(launches):
+                launcher()
+
+        graph = SimulatedGraph(run)
+        self.graphs.append((launches, graph))
+        return graph
+
+    @property
+    def order(self) -> str:
+        return "".join(word for word in self.log if len(word) == 1)
+
+
+@pytest.fixture
+def gpu() -> Any:
+    return SimulatedGpu()
+
+
+def rule(
+    precision: float = 0.01, min_pairs: int = 12, max_pairs: int = 400, seconds: float = 10.0
+) -> StoppingRule:
+    return StoppingRule(precision, min_pairs, max_pairs, seconds)
+
+
+def noisy(random: np.random.Generator, center: float, share: float) -> Callable[[], float]:
+    return lambda: float(center * (1 + share * random.standard_normal()))
+
+
+# The order of launches, and what is timed.
+
+
+def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(gpu: Any) -> None:
+    variant, reference = gpu.steady("A", 10.0), gpu.steady("B", 20.0)
+    measure_pairs(gpu, variant, reference, rule(), flush=True)
+    # Once to load the kernel, then batches of four and of two groups, each behind a launch that is thrown away.
+    assert gpu.order == "A" + "A" + "ABBABAABABBABAAB" + "A" + "ABBABAAB"
+
+
+def test_the_leading_launch_is_not_in_the_samples(gpu: Any) -> None:
+    slow_starts = itertools.chain([10.0, 500.0], itertools.repeat(10.0))
+    pairs = measure_pairs(
+        gpu,
+        gpu.launcher("A", lambda: next(slow_starts)),
+        gpu.steady("B", 20.0),
+        rule(max_pairs=8),
+        flush=False,
+    )
+    assert pairs.variant_us == pytest.approx([10.0] * 8)
+
+
+def test_a_launch_is_timed_alone_and_the_host_waits_for_it(gpu: Any) -> None:
+    times, spent = time_launches(gpu, [gpu.steady("A", 5.0), gpu.steady("B", 7.0)], flush=True, prime=True)
+    assert gpu.log == ["A", "flush", "A", "sync", "B", "flush", "B", "sync"]
+    assert times == pytest.approx([5.0, 7.0]), "neither the flush nor the untimed launch counts"
+    assert spent == pytest.approx(2 * (5.0 + 7.0) + 2 * FLUSH_US), "but both were spent"
+
+
+def test_warm_launches_are_not_flushed(gpu: Any) -> None:
+    time_launches(gpu, [gpu.steady("A", 5.0)] * 2, flush=False)
+    assert gpu.log == ["A", "sync", "A", "sync"]
+
+
+def test_no_collection_falls_between_two_launches_and_collecting_goes_on_after(gpu: Any) -> None:
+    seen = []
+    time_launches(gpu, [lambda: seen.append(gc.isenabled())], flush=False)
+    assert seen == [False]
+    assert gc.isenabled()
+    with pytest.raises(RuntimeError, match="launch failed"):
+        time_launches(gpu, [fail], flush=False)
+    assert gc.isenabled()
+
+
+def fail() -> None:
+    raise RuntimeError("launch failed")
+
+
+@pytest.mark.parametrize(("cold_us", "primed"), [(299.0, True), (301.0, False)])
+def test_short_kernels_run_once_before_the_flush(gpu: Any, cold_us: float, primed: bool) -> None:
+    measure_cold(gpu, gpu.steady("A", cold_us), gpu.steady("B", 1000.0), rule())
+    # Of the last sample: [untimed launch,] flush, launch, wait.
+    assert gpu.log[-4:-3] == (["B"] if primed else ["sync"])
+
+
+def test_a_quick_time_is_the_median_of_cold_launches_after_one_to_warm_up(gpu: Any) -> None:
+    times = iter([99.0, 4.0, 50.0, 5.0, 6.0, 4.0])
+    assert quick_time(gpu, gpu.launcher("A", lambda: next(times))) == pytest.approx(5.0)
+    assert gpu.busy_us == pytest.approx(4.0 + 50.0 + 5.0 + 6.0 + 4.0 + 5 * FLUSH_US)
+
+
+# Ratios.
+
+
+def test_the_speed_up_is_reference_over_variant(gpu: Any) -> None:
+    pairs = measure_pairs(gpu, gpu.steady("A", 10.0), gpu.steady("B", 25.0), rule(), flush=True)
+    assert pairs.speedup() == pytest.approx((2.5, 2.5, 2.5))
+    assert pairs.variant_us == pytest.approx([10.0] * 12)
+    assert pairs.reference_us == pytest.approx([25.0] * 12)
+
+
+def test_steady_drift_cancels_in_every_ratio(gpu: Any) -> None:
+    """Clocks that sag by 0.2 % of the start with each launch, three quarters in the end."""
+
+    def drifting(center: float) -> Callable[[], float]:
+        return lambda: center * (1 + 0.002 * gpu.launches)
+
+    pairs = measure_pairs(
+        gpu,
+        gpu.launcher("A", drifting(10.0)),
+        gpu.launcher("B", drifting(20.0)),
+        rule(min_pairs=200),
+        flush=True,
+    )
+    assert max(pairs.variant_us) > 1.7 * min(pairs.variant_us)
+    assert pairs.ratios() == pytest.approx([2.0] * 100, rel=1e-12)
+    singles = [r / v for v, r in zip(pairs.variant_us, pairs.reference_us, strict=True)]
+    assert max(singles) > 2.001, "pair by pair the drift would show"
+
+
+def test_scale_divides_every_time(gpu: Any) -> None:
+    pairs = measure_pairs(gpu, gpu.steady("A", 100.0), gpu.steady("B", 50.0), rule(), flush=False, scale=10)
+    assert pairs.variant_us == pytest.approx([10.0] * 12)
+    assert pairs.reference_us == pytest.approx([5.0] * 12)
+    assert gpu.busy_us == pytest.approx(pairs.gpu_us)
+    assert pairs.gpu_us == pytest.approx(12 * 150.0 + 2 * 100.0), "GPU time is not scaled"
+
+
+@pytest.mark.parametrize(("cold_us", "launches"), [(1.0, 100), (10.0, 50), (100.0, 5), (1000.0, 4)])
+def test_a_warm_graph_holds_half_a_millisecond_of_launches(gpu: Any, cold_us: float, launches: int) -> None:
+    pairs = measure_warm(gpu, gpu.steady("A", 2.0), gpu.steady("B", 3.0), rule(), cold_us)
+    assert [count for count, _ in gpu.graphs] == [launches, launches]
+    assert pairs.variant_us == pytest.approx([2.0] * 12)
+    assert pairs.speedup()[0] == pytest.approx(1.5)
+    assert all(graph.closed for _, graph in gpu.graphs)
+    assert "flush" not in gpu.log
+
+
+def test_graphs_are_freed_when_a_launch_fails(gpu: Any) -> None:
+    with pytest.raises(RuntimeError, match="launch failed"):
+        measure_warm(gpu, gpu.steady("A", 2.0), fail, rule(), 10.0)
+    assert [graph.closed for _, graph in gpu.graphs] == [True, True]
+
+
+# Stopping.
+
+
+def test_a_quiet_kernel_stops_at_the_least_number_of_pairs(gpu: Any) -> None:
+    pairs = measure_pairs(gpu, gpu.steady("A", 10.0), gpu.steady("B", 10.0), rule(min_pairs=30), flush=True)
+    assert (len(pairs.variant_us), pairs.stopped_by) == (30, "precision")
+
+
+def test_a_noisy_kernel_goes_on_until_the_interval_is_narrow(gpu: Any) -> None:
+    random = np.random.default_rng(3)
+    pairs = measure_pairs(
+        gpu,
+        gpu.launcher("A", noisy(random, 10.0, 0.03)),
+        gpu.launcher("B", noisy(random, 10.0, 0.03)),
+        rule(precision=0.005, max_pairs=10_000),
+        flush=True,
+    )
+    speedup, low, high = pairs.speedup()
+    assert pairs.stopped_by == "precision"
+    assert (high - low) / 2 <= 0.005 * speedup
+    assert len(pairs.variant_us) > 50
+
+
+def test_pairs_run_out(gpu: Any) -> None:
+    random = np.random.default_rng(3)
+    pairs = measure_pairs(
+        gpu,
+        gpu.launcher("A", noisy(random, 10.0, 0.1)),
+        gpu.launcher("B", noisy(random, 10.0, 0.1)),
+        rule(precision=1e-6, max_pairs=40),
+        flush=True,
+    )
+    assert (len(pairs.variant_us), pairs.stopped_by) == (40, "pairs")
+
+
+def test_the_budget_of_gpu_time_runs_out_with_flushes_counted(gpu: Any) -> None:
+    random = np.random.default_rng(3)
+    pairs = measure_pairs(
+        gpu,
+        gpu.launcher("A", noisy(random, 10.0, 0.1)),
+        gpu.launcher("B", noisy(random, 10.0, 0.1)),
+        rule(precision=1e-6, max_pairs=100_000, seconds=0.01),
+        flush=True,
+    )
+    assert pairs.stopped_by == "budget"
+    # 10 ms at 60 us a pair, seen at the end of a batch of four groups.
+    assert 0.01e6 / 70 <= len(pairs.variant_us) <= 0.01e6 / 50 + 8
+    assert pairs.gpu_us >= 0.01e6
+
+
+@pytest.mark.parametrize("min_pairs", [12, 100])
+def test_no_budget_is_small_enough_for_fewer_pairs_than_an_interval_needs(gpu: Any, min_pairs: int) -> None:
+    random = np.random.default_rng(3)
+    pairs = measure_pairs(
+        gpu,
+        gpu.launcher("A", noisy(random, 1e5, 0.1)),
+        gpu.launcher("B", noisy(random, 1e5, 0.1)),
+        rule(precision=1e-6, min_pairs=min_pairs, seconds=1e-6),
+        flush=True,
+    )
+    assert pairs.stopped_by == "budget"
+    assert LEAST_PAIRS <= len(pairs.variant_us) <= LEAST_PAIRS + 4
+    assert len(pairs.ratios()) >= 6, "below six ratios not even the extremes cover the median with 95 %"
+
+
+def test_half_the_width_takes_four_times_the_pairs() -> None:
+    random = np.random.default_rng(5)
+    pairs = Pairs()
+    for _ in range(500):
+        a, b, c, d = random.normal(10, 0.2, 4)
+        pairs.add_group((a, b), (c, d))
+    assert pairs.wanted(0.001) == pytest.approx(4 * pairs.wanted(0.002), rel=0.01)
+    # A ratio of sums of two spreads by 2 %; a half-width of 1 % takes 1.1 (1.96 x 1.253 x 2)^2 groups of two pairs.
+    assert pairs.wanted(0.01) == pytest.approx(2 * 1.1 * (1.96 * 1.253 * 2) ** 2, rel=0.2)
+
+
+# Honest intervals: the same kernel on both sides, over and over.
+
+
+def outliers(random: np.random.Generator) -> Callable[[], float]:
+    return lambda: float(10 * (1 + 0.02 * random.standard_normal()) * (1.5 if random.random() < 0.05 else 1))
+
+
+def skewed(random: np.random.Generator) -> Callable[[], float]:
+    return lambda: float(10 + random.exponential(0.3))
+
+
+NOISES: dict[str, Callable[[np.random.Generator], Callable[[], float]]] = {
+    "normal": lambda random: noisy(random, 10.0, 0.02),
+    "5 % outliers": outliers,
+    "skewed": skewed,
+}
+
+
+@pytest.mark.parametrize("name", NOISES)
+@pytest.mark.parametrize("precision", [0.02, 0.005])
+def test_intervals_of_a_kernel_against_itself_cover_one(name: str, precision: float) -> None:
+    trials, covered = 300, 0
+    for trial in range(trials):
+        gpu: Any = SimulatedGpu()
+        kernel = gpu.launcher("A", NOISES[name](np.random.default_rng(trial)))
+        pairs = measure_pairs(gpu, kernel, kernel, rule(precision, 12, 200), flush=True)
+        _, low, high = pairs.speedup()
+        covered += low <= 1 <= high
+    assert covered / trials >= 0.93
+
+
+def test_a_true_difference_of_one_percent_is_seen() -> None:
+    def runs() -> Iterator[tuple[float, float, float]]:
+        for trial in range(20):
+            gpu: Any = SimulatedGpu()
+            random = np.random.default_rng(trial)
+            variant = gpu.launcher("A", noisy(random, 10.0, 0.01))
+            reference = gpu.launcher("B", noisy(random, 10.1, 0.01))
+            yield measure_pairs(gpu, variant, reference, rule(0.002, 12, 2000), flush=True).speedup()
+
+    assert all(low > 1 for _, low, _ in runs())
