@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ladder.discovery import FoundGpu
+from ladder.errors import LadderError
 
 _POLL_S = 0.2
 
@@ -26,15 +27,28 @@ def lock_file(uuid: str) -> Path:
 
 
 def _open(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    with contextlib.suppress(OSError):
-        os.chmod(path, 0o666)  # Other users of the node must be able to take it.
+    # Not created where it exists: in a sticky folder Linux refuses that for another user's file (protected_regular).
+    flags = os.O_RDWR | os.O_CLOEXEC
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:  # Someone was faster.
+        return os.open(path, flags)
+    os.fchmod(descriptor, 0o666)  # Other users of the node must be able to take it, whatever our umask.
     return descriptor
 
 
 @contextlib.contextmanager
 def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
-    """Wait for the first free GPU of `gpus`; yields it with the lock's file descriptor to hand to the worker."""
+    """Wait for the first free GPU of `gpus`; yields it with the lock's file descriptor to hand to the worker.
+
+    Raises LadderError where `gpus` is empty: nobody would ever free one.
+    """
+    if not gpus:
+        raise LadderError(
+            "no GPU is visible: set CUDA_VISIBLE_DEVICES, or the configuration's `device: none`"
+        )
     files = [(gpu, _open(lock_file(gpu.uuid))) for gpu in gpus]
     taken: tuple[FoundGpu, int] | None = None
     waited = False
