@@ -226,6 +226,6 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
             for line in log.read_text(errors="replace").splitlines()
             if line.startswith("[") and " s left] " in line
         )
-    assert code == 0
+    assert code == 0, log.read_text(errors="replace")[-3000:]
     assert statuses(gpu_project) == expected
     assert max(finished.values()) == 1, finished.most_common(3)

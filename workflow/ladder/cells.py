@@ -1,4 +1,4 @@
-"""The record of a sweep's measured cells: a JSON line per cell, appended when it is done, keyed by what it depends on."""
+"""The record of a sweep's measured cells: a JSON line per cell, appended when done, keyed by what it depends on."""
 
 from __future__ import annotations
 

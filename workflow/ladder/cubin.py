@@ -36,7 +36,7 @@ COUNTED = {
 def _disassembler() -> list[str]:
     from cuda.pathfinder import find_nvidia_binary_utility
 
-    for name, options in (("nvdisasm", ["-c"]), ("cuobjdump", ["--dump-sass"])):
+    for name, options in (("nvdisasm", ["-c", "-ndf"]), ("cuobjdump", ["--dump-sass"])):
         found = find_nvidia_binary_utility(name) or shutil.which(name)
         if found:
             return [str(found), *options]

@@ -101,6 +101,13 @@ class Monitor:
         pids = [int(running[index].pid) for index in range(len(running))]
         return [pid for pid in pids if pid not in own and pid != os.getpid()]
 
+    def neighbours_that_stay(self, seconds: float) -> list[int]:
+        """Process ids that still use the GPU after `seconds`; returns as soon as there are none."""
+        until = time.monotonic() + seconds
+        while (found := self.neighbours(set())) and time.monotonic() < until:
+            time.sleep(0.1)
+        return found
+
     @contextlib.contextmanager
     def locked_clocks(self, mhz: int | None) -> Iterator[None]:
         """Hold the SM clock at `mhz` and give it back afterwards; None leaves it alone.

@@ -97,7 +97,7 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> dict[str, Any]:
         "arch": arch,
         "regimes": list(sweep.regimes),
         "settings": {
-            "precision": settings.precision,
+            "precision": sweep.precision or settings.precision,
             "min_pairs": settings.min_pairs,
             "max_pairs": settings.max_pairs,
             "cell_seconds": settings.cell_seconds,

@@ -55,11 +55,13 @@ def environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _settings(folder: RunFolder, sweeps: Sequence[Sweep]) -> dict[str, Any]:
-    """Settings of the measuring protocol, from the first plan there is."""
-    for sweep in sweeps:
+    """Settings of the measuring protocol, from a plan without settings of its own where there is one."""
+    own = {sweep.name: sweep.precision for sweep in sweeps if sweep.precision is not None}
+    for sweep in sorted(sweeps, key=lambda sweep: sweep.name in own):
         plan = read_json(folder.plan(sweep.name))
         if plan is not None:
-            return {**plan["settings"], "arch": plan["arch"], "protocol": plan["protocol"]}
+            about = {"arch": plan["arch"], "protocol": plan["protocol"], "other_precisions": own}
+            return {**plan["settings"], **about}
     return {}
 
 

@@ -29,14 +29,6 @@ _START_DEADLINE_S = 120.0
 _FRESH_STARTS_IN_A_ROW = 3
 
 
-@dataclass(frozen=True)
-class Rules:
-    """How cells are supervised: seconds per cell, and what else the job decides about itself."""
-
-    deadline_s: float
-    remeasure: bool
-
-
 class WorkerLost(Exception):
     """The worker did not answer: it died, or was killed at its deadline."""
 
@@ -189,12 +181,12 @@ class Supervisor:
         self,
         start_worker: Callable[[], WorkerProcess],
         cells: Sequence[Mapping[str, Any]],
-        rules: Rules,
+        deadline_s: float,
         describe_device: Callable[[float], Mapping[str, Any]],
     ) -> None:
         self._start_worker = start_worker
         self._cells = cells
-        self._rules = rules
+        self._deadline_s = deadline_s
         self._describe_device = describe_device
         self._worker: WorkerProcess | None = None
         self.job = Job()
@@ -232,7 +224,7 @@ class Supervisor:
         for attempt in range(2):
             asked = time.monotonic()
             try:
-                answer = self._ready_worker().ask(index, self._rules.deadline_s)
+                answer = self._ready_worker().ask(index, self._deadline_s)
             except WorkerLost as lost:
                 self._worker = None
                 if lost.interrupted and attempt == 0:

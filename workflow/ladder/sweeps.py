@@ -81,6 +81,7 @@ class Sweep:
     entries: tuple[Entry, ...]
     excluded: int
     references: tuple[Reference, ...]
+    precision: float | None
     regimes: tuple[str, ...]
     counter_groups: tuple[str, ...]
     counter_sizes: tuple[Mapping[str, int], ...]
@@ -267,6 +268,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         entries=tuple(entries),
         excluded=excluded,
         references=references,
+        precision=document.get("precision"),
         regimes=tuple(document.get("regimes", DEFAULT_REGIMES)),
         counter_groups=tuple(counters.get("groups", ())),
         counter_sizes=tuple(counter_sizes) or sizes[:1],
@@ -283,7 +285,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
 
 
 def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:
-    """The chosen sweeps (all where None) of a folder, by name, in the order of the folder.
+    """The chosen sweeps (all where None) of a folder, by name: as chosen, or by problem and name.
 
     Raises LadderError where a chosen name has no file.
     """
@@ -293,5 +295,9 @@ def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] |
     for name in chosen or ():
         if name not in paths:
             raise refuse("configuration", "sweeps", name, paths)
-    names = list(paths) if chosen is None else list(dict.fromkeys(chosen))
-    return {name: load_sweep(paths[name], catalog) for name in names}
+    if chosen is not None:
+        return {name: load_sweep(paths[name], catalog) for name in dict.fromkeys(chosen)}
+    sweeps = [load_sweep(path, catalog) for path in paths.values()]
+    problems = list(PROBLEMS)
+    sweeps.sort(key=lambda sweep: (problems.index(sweep.problem.name), sweep.name))
+    return {sweep.name: sweep for sweep in sweeps}

@@ -5,11 +5,11 @@ NVBench), which also hides the host's launch latency; an event before and one af
 host is silent while it runs. Short kernels run once, untimed, before the flush: the data are cold then, the
 instructions not, as in any loop that calls one kernel.
 Launches go A B B A, B A A B, …; each such group gives one ratio, the reference's time over the variant's, in which
-drift and order cancel. The speed-up is the median ratio with its distribution-free 95 % interval. The first groups
-say how many more the precision asked for will take (Stein's two stages), so that sampling does not stop just where
-the interval happens to be narrow; where it is still too wide then, sampling goes on until it is narrow enough or the
-pairs or the GPU time of the cell are used up, and the result says which. Warm: the same with a CUDA graph of
-back-to-back launches in place of each launch.
+drift and order cancel. The speed-up is the median ratio with its distribution-free 95 % interval. Stop when the
+interval's half-width is below the precision asked for and the ratios' spread says that so many pairs should reach it
+(so that sampling does not end just where an interval happens to be narrow), or when the pairs or the GPU time of the
+cell are used up; the result says which. Each look has 1.4 times the pairs of the one before. Warm: the same with a
+CUDA graph of back-to-back launches in place of each launch.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def measure_pairs(
     """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
     pairs = Pairs()
     variant()
-    target, planned, groups = rule.min_pairs, False, 0
+    target, groups = rule.min_pairs, 0
     while not pairs.stopped_by:
         remaining = -(-(target - len(pairs.variant_us)) // 2)
         batch = max(1, min(remaining, _GROUPS_BETWEEN_BUDGET_CHECKS))
@@ -158,14 +158,10 @@ def measure_pairs(
         count = len(pairs.variant_us)
         if count >= target:
             middle, low, high = pairs.speedup()
-            wanted = pairs.wanted(rule.precision)
-            if not planned and wanted > count:
-                target = min(wanted, rule.max_pairs)
-            elif (high - low) / 2 <= rule.precision * middle:
+            narrow = (high - low) / 2 <= rule.precision * middle
+            if narrow and pairs.wanted(rule.precision) <= count:
                 pairs.stopped_by = "precision"
-            else:
-                target = min(int(1.5 * count), rule.max_pairs)
-            planned = True
+            target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         if not pairs.stopped_by and count >= rule.max_pairs:
             pairs.stopped_by = "pairs"
         if not pairs.stopped_by and count >= LEAST_PAIRS and pairs.gpu_us >= rule.seconds * 1e6:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+_LEAVING_S = 10.0
+"""A process that was killed is listed until the driver has cleared its context away."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the step's arguments."""
@@ -32,7 +35,6 @@ def run(arguments: argparse.Namespace) -> int:
     from ladder.gpu_lock import one_gpu
     from ladder.plan import read_plan
     from ladder.supervisor import (
-        Rules,
         Supervisor,
         WorkerProcess,
         cubin_digests,
@@ -62,10 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from ladder.monitor import Monitor
 
-    rules = Rules(arguments.deadline_s, arguments.remeasure)
     with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
         own: set[int] = set()
-        neighbours = monitor.neighbours(own)
+        neighbours = monitor.neighbours_that_stay(_LEAVING_S)
         if neighbours and arguments.busy == "refuse":
             raise LadderError(
                 f"measure.busy: {gpu.name} is used by other processes ({neighbours}); wait for them, "
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             reading = monitor.since(since, arguments.throttle_share)
             return reading | {"busy": bool(monitor.neighbours(own))}
 
-        supervisor = Supervisor(start_worker, plan["cells"], rules, describe_device)
+        supervisor = Supervisor(start_worker, plan["cells"], arguments.deadline_s, describe_device)
         record_file = RecordFile(arguments.cells)
         with monitor.locked_clocks(arguments.lock_clocks):
             supervisor.run(todo, record_file)
