@@ -240,6 +240,8 @@ class Supervisor:
 
     def _ready_worker(self) -> WorkerProcess:
         """The worker, a fresh one where the last is gone. Raises LadderError where none starts."""
+        if self._worker is not None and self._worker.process.poll() is not None:
+            self._worker = None  # It ended after its last answer: no fault of the cell that comes next.
         for attempt in range(_FRESH_STARTS_IN_A_ROW):
             if self._worker is not None:
                 break
