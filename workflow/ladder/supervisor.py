@@ -222,9 +222,10 @@ class Supervisor:
     def _measure(self, index: int) -> dict[str, Any]:
         """One cell; a worker that somebody ended is replaced once before the cell counts as failed."""
         for attempt in range(2):
+            worker = self._ready_worker()
             asked = time.monotonic()
             try:
-                answer = self._ready_worker().ask(index, self._deadline_s)
+                answer = worker.ask(index, self._deadline_s)
             except WorkerLost as lost:
                 self._worker = None
                 if lost.interrupted and attempt == 0:
@@ -232,7 +233,7 @@ class Supervisor:
                 wall = round(time.monotonic() - asked, 3)
                 return {"status": lost.status, "reason": str(lost), "gpu_s": 0.0, "wall_s": wall}
             if answer["fatal"]:
-                self._ready_worker().kill()
+                worker.kill()
                 self._worker = None
             result: dict[str, Any] = answer["result"]
             return result
