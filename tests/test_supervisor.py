@@ -18,7 +18,7 @@ from conftest import ROOT
 from ladder import supervisor
 from ladder.cells import RecordFile, read_records
 from ladder.errors import LadderError
-from ladder.supervisor import Rules, Supervisor, WorkerLost, WorkerProcess, finish, progress, split_cells
+from ladder.supervisor import Supervisor, WorkerLost, WorkerProcess, finish, progress, split_cells
 
 WORKER = '''
 """Speaks the worker's protocol and does in each cell what its script says."""
@@ -58,6 +58,15 @@ for line in sys.stdin:
         sys.stdout.write('{"result": {"status": "ok", "rea')
         sys.stdout.flush()
         os._exit(0)
+    elif what == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "killed once":
+        if open(folder + "/requests").read().count(f"cell {cell} ") == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        say({"result": result, "fatal": False})
+    elif what == "fatal and leaves":
+        say({"result": {"status": "launch_error", "reason": "context lost", "gpu_s": 0.1}, "fatal": True})
+        sys.exit(70)
     elif what == "fatal":
         say({"result": {"status": "launch_error", "reason": "context lost", "gpu_s": 0.1}, "fatal": True})
         time.sleep(60)
@@ -127,7 +136,7 @@ class Run:
     ) -> list[dict[str, Any]]:
         """What the measuring step does: keep what is known, measure the rest, put the record in order."""
         todo, kept = split_cells(PLAN, CUBINS, {}, self.record, remeasure=False)
-        self.supervisor = Supervisor(self.start_worker, PLAN["cells"], Rules(deadline_s, False), describe)
+        self.supervisor = Supervisor(self.start_worker, PLAN["cells"], deadline_s, describe)
         record_file = RecordFile(self.record)
         try:
             self.supervisor.run(todo, record_file)
@@ -194,6 +203,7 @@ def test_all_goes_well_in_one_worker(run: Run) -> None:
         ("exit", "launch_error", "exit code 7"),
         ("half a line", "launch_error", "exit code 0"),
         ("fatal", "launch_error", "context lost"),
+        ("fatal and leaves", "launch_error", "context lost"),
     ],
 )
 def test_a_lost_worker_costs_its_own_cell_only(run: Run, what: str, status: str, reason: str) -> None:
@@ -207,6 +217,20 @@ def test_a_lost_worker_costs_its_own_cell_only(run: Run, what: str, status: str,
     assert not alive(first), "no two workers at once"
     assert run.supervisor is not None
     assert (run.supervisor.job.measured, run.supervisor.job.worker_starts) == (CELLS, 2)
+
+
+def test_a_worker_that_somebody_killed_gets_a_second_chance_at_its_cell(run: Run) -> None:
+    run.script({"1": "killed once"})
+    assert statuses(run.measure()) == ["ok"] * CELLS
+    assert [cell for cell, _ in run.requests("cell")] == [0, 1, 1, 2, 3, 4]
+
+
+def test_a_cell_whose_worker_is_killed_twice_is_lost(run: Run) -> None:
+    run.script({"1": "killed"})
+    records = run.measure()
+    assert statuses(records) == ["ok", "launch_error", "ok", "ok", "ok"]
+    assert "SIGKILL" in records[1]["reason"]
+    assert [cell for cell, _ in run.requests("cell")] == [0, 1, 1, 2, 3, 4]
 
 
 def test_each_of_many_lost_workers_is_replaced(run: Run) -> None:
