@@ -1,0 +1,257 @@
+"""Compiling one variant: what its facts say, when it is refused, and what its digests follow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT
+from ladder.catalog import load_kernel
+from ladder.compiler import compile_source, compile_variant
+from ladder.digest import sha256
+from ladder.errors import LadderError
+
+DOCUMENT: dict[str, Any] = {
+    "summary": "a kernel of the tests",
+    "problem": "stencil",
+    "rows": [],
+    "origin": ["test"],
+    "entry": "kernel<{T}, {k}>",
+    "dtypes": {"fp32": {"T": "float"}},
+    "min_arch": "sm_80",
+    "parameters": {"k": {"values": [2, 4], "default": 2, "unit": "elements", "description": "reach"}},
+    "launch": {"grid": ["ceil_div(elements, 256)"], "block": [256]},
+    "arguments": [{"pointer": "input"}, {"pointer": "output"}, {"scalar": "elements", "type": "int32"}],
+}
+
+SIMPLE = """\
+#include "scale.cuh"
+// Twice the input.
+template <typename T, int k>
+__global__ void kernel(const T* input, T* output, int elements) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < elements - k) output[i] = scale(input[i + k]);
+}
+"""
+SCALE = """\
+#pragma once
+// A factor.
+template <typename T>
+__device__ T scale(T value) { return T(2) * value; }
+"""
+SHARED = """\
+template <typename T, int k>
+__global__ void kernel(const T* input, T* output, int elements) {
+  __shared__ T fixed[100 * k];
+  extern __shared__ T given[];
+  fixed[threadIdx.x % (100 * k)] = input[threadIdx.x];
+  given[threadIdx.x] = input[threadIdx.x + 1];
+  __syncthreads();
+  output[threadIdx.x] = fixed[threadIdx.x / 2] + given[threadIdx.x ^ 1];
+}
+"""
+SPILLING = """\
+template <typename T, int k>
+__global__ void __launch_bounds__(1024, 2) kernel(const T* input, T* output, int elements) {
+  T live[96];
+#pragma unroll
+  for (int n = 0; n < 96; ++n) live[n] = input[n * elements + threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < 96; ++n) output[n * elements + threadIdx.x] = live[95 - n] * live[n];
+}
+"""
+IGNORED_SETMAXNREG = """\
+template <typename T, int k>
+__global__ void __launch_bounds__(384) kernel(const T* input, T* output, int elements) {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  output[threadIdx.x] = input[threadIdx.x];
+}
+"""
+
+
+class Workshop:
+    """A folder with one kernel and one header."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.include = folder / "include"
+        self.include.mkdir()
+        self.write("include/scale.cuh", SCALE)
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def compile(
+        self, source: str, arch: str = "sm_90a", options: tuple[str, ...] = (), **changes: Any
+    ) -> tuple[bytes, dict[str, Any]]:
+        self.write("kernel.cu", source)
+        self.write("kernel.yaml", yaml.safe_dump(DOCUMENT | changes))
+        variant = load_kernel(self.folder / "kernel.yaml").variant({}, "fp32")
+        return compile_variant(variant, self.include, arch, options)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+def test_facts_say_what_was_compiled_for_what_and_with_what_result(workshop: Workshop) -> None:
+    cubin, facts = workshop.compile(SIMPLE)
+    assert cubin.startswith(b"\x7fELF")
+    assert facts["cubin_sha256"] == sha256(cubin)
+    expected = {
+        "variant": "kernel-fp32",
+        "kernel": "kernel",
+        "params": {"k": 2},
+        "dtype": "fp32",
+        "arch": "sm_90a",
+        "entry": "kernel<float, 2>",
+        "status": "ok",
+        "reason": "",
+        "threads_per_block": 256,
+        "blocks_per_sm": 8,
+        "occupancy": 1.0,
+        "occupancy_limit": "warps",
+        "spill_store_bytes": 0,
+        "local_bytes": 0,
+        "ldg": 1,
+        "stg": 1,
+    }
+    assert {name: facts[name] for name in expected} == expected
+    assert 0 < facts["registers"] <= 32
+    assert facts["compile_s"] > 0
+
+
+def test_static_and_dynamic_shared_bytes_are_told_apart_and_both_limit_occupancy(workshop: Workshop) -> None:
+    launch = DOCUMENT["launch"] | {"shared_bytes": "60 * 1024 + 4 * k"}
+    _, facts = workshop.compile(SHARED, launch=launch)
+    assert facts["status"] == "ok", facts["reason"]
+    assert facts["shared_bytes_static"] == 100 * 2 * 4
+    assert facts["shared_bytes_dynamic"] == 60 * 1024 + 4 * 2
+    # 800 + 61448 and the system's 1024 bytes are 63272: three of them in 228 KiB.
+    assert (facts["blocks_per_sm"], facts["occupancy_limit"]) == (3, "shared memory")
+    _, older = workshop.compile(SHARED, "sm_80", launch=launch)
+    assert (older["shared_bytes_static"], older["blocks_per_sm"]) == (800, 2)
+
+
+def test_a_compile_error_is_data_with_the_compilers_words(workshop: Workshop) -> None:
+    cubin, facts = workshop.compile(SIMPLE.replace("elements - k", "elments - k"))
+    assert cubin == b""
+    assert facts["status"] == "compile_error"
+    assert 'identifier "elments" is undefined' in facts["reason"]
+    assert "kernel.cu(6)" in facts["reason"], "file and line"
+    assert facts["variant"] == "kernel-fp32"
+    assert "registers" not in facts
+    assert "cubin_sha256" not in facts
+
+
+def test_what_only_the_assembler_refuses_is_a_compile_error_too(workshop: Workshop) -> None:
+    cubin, facts = workshop.compile(SHARED.replace("100 * k", "100000"))
+    assert (cubin, facts["status"]) == (b"", "compile_error")
+    assert "too much shared" in facts["reason"]
+
+
+def test_a_missing_header_is_a_compile_error_that_names_it(workshop: Workshop) -> None:
+    cubin, facts = workshop.compile(SIMPLE.replace("scale.cuh", "scales.cuh"))
+    assert (cubin, facts["status"]) == (b"", "compile_error")
+    assert '#include "scales.cuh": not found' in facts["reason"]
+
+
+def test_spills_are_refused_unless_the_kernel_declares_them(workshop: Workshop) -> None:
+    cubin, refused = workshop.compile(SPILLING)
+    assert (cubin, refused["status"]) == (b"", "compile_error")
+    assert refused["spill_store_bytes"] > 0
+    assert f"spills {refused['spill_store_bytes']} bytes of registers" in refused["reason"]
+    assert "kernel.yaml does not say `spills: allowed`" in refused["reason"]
+    cubin, allowed = workshop.compile(SPILLING, spills="allowed")
+    assert (bool(cubin), allowed["status"], allowed["reason"]) == (True, "ok", "")
+    assert allowed["spill_store_bytes"] == refused["spill_store_bytes"]
+    assert allowed["spill_load_bytes"] > 0
+    assert allowed["stl"] > 0
+    assert allowed["ldl"] > 0
+    assert allowed["registers"] == 32, "two blocks of 1024 threads leave no more"
+
+
+def test_an_instruction_that_the_assembler_ignores_is_a_compile_error(workshop: Workshop) -> None:
+    _, facts = workshop.compile(IGNORED_SETMAXNREG)
+    assert facts["status"] == "compile_error"
+    assert facts["reason"].startswith("C7508: the compiler did not do what the source asks")
+    bounded = IGNORED_SETMAXNREG.replace("(384)", "(384, 1)")
+    assert workshop.compile(bounded)[1]["status"] == "ok"
+
+
+def test_two_compiles_give_the_same_cubin_also_in_another_folder_and_process(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    first, facts = workshop.compile(SIMPLE)
+    second, again = workshop.compile(SIMPLE)
+    assert first == second
+    assert facts["source_sha256"] == again["source_sha256"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert Workshop(elsewhere).compile(SIMPLE)[1]["cubin_sha256"] == facts["cubin_sha256"]
+    program = (
+        "import sys; from pathlib import Path; from ladder.catalog import load_kernel; "
+        "from ladder.compiler import compile_variant; folder = Path(sys.argv[1]); "
+        "variant = load_kernel(folder / 'kernel.yaml').variant({}, 'fp32'); "
+        "print(compile_variant(variant, folder / 'include', 'sm_90a')[1]['cubin_sha256'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(workshop.folder)],
+        env={"PYTHONPATH": str(ROOT / "workflow")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == facts["cubin_sha256"]
+
+
+def test_a_comment_changes_the_sources_digest_and_not_the_cubin(workshop: Workshop) -> None:
+    _, before = workshop.compile(SIMPLE)
+    _, source = workshop.compile(SIMPLE.replace("// Twice the input.", "// Twice the input,\n// as it says."))
+    workshop.write("include/scale.cuh", SCALE.replace("A factor", "The factor"))
+    _, header = workshop.compile(SIMPLE)
+    assert before["cubin_sha256"] == source["cubin_sha256"] == header["cubin_sha256"]
+    assert len({facts["source_sha256"] for facts in (before, source, header)}) == 3
+
+
+def test_a_changed_header_changes_both_digests(workshop: Workshop) -> None:
+    _, before = workshop.compile(SIMPLE)
+    workshop.write("include/scale.cuh", SCALE.replace("T(2)", "T(3)"))
+    _, after = workshop.compile(SIMPLE)
+    assert after["source_sha256"] != before["source_sha256"]
+    assert after["cubin_sha256"] != before["cubin_sha256"]
+
+
+def test_a_header_nobody_includes_changes_nothing(workshop: Workshop) -> None:
+    _, before = workshop.compile(SIMPLE)
+    workshop.write("include/other.cuh", "// not included")
+    _, after = workshop.compile(SIMPLE)
+    assert after["source_sha256"] == before["source_sha256"]
+
+
+def test_options_and_architecture_reach_the_compiler(workshop: Workshop) -> None:
+    fused = SIMPLE.replace("scale(input[i + k])", "scale(input[i + k]) * input[i] + T(1)")
+    _, plain = workshop.compile(fused)
+    _, unfused = workshop.compile(fused, options=("--fmad=false",))
+    assert (plain["ffma"], unfused["ffma"]) == (1, 0)
+    _, older = workshop.compile(fused, "sm_80")
+    assert older["cubin_sha256"] != plain["cubin_sha256"]
+    _, refused = workshop.compile(fused, options=("--no-such-option",))
+    assert refused["status"] == "compile_error"
+
+
+def test_cudas_own_headers_are_found_without_a_toolkit() -> None:
+    source = "#include <cuda_fp16.h>\n#include <mma.h>\n__global__ void kernel(half* out) { *out = __float2half(1.f); }"
+    cubin, symbols, _ = compile_source(source, "half.cu", ["kernel"], [], "sm_90a")
+    assert symbols["kernel"].encode() in cubin
+
+
+def test_an_architecture_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(LadderError, match="gpu-architecture"):
+        compile_source("__global__ void kernel() {}", "k.cu", ["kernel"], [], "sm_1")
