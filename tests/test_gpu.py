@@ -148,6 +148,11 @@ def gpu_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def here() -> dict[str, str]:
+    """The tests' environment with the packages they were started with."""
+    return environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+
+
 def statuses(folder: Path) -> Counter[tuple[str, str, str]]:
     """Every measured cell with its status."""
     root = load_run(folder).folder.root
@@ -163,7 +168,7 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             snakemake_command("--cores", "2"),
             cwd=folder,
-            env=environment() | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+            env=here(),
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -214,13 +219,10 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
         while processes("ladder.worker") and time.monotonic() < deadline:
             time.sleep(0.1)
         assert not processes("ladder.worker")
-        subprocess.run(
-            snakemake_command("--unlock"),
-            cwd=gpu_project,
-            env=environment(),
-            capture_output=True,
-            check=False,
+        unlock = subprocess.run(
+            snakemake_command("--unlock"), cwd=gpu_project, env=here(), capture_output=True, check=False
         )
+        assert unlock.returncode == 0, unlock.stderr.decode()
         finished.update(
             line.split("] ", 1)[1].split(":")[0]
             for line in log.read_text(errors="replace").splitlines()

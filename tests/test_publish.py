@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,20 @@ def test_a_failed_swap_puts_the_old_one_back(tmp_path: Path, monkeypatch: pytest
         publish(lab.project, "main", DEVICE)
     assert (target / "timings.csv").is_file()
     assert [path.name for path in target.parent.iterdir()] == [DEVICE]
+
+
+def test_a_run_made_without_git_gets_the_commit_of_the_very_same_tree(tmp_path: Path) -> None:
+    lab = complete(tmp_path)
+    recorded = json.loads(lab.folder.environment.read_text())
+    recorded["tree"] |= {"commit": None, "clean": None}
+    lab.folder.environment.write_text(json.dumps(recorded))
+    assert publishing.name_commit(lab.project, lab.folder) is False, "no git here either"
+    who = ["-c", "user.name=n", "-c", "user.email=e"]
+    for words in (["init", "-q"], ["add", "kernels", "config"], [*who, "commit", "-qm", "all"]):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    head = subprocess.run(
+        ["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    target = publish(lab.project, "main", DEVICE)
+    assert json.loads((target / "environment.json").read_text())["tree"]["commit"] == head
+    assert head[:12] in (target / "report.md").read_text()

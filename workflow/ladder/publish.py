@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 from ladder import tables
+from ladder.catalog import load_catalog
 from ladder.collect import read_json
 from ladder.digest import tree_digest
+from ladder.environment import tree
 from ladder.errors import LadderError
 from ladder.layout import Project, RunFolder
 from ladder.markdown import count
+from ladder.report import render
 from ladder.statistics import records, size_label, size_of
+from ladder.sweeps import load_sweeps
 
 NEEDED = ("timings", "resources", "metrics", "claims", "notes", "jobs")
 OPTIONAL = ("clock_nvbench", "clock_aa")
@@ -54,6 +59,25 @@ def objections(project: Project, folder: RunFolder) -> list[str]:
     return found
 
 
+def name_commit(project: Project, folder: RunFolder) -> bool:
+    """Name this checkout's commit in a run that was made from the same tree on a host without git.
+
+    The digests prove that the trees are the same; a checkout that is not clean names none. The report is written
+    anew, since its first lines say the commit.
+    """
+    found = read_json(folder.environment) or {}
+    recorded, here = found.get("tree") or {}, tree(project.root)
+    if recorded.get("commit") or recorded.get("digest") != here["digest"] or not here["clean"]:
+        return False
+    found["tree"] = here
+    tables.replace_file(folder.environment, (json.dumps(found, indent=1) + "\n").encode())
+    measured = set(tables.read("timings", folder.tables)["sweep"])
+    sweeps = load_sweeps(project.sweeps, load_catalog(project.kernels), None)
+    chosen = {name: sweep for name, sweep in sweeps.items() if name in measured}
+    tables.replace_file(folder.report, render(folder, chosen).encode())
+    return True
+
+
 def _copy_into(folder: RunFolder, target: Path) -> None:
     for name in (*NEEDED, *OPTIONAL):
         for ending in ("csv", "parquet"):
@@ -86,6 +110,7 @@ def publish(project: Project, run: str, device: str, *, force: bool = False) -> 
     against = objections(project, folder)
     if against and not force:
         raise LadderError(f"{folder.root} is not published (--force overrides): " + "; ".join(against))
+    name_commit(project, folder)
     target = project.published(device)
     fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
     old = target.with_name(f".{target.name}.{os.getpid()}.old")
