@@ -54,6 +54,16 @@ def test_a_wide_access_takes_one_wavefront_per_half_or_quarter_warp() -> None:
     assert conflict_degree([16 * lane for lane in LANES], 16) == 1
 
 
+def test_a_wide_lane_wants_all_its_words() -> None:
+    assert bank_words([16, 128], 16) == {
+        **{bank: {bank} for bank in (4, 5, 6, 7)},
+        0: {32},
+        1: {33},
+        2: {34},
+        3: {35},
+    }
+
+
 def test_conflicts_of_wide_accesses_count_within_a_phase_only() -> None:
     # Halves of a warp that want the same banks do not meet.
     assert wavefronts([8 * (lane % 16) + 128 * (lane // 16) for lane in LANES], 8) == 2

@@ -29,6 +29,10 @@ def limits(arch: int) -> SmLimits:
         (90, 1024, 32, 0, Occupancy(2, 1.0, "warps")),
         # 33 are rounded to 40: 12 warps a scheduler, 48 in all.
         (90, 1024, 33, 0, Occupancy(1, 0.5, "registers")),
+        # The same rounding with small blocks: 12 x 4 warps, not 15 x 4.
+        (90, 128, 33, 0, Occupancy(12, 48 / 64, "registers")),
+        # A quarter of the registers each: 5 warps of 3072 a scheduler, though 21 would fit the whole file.
+        (90, 32, 96, 0, Occupancy(20, 20 / 64, "registers")),
         # Small blocks run out of block slots first: 32 of one warp, 16 on sm_86.
         (80, 32, 16, 0, Occupancy(32, 32 / 64, "blocks")),
         (86, 32, 16, 0, Occupancy(16, 16 / 48, "blocks")),
