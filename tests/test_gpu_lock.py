@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from ladder.__main__ import main
 from ladder.discovery import FoundGpu
 from ladder.errors import LadderError
 from ladder.gpu_lock import lock_file, one_gpu
@@ -166,3 +167,21 @@ def test_the_lock_of_another_user_is_taken_without_creating_it(
 def test_waiting_for_none_of_no_gpus_is_refused(temporary: Path) -> None:
     with pytest.raises(LadderError, match="no GPU is visible"), one_gpu([]):
         pass
+
+
+def test_the_environment_step_examines_the_gpu_it_holds_and_no_busy_one(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, hold: Any
+) -> None:
+    """The rate of copies is measured there: on another GPU it would disturb whoever measures on that."""
+    busy, free = "GPU-a", "GPU-b"
+    assert hold(busy).taken()
+    examined: list[str | None] = []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{busy},{free}")
+    monkeypatch.setattr("ladder.discovery.find_gpus", lambda: [gpu(busy), gpu(free)])
+    monkeypatch.setattr(
+        "ladder.environment.gpu_facts", lambda harness: examined.append(os.environ["CUDA_VISIBLE_DEVICES"])
+    )
+    out = temporary / "environment.json"
+    words = ["environment", "--device", "made-up", "--arch", "sm_90a", "--out", str(out), "--harness", "h"]
+    assert main(["--root", str(ROOT), *words]) == 0
+    assert examined == [free]

@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write environment.json."""
     import json
+    import os
     from typing import Any
 
     from ladder import environment as env
@@ -47,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.harness is not None:
         from ladder.discovery import find_gpus
 
-        with one_gpu(find_gpus()):
+        with one_gpu(find_gpus()) as (gpu, _):
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
             found["gpu"] = env.gpu_facts(arguments.harness)
         found["timings_from"] = "measured"
     elif arguments.published is not None and (arguments.published / "environment.json").is_file():
