@@ -85,7 +85,11 @@ class Ncu:
     def profile(self, timeout_s: float = 30.0) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-a"}
         place = Path("place")
-        return profile(place / "p.json", make_plan(), place, place, [2, 3], timeout_s, environment)
+        lock = os.open(os.devnull, os.O_RDONLY)
+        try:
+            return profile(place / "p.json", make_plan(), place, place, [2, 3], timeout_s, environment, lock)
+        finally:
+            os.close(lock)
 
     @property
     def calls(self) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from factory import Lab, failed
-from ladder import tables
+from ladder import sections, tables
 from ladder.__main__ import main
 from ladder.report import render
 
@@ -287,3 +287,12 @@ def test_the_step_writes_the_report(lab: Lab) -> None:
     ]
     assert main(words) == 0
     assert "## Bank conflicts by stride" in lab.folder.report.read_text()
+
+
+def test_a_variant_that_does_not_compile_is_listed_where_nothing_was_timed() -> None:
+    broken = {"kernel": "k", "variant": "k-fp32", "status": "compile_error", "reason": "k.cu(3): error: no"}
+    fine = {"kernel": "k", "variant": "k-fp32-bm=64", "status": "ok"}
+    text = sections.failure_table(tables.frame("timings", []), tables.frame("resources", [broken, fine]))
+    assert "`k-fp32`" in text
+    assert "k.cu(3): error: no" in text
+    assert "bm=64" not in text

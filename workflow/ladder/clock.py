@@ -88,7 +88,7 @@ def against_nvbench(worker: Worker, chosen: Sequence[Subject], rule: StoppingRul
     except ImportError as error:
         raise LadderError(f"cuda-bench (NVBench) is not installed: {error}") from error
     by_name = {subject.name: subject for subject in chosen}
-    ours: dict[str, list[float]] = {}
+    ours: dict[str, tuple[list[float], list[float]]] = {}
 
     def measured(state: Any) -> None:
         name = state.get_string("subject")
@@ -102,9 +102,9 @@ def against_nvbench(worker: Worker, chosen: Sequence[Subject], rule: StoppingRul
                 *launcher.arguments,
             )
 
-        ours[name] = list(measure_cold(worker.gpu, launcher, launcher, rule).variant_us)
+        before = measure_cold(worker.gpu, launcher, launcher, rule).variant_us
         state.exec(once, batched=False)
-        ours[name] += measure_cold(worker.gpu, launcher, launcher, rule).variant_us
+        ours[name] = before, measure_cold(worker.gpu, launcher, launcher, rule).variant_us
 
     bench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))
     with tempfile.TemporaryDirectory() as folder:
@@ -112,21 +112,23 @@ def against_nvbench(worker: Worker, chosen: Sequence[Subject], rule: StoppingRul
         bench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
         theirs = nvbench_times(json.loads(path.read_text(encoding="utf-8")))
     rows = []
-    for name, times in ours.items():
-        low, high = median_interval(times)
+    for name, sides in ours.items():
+        # The mean of both sides stands for the moment between them, whatever the temperature did meanwhile.
+        middle = sum(median(times) for times in sides) / 2
+        low, high = (sum(ends) / 2 for ends in zip(*(median_interval(times) for times in sides), strict=True))
         nvbench_us, noise = theirs[name]
         rows.append(
             {
                 "subject": name,
-                "median_us": median(times),
+                "median_us": middle,
                 "median_us_low": low,
                 "median_us_high": high,
                 "nvbench_us": nvbench_us,
                 "nvbench_noise": noise,
-                "difference": median(times) / nvbench_us - 1,
+                "difference": middle / nvbench_us - 1,
             }
         )
-        logging.info("%s: %.2f us here, %.2f us by NVBench", name, median(times), nvbench_us)
+        logging.info("%s: %.2f us here, %.2f us by NVBench", name, middle, nvbench_us)
     return rows
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CTYPES: dict[str, type[Any]] = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
 _THREADS = 256
-_LEAST_FLUSH_BYTES = 64 * 1024 * 1024
+_LEAST_FLUSH_BYTES = 32 * 1024 * 1024
 """Overwriting it must outlast enqueueing the launch that is timed next, also where the L2 is small."""
 MAXIMUM, COUNT = "<maximum>", "<count>"
 """Placeholders for the two results of a comparing kernel; see Gpu.reduce."""

@@ -93,10 +93,17 @@ class ProfilerUnavailable(LadderError):
     """No counters can be had here; the message is the recorded reason."""
 
 
-def _run_ncu(command: list[str], timeout_s: float, environment: Mapping[str, str]) -> str:
+def _run_ncu(command: list[str], timeout_s: float, environment: Mapping[str, str], lock: int) -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=timeout_s, env=dict(environment)
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            env=dict(environment),
+            # What ncu leaves behind when this step is killed keeps the GPU taken.
+            pass_fds=(lock,),
         )
     except subprocess.TimeoutExpired as error:
         raise ProfilerUnavailable(f"ncu did not finish within {timeout_s:g} s") from error
@@ -119,6 +126,7 @@ def collect_report(
     metrics: list[str],
     timeout_s: float,
     environment: Mapping[str, str],
+    lock: int,
     folder: Path,
 ) -> tuple[Path, list[str]]:
     """Run ncu over the cells. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
@@ -132,7 +140,7 @@ def collect_report(
         # Clocks stay as the user set them; caches are flushed by ncu before each pass, as in the cold regime.
         command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--force-overwrite"]
         command += ["--metrics", ",".join(metrics), "--export", str(report)]
-        output = _run_ncu([*command, *worker, json.dumps(list(indices))], timeout_s, environment)
+        output = _run_ncu([*command, *worker, json.dumps(list(indices))], timeout_s, environment, lock)
         unknown = _UNKNOWN_METRIC.search(output)
         if not unknown:
             break
@@ -178,12 +186,13 @@ def profile(
     indices: Sequence[int],
     timeout_s: float,
     environment: Mapping[str, str],
+    lock: int,
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """Counters of the cells at `indices`: (a list of metrics per cell, notes). Raises ProfilerUnavailable."""
     metrics = wanted_metrics(plan["counter_groups"])
     with tempfile.TemporaryDirectory() as folder:
         report, missing = collect_report(
-            plan_path, cubins, harness, indices, metrics, timeout_s, environment, Path(folder)
+            plan_path, cubins, harness, indices, metrics, timeout_s, environment, lock, Path(folder)
         )
         launches = read_report(report, metrics)
     if len(launches) != len(indices):

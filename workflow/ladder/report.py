@@ -106,7 +106,7 @@ def context(folder: RunFolder, sweeps: Mapping[str, Sweep], csv_prefix: str) -> 
         "headline": sections.headline(parts),
         "verdict_counts": sections.verdict_counts(claims),
         "sweeps": [sections.sweep_section(part) for part in parts],
-        "failures": sections.failure_table(frames["timings"]),
+        "failures": sections.failure_table(frames["timings"], compiled),
         "failed_cells": len(failures(frames["timings"])),
         "variants": len(compiled),
         "broken_variants": len(broken),

@@ -207,12 +207,16 @@ def anchor(title: str) -> str:
     return kept.replace(" ", "-")
 
 
-def failure_table(timings: pd.DataFrame) -> str:
-    """Every cell without a result, alike ones on one line; long compiler messages are cut."""
+def failure_table(timings: pd.DataFrame, resources: pd.DataFrame) -> str:
+    """Every cell without a result and every variant that did not compile; long compiler messages are cut."""
     bad = failures(timings)
-    if not len(bad):
+    uncompiled = failures(resources)
+    uncompiled = uncompiled[~uncompiled["variant"].isin(bad["variant"])]
+    if not len(bad) and not len(uncompiled):
         return "Every cell gave a verified result."
-    grouped: dict[tuple[str, str, str, str], list[str]] = {}
+    grouped: dict[tuple[str, str, str, str], list[str]] = {
+        ("", row["variant"], row["status"], cut(str(row["reason"]))): [] for row in records(uncompiled)
+    }
     for row in records(bad):
         reason = "" if pd.isna(row["reason"]) else cut(str(row["reason"]))
         if row["status"] == "incorrect" and not pd.isna(row["max_error"]):

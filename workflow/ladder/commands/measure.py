@@ -54,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise LadderError(
             "no GPU is visible: set CUDA_VISIBLE_DEVICES, or the configuration's `device: none`"
         )
+    # One job, one GPU model: the cells' keys name it.
+    gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     host = measuring_host(gpus[0].name)
     digests = cubin_digests(plan, arguments.cubins)
     todo, kept = split_cells(plan, digests, host, arguments.cells, arguments.remeasure)

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         todo = []
     if todo:
         try:
-            with one_gpu(find_gpus()) as (gpu, _):
+            with one_gpu(find_gpus()) as (gpu, lock):
                 environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
                 found, said = profile(
                     arguments.plan,
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
                     todo,
                     arguments.timeout_s,
                     environment,
+                    lock,
                 )
         except ProfilerUnavailable as error:
             found, said = [], [{"subject": "counters", "reason": str(error)}]
