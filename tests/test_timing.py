@@ -163,10 +163,18 @@ def test_short_kernels_run_once_before_the_flush(gpu: Any, cold_us: float, prime
     assert gpu.log[-4:-3] == (["B"] if primed else ["sync"])
 
 
-def test_a_quick_time_is_the_median_of_cold_launches_after_one_to_warm_up(gpu: Any) -> None:
-    times = iter([99.0, 4.0, 50.0, 5.0, 6.0, 4.0])
-    assert quick_time(gpu, gpu.launcher("A", lambda: next(times))) == pytest.approx(5.0)
-    assert gpu.busy_us == pytest.approx(4.0 + 50.0 + 5.0 + 6.0 + 4.0 + 5 * FLUSH_US)
+def test_a_quick_time_is_the_median_of_cold_launches_after_some_to_warm_up(gpu: Any) -> None:
+    # Two to see how long it takes, one after the pause, five that count.
+    times = iter([9000.0, 4000.0, 9000.0, 4000.0, 9000.0, 5000.0, 6000.0, 4000.0])
+    assert quick_time(gpu, gpu.launcher("A", lambda: next(times))) == pytest.approx(5000.0)
+    assert gpu.busy_us == pytest.approx(50_000.0 + 8 * FLUSH_US)
+
+
+@pytest.mark.parametrize(("cold_us", "launches"), [(10.0, 41), (200.0, 25), (20_000.0, 5)])
+def test_the_shorter_a_kernel_the_more_launches_choose(gpu: Any, cold_us: float, launches: int) -> None:
+    quick_time(gpu, gpu.steady("A", cold_us))
+    primed = 2 if cold_us < 300 else 1
+    assert gpu.log.count("A") == 2 + primed * (launches + 1)
 
 
 # Ratios.

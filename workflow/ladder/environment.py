@@ -128,7 +128,6 @@ def theoretical_peaks(
 
 
 _COPY_BYTES = 2**31
-_COPY_REPEATS = 21
 
 
 def gpu_facts(harness: Path) -> dict[str, Any]:
@@ -150,7 +149,7 @@ def gpu_facts(harness: Path) -> dict[str, Any]:
     def copy() -> None:
         gpu.copy(int(target.handle), int(source.handle), size)
 
-    copy_us = quick_time(gpu, copy, _COPY_REPEATS)
+    copy_us = quick_time(gpu, copy)
     fp32, tensor = theoretical_peaks(gpu.compute_capability, gpu.sms, clock)
     return {
         "name": gpu.device.name,

@@ -33,6 +33,8 @@ LEAST_PAIRS = 12
 
 _GROUPS_BETWEEN_BUDGET_CHECKS = 4
 _PRIMED_BELOW_US = 300.0
+_QUICK_US = 5000.0
+_QUICK_LAUNCHES = (5, 41)
 _GRAPH_US = 500.0
 _GRAPH_LAUNCHES = 100
 
@@ -115,12 +117,20 @@ def time_launches(
     return times, spent
 
 
-def quick_time(gpu: Gpu, launch: Launcher, repeats: int = 5) -> float:
-    """Median cold time in µs of a few launches after one to warm up: for choosing, not for reporting."""
-    launch()
-    times, spent = time_launches(gpu, [launch] * repeats, flush=True)
+def first_time(gpu: Gpu, launch: Launcher) -> float:
+    """Cold time in µs of one launch, after one that loads and warms up: for planning what follows."""
+    times, spent = time_launches(gpu, [launch, launch], flush=True)
     gpu.busy_us += spent
-    return median(times)
+    return times[1]
+
+
+def quick_time(gpu: Gpu, launch: Launcher) -> float:
+    """Median cold time in µs, for choosing between references: more launches the shorter they are."""
+    expected = first_time(gpu, launch)
+    repeats = min(max(int(_QUICK_US / expected), _QUICK_LAUNCHES[0]), _QUICK_LAUNCHES[1])
+    times, spent = time_launches(gpu, [launch] * (repeats + 1), True, expected < _PRIMED_BELOW_US)
+    gpu.busy_us += spent
+    return median(times[1:])
 
 
 def measure_pairs(
@@ -172,7 +182,7 @@ def measure_pairs(
 
 def measure_cold(gpu: Gpu, variant: Launcher, reference: Launcher, rule: StoppingRule) -> Pairs:
     """Groups with the L2 flushed before each launch."""
-    prime = min(quick_time(gpu, variant, 1), quick_time(gpu, reference, 1)) < _PRIMED_BELOW_US
+    prime = min(first_time(gpu, variant), first_time(gpu, reference)) < _PRIMED_BELOW_US
     return measure_pairs(gpu, variant, reference, rule, flush=True, prime=prime)
 
 

@@ -27,7 +27,6 @@ from ladder.problems.base import Check, Instance
 from ladder.timing import Pairs, StoppingRule, measure_cold, measure_warm, quick_time
 
 _BETA = 0.5
-_COPY_REPEATS = 25
 _OBSERVED_LAUNCHES = 9
 _WARM_UP_S = 0.15
 """The clocks of an idle GPU take about 0.1 s to rise."""
@@ -228,7 +227,7 @@ class Worker:
             return None
         if "copy_us" not in self.known:
             copy = instance.library("copy", cell["launch"]["params"])
-            self.known["copy_us"] = quick_time(self.gpu, copy, _COPY_REPEATS)
+            self.known["copy_us"] = quick_time(self.gpu, copy)
         copied: float = self.known["copy_us"]
         return copied
 
