@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ladder.figures.data import FigureData
 from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, heading, legend_below
-from ladder.statistics import Estimate, at_size, estimate, parameter, records, speedup_over
+from ladder.statistics import Estimate, at_size, estimate, parameter, params_of, records, speedup_over
 
 
 def _baseline(rows: pd.DataFrame, row: dict[str, Any], x: str, hue: str | None) -> dict[str, Any] | None:
@@ -23,11 +23,24 @@ def _baseline(rows: pd.DataFrame, row: dict[str, Any], x: str, hue: str | None) 
     return {str(name): value for name, value in plain.to_dict().items()}
 
 
+def _paired(data: FigureData) -> bool:
+    """Whether the cells' own speed-up is shown: over a twin kernel, or over a copy where no other kernel takes part."""
+    return data.paired_with_kernel or len({entry.variant.kernel.name for entry in data.sweep.entries}) == 1
+
+
+def _kinds(rows: pd.DataFrame, kernel: str, x: str) -> list[str]:
+    """For each row those of its parameters, but x, in which the kernel's rows differ."""
+    known = [params_of(text) for text in rows[rows["kernel"] == kernel]["params"]]
+    names = dict.fromkeys(name for params in known for name in params if name != x)
+    apart = [name for name in names if len({params.get(name) for params in known}) > 1]
+    return [", ".join(f"{name} = {params_of(text).get(name)}" for name in apart) for text in rows["params"]]
+
+
 def _points(data: FigureData, kernel: str, x: str, hue: str | None) -> list[dict[str, Any]]:
     rows = data.some(at_size(data.ok(), data.size), f"result at {data.size_text}")
     rows = rows[rows["dtype"] == rows["dtype"].iloc[0]]
-    rows = rows.assign(x=parameter(rows, x), hue=parameter(rows, hue) if hue else 1)
-    twin = data.paired_with_kernel
+    rows = rows.assign(x=parameter(rows, x), hue=parameter(rows, hue) if hue else _kinds(rows, kernel, x))
+    twin = _paired(data)
     resources = data.resources.set_index("variant")
     points = []
     for row in records(rows[rows["kernel"] == kernel]):
@@ -101,10 +114,10 @@ def draw(data: FigureData) -> Figure:
             [point["speed"].value for point in line],
             yerr=spread,
             capsize=3,
-            label=f"{hue} = {value}" if hue else kernel,
+            label=f"{hue} = {value}" if hue else value or kernel,
             **line[0]["style"],
         )
-    baseline = data.reference_name if data.paired_with_kernel else "the plainest other kernel"
+    baseline = data.reference_name if _paired(data) else "the plainest other kernel"
     left.axhline(1, color=REFERENCE, ls="--", lw=1.6, label=baseline)
     left.set_ylim(bottom=0)
     left.set_ylabel(f"speed of {kernel}\nover {baseline}")

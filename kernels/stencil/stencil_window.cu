@@ -1,0 +1,106 @@
+// output[i] = mean(input[i .. i + K]) for i < elements - K: four neighbouring outputs from sums of four neighbouring inputs.
+//
+// The technique: all accesses to global memory move quads (16 bytes), neighbouring lanes neighbouring quads. The four windows
+// that begin in a quad share every quad that lies wholly between their ends, so that quad counts as one number, its sum; only
+// the ragged ends are summed per output. An output costs about K / 8 additions and exchanges instead of K (catalogue E7).
+// No sum is ever taken back: the result rounds no worse than adding the inputs one by one.
+//
+// Where a thread finds the quads of its neighbours (Exchange):
+//   shuffle   registers of the warp; a warp's rows are consecutive, so a row's neighbours to the right are the next row
+//   shared    quads and their sums pass through shared memory, once for the block
+//   direct    every thread loads them itself; the hardware's L1 is the cache
+//
+// T: int or float. K: reach in elements, at most 32. Outputs: outputs per thread, 4 or more. Block: threads per block.
+
+#include "index.cuh"
+#include "mean.cuh"
+#include "quad.cuh"
+
+enum class Exchange { shuffle, shared, direct };
+
+// Means of the four windows that begin in `own`. whole(m): sum of the quad m to the right; start(m, last): of its words 0 .. last.
+template <int K, class T, class Whole, class Start>
+__device__ inline Quad<T> four_means(const Quad<T>& own, Whole whole, Start start) {
+    T between = 0;  // quads that all windows contain
+#pragma unroll
+    for (int m = 1; m < K / 4; ++m) between = m == 1 ? whole(1) : between + whole(m);
+    T wider = 0;  // and the one that only those contain that end a quad later
+    if (K >= 4 && K % 4 != 0) wider = K / 4 > 1 ? between + whole(K / 4) : whole(1);
+    Quad<T> means;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int end = i + K, quad = end / 4;
+        T sum = part(own, i, lesser(end, 3));
+        if (quad > 1) sum += quad > K / 4 ? wider : between;
+        if (quad > 0) sum += start(quad, end % 4);
+        means.word[i] = mean<K + 1>(sum);
+    }
+    return means;
+}
+
+template <class T, int K, int Outputs, int Block, Exchange How, Hint Store>
+__global__ void __launch_bounds__(Block)
+stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elements) {
+    static_assert(K <= 32 && Outputs % 4 == 0, "a row of 32 quads reaches over the next row, no further");
+    constexpr int rows = Outputs / 4;
+    constexpr int halo = (K + 3) / 4;  // quads
+    // Lanes that own consecutive quads: a row. Every row of a warp, or of a block, continues the one before.
+    constexpr int width = How == Exchange::shuffle ? 32 : Block;
+    const int place = threadIdx.x % width;
+    const Index first = ((Index(blockIdx.x) * Block + threadIdx.x / width * width) * rows + place) * 4;
+
+    Quad<T> row[rows + 1] = {};
+    if constexpr (How != Exchange::direct) {
+        load_quads<rows>(row, input, first, width * 4, elements);
+        if (place < halo) row[rows] = load_quad(input, first + rows * width * 4, elements);
+    }
+
+    if constexpr (How == Exchange::shuffle) {
+        T sums[rows + 1];
+#pragma unroll
+        for (int r = 0; r <= rows; ++r) sums[r] = part(row[r], 0, 3);
+#pragma unroll
+        for (int r = 0; r < rows; ++r) {
+            // The first m lanes are read by lanes that reach over the end of the row, into the next one.
+            const auto right = [&](int m, T here, T next) {
+                return __shfl_sync(0xffffffffu, place < m ? next : here, (place + m) % 32);
+            };
+            const Quad<T> means = four_means<K>(
+                row[r], [&](int m) { return right(m, sums[r], sums[r + 1]); },
+                [&](int m, int last) { return right(m, part(row[r], 0, last), part(row[r + 1], 0, last)); });
+            store_quad<Store>(output, first + r * width * 4, elements - K, means);
+        }
+    } else if constexpr (How == Exchange::shared) {
+        constexpr int line = Block * rows + halo;
+        __shared__ Quad<T> quads[line];
+        __shared__ T sums[line];
+#pragma unroll
+        for (int r = 0; r <= rows; ++r) {
+            const int at = r * Block + place;
+            if (at < line) {
+                quads[at] = row[r];
+                sums[at] = part(row[r], 0, 3);
+            }
+        }
+        __syncthreads();  // wait until the line is complete
+#pragma unroll
+        for (int r = 0; r < rows; ++r) {
+            const int at = r * Block + place;
+            const Quad<T> means = four_means<K>(
+                row[r], [&](int m) { return sums[at + m]; },
+                [&](int m, int last) { return part(quads[at + m], 0, last); });
+            store_quad<Store>(output, first + r * width * 4, elements - K, means);
+        }
+    } else {
+#pragma unroll
+        for (int r = 0; r < rows; ++r) {
+            const Index at = first + r * width * 4;
+            Quad<T> near[halo + 1];
+            load_quads<halo + 1>(near, input, at, 4, elements);
+            const Quad<T> means = four_means<K>(
+                near[0], [&](int m) { return part(near[m], 0, 3); },
+                [&](int m, int last) { return part(near[m], 0, last); });
+            store_quad<Store>(output, at, elements - K, means);
+        }
+    }
+}
