@@ -360,6 +360,46 @@ def test_padding_and_xor_free_columns_of_conflicts_and_plain_does_not() -> None:
         hold("columns_are_conflict_free<Plain<32, 32>>()")
 
 
+# The sums of the stencil's windows, over a line whose word i is the bit i: a sum then names the words it is made of.
+
+WINDOWS = """
+#include "quad.cuh"
+
+using Bits = unsigned long long;
+
+struct Line {
+    __host__ __device__ constexpr Bits operator()(int quad) const { return 15ull << 4 * quad; }
+    __host__ __device__ constexpr Bits operator()(int quad, int last) const {
+        return ((2ull << last) - 1) << 4 * quad;
+    }
+};
+
+template <int K>
+__host__ __device__ constexpr bool windows_are_complete() {
+    const Line line;
+    const Quad<Bits> sums = four_windows<K>(Quad<Bits>{{1, 2, 4, 8}}, line, line);
+    for (int i = 0; i < 4; ++i) {
+        if (sums.word[i] != ((2ull << K) - 1) << i) return false;
+    }
+    return true;
+}
+
+__global__ void windows() {
+    ASSERTIONS
+}
+"""
+
+
+def test_every_window_holds_each_of_its_words_once() -> None:
+    assertions = "\n    ".join(f'static_assert(windows_are_complete<{k}>(), "");' for k in range(1, 33))
+    compile_source(WINDOWS.replace("ASSERTIONS", assertions), "windows.cu", ["windows"], [INCLUDE], ARCH)
+    wrong = WINDOWS.replace("15ull", "7ull").replace(
+        "ASSERTIONS", 'static_assert(windows_are_complete<9>(), "");'
+    )
+    with pytest.raises(LadderError, match="static assertion failed"):
+        compile_source(wrong, "windows.cu", ["windows"], [INCLUDE], ARCH)
+
+
 # Where the kernels say they are right.
 
 

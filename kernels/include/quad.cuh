@@ -13,13 +13,34 @@ enum class Hint { plain, streaming };
 
 // Sum of the words from .. last, no order but that of their places.
 template <class T>
-__device__ inline T part(const Quad<T>& quad, int from, int last) {
+__host__ __device__ constexpr T part(const Quad<T>& quad, int from, int last) {
     T sum = quad.word[from];
 #pragma unroll
     for (int i = 1; i < 4; ++i) {
         if (i > from && i <= last) sum += quad.word[i];
     }
     return sum;
+}
+
+// Sums of the four windows of K + 1 words that begin in `own`.
+// whole(m): sum of the quad m to the right; start(m, last): sum of its words 0 .. last.
+template <int K, class T, class Whole, class Start>
+__host__ __device__ constexpr Quad<T> four_windows(const Quad<T>& own, Whole whole, Start start) {
+    T between = 0;  // quads that all windows contain
+#pragma unroll
+    for (int m = 1; m < K / 4; ++m) between = m == 1 ? whole(1) : between + whole(m);
+    T wider = 0;  // and the one that only those contain that end a quad later
+    if (K >= 4 && K % 4 != 0) wider = K / 4 > 1 ? between + whole(K / 4) : whole(1);
+    Quad<T> sums = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int end = i + K, quad = end / 4;
+        T sum = part(own, i, lesser(end, 3));
+        if (quad > 1) sum += quad > K / 4 ? wider : between;
+        if (quad > 0) sum += start(quad, end % 4);
+        sums.word[i] = sum;
+    }
+    return sums;
 }
 
 // Words at .. at + 3 of a line of `elements`; words behind its end are 0. `at` is a multiple of 4.

@@ -18,24 +18,12 @@
 
 enum class Exchange { shuffle, shared, direct };
 
-// Means of the four windows that begin in `own`. whole(m): sum of the quad m to the right; start(m, last): of its words 0 .. last.
-template <int K, class T, class Whole, class Start>
-__device__ inline Quad<T> four_means(const Quad<T>& own, Whole whole, Start start) {
-    T between = 0;  // quads that all windows contain
-#pragma unroll
-    for (int m = 1; m < K / 4; ++m) between = m == 1 ? whole(1) : between + whole(m);
-    T wider = 0;  // and the one that only those contain that end a quad later
-    if (K >= 4 && K % 4 != 0) wider = K / 4 > 1 ? between + whole(K / 4) : whole(1);
+template <int K, Hint Store, class T>
+__device__ inline void store_means(T* line, Index at, Index end, const Quad<T>& sums) {
     Quad<T> means;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int end = i + K, quad = end / 4;
-        T sum = part(own, i, lesser(end, 3));
-        if (quad > 1) sum += quad > K / 4 ? wider : between;
-        if (quad > 0) sum += start(quad, end % 4);
-        means.word[i] = mean<K + 1>(sum);
-    }
-    return means;
+    for (int i = 0; i < 4; ++i) means.word[i] = mean<K + 1>(sums.word[i]);
+    store_quad<Store>(line, at, end, means);
 }
 
 template <class T, int K, int Outputs, int Block, Exchange How, Hint Store>
@@ -65,10 +53,10 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
             const auto right = [&](int m, T here, T next) {
                 return __shfl_sync(0xffffffffu, place < m ? next : here, (place + m) % 32);
             };
-            const Quad<T> means = four_means<K>(
+            const Quad<T> windows = four_windows<K>(
                 row[r], [&](int m) { return right(m, sums[r], sums[r + 1]); },
                 [&](int m, int last) { return right(m, part(row[r], 0, last), part(row[r + 1], 0, last)); });
-            store_quad<Store>(output, first + r * width * 4, elements - K, means);
+            store_means<K, Store>(output, first + r * width * 4, elements - K, windows);
         }
     } else if constexpr (How == Exchange::shared) {
         constexpr int line = Block * rows + halo;
@@ -86,10 +74,10 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
             const int at = r * Block + place;
-            const Quad<T> means = four_means<K>(
+            const Quad<T> windows = four_windows<K>(
                 row[r], [&](int m) { return sums[at + m]; },
                 [&](int m, int last) { return part(quads[at + m], 0, last); });
-            store_quad<Store>(output, first + r * width * 4, elements - K, means);
+            store_means<K, Store>(output, first + r * width * 4, elements - K, windows);
         }
     } else {
 #pragma unroll
@@ -97,10 +85,10 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
             const Index at = first + r * width * 4;
             Quad<T> near[halo + 1];
             load_quads<halo + 1>(near, input, at, 4, elements);
-            const Quad<T> means = four_means<K>(
+            const Quad<T> windows = four_windows<K>(
                 near[0], [&](int m) { return part(near[m], 0, 3); },
                 [&](int m, int last) { return part(near[m], 0, last); });
-            store_quad<Store>(output, at, elements - K, means);
+            store_means<K, Store>(output, at, elements - K, windows);
         }
     }
 }
