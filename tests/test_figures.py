@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from ladder.figures import figure_names
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.registry import FIGURES, render
 from ladder.figures.style import to_png
-from ladder.sweeps import Figure
+from ladder.sweeps import Figure, Reference
 from matplotlib.figure import Figure as Drawing
 from matplotlib.text import Text
 
@@ -155,6 +156,31 @@ def test_the_stencil_figure_tells_where_registers_spill(lab: Lab) -> None:
     spilled = {x for line in right.lines for x, y in zip(*line.get_data(), strict=True) if y > 0}
     assert {round(value) for value in spilled} == {24, 32}
     assert left.get_ylabel().startswith("speed of stencil_register_cache")
+
+
+def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_variant(lab: Lab) -> None:
+    given = data(lab, "stencil_reach", "stencil", hue=None)
+    cached = given.timings["kernel"] == "stencil_register_cache"
+    alone = dataclasses.replace(
+        given,
+        timings=given.timings[cached],
+        sweep=dataclasses.replace(
+            given.sweep,
+            entries=tuple(
+                entry
+                for entry in given.sweep.entries
+                if entry.variant.kernel.name == "stencil_register_cache"
+            ),
+            references=(Reference("copy", None, ()),),
+        ),
+    )
+    drawing = FIGURES["stencil"](alone)
+    left = drawing.axes[0]
+    assert left.get_ylabel() == "speed of stencil_register_cache\nover copy"
+    assert {f"coarsen = {value}" for value in (1, 2, 4, 8)} <= set(words(drawing).split("\n"))
+    shown = {round(float(y), 6) for line in left.lines for y in line.get_ydata()}
+    cold = given.timings[cached & (given.timings["regime"] == "cold") & (given.timings["status"] == "ok")]
+    assert {round(float(value), 6) for value in cold["speedup"]} <= shown
 
 
 def test_three_views_of_a_bank_conflict_agree(lab: Lab) -> None:
