@@ -7,7 +7,16 @@ from math import gcd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ladder.bank_model import bank_words, conflict_degree, phases, wavefronts
+from ladder.bank_model import (
+    MERGE,
+    bank_words,
+    conflict_degree,
+    groups,
+    matrix_wavefronts,
+    phases,
+    served,
+    wavefronts,
+)
 
 LANES = range(32)
 WIDTHS = (1, 2, 4, 8, 16)
@@ -118,7 +127,9 @@ def test_the_order_of_lanes_within_a_phase_does_not_matter(access: tuple[list[in
         part = offsets[start : start + lanes]
         random.shuffle(part)
         shuffled += part
-    assert wavefronts(shuffled, width) == wavefronts(offsets, width)
+    # Without merging, and where words alone decide about it; the rule of pairs looks at neighbours.
+    for merge in ("none", "words"):
+        assert wavefronts(shuffled, width, merge) == wavefronts(offsets, width, merge)
 
 
 @given(accesses(), st.integers(1, 100))
@@ -130,13 +141,84 @@ def test_moving_the_whole_access_by_rows_of_128_bytes_changes_nothing(
     assert wavefronts(moved, width) == wavefronts(offsets, width)
 
 
-@given(accesses(lanes=1))
-def test_a_broadcast_is_free_at_every_width(access: tuple[list[int], int]) -> None:
+@given(accesses(lanes=1), st.sampled_from(sorted(MERGE)))
+def test_a_broadcast_is_free_at_every_width(access: tuple[list[int], int], merge: str) -> None:
     offsets, width = access
-    assert conflict_degree(offsets * 32, width) == 1
+    assert conflict_degree(offsets * 32, width, merge) == 1
+
+
+@given(accesses(), st.sampled_from(sorted(MERGE)))
+def test_no_access_beats_its_groups_or_takes_longer_than_its_lanes(
+    access: tuple[list[int], int], merge: str
+) -> None:
+    offsets, width = access
+    assert len(groups(offsets, width, merge)) <= wavefronts(offsets, width, merge) <= 32
 
 
 @given(accesses())
-def test_no_access_beats_its_phases_or_takes_longer_than_its_lanes(access: tuple[list[int], int]) -> None:
+def test_words_merge_only_where_it_saves(access: tuple[list[int], int]) -> None:
     offsets, width = access
-    assert phases(width) <= wavefronts(offsets, width) <= 32
+    assert wavefronts(offsets, width, "words") <= wavefronts(offsets, width, "none")
+
+
+@given(accesses())
+def test_every_lane_is_served_once_per_word(access: tuple[list[int], int]) -> None:
+    offsets, width = access
+    lanes = [
+        lane
+        for group in served(offsets, width)
+        for words in group.values()
+        for held in words.values()
+        for lane in held
+    ]
+    assert sorted(lanes) == sorted(list(LANES) * max(1, width // 4))
+
+
+# Merging of wide accesses, counted by hand: (offsets, width) -> wavefronts under none, pairs, words.
+
+
+@pytest.mark.parametrize(
+    ("offsets", "width", "expected"),
+    [
+        pytest.param([0] * 32, 8, (2, 1, 1), id="uniform 8"),
+        pytest.param([0] * 32, 16, (4, 2, 2), id="uniform 16"),
+        pytest.param([8 * (lane // 2) for lane in LANES], 8, (2, 1, 1), id="neighbours share 8"),
+        pytest.param([16 * (lane // 2) for lane in LANES], 16, (4, 2, 2), id="neighbours share 16"),
+        pytest.param(
+            [16 * (lane % 2 + lane // 4 * 2) for lane in LANES], 16, (4, 2, 2), id="lane ^ 2 shares"
+        ),
+        # Lanes 4 apart share: half of the words, but no pair of lanes.
+        pytest.param(
+            [16 * (lane % 4 + lane // 8 * 4) for lane in LANES], 16, (4, 4, 2), id="lane ^ 4 shares"
+        ),
+        pytest.param([8 * (lane % 16) for lane in LANES], 8, (2, 2, 1), id="halves share"),
+        pytest.param([16 * (lane % 8) for lane in LANES], 16, (4, 4, 2), id="quarters share"),
+        # Neighbours share words 32 apart: 16 vectors in one pair of banks.
+        pytest.param(
+            [128 * (lane // 2) for lane in LANES], 8, (16, 16, 16), id="neighbours share, conflicts"
+        ),
+        pytest.param([16 * lane for lane in LANES], 16, (4, 4, 4), id="nobody shares"),
+    ],
+)
+def test_merging_counted_by_hand(offsets: list[int], width: int, expected: tuple[int, int, int]) -> None:
+    assert tuple(wavefronts(offsets, width, merge) for merge in ("none", "pairs", "words")) == expected
+
+
+def test_merging_goes_by_halves_of_a_warp() -> None:
+    """Only the first half shares: its quarters merge, those of the second half do not."""
+    offsets = [16 * (lane // 2) for lane in range(16)] + [16 * lane for lane in range(16, 32)]
+    assert groups(offsets, 16, "pairs") == [range(16), range(16, 24), range(24, 32)]
+    assert wavefronts(offsets, 16, "pairs") == 3
+
+
+def test_ldmatrix_counts_each_phase_of_eight_rows() -> None:
+    column = [128 * row for row in range(32)]
+    assert [matrix_wavefronts(column[:rows]) for rows in (8, 16, 32)] == [8, 16, 32]
+    assert matrix_wavefronts([64 * row for row in range(8)]) == 4
+    assert matrix_wavefronts([144 * row for row in range(32)]) == 4
+    assert matrix_wavefronts([80 * row for row in range(32)]) == 4
+    assert matrix_wavefronts([128 * row + 16 * (row % 8) for row in range(32)]) == 4
+    # The phases never merge, although all of them want one row.
+    assert matrix_wavefronts([0] * 32) == 4
+    with pytest.raises(ValueError, match="8, 16 or 32 row addresses, not 9"):
+        matrix_wavefronts([0] * 9)

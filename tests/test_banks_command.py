@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from ladder.__main__ import main
@@ -46,13 +47,12 @@ def test_wide_accesses_are_shown_by_phase(capsys: pytest.CaptureFixture[str]) ->
     assert shown[0][4] == [1], "lane 1 starts at byte 144, word 36"
 
 
-def test_missing_lanes_leave_their_phase_empty(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_lanes_have_no_phase(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["banks", "lane * 8", "--width", "8", "--lanes", "16"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("wavefronts 1, conflict degree 1\n")
-    first, *others = banks(text)
+    (first,) = banks(text)
     assert sorted({lane for lanes in first.values() for lane in lanes}) == list(range(16))
-    assert not any(lanes for phase in others for lanes in phase.values())
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,42 @@ def test_a_width_no_lane_can_move_is_refused(capsys: pytest.CaptureFixture[str])
         main(["banks", "lane * 12", "--width", "12"])
     assert ended.value.code == 2
     assert "--width" in capsys.readouterr().err
+
+
+def test_rows_of_ldmatrix_are_shown_by_matrix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["banks", "lane * 64", "--matrices", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("wavefronts 8, conflict degree 4\n")
+    first, second = banks(text)
+    assert first[0] == [0, 2, 4, 6]
+    assert second[16] == [9, 11, 13, 15]
+
+
+def test_the_merging_rule_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    for merge, count in (("none", 4), ("pairs", 2)):
+        assert main(["banks", "0", "--width", "16", "--merge", merge]) == 0
+        assert capsys.readouterr().out.startswith(f"wavefronts {count}, conflict degree 1\n")
+
+
+def test_a_picture_is_drawn(tmp_path: Path) -> None:
+    from matplotlib.image import imread
+
+    for number, words in enumerate((["lane * 128"], ["lane * 16", "--width", "16"], ["0", "--lanes", "3"])):
+        file = tmp_path / "pictures" / f"{number}.png"
+        assert main(["banks", *words, "--picture", str(file)]) == 0
+        height, width, _ = imread(file).shape
+        assert width > 1000
+        assert height > 150
+
+
+def test_lanes_of_a_cell_are_written_as_runs() -> None:
+    from ladder.figures.bank_map import lanes_label
+
+    assert lanes_label([5]) == "5"
+    assert lanes_label([2, 0, 1, 5]) == "0-2\n5"
+    assert lanes_label([0, 2, 4, 6]) == "4\nlanes"
+
+
+def test_a_picture_needs_a_png_name(caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["banks", "lane * 4", "--picture", "banks.jpg"]) == 2
+    assert "--picture" in caplog.text

@@ -1,24 +1,33 @@
-"""The 32 banks of shared memory: how many wavefronts one warp-wide access takes.
+"""The 32 banks of shared memory: how many wavefronts one warp-wide access takes, be it a read or a write.
 
-Model: 32 banks, each serving one 4-byte word a cycle; lanes that want the same word share it (broadcast). A 4-byte (or
-narrower) access serves all 32 lanes at once; an 8-byte access goes by half-warps and a 16-byte access by quarter-warps,
-each phase taking as many wavefronts as the busiest bank has distinct words. Source: CUDA C++ Programming Guide, "Shared
-Memory" of compute capability 5.x and up, for 32-bit accesses. Known limit: hardware serves wide accesses that share
-words across phases in fewer wavefronts than this says (an H200 reads a uniform 16-byte word in 2, not 4).
+Model: 32 banks, each serving one 4-byte word a cycle; lanes that want the same word share it (broadcast, or for writes
+one of them wins). A 4-byte (or narrower) access serves all 32 lanes at once (CUDA C++ Programming Guide, "Shared
+Memory" of compute capability 5.x and up). An 8-byte access goes by half-warps and a 16-byte access by quarter-warps,
+unless a merging rule joins two halves, or the two quarters of one half, into one group; a group takes as many
+wavefronts as the busiest bank has distinct words. ldmatrix goes by its phases of eight row addresses, which never
+merge.
+
+Merging rules (`MERGE`):
+  none   never.
+  pairs  where every lane shares its vector with lane ^ 1, or every lane with lane ^ 2 (both lanes active): the rule
+         known from microbenchmarks of earlier architectures. A uniform 16-byte read takes 2 wavefronts, of 8 bytes 1.
+  words  where the joined group takes no more wavefronts than the dearer of its two parts.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 LANES = 32
 BANKS = 32
 WORD_BYTES = 4
+MATRIX_ROWS = 8
+ROW_BYTES = 16
 
 
 def phases(width: int) -> int:
-    """Phases of one warp access of `width` bytes per lane: 1 up to 4 bytes, 2 for 8, 4 for 16.
+    """Phases of one warp access of `width` bytes per lane where nothing merges: 1 up to 4 bytes, 2 for 8, 4 for 16.
 
     Raises ValueError for another width.
     """
@@ -40,17 +49,91 @@ def bank_words(offsets: Sequence[int], width: int) -> dict[int, set[int]]:
     return wanted
 
 
-def wavefronts(offsets: Sequence[int], width: int = 4) -> int:
-    """Wavefronts of one access, given the byte offset of each active lane, from lane 0, and the bytes a lane moves."""
+def _turns(offsets: Sequence[int], width: int) -> int:
+    """Wavefronts of lanes served as one group: distinct words in the busiest bank."""
+    return max((len(words) for words in bank_words(offsets, width).values()), default=0)
+
+
+def _never(first: Sequence[int], second: Sequence[int], width: int) -> bool:
+    return False
+
+
+def _in_pairs(first: Sequence[int], second: Sequence[int], width: int) -> bool:
+    lanes = [*first, *second]
+    return any(
+        all(lanes[lane] == lanes[lane ^ bit] for lane in range(len(lanes)) if lane ^ bit < len(lanes))
+        for bit in (1, 2)
+    )
+
+
+def _fit_together(first: Sequence[int], second: Sequence[int], width: int) -> bool:
+    return _turns([*first, *second], width) <= max(_turns(first, width), _turns(second, width))
+
+
+MERGE: dict[str, Callable[[Sequence[int], Sequence[int], int], bool]] = {
+    "none": _never,
+    "pairs": _in_pairs,
+    "words": _fit_together,
+}
+"""Rule -> whether two neighbouring phases, given by the offsets of their lanes, are served as one."""
+
+DEFAULT_MERGE = "pairs"
+"""The rule that predictions use."""
+
+
+def groups(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> list[range]:
+    """Lanes that are served together, in order; lanes beyond the offsets ask for nothing."""
     lanes = LANES // phases(width)
-    total = 0
-    for start in range(0, len(offsets), lanes):
-        wanted = bank_words(offsets[start : start + lanes], width)
-        total += max(len(words) for words in wanted.values())
-    return total
+    parts = [
+        range(start, min(start + lanes, len(offsets))) for start in range(0, min(len(offsets), LANES), lanes)
+    ]
+    joined: list[range] = []
+    # Only the phases 2i and 2i + 1 merge: the halves of a warp, or the quarters of one half.
+    for first, *rest in (parts[start : start + 2] for start in range(0, len(parts), 2)):
+        if rest and MERGE[merge](_of(offsets, first), _of(offsets, rest[0]), width):
+            joined.append(range(first.start, rest[0].stop))
+        else:
+            joined += [first, *rest]
+    return joined
 
 
-def conflict_degree(offsets: Sequence[int], width: int = 4) -> float:
-    """Wavefronts over the least these lanes and this width allow: 1 is conflict-free, n an n-way conflict."""
-    served = max(1, -(-len(offsets) * phases(width) // LANES))
-    return wavefronts(offsets, width) / served
+def _of(offsets: Sequence[int], lanes: range) -> Sequence[int]:
+    return offsets[lanes.start : lanes.stop]
+
+
+def wavefronts(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> int:
+    """Wavefronts of one access, given the byte offset of each active lane, from lane 0, and the bytes a lane moves.
+
+    Raises ValueError for a width no lane can move and for a misaligned offset.
+    """
+    return sum(_turns(_of(offsets, lanes), width) for lanes in groups(offsets, width, merge))
+
+
+def matrix_wavefronts(rows: Sequence[int]) -> int:
+    """Wavefronts of one ldmatrix, given the byte offset of each 16-byte row: eight per matrix, from lane 0 on.
+
+    Raises ValueError where the rows are not those of 1, 2 or 4 matrices, or a row is misaligned.
+    """
+    if len(rows) not in (MATRIX_ROWS, 2 * MATRIX_ROWS, 4 * MATRIX_ROWS):
+        raise ValueError(f"ldmatrix takes 8, 16 or 32 row addresses, not {len(rows)}")
+    return wavefronts(rows, ROW_BYTES, "none")
+
+
+def conflict_degree(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> float:
+    """Wavefronts over the groups of lanes served together: 1 is conflict-free, n an n-way conflict on average."""
+    return wavefronts(offsets, width, merge) / max(1, len(groups(offsets, width, merge)))
+
+
+def served(
+    offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE
+) -> list[dict[int, dict[int, list[int]]]]:
+    """Per group of lanes: bank -> word -> the lanes that word is for."""
+    found: list[dict[int, dict[int, list[int]]]] = []
+    for lanes in groups(offsets, width, merge):
+        banks: dict[int, dict[int, list[int]]] = {}
+        for lane in lanes:
+            for words in bank_words([offsets[lane]], width).values():
+                for word in words:
+                    banks.setdefault(word % BANKS, {}).setdefault(word, []).append(lane)
+        found.append(banks)
+    return found
