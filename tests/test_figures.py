@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import struct
 import subprocess
 import sys
@@ -190,6 +191,19 @@ def test_three_views_of_a_bank_conflict_agree(lab: Lab) -> None:
     assert waves == pytest.approx(model)
     assert cycles == pytest.approx(model, rel=0.02)
     assert max(model) == 32
+
+
+def test_banks_take_a_panel_per_other_parameter(lab: Lab) -> None:
+    given = data(lab, "bank_stride", "banks")
+    halves = []
+    for width in (8, 16):
+        rows = given.timings.copy()
+        rows["params"] = [json.dumps(json.loads(text) | {"width": width}) for text in rows["params"]]
+        halves.append(rows)
+    wide = FigureData(**{**vars(given), "timings": pd.concat(halves, ignore_index=True)})
+    axes = FIGURES["banks"](wide).axes
+    assert [axis.get_title() for axis in axes] == ["width 8", "width 16"]
+    assert all(len(axis.patches) == 33 for axis in axes)
 
 
 def test_counted_bytes_move_a_mark_of_the_roofline(lab: Lab) -> None:

@@ -150,11 +150,8 @@ def metric_table(
     return found
 
 
-_WAVEFRONTS = (
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-)
-_REQUESTS = "smsp__inst_executed_op_shared_ld.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
+_REQUESTS = "smsp__inst_executed_op_shared"
 
 
 def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
@@ -166,8 +163,10 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     costs: dict[str, list[float]] = {"cycles": [], "wavefronts": [], "model": []}
     for row in records(rows):
         values = known.get((row["sweep"], row["variant"], tuple(size_of(row).items())), {})
-        waves = next((values[name] for name in _WAVEFRONTS if name in values), math.nan)
-        costs["wavefronts"].append(waves / (values.get(_REQUESTS) or math.nan))
+        # A kernel that writes reads each word back once: what it does more often is what it is about.
+        operation = max("ld", "st", key=lambda name: values.get(f"{_REQUESTS}_{name}.sum", 0.0))
+        waves = values.get(f"{_WAVEFRONTS}_op_{operation}.sum", values.get(f"{_WAVEFRONTS}.sum", math.nan))
+        costs["wavefronts"].append(waves / (values.get(f"{_REQUESTS}_{operation}.sum") or math.nan))
         costs["cycles"].append(values.get("cycles_per_access", math.nan))
         costs["model"].append(values.get("predicted_wavefronts", math.nan))
     return rows.assign(**costs)

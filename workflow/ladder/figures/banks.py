@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.style import PALETTE, canvas, heading, legend_below
-from ladder.statistics import access_costs, parameter
+from ladder.statistics import access_costs, parameter, params_of
 
 
 def _table(data: FigureData) -> pd.DataFrame:
@@ -17,7 +17,25 @@ def _table(data: FigureData) -> pd.DataFrame:
     if table[["cycles", "wavefronts", "model"]].isna().all(axis=None):
         raise NoDataError("neither cycles nor wavefronts nor a prediction were recorded")
     name = data.figure.x
-    return table.assign(x=parameter(table, name) if name else table["variant"])
+    return table.assign(x=parameter(table, name) if name else table["variant"], panel=_panels(table, name))
+
+
+def _panels(table: pd.DataFrame, x: str | None) -> list[str]:
+    """Each row's panel: kernels where there are several, and the parameters beside x that change."""
+    params = [params_of(text) for text in table["params"]]
+    changing = [
+        name
+        for name in dict.fromkeys(name for given in params for name in given)
+        if name not in (x, "warps") and len({given.get(name) for given in params}) > 1
+    ]
+    several = table["kernel"].nunique() > 1
+    return [
+        "\n".join(
+            [kernel] * several
+            + [f"{name} {given[name]}" for name in changing if x is not None and name in given]
+        )
+        for kernel, given in zip(table["kernel"], params, strict=True)
+    ]
 
 
 def _panel(axis: Axes, table: pd.DataFrame) -> None:
@@ -51,19 +69,19 @@ def _panel(axis: Axes, table: pd.DataFrame) -> None:
 
 
 def draw(data: FigureData) -> Figure:
-    """One panel per kernel; the model as bars, the two measurements as marks beside each other."""
+    """One panel per kernel and set of other parameters; the model as bars, the two measurements as marks."""
     table = _table(data)
-    kernels = list(dict.fromkeys(table["kernel"]))
-    widths = [max(table[table["kernel"] == kernel]["x"].nunique(), 3) for kernel in kernels]
+    panels = list(dict.fromkeys(table["panel"]))
+    widths = [max(table[table["panel"] == panel]["x"].nunique(), 3) for panel in panels]
     title = heading(data.sweep.title, "what one warp access costs")
     figure, axes = canvas(
-        data, 4.6, title, columns=len(kernels), sharey=True, gridspec_kw={"width_ratios": widths}
+        data, 4.6, title, columns=len(panels), sharey=True, gridspec_kw={"width_ratios": widths}
     )
-    for axis, kernel in zip(axes, kernels, strict=True):
-        _panel(axis, table[table["kernel"] == kernel])
+    for axis, panel in zip(axes, panels, strict=True):
+        _panel(axis, table[table["panel"] == panel])
         axis.set_xlabel(data.figure.x or "variant")
-        if len(kernels) > 1:
-            axis.set_title(kernel)
+        if len(panels) > 1:
+            axis.set_title(panel, fontsize=10)
     highest = float(table[["cycles", "wavefronts", "model"]].max().max())
     if highest > 8:
         axes[0].set_yscale("log", base=2)

@@ -5,6 +5,9 @@ lane that cycle through 32 address patterns, and writes
   offsets[32][32]   byte offset that lane l uses in access pattern j (every warp alike),
   sums[threads]     sum (mod 2**32) of the words each thread read,
   cycles[1]         clock64 cycles from the first access of the block to its last.
+A kernel that writes gives word w that value, over memory that held another; after the clock was stopped each lane
+reads its words back once, and its sum counts them elements / 32 times, so that the sums are those of a reading kernel.
+A kernel of ldmatrix (parameter `matrices`) reports the row address each lane gives.
 The check recomputes the sums from the offsets; the bank model predicts wavefronts from the very same offsets.
 """
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ladder.bank_model import wavefronts
 from ladder.errors import LadderError
 from ladder.problems.banks import MAX_THREADS, PATTERNS
+from ladder.problems.banks_sums import expected_sums, predicted_wavefronts
 from ladder.problems.base import Check, Instance, Launcher, Observation, Params
 from ladder.tensor_maps import Tensor
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ladder.device import Gpu
 
-_HASH = 2654435761
 _POISON = 0xFFFFFFFF
 _LANES = 32
 
@@ -56,20 +55,13 @@ class BanksInstance(Instance):
 
     def check(self, params: Params) -> Check:
         """The error is the share of threads whose sum is not that of the words at their offsets; 0 is demanded."""
-        width = int(params.get("width", 4))
         threads = int(params["warps"]) * _LANES
         offsets = self._offsets()
         if min(min(row) for row in offsets) < 0:
             return Check(1.0, 0.0, "offsets were not written")
         if self._cycles() <= 0:
             return Check(1.0, 0.0, "cycles were not written")
-        rounds = self.size["elements"] // PATTERNS
-        expected = []
-        for lane in range(_LANES):
-            words = [
-                offset // 4 + part for row in offsets for offset in [row[lane]] for part in range(width // 4)
-            ]
-            expected.append(rounds * sum(word * _HASH for word in words) % 2**32)
+        expected = expected_sums(offsets, self.size["elements"], params)
         sums = struct.unpack(f"<{threads}I", self.gpu.download(self.pointers["sums"], 4 * threads))
         wrong = sum(value != expected[thread % _LANES] for thread, value in enumerate(sums))
         return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
@@ -82,8 +74,7 @@ class BanksInstance(Instance):
 
     def observations(self, params: Params) -> list[Observation]:
         accesses = int(params["warps"]) * self.size["elements"]
-        width = int(params.get("width", 4))
-        predicted = [wavefronts(row, width) for row in self._offsets()]
+        predicted = [predicted_wavefronts(row, params) for row in self._offsets()]
         return [
             Observation("cycles_per_access", "cycles", self._cycles() / accesses),
             Observation("predicted_wavefronts", "wavefronts", sum(predicted) / len(predicted)),

@@ -1,0 +1,49 @@
+// A warp reads 8 x 8 matrices of 16-bit elements with ldmatrix out of a tile in shared memory; the block counts the cycles.
+//
+// The technique looked at: the layout of the tile. ldmatrix takes eight row addresses of 16 bytes a phase, one phase per
+// matrix, and the rows of a matrix lie one below the other. Rows of 128 (64) bytes put them into the same 4 (8) banks, so a
+// phase takes 8 (4) turns; 16 bytes of padding per row, or an XOR of the 16-byte chunk with the row, spread them over all
+// banks (catalogue D6; text 003). Lane l addresses row l % 16, chunk l / 16. The patterns walk over the tile in steps of two
+// chunks, then of 16 rows. No two patterns are alike: ptxas joins ldmatrix of one address, volatile or not.
+//
+// TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: 16-byte pieces of a row. Matrices: 1, 2 or 4 an access.
+
+#include "bank_moves.cuh"
+#include "shared_layout.cuh"
+
+template <int Chunks>
+constexpr int rows = 16 * patterns / (Chunks / 2);
+
+template <int Chunks>
+using tile_plain = Plain<rows<Chunks>, Chunks>;
+template <int Chunks>
+using tile_padded = Padded<rows<Chunks>, Chunks, 1>;
+
+// Eight chunks fill the banks once. Rows that together fill them share one mask: the next such group takes another.
+template <int Chunks>
+struct tile_xor {
+    static constexpr int words = rows<Chunks> * Chunks;
+    static constexpr int rows_of_banks = 8 / Chunks;
+    __host__ __device__ static constexpr int index(int row, int chunk) {
+        return row * Chunks + (chunk ^ (row / rows_of_banks % Chunks));
+    }
+};
+
+template <class TileLayout, int Chunks>
+struct MatrixRows {
+    static constexpr int words = 4 * TileLayout::words;
+    __host__ __device__ static constexpr int word(int lane, int pattern) {
+        const int pair = pattern % (Chunks / 2);
+        const int step = pattern / (Chunks / 2);
+        // Every layout repeats itself after 16 rows; said this way, a step is an offset within the instruction.
+        return 4 * (TileLayout::index(lane % 16, 2 * pair + lane / 16) + step * TileLayout::index(16, 0));
+    }
+};
+
+template <template <int> class TileLayout, int Chunks, int Matrices, int Warps>
+__global__ void __launch_bounds__(Warps * 32)
+bank_matrix(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
+    using Access = MatrixRows<TileLayout<Chunks>, Chunks>;
+    alignas(128) __shared__ unsigned memory[Access::words];
+    probe_moves<Access, ReadMatrices<Matrices>, Warps>(memory, offsets, sums, cycles, elements);
+}
