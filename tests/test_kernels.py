@@ -45,7 +45,7 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("stencil_tile_cache", "int32", {"k": 25, "coarsen": 8, "lanes": 16}),
     ("stencil_window", "fp32", {"k": 32, "outputs": 16}),
     ("stencil_window", "int32", {"k": 32, "outputs": 32, "store": "streaming"}),
-    ("stencil_window", "int32", {"k": 32, "exchange": "shared"}),
+    ("stencil_window", "int32", {"k": 32, "outputs": 8, "exchange": "shared"}),
     ("stencil_window", "fp32", {"k": 32, "exchange": "direct"}),
 ]
 
@@ -177,8 +177,8 @@ def test_window_moves_quads_and_adds_few(exchange: str, dtype: str) -> None:
 
 
 def test_streaming_stores_say_so() -> None:
-    _, streaming = compiled("stencil_window", k=8, store="streaming")
-    _, plain = compiled("stencil_window", k=8)
+    _, streaming = compiled("stencil_window", k=8, outputs=8, store="streaming")
+    _, plain = compiled("stencil_window", k=8, outputs=8)
     assert streaming["STG.E.EF.128"] == plain["STG.E.128"] == 2
     assert streaming["STG.E.128"] == plain["STG.E.EF.128"] == 0
 
@@ -236,7 +236,7 @@ def test_shared_bytes_of_the_register_tile(params: dict[str, int], words: int) -
         ("stencil_register_cache", "int32", {"k": 16, "coarsen": 4}, 0),
         ("stencil_tile_cache", "int32", {"k": 16, "coarsen": 4, "lanes": 8}, 0),
         ("stencil_window", "int32", {"k": 16}, 0),
-        ("stencil_window", "int32", {"k": 16, "exchange": "shared"}, (16 + 4) * (256 * 2 + 4)),
+        ("stencil_window", "int32", {"k": 16, "outputs": 8, "exchange": "shared"}, (16 + 4) * (256 * 2 + 4)),
     ],
 )
 def test_shared_bytes(name: str, dtype: str, params: dict[str, int | str], expected: int) -> None:

@@ -3,14 +3,14 @@
 Model: 32 banks, each serving one 4-byte word a cycle; lanes that want the same word share it (broadcast, or for writes
 one of them wins). A 4-byte (or narrower) access serves all 32 lanes at once (CUDA C++ Programming Guide, "Shared
 Memory" of compute capability 5.x and up). An 8-byte access goes by half-warps and a 16-byte access by quarter-warps,
-unless a merging rule joins two halves, or the two quarters of one half, into one group; a group takes as many
-wavefronts as the busiest bank has distinct words. ldmatrix goes by its phases of eight row addresses, which never
-merge.
+unless a merging rule, which holds for reads alone, joins two halves, or the two quarters of one half, into one group;
+a group takes as many wavefronts as the busiest bank has distinct words. ldmatrix goes by its phases of eight row
+addresses, which never merge.
 
 Merging rules (`MERGE`):
   none   never.
-  pairs  where every lane shares its vector with lane ^ 1, or every lane with lane ^ 2 (both lanes active): the rule
-         known from microbenchmarks of earlier architectures. A uniform 16-byte read takes 2 wavefronts, of 8 bytes 1.
+  pairs  where every lane shares its vector with lane ^ 1, or every lane with lane ^ 2 (both lanes active). A uniform
+         16-byte read takes 2 wavefronts, of 8 bytes 1. Reads on an H200 follow it (sweep bank_wide_shared).
   words  where the joined group takes no more wavefronts than the dearer of its two parts.
 """
 

@@ -164,9 +164,11 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     for row in records(rows):
         values = known.get((row["sweep"], row["variant"], tuple(size_of(row).items())), {})
         # A kernel that writes reads each word back once: what it does more often is what it is about.
-        operation = max("ld", "st", key=lambda name: values.get(f"{_REQUESTS}_{name}.sum", 0.0))
+        operation = max("ld", "st", key=lambda name: values.get(f"{_WAVEFRONTS}_op_{name}.sum", 0.0))
         waves = values.get(f"{_WAVEFRONTS}_op_{operation}.sum", values.get(f"{_WAVEFRONTS}.sum", math.nan))
-        costs["wavefronts"].append(waves / (values.get(f"{_REQUESTS}_{operation}.sum") or math.nan))
+        # ldmatrix counts its wavefronts but not its requests: then the kernel's own number of accesses stands in.
+        requests = max(values.get(f"{_REQUESTS}_{operation}.sum", 0.0), values.get("accesses", 0.0))
+        costs["wavefronts"].append(waves / (requests or math.nan))
         costs["cycles"].append(values.get("cycles_per_access", math.nan))
         costs["model"].append(values.get("predicted_wavefronts", math.nan))
     return rows.assign(**costs)

@@ -76,6 +76,7 @@ class BanksInstance(Instance):
         accesses = int(params["warps"]) * self.size["elements"]
         predicted = [predicted_wavefronts(row, params) for row in self._offsets()]
         return [
+            Observation("accesses", "accesses", accesses),
             Observation("cycles_per_access", "cycles", self._cycles() / accesses),
             Observation("predicted_wavefronts", "wavefronts", sum(predicted) / len(predicted)),
         ]

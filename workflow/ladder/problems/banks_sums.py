@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ladder.bank_model import LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
+from ladder.bank_model import DEFAULT_MERGE, LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
 
 HASH = 2654435761
 """Word w of shared memory holds w * HASH (mod 2**32)."""
@@ -38,4 +38,6 @@ def predicted_wavefronts(offsets: Sequence[int], params: Mapping[str, int | str]
     """Wavefronts the bank model expects of one access of the kernel with these parameters."""
     if "matrices" in params:
         return matrix_wavefronts(offsets[: MATRIX_ROWS * int(params["matrices"])])
-    return wavefronts(offsets, int(params.get("width", 4)))
+    # Only reads merge: an H200 stores 8 or 16 bytes a lane in 2 or 4 wavefronts, whatever the lanes share.
+    merge = "none" if params.get("access") == "write" else DEFAULT_MERGE
+    return wavefronts(offsets, int(params.get("width", 4)), merge)
