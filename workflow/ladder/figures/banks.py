@@ -10,6 +10,9 @@ from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.style import PALETTE, canvas, heading, legend_below
 from ladder.statistics import access_costs, parameter, params_of
 
+_TILT = 35
+"""Degrees by which words on the axis are turned, so that neighbours do not touch."""
+
 
 def _table(data: FigureData) -> pd.DataFrame:
     """Costs per access with the figure's x beside them."""
@@ -39,8 +42,10 @@ def _panels(table: pd.DataFrame, x: str | None) -> list[str]:
 
 
 def _panel(axis: Axes, table: pd.DataFrame) -> None:
-    numeric = all(isinstance(value, int) for value in table["x"])
-    table = table.sort_values("x") if numeric else table
+    whole = all(isinstance(value, int) for value in table["x"])
+    table = table.sort_values("x") if whole else table
+    # Values with gaps are set side by side: drawn to scale the small ones would lie on one another.
+    numeric = whole and max(table["x"]) - min(table["x"]) < 2 * len(table)
     # A parameter beside x (warps) may repeat an x: the series then shows the first, the model is the same.
     table = table.drop_duplicates("x")
     places = list(table["x"]) if numeric else list(range(len(table)))
@@ -65,7 +70,8 @@ def _panel(axis: Axes, table: pd.DataFrame) -> None:
     if numeric:
         axis.set_xticks([place for place in places if place == 1 or place % 4 == 0])
     else:
-        axis.set_xticks(places, [str(value) for value in table["x"]])
+        axis.set_xticks(places, [str(value) for value in table["x"]], rotation=0 if whole else _TILT)
+        axis.tick_params(axis="x", labelsize=9)
 
 
 def draw(data: FigureData) -> Figure:
