@@ -17,7 +17,6 @@ from ladder.bank_model import (
     served,
     wavefronts,
 )
-from ladder.problems.banks_sums import predicted_wavefronts
 
 LANES = range(32)
 WIDTHS = (1, 2, 4, 8, 16)
@@ -223,10 +222,3 @@ def test_ldmatrix_counts_each_phase_of_eight_rows() -> None:
     assert matrix_wavefronts([0] * 32) == 4
     with pytest.raises(ValueError, match="8, 16 or 32 row addresses, not 9"):
         matrix_wavefronts([0] * 9)
-
-
-def test_wide_writes_never_merge_and_reads_do() -> None:
-    uniform = [0] * 32
-    assert predicted_wavefronts(uniform, {"width": 16, "access": "read"}) == 2
-    assert predicted_wavefronts(uniform, {"width": 16, "access": "write"}) == 4
-    assert predicted_wavefronts(uniform, {"width": 8, "access": "write"}) == 2
