@@ -138,7 +138,7 @@ def test_finishing_orders_the_records_drops_stale_ones_and_keeps_the_latest(tmp_
     path = tmp_path / "cells.jsonl"
     written = [("c", 1), ("stale", 1), ("a", 1), ("c", 2)]
     write_records(path, [{"key": name, "try": attempt} for name, attempt in written])
-    finish(path, {}, ["a", "b", "c"])
+    finish(path, ["a", "b", "c"])
     assert read_records(path) == [{"key": "a", "try": 1}, {"key": "c", "try": 2}]
 
 

@@ -143,7 +143,7 @@ class Run:
         finally:
             record_file.close()
         everything, _ = split_cells(PLAN, CUBINS, {}, self.record, remeasure=True)
-        finish(self.record, PLAN, [key for _, key in everything])
+        finish(self.record, [key for _, key in everything])
         assert len(kept) + len(todo) == CELLS
         return read_records(self.record)
 

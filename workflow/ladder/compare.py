@@ -15,7 +15,6 @@ from ladder.errors import LadderError
 from ladder.statistics import Estimate, estimate, records, size_label, size_of
 
 CellId = tuple[str, str, str, tuple[tuple[str, int], ...]]
-VALUES = ("speedup", "time")
 
 
 @dataclass(frozen=True)

@@ -277,7 +277,7 @@ def worker_command(plan: Path, cubins: Path, harness: Path) -> list[str]:
     return [sys.executable, "-m", "ladder.worker", str(plan), str(cubins), str(harness)]
 
 
-def finish(path: Path, plan: Mapping[str, Any], keys: Sequence[str]) -> None:
-    """Put the record file in the plan's order and drop records that no longer belong to it."""
+def finish(path: Path, keys: Sequence[str]) -> None:
+    """Put the record file in the order of `keys`, the plan's, and drop records that no longer belong to it."""
     latest = {record["key"]: record for record in read_records(path)}
     write_records(path, [latest[key] for key in keys if key in latest])

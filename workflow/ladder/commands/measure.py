@@ -60,8 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     digests = cubin_digests(plan, arguments.cubins)
     todo, kept = split_cells(plan, digests, host, arguments.cells, arguments.remeasure)
     cell_count = len(kept) + len(todo)
+    order = _in_order(plan, digests, host)
     if not todo:
-        finish(arguments.cells, plan, _in_order(plan, digests, host))
+        finish(arguments.cells, order)
         _write_job(arguments.job, None, cell_count, len(kept), started, begun)
         return 0
     from ladder.monitor import Monitor
@@ -92,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         with monitor.locked_clocks(arguments.lock_clocks):
             supervisor.run(todo, record_file)
         record_file.close()
-    finish(arguments.cells, plan, _in_order(plan, digests, host))
+    finish(arguments.cells, order)
     _write_job(arguments.job, supervisor.job, cell_count, len(kept), started, begun)
     return 0
 
