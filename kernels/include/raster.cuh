@@ -1,0 +1,26 @@
+// Which tile of C a block computes. Blocks start in the order of their number, so the order decides which operands are in
+// the L2 at the same time.
+//   Strip == 0  row by row over the whole width: neighbours in time share a row of A and all of B passes by.
+//   Strip >  0  strips of that many tile columns, each walked row by row: a wave of blocks covers a rectangle nearer to a
+//               square and reads fewer distinct rows of A and columns of B (block swizzle, text 003).
+// Every tile is named once for any number of rows and columns; the last strip may be narrower.
+#pragma once
+
+#include "index.cuh"
+
+struct TilePosition {
+    int row, column;
+};
+
+template <int Strip>
+__host__ __device__ constexpr TilePosition tile_position(int tile, int tile_rows, int tile_columns) {
+    if constexpr (Strip == 0) {
+        return {tile / tile_columns, tile % tile_columns};
+    } else {
+        const int per_strip = Strip * tile_rows;
+        const int first = tile / per_strip * Strip;
+        const int within = tile % per_strip;
+        const int width = lesser(Strip, tile_columns - first);
+        return {within / width, first + within % width};
+    }
+}
