@@ -44,7 +44,10 @@ class SimulatedGraph:
 
 
 class SimulatedGpu:
-    """Time passes only while a launch or a flush runs; `log` holds what was enqueued, in order."""
+    """Time passes only while a launch or a flush runs; `log` holds what was enqueued, in order.
+
+    It is its own stream and its own gate.
+    """
 
     def __init__(self) -> None:
         self.events: list[SimulatedEvent] = []
@@ -53,7 +56,13 @@ class SimulatedGpu:
         self.log: list[str] = []
         self.launches = 0
         self.graphs: list[tuple[int, SimulatedGraph]] = []
-        self.stream = self
+        self.stream = self.gate = self
+
+    def __enter__(self) -> None:
+        self.log.append("close")
+
+    def __exit__(self, *_: object) -> None:
+        self.log.append("open")
 
     def event(self) -> SimulatedEvent:
         return SimulatedEvent()
@@ -132,14 +141,15 @@ def test_the_leading_launch_is_not_in_the_samples(gpu: Any) -> None:
 
 def test_a_launch_is_timed_alone_and_the_host_waits_for_it(gpu: Any) -> None:
     times, spent = time_launches(gpu, [gpu.steady("A", 5.0), gpu.steady("B", 7.0)], flush=True, prime=True)
-    assert gpu.log == ["A", "flush", "A", "sync", "B", "flush", "B", "sync"]
+    rested = ["flush", "sync", "close"]
+    assert gpu.log == ["A", *rested, "A", "open", "sync", "B", *rested, "B", "open", "sync"]
     assert times == pytest.approx([5.0, 7.0]), "neither the flush nor the untimed launch counts"
     assert spent == pytest.approx(2 * (5.0 + 7.0) + 2 * FLUSH_US), "but both were spent"
 
 
 def test_warm_launches_are_not_flushed(gpu: Any) -> None:
     time_launches(gpu, [gpu.steady("A", 5.0)] * 2, flush=False)
-    assert gpu.log == ["A", "sync", "A", "sync"]
+    assert gpu.log == ["sync", "close", "A", "open", "sync"] * 2
 
 
 def test_no_collection_falls_between_two_launches_and_collecting_goes_on_after(gpu: Any) -> None:
@@ -159,8 +169,8 @@ def fail() -> None:
 @pytest.mark.parametrize(("cold_us", "primed"), [(299.0, True), (301.0, False)])
 def test_short_kernels_run_once_before_the_flush(gpu: Any, cold_us: float, primed: bool) -> None:
     measure_cold(gpu, gpu.steady("A", cold_us), gpu.steady("B", 1000.0), rule())
-    # Of the last sample: [untimed launch,] flush, launch, wait.
-    assert gpu.log[-4:-3] == (["B"] if primed else ["sync"])
+    # Of the last sample: [untimed launch,] flush, rest, gate closed, launch, gate opened, wait.
+    assert gpu.log[-7:-6] == (["B"] if primed else ["sync"])
 
 
 def test_a_quick_time_is_the_median_of_cold_launches_after_some_to_warm_up(gpu: Any) -> None:

@@ -15,7 +15,7 @@ from cuda.bindings import driver
 from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from ladder.errors import LadderError
-from ladder.harness import split_harness
+from ladder.harness import GATE, split_harness
 from ladder.tensor_maps import tensor_map
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _CTYPES: dict[str, type[Any]] = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
 _THREADS = 256
 _LEAST_FLUSH_BYTES = 32 * 1024 * 1024
-"""Overwriting it must outlast enqueueing the launch that is timed next, also where the L2 is small."""
+"""Overwritten also where the L2 is smaller: caches in front of it have to go as well."""
+_GATE_NS = 2_000_000_000
 MAXIMUM, COUNT = "<maximum>", "<count>"
 """Placeholders for the two results of a comparing kernel; see Gpu.reduce."""
 
@@ -72,6 +73,35 @@ class Captured:
         self.graph.close()
 
 
+class Gate:
+    """Holds the stream while its `with` block enqueues work, which then runs without waiting for the host.
+
+    A kernel of one thread reads a word of host memory until it holds the ticket of this closing.
+    """
+
+    def __init__(self, stream: Stream, kernel: Kernel) -> None:
+        host = checked(driver.cuMemHostAlloc(8, driver.CU_MEMHOSTALLOC_DEVICEMAP))
+        # Kept to the end of the process: a kernel may wait for it.
+        self._ticket, self._gave_up = (ctypes.c_int.from_address(int(host) + offset) for offset in (0, 4))
+        self._ticket.value = self._gave_up.value = 0
+        self._words = int(checked(driver.cuMemHostGetDevicePointer(host, 0)))
+        self._stream, self._kernel = stream, kernel
+        self._config = LaunchConfig(grid=1, block=1)
+        self._next = 0
+
+    def __enter__(self) -> None:
+        self._next += 1
+        words, limit = self._words, ctypes.c_int64(_GATE_NS)
+        launch(self._stream, self._config, self._kernel, words, ctypes.c_int32(self._next), limit)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Raises LadderError where the stream went on by itself, since the host was away too long."""
+        self._ticket.value = self._next
+        if self._gave_up.value and kind is None:
+            self._gave_up.value = 0
+            raise LadderError(f"enqueueing one launch took more than {_GATE_NS / 1e9:g} s: it cannot be timed")
+
+
 class Gpu:
     """The first visible GPU, its stream, its harness kernels and a buffer that flushes its L2."""
 
@@ -89,6 +119,7 @@ class Gpu:
         symbols, cubin = split_harness(harness.read_bytes())
         code = ObjectCode.from_cubin(cubin)
         self._harness = {entry: code.get_kernel(symbol) for entry, symbol in symbols.items()}
+        self.gate = Gate(self.stream, self._harness[GATE])
         self._scratch = self.allocate(16)
         self._latest: tuple[bytes, Kernel] | None = None
         self.events: list[Event] = []

@@ -14,7 +14,7 @@ from ladder.catalog import Argument, Variant
 from ladder.config import Config
 from ladder.sweeps import Cell, Reference, Sweep
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the measuring protocol: raise it when the way of measuring changes, and every cell is measured anew."""
 
 

@@ -1,9 +1,9 @@
 """Timing: variant and reference interleaved, cold (L2 flushed) or warm (CUDA graph), until the interval is small.
 
-The rule in words. Cold: before each launch the L2 is overwritten (as many bytes as it holds, like
-NVBench), which also hides the host's launch latency; an event before and one after the launch time it alone, and the
-host is silent while it runs. Short kernels run once, untimed, before the flush: the data are cold then, the
-instructions not, as in any loop that calls one kernel.
+The rule in words. Cold: before each launch the L2 is overwritten (as many bytes as it holds, like NVBench) and the
+GPU comes to rest. Then a gate holds the stream until event, launch and event are enqueued behind it, so that the
+events time the launch alone, the host's latency is outside, and the host is silent while the kernel runs. Short kernels
+run once, untimed, before the flush: the data are cold then, the instructions not, as in any loop that calls one kernel.
 Launches go A B B A, B A A B, …; each such group gives one ratio, the reference's time over the variant's, in which
 drift and order cancel. The speed-up is the median ratio with its distribution-free 95 % interval. Stop when the
 interval's half-width is below the precision asked for and the ratios' spread says that so many pairs should reach it
@@ -88,16 +88,17 @@ def time_launches(
 ) -> tuple[list[float], float]:
     """Time each launch in µs, in order, and the GPU time in µs they took with their flushes.
 
-    `prime` runs each once, untimed, before its flush. The host waits for each launch before it enqueues the next:
-    commands that arrive while a kernel runs made it read up to 1 us longer on an H200, and unevenly so.
+    `prime` runs each once, untimed, before its flush. Commands that arrive while a kernel runs made it read up to 1 us
+    longer on an H200, and unevenly so: hence the gate. A launch right behind the flush read up to 0.5 % longer than
+    one on a GPU at rest, the fewer blocks the more: hence the wait before it.
     """
-    while len(gpu.events) < 3:
+    while len(gpu.events) < 4:
         gpu.events.append(gpu.event())
-    begin, start, stop = gpu.events[:3]
+    begin, flushed, start, stop = gpu.events[:4]
     record = gpu.stream.record
     times, spent = [], 0.0
     collecting = gc.isenabled()
-    gc.disable()  # A collection between two records would be timed as a gap.
+    gc.disable()  # It would only make the GPU wait at the gate.
     try:
         for launch in launches:
             record(begin)
@@ -105,12 +106,15 @@ def time_launches(
                 launch()
             if flush:
                 gpu.flush_l2()
-            record(start)
-            launch()
-            record(stop)
+            record(flushed)
+            gpu.sync()
+            with gpu.gate:
+                record(start)
+                launch()
+                record(stop)
             gpu.sync()
             times.append((stop - start) * 1e3)
-            spent += (stop - begin) * 1e3
+            spent += (flushed - begin) * 1e3 + times[-1]
     finally:
         if collecting:
             gc.enable()

@@ -1,4 +1,5 @@
-// Kernels of the measuring harness: inputs drawn on the device, and outputs compared there with a higher-precision answer.
+// Kernels of the measuring harness: inputs drawn on the device, outputs compared there with a higher-precision answer,
+// and a gate that holds a stream.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -132,4 +133,17 @@ __global__ void compare_stencil(double* maximum, unsigned long long* strays, con
     if (!(error <= worst)) worst = error == error ? error : 1e300;
   }
   raise_to_block(maximum, worst);
+}
+
+// Ends when the host has written `ticket` to words[0]; after `limit` ns it says so in words[1] and ends as well.
+__global__ void gate(volatile int* words, int ticket, long long limit) {
+  long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  while (words[0] != ticket) {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (now - begin > limit) {
+      words[1] = 1;
+      return;
+    }
+  }
 }
