@@ -1,16 +1,10 @@
-// Repeats one shared-memory access of any kind and times it: vector reads, vector writes and ldmatrix. The contract is that
-// of bank_probe.cuh, which reads single words; its probe is kept as it is, since published cubins are made of it.
+// The instructions that access shared memory, each as a Move: reads and writes of 1, 2 or 4 words a lane, and ldmatrix.
 //
-// An Access says which word lane l addresses in pattern j: `Access::word(l, j)`, 0 <= j < 32, with all its words below
-// `Access::words`. Every warp makes the same accesses. A Move is the instruction. A Move that writes gives word w the value
-// that a read expects there, over memory that held another; after the clock was stopped, each lane reads its words back.
+// A Move moves `words` words a lane, and says whether it `writes`. All are volatile in PTX as well as in C++, so that neither
+// compiler drops or joins accesses of an address it has seen before.
 #pragma once
 
-#include "bank_probe.cuh"
-
-constexpr unsigned word_value = 2654435761u;
-
-// Each lane reads Words words from its address on.
+// Each lane reads Words words from its address on (PTX ISA 9.7.9.8, ld).
 template <int Words>
 struct ReadVector {
     static constexpr int words = Words;
@@ -18,7 +12,7 @@ struct ReadVector {
 
     __device__ static void load(unsigned address, unsigned (&word)[Words]) {
         if constexpr (Words == 1) {
-            word[0] = load_shared(address);
+            asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(word[0]) : "r"(address) : "memory");
         } else if constexpr (Words == 2) {
             asm volatile("ld.volatile.shared.v2.u32 {%0, %1}, [%2];"
                          : "=r"(word[0]), "=r"(word[1]) : "r"(address) : "memory");
@@ -29,7 +23,7 @@ struct ReadVector {
     }
 };
 
-// Each lane writes Words words from its address on (PTX ISA, st).
+// Each lane writes Words words from its address on (PTX ISA 9.7.9.11, st).
 template <int Words>
 struct WriteVector : ReadVector<Words> {
     static constexpr bool writes = true;
@@ -67,67 +61,3 @@ struct ReadMatrices {
         }
     }
 };
-
-// Reads all patterns once and adds the words to `sum`. 32 registers' worth of independent loads are in flight.
-template <class Move>
-__device__ inline void read_patterns(const unsigned (&address)[patterns], unsigned& sum) {
-    constexpr int flight = patterns / Move::words;
-#pragma unroll
-    for (int first = 0; first < patterns; first += flight) {
-        unsigned word[flight][Move::words];
-#pragma unroll
-        for (int j = 0; j < flight; ++j) Move::load(address[first + j], word[j]);
-#pragma unroll
-        for (int j = 0; j < flight; ++j) {
-#pragma unroll
-            for (int part = 0; part < Move::words; ++part) sum += word[j][part];
-        }
-    }
-}
-
-template <class Access, class Move>
-__device__ inline void write_patterns(const unsigned (&address)[patterns], int lane) {
-#pragma unroll
-    for (int j = 0; j < patterns; ++j) {
-        unsigned word[Move::words];
-#pragma unroll
-        for (int part = 0; part < Move::words; ++part) word[part] = (Access::word(lane, j) + part) * word_value;
-        Move::store(address[j], word);
-    }
-}
-
-// `elements` accesses per lane, a multiple of 32. Called by all threads of a block of Warps warps.
-template <class Access, class Move, int Warps>
-__device__ inline void probe_moves(unsigned* memory, int* offsets, unsigned* sums, long long* cycles, int elements) {
-    const int thread = threadIdx.x;
-    const int lane = thread % 32;
-    for (int word = thread; word < Access::words; word += Warps * 32) {
-        memory[word] = Move::writes ? ~(word * word_value) : word * word_value;
-    }
-
-    const unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(memory));
-    unsigned address[patterns];
-#pragma unroll
-    for (int j = 0; j < patterns; ++j) address[j] = base + 4 * Access::word(lane, j);
-    for (int j = thread / 32; j < patterns; j += Warps) offsets[j * 32 + lane] = 4 * Access::word(lane, j);
-
-    __syncthreads();  // the memory is filled
-    const long long start = clock64();
-    __syncthreads();  // nobody accesses it before the clock is taken
-    unsigned sum = 0;
-#pragma unroll 1
-    for (int done = 0; done < elements; done += patterns) {
-        if constexpr (Move::writes) {
-            write_patterns<Access, Move>(address, lane);
-        } else {
-            read_patterns<Move>(address, sum);
-        }
-    }
-    if constexpr (!Move::writes) sums[thread] = sum;
-    __syncthreads();  // everybody has finished
-    if (thread == 0) *cycles = clock64() - start;
-    if constexpr (Move::writes) {
-        read_patterns<Move>(address, sum);
-        sums[thread] = elements / patterns * sum;
-    }
-}

@@ -1,26 +1,53 @@
 // Repeats one shared-memory access and times it: what every kernel of the problem `banks` shares.
 //
-// An Access says which word lane l reads in pattern j: `Access::word(l, j)`, 0 <= j < 32, below `Access::words`. Every warp
-// makes the same accesses. Word w of the memory holds w * 2654435761 (mod 2^32), so that the sum of the words read shows
-// that the addresses were the ones written to `offsets`.
+// An Access says which word lane l addresses in pattern j: `Access::word(l, j)`, 0 <= j < 32, with all its words below
+// `Access::words`. Every warp makes the same accesses. A Move (bank_moves.cuh) is the instruction. Word w of the memory holds
+// w * 2654435761 (mod 2^32), so that the sum of the words read shows that the addresses were the ones written to `offsets`.
+// A Move that writes gives word w that value, over memory that held another; after the clock was stopped, each lane reads
+// its words back.
 #pragma once
 
-constexpr int patterns = 32;
+#include "bank_moves.cuh"
 
-// ld.volatile.shared.u32 (PTX ISA 9.7.9.8, ld): volatile in PTX as well as in C++, so that neither compiler drops or joins
-// loads of an address it has seen before.
-__device__ inline unsigned load_shared(unsigned address) {
-    unsigned word;
-    asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
-    return word;
+constexpr int patterns = 32;
+constexpr unsigned word_value = 2654435761u;
+
+// Reads all patterns once and adds the words to `sum`. 32 registers' worth of independent loads are in flight.
+template <class Move>
+__device__ inline void read_patterns(const unsigned (&address)[patterns], unsigned& sum) {
+    constexpr int flight = patterns / Move::words;
+#pragma unroll
+    for (int first = 0; first < patterns; first += flight) {
+        unsigned word[flight][Move::words];
+#pragma unroll
+        for (int j = 0; j < flight; ++j) Move::load(address[first + j], word[j]);
+#pragma unroll
+        for (int j = 0; j < flight; ++j) {
+#pragma unroll
+            for (int part = 0; part < Move::words; ++part) sum += word[j][part];
+        }
+    }
+}
+
+template <class Access, class Move>
+__device__ inline void write_patterns(const unsigned (&address)[patterns], int lane) {
+#pragma unroll
+    for (int j = 0; j < patterns; ++j) {
+        unsigned word[Move::words];
+#pragma unroll
+        for (int part = 0; part < Move::words; ++part) word[part] = (Access::word(lane, j) + part) * word_value;
+        Move::store(address[j], word);
+    }
 }
 
 // `elements` accesses per lane, a multiple of 32. Called by all threads of a block of Warps warps.
-template <class Access, int Warps>
+template <class Access, class Move, int Warps>
 __device__ inline void probe_banks(unsigned* memory, int* offsets, unsigned* sums, long long* cycles, int elements) {
     const int thread = threadIdx.x;
     const int lane = thread % 32;
-    for (int word = thread; word < Access::words; word += Warps * 32) memory[word] = word * 2654435761u;
+    for (int word = thread; word < Access::words; word += Warps * 32) {
+        memory[word] = Move::writes ? ~(word * word_value) : word * word_value;
+    }
 
     const unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(memory));
     unsigned address[patterns];
@@ -30,17 +57,21 @@ __device__ inline void probe_banks(unsigned* memory, int* offsets, unsigned* sum
 
     __syncthreads();  // the memory is filled
     const long long start = clock64();
-    __syncthreads();  // nobody reads before the clock is taken
+    __syncthreads();  // nobody accesses it before the clock is taken
     unsigned sum = 0;
 #pragma unroll 1
     for (int done = 0; done < elements; done += patterns) {
-        unsigned word[patterns];  // 32 independent loads in flight
-#pragma unroll
-        for (int j = 0; j < patterns; ++j) word[j] = load_shared(address[j]);
-#pragma unroll
-        for (int j = 0; j < patterns; ++j) sum += word[j];
+        if constexpr (Move::writes) {
+            write_patterns<Access, Move>(address, lane);
+        } else {
+            read_patterns<Move>(address, sum);
+        }
     }
-    sums[thread] = sum;
-    __syncthreads();  // everybody has read
+    if constexpr (!Move::writes) sums[thread] = sum;
+    __syncthreads();  // everybody has finished
     if (thread == 0) *cycles = clock64() - start;
+    if constexpr (Move::writes) {
+        read_patterns<Move>(address, sum);
+        sums[thread] = elements / patterns * sum;
+    }
 }

@@ -8,7 +8,7 @@
 // Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none. SameBits: bits of the
 // lane number that do not change the vector. Warps: warps of the block, enough to keep the shared-memory pipe busy.
 
-#include "bank_moves.cuh"
+#include "bank_probe.cuh"
 
 template <int Words>
 using access_read = ReadVector<Words>;
@@ -37,5 +37,5 @@ __global__ void __launch_bounds__(Warps * 32)
 bank_access(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
     using Access = VectorAccess<Move::words, Stride, SameBits>;
     alignas(128) __shared__ unsigned memory[Access::words];
-    probe_moves<Access, Move, Warps>(memory, offsets, sums, cycles, elements);
+    probe_banks<Access, Move, Warps>(memory, offsets, sums, cycles, elements);
 }

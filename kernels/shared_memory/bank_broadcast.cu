@@ -5,7 +5,7 @@
 //
 // Read: pattern_one_word, pattern_groups, pattern_bank_row or pattern_two_words. Warps: warps of the block.
 
-#include "bank_moves.cuh"
+#include "bank_probe.cuh"
 
 // A hash (xor, shift and odd multiplier, after Marsaglia's xorshift) of 0 to 1023 to five bits: random, but the same always.
 __host__ __device__ constexpr int random_bank(int lane, int pattern) {
@@ -45,5 +45,5 @@ template <class Read, int Warps>
 __global__ void __launch_bounds__(Warps * 32)
 bank_broadcast(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
     alignas(128) __shared__ unsigned memory[Read::words];
-    probe_moves<Read, ReadVector<1>, Warps>(memory, offsets, sums, cycles, elements);
+    probe_banks<Read, ReadVector<1>, Warps>(memory, offsets, sums, cycles, elements);
 }

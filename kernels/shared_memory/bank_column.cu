@@ -24,5 +24,5 @@ __global__ void __launch_bounds__(Warps * 32)
 bank_column(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
     using Access = ColumnRead<TileLayout>;
     alignas(128) __shared__ unsigned memory[Access::words];
-    probe_banks<Access, Warps>(memory, offsets, sums, cycles, elements);
+    probe_banks<Access, ReadVector<1>, Warps>(memory, offsets, sums, cycles, elements);
 }

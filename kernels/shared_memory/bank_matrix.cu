@@ -8,7 +8,7 @@
 //
 // TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: 16-byte pieces of a row. Matrices: 1, 2 or 4 an access.
 
-#include "bank_moves.cuh"
+#include "bank_probe.cuh"
 #include "shared_layout.cuh"
 
 template <int Chunks>
@@ -45,5 +45,5 @@ __global__ void __launch_bounds__(Warps * 32)
 bank_matrix(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
     using Access = MatrixRows<TileLayout<Chunks>, Chunks>;
     alignas(128) __shared__ unsigned memory[Access::words];
-    probe_moves<Access, ReadMatrices<Matrices>, Warps>(memory, offsets, sums, cycles, elements);
+    probe_banks<Access, ReadMatrices<Matrices>, Warps>(memory, offsets, sums, cycles, elements);
 }
