@@ -41,8 +41,8 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("stencil_register_cache", "int32", {"k": 32, "coarsen": 8}),
     ("stencil_register_cache", "int32", {"k": 25, "coarsen": 8}),
     ("stencil_global", "fp32", {"k": 32}),
-    ("stencil_tile_cache", "fp32", {"k": 32, "coarsen": 8, "lanes": 8}),
-    ("stencil_tile_cache", "int32", {"k": 25, "coarsen": 8, "lanes": 16}),
+    ("stencil_register_cache", "fp32", {"k": 32, "coarsen": 8, "lanes": 8}),
+    ("stencil_register_cache", "int32", {"k": 25, "coarsen": 8, "lanes": 16}),
     ("stencil_window", "fp32", {"k": 32, "outputs": 16}),
     ("stencil_window", "int32", {"k": 32, "outputs": 32, "store": "streaming"}),
     ("stencil_window", "int32", {"k": 32, "outputs": 8, "exchange": "shared"}),
@@ -145,13 +145,13 @@ def test_register_cache_shuffles_instead_of_sharing_memory() -> None:
 
 def test_tiles_shuffle_as_often_as_a_warp_and_keep_more_halo() -> None:
     for lanes in (16, 32):
-        facts, opcodes = compiled("stencil_tile_cache", "int32", k=16, coarsen=4, lanes=lanes)
+        facts, opcodes = compiled("stencil_register_cache", "int32", k=16, coarsen=4, lanes=lanes)
         assert facts["shfl"] == 16 * 4
         assert facts["bar"] == facts["lds_32"] == facts["sts"] == 0
         assert not any(name.startswith("VOTE") for name in opcodes)
     # A tap of 8 or 16 turns a tile of 8 lanes all around: a lane reads itself, in the next register.
-    assert compiled("stencil_tile_cache", "int32", k=15, coarsen=4, lanes=8)[0]["ldg"] == 4 + 2
-    assert compiled("stencil_tile_cache", "int32", k=15, coarsen=4, lanes=16)[0]["ldg"] == 4 + 1
+    assert compiled("stencil_register_cache", "int32", k=15, coarsen=4, lanes=8)[0]["ldg"] == 4 + 2
+    assert compiled("stencil_register_cache", "int32", k=15, coarsen=4, lanes=16)[0]["ldg"] == 4 + 1
 
 
 def test_global_stencil_loads_every_tap() -> None:
@@ -234,7 +234,7 @@ def test_shared_bytes_of_the_register_tile(params: dict[str, int], words: int) -
         ("bank_column", "int32", {"tile_layout": "xor"}, 4 * 32 * 32),
         ("stencil_shared", "int32", {"k": 16, "coarsen": 4}, 4 * (256 * 4 + 16)),
         ("stencil_register_cache", "int32", {"k": 16, "coarsen": 4}, 0),
-        ("stencil_tile_cache", "int32", {"k": 16, "coarsen": 4, "lanes": 8}, 0),
+        ("stencil_register_cache", "int32", {"k": 16, "coarsen": 4, "lanes": 8}, 0),
         ("stencil_window", "int32", {"k": 16}, 0),
         ("stencil_window", "int32", {"k": 16, "outputs": 8, "exchange": "shared"}, (16 + 4) * (256 * 2 + 4)),
     ],
@@ -457,7 +457,7 @@ def test_a_line_in_shared_memory_has_a_limit() -> None:
         variant("stencil_window", "fp32", exchange="shared", outputs=16, block=1024)
 
 
-@pytest.mark.parametrize("name", ["stencil_shared", "stencil_register_cache", "stencil_tile_cache"])
+@pytest.mark.parametrize("name", ["stencil_shared", "stencil_register_cache"])
 def test_stencils_launch_at_least_one_block(name: str) -> None:
     one = variant(name, "int32", k=32, coarsen=2)
     for elements in (1, 32, 33, 256 * 2 + 32, 256 * 2 + 33, 2**28):

@@ -49,9 +49,10 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
         for (int r = 0; r <= rows; ++r) sums[r] = part(row[r], 0, 3);
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
-            // The first m lanes are read by lanes that reach over the end of the row, into the next one.
+            // The first m lanes are read by lanes that reach over the end of the row, into the next one. A shuffle takes the
+            // number of a lane modulo the width of the warp.
             const auto right = [&](int m, T here, T next) {
-                return __shfl_sync(0xffffffffu, place < m ? next : here, (place + m) % 32);
+                return __shfl_sync(0xffffffffu, place < m ? next : here, threadIdx.x + m);
             };
             const Quad<T> windows = four_windows<K>(
                 row[r], [&](int m) { return right(m, sums[r], sums[r + 1]); },
