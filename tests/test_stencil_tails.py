@@ -1,0 +1,151 @@
+"""The stencil kernels on lines of every length from 1 to 200, without a GPU: their PTX runs on the CPU (ptx.py)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import edit
+from ladder.catalog import Variant, load_kernel
+from numpy.lib.stride_tricks import sliding_window_view
+from ptx import Array, Fault, Machine, Memory, compile_ptx, parse
+
+KERNELS = Path(__file__).resolve().parent.parent / "kernels"
+POISON = 0x7FC0DEAD
+BLOCK = 128
+LENGTHS = range(1, 201)
+REACHES = (1, 2, 4, 7, 16, 25, 32)
+SHAPES: dict[str, list[dict[str, Any]]] = {
+    "stencil_global": [{}],
+    "stencil_shared": [{"coarsen": coarsen} for coarsen in (1, 3, 8)],
+    "stencil_register_cache": [
+        {"coarsen": coarsen, "lanes": lanes} for coarsen in (1, 3) for lanes in (8, 16, 32)
+    ]
+    + [{"coarsen": 8}],
+    "stencil_window": [
+        {"outputs": outputs, "exchange": exchange}
+        for outputs in (4, 12)
+        for exchange in ("shuffle", "shared", "direct")
+    ]
+    + [{"store": "streaming"}],
+}
+"""Every stencil kernel, and the parameters beside the reach with which it is tried."""
+
+
+def variant(name: str, dtype: str = "int32", kernels: Path = KERNELS, **params: Any) -> Variant:
+    kernel = load_kernel(kernels / "stencil" / f"{name}.yaml")
+    return kernel.variant({"block": BLOCK, **params}, dtype)
+
+
+def lines(dtype: str, lengths: list[int]) -> list[Array]:
+    """Seeded inputs of both signs, one per length."""
+    random = np.random.default_rng(4)
+    if dtype == "int32":
+        return [random.integers(-1000, 1001, length, np.int32) for length in lengths]
+    return [random.uniform(-1, 1, length).astype(np.float32) for length in lengths]
+
+
+def run(given: Variant, lengths: list[int], include: Path = KERNELS / "include") -> list[tuple[Array, Array]]:
+    """(input, output) of a launch for each length, with the geometry of the kernel's YAML; outputs begin as poison."""
+    program = parse(compile_ptx(given.kernel.source, given.entry, [include]))
+    memory, inputs, places = Memory(), lines(given.dtype, lengths), []
+    for launch, line in enumerate(inputs):
+        source = memory.buffer(launch, line.view(np.uint32), writable=False)
+        target = memory.buffer(launch, np.full(len(line), POISON, np.uint32), writable=True)
+        places.append((source, target, len(line)))
+    blocks = [given.geometry({"elements": length}).grid[0] for length in lengths]
+    Machine(program, memory, BLOCK, blocks, places).run()
+    outputs = [memory.words[target // 4 : target // 4 + length] for _, target, length in places]
+    return list(zip(inputs, outputs, strict=True))
+
+
+def wrong(given: Variant, line: Array, output: Array) -> str:
+    """What is wrong with an output, by the rule of the problem `stencil` (the harness' compare_stencil); else empty."""
+    reach = given.params["k"]
+    means = max(len(line) - reach, 0)
+    if (output[means:] != POISON).any():
+        return f"n = {len(line)}: written behind the last output"
+    if not means:
+        return ""
+    windows = sliding_window_view(line.astype(np.int64 if given.dtype == "int32" else np.float64), reach + 1)
+    sums = windows.sum(axis=1)
+    found = output[:means].view(line.dtype)
+    if given.dtype == "int32":
+        expected = np.sign(sums) * (np.abs(sums) // (reach + 1))
+        bad = found != expected
+    else:
+        size = np.abs(windows).sum(axis=1)
+        bad = ~(np.abs(found.astype(np.float64) * (reach + 1) - sums) <= (reach + 2) * 2.0**-24 * size)
+    return f"n = {len(line)}: wrong at {np.flatnonzero(bad).tolist()[:8]}" if bad.any() else ""
+
+
+def around_blocks(given: Variant) -> list[int]:
+    """Lengths at which the last block has one output, or all it can have, and their neighbours."""
+    outputs = BLOCK * int(given.params.get("outputs", given.params.get("coarsen", 1)))
+    reach = int(given.params["k"])
+    ends = (outputs, outputs + reach, 2 * outputs + reach)
+    return sorted({end + step for end in ends for step in range(-2, 3)} - set(LENGTHS))
+
+
+def mistakes(given: Variant, lengths: list[int], include: Path = KERNELS / "include") -> list[str]:
+    return [text for line, output in run(given, lengths, include) if (text := wrong(given, line, output))]
+
+
+def test_every_stencil_kernel_is_tried() -> None:
+    assert set(SHAPES) == {path.stem for path in (KERNELS / "stencil").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("reach", REACHES)
+@pytest.mark.parametrize("dtype", ["int32", "fp32"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_length_is_right(name: str, dtype: str, reach: int) -> None:
+    for shape in SHAPES[name]:
+        given = variant(name, dtype, k=reach, **shape)
+        found = mistakes(given, [*LENGTHS, *around_blocks(given)])
+        assert not found, f"{given.id}: {found[:3]}"
+
+
+# A mistake planted in a copy of the kernels is found: the tests above can fail.
+
+OUTSIDE, BARRIER, SHUFFLE = "outside of its buffer", "before the barrier", "not all lanes"
+WRONG, BEHIND = "wrong at", "written behind"
+EARLY = "    if (first + lane + K >= elements) return;\n    T cache"
+PLANTED: list[tuple[str, dict[str, Any], str, str, str]] = [
+    ("stencil_global", {}, "at + K >= elements", "at + K > elements", OUTSIDE),
+    ("stencil_global", {}, "at + K >= elements", "at + K + 1 >= elements", WRONG),
+    ("stencil_shared", {}, "first + at < elements", "first + at <= elements", OUTSIDE),
+    ("stencil_shared", {}, "at < outputs + K &&", "at < outputs + K - 1 &&", WRONG),
+    ("stencil_shared", {}, "__syncthreads();", "", BARRIER),
+    ("stencil_shared", {}, "at + K < elements", "at + K <= elements", BEHIND),
+    ("stencil_register_cache", {"coarsen": 2}, "at < outputs + K &&", "at < outputs + K - 1 &&", WRONG),
+    ("stencil_register_cache", {}, "    T cache", EARLY, SHUFFLE),
+    ("stencil_register_cache", {"lanes": 8}, "lane < turn", "lane <= turn", WRONG),
+    ("stencil_register_cache", {"lanes": 16}, "turn, Lanes)", "turn)", WRONG),
+    ("stencil_window", {}, "place < halo", "place + 1 < halo", WRONG),
+    ("stencil_window", {}, "(K + 3) / 4", "(K + 3) / 4 - 1", WRONG),
+    ("stencil_window", {"exchange": "shared"}, "__syncthreads();", "", BARRIER),
+    ("quad", {}, "if (at + 4 <= elements)", "if (at + 3 <= elements)", OUTSIDE),
+    ("quad", {}, "if (at + 4 <= end)", "if (at + 3 <= end)", BEHIND),
+    ("quad", {}, "if (at + i < end)", "if (at + i <= end)", BEHIND),
+    ("quad", {"exchange": "direct", "k": 11}, "quad > K / 4 ?", "quad >= K / 4 ?", WRONG),
+]
+"""A kernel, or the header of the quads; parameters; what is replaced by what; what the test must find."""
+
+
+@pytest.mark.parametrize(("name", "params", "old", "new", "finding"), PLANTED)
+def test_a_planted_mistake_is_found(
+    tmp_path: Path, name: str, params: dict[str, Any], old: str, new: str, finding: str
+) -> None:
+    kernels = tmp_path / "kernels"
+    for room in ("stencil", "include"):
+        shutil.copytree(KERNELS / room, kernels / room)
+    edit(kernels / ("include/quad.cuh" if name == "quad" else f"stencil/{name}.cu"), old, new)
+    given = variant("stencil_window" if name == "quad" else name, kernels=kernels, **{"k": 7, **params})
+    try:
+        found = mistakes(given, [*LENGTHS, *around_blocks(given)], kernels / "include")
+    except Fault as fault:
+        found = [str(fault)]
+    assert any(finding in text for text in found), found[:3]
