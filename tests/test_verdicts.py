@@ -45,8 +45,8 @@ CACHE = {
 }
 
 
-def decide(lab: Lab, *tests: dict[str, Any], record: bool = True) -> dict[str, Any]:
-    """The row of claims.csv for one claim made of `tests`."""
+def decide(lab: Lab, *tests: dict[str, Any], because: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """The row of claims.csv for one claim made of `tests`, explained by the measures `because`."""
     document = {
         "claims": [
             {
@@ -55,6 +55,7 @@ def decide(lab: Lab, *tests: dict[str, Any], record: bool = True) -> dict[str, A
                 "statement": "It is so.",
                 "decided_by": "tests",
                 "tests": list(tests),
+                **({"because": because} if because else {}),
             }
         ]
     }
@@ -213,6 +214,40 @@ def test_neighbours_of_two_rows_with_one_reference_compare_by_their_ratios(lab: 
     assert decide(lab, best)["verdict"] == "holds"
 
 
+def test_a_claim_tells_what_was_counted_beside_it(lab: Lab) -> None:
+    because = [
+        {
+            "label": "wavefronts a request",
+            "sweep": "bank_stride",
+            "where": "stride == 8 or stride == 2",
+            "value": f"{WAVES} / {REQUESTS}",
+        },
+        {"label": "temperature", "unit": "K", "sweep": "bank_stride", "value": 'metric("temperature")'},
+    ]
+    told = decide(lab, STRIDES, because=because)
+    alone = decide(lab, STRIDES)
+    assert told["verdict"] == alone["verdict"] == "holds", "what is told decides nothing"
+    assert told["evidence"] == (
+        f"{alone['evidence']} Counted beside it: wavefronts a request: 2 at stride=2, 8 at stride=8; "
+        "temperature: not measured: no metric temperature."
+    )
+
+
+def test_what_was_counted_names_kernels_where_there_are_several(lab: Lab) -> None:
+    measure = {
+        "label": "reach",
+        "unit": "words",
+        "sweep": "stencil_reach",
+        "where": 'coarsen == 1 and dtype == "int32" and (k == 2 or k == 12)',
+        "value": "k",
+    }
+    shared, cache = "stencil_shared, k", "stencil_register_cache, k"
+    assert decide(lab, CACHE, because=[measure])["evidence"].endswith(
+        f"Counted beside it: reach: 2 words at {cache}=2, 12 words at {cache}=12, "
+        f"2 words at {shared}=2, 12 words at {shared}=12."
+    )
+
+
 def test_a_missing_counter_is_not_measured_with_the_profilers_reason(tmp_path: Path) -> None:
     lab = changed(tmp_path, lambda _, record: record, metrics=False)
     row = decide(lab, STRIDES)
@@ -276,6 +311,15 @@ def test_a_mistake_in_the_ledger_is_named(
     with pytest.raises(LadderError, match=message) as caught:
         load_claims(path, lab.sweeps())
     assert str(path) in str(caught.value)
+
+
+def test_a_mistake_in_what_is_counted_is_named(lab: Lab, tmp_path: Path) -> None:
+    measure = {"label": "waves", "sweep": "bank_stride", "value": "cycles"}
+    claim = {"id": "it", "source": "s", "statement": "S.", "decided_by": "d", "tests": [STRIDES]}
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [{**claim, "because": [measure]}]}))
+    with pytest.raises(LadderError, match=r"claims\[0\].because\[0\].value: 'cycles' is not accepted"):
+        load_claims(path, lab.sweeps())
 
 
 def test_an_id_twice_is_refused(lab: Lab, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ladder.ledger import Test
+from ladder.ledger import Measure, Test
 from ladder.statistics import Estimate, count_label, params_of, size_label
 
 if TYPE_CHECKING:
@@ -40,9 +40,13 @@ def _axis(rows: Sequence[Row]) -> list[str]:
     return [name for name, values in seen.items() if len(values) > 1]
 
 
-def _place(row: Row, axis: Sequence[str]) -> str:
+def _params(row: Row, axis: Sequence[str]) -> list[tuple[str, Any]]:
     params = params_of(row.names.get("params"))
-    parts = [f"{name}={params[name]}" for name in axis if name in params]
+    return [(name, params[name]) for name in axis if name in params]
+
+
+def _place(row: Row, axis: Sequence[str]) -> str:
+    parts = [f"{name}={value}" for name, value in _params(row, axis)]
     if row.size:
         parts.append(f"size {size_label(row.size)}")
     return ", ".join(parts) or str(row.names["variant"])
@@ -76,6 +80,32 @@ def sentence(test: Test, decided: Sequence[Decided], missing: Counter[str]) -> s
     if missing:
         text += "; left out for want of " + ", ".join(f"{name} ({total})" for name, total in missing.items())
     return text
+
+
+def measured(measure: Measure, found: Sequence[tuple[Row, float]]) -> str:
+    """`label: 2 at k=2, 12 at k=12`: a measure's numbers, by what its rows differ in."""
+    rows = [row for row, _ in found]
+    axis = _axis(rows)
+    several_kernels = len({row.names["kernel"] for row in rows}) > 1
+    several_sizes = len({tuple(row.size.items()) for row in rows}) > 1
+
+    def order(entry: tuple[Row, float]) -> tuple[Any, ...]:
+        row = entry[0]
+        return (
+            row.names["kernel"],
+            _sortable([value for _, value in _params(row, axis)]),
+            *row.size.values(),
+        )
+
+    unit = f" {measure.unit}" if measure.unit else ""
+    parts = []
+    for row, value in sorted(found, key=order)[:_SHOWN]:
+        place = [str(row.names["kernel"])] if several_kernels else []
+        place += [f"{name}={value}" for name, value in _params(row, axis)]
+        place += [f"size {size_label(row.size)}"] if several_sizes else []
+        parts.append(f"{number(value)}{unit}" + (f" at {', '.join(place)}" if place else ""))
+    more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"{measure.label}: {', '.join(parts)}{more}"
 
 
 def _values(values: Sequence[Any], everything: Sequence[Any]) -> str:
@@ -117,5 +147,5 @@ def where_sentence(per: Sequence[str], verdicts: Mapping[tuple[Any, ...], str]) 
     return "; ".join(parts)
 
 
-def _sortable(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _sortable(key: Sequence[Any]) -> tuple[Any, ...]:
     return tuple((isinstance(value, str), value) for value in key)

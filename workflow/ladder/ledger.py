@@ -31,8 +31,8 @@ class Against:
 
 
 @dataclass(frozen=True)
-class Test:
-    """One decidable question over the rows of a sweep."""
+class Measure:
+    """One number from each of some rows of a sweep."""
 
     label: str
     unit: str
@@ -43,6 +43,12 @@ class Test:
     where: str | None
     against: Against | None
     value: Expression
+
+
+@dataclass(frozen=True)
+class Test(Measure):
+    """One decidable question over the rows of a sweep."""
+
     low: Expression
     high: Expression
     condition: str
@@ -56,13 +62,14 @@ class Test:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a source and the tests that decide it."""
+    """A statement of a source, the tests that decide it, and the measures that tell why it came out so."""
 
     id: str
     source: str
     statement: str
     decided_by: str
     tests: tuple[Test, ...]
+    because: tuple[Measure, ...]
 
 
 def _against(document: Mapping[str, Any] | None, sweep: str) -> Against | None:
@@ -77,18 +84,25 @@ def _against(document: Mapping[str, Any] | None, sweep: str) -> Against | None:
     )
 
 
+def _measure(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a Measure."""
+    return {
+        "label": document["label"],
+        "unit": document.get("unit", ""),
+        "sweep": document["sweep"],
+        "rows": document.get("rows", "timings"),
+        "regime": document.get("regime", "cold"),
+        "kernel": document.get("kernel"),
+        "where": document.get("where"),
+        "against": _against(document.get("against"), document["sweep"]),
+        "value": document["value"],
+    }
+
+
 def _test(document: Mapping[str, Any]) -> Test:
     condition = next(name for name in CONDITIONS if name in document)
     return Test(
-        label=document["label"],
-        unit=document.get("unit", ""),
-        sweep=document["sweep"],
-        rows=document.get("rows", "timings"),
-        regime=document.get("regime", "cold"),
-        kernel=document.get("kernel"),
-        where=document.get("where"),
-        against=_against(document.get("against"), document["sweep"]),
-        value=document["value"],
+        **_measure(document),
         low=document.get("low", document["value"]),
         high=document.get("high", document["value"]),
         condition=condition,
@@ -111,7 +125,7 @@ def _columns(sweep: Sweep, rows: str, kernel: str | None) -> set[str]:
 
 
 class _Checker:
-    """Holds one test to the sweeps there are; `where` is its place in the file."""
+    """Holds one measure or test to the sweeps there are; `where` is its place in the file."""
 
     def __init__(self, file: Path, where: str, sweeps: Mapping[str, Sweep]) -> None:
         self.file, self.where, self.sweeps = file, where, sweeps
@@ -148,24 +162,29 @@ class _Checker:
             if name not in known:
                 raise refuse(self.file, f"{self.where}.{field}", name, sorted(known), why="no such column")
 
-    def test(self, test: Test) -> None:
-        sweep = self.sweep("sweep", test.sweep)
-        self.kernel("kernel", test.kernel, sweep)
-        own = _columns(sweep, test.rows, test.kernel)
-        self.expression("where", test.where, own, ["metric"])
-        self.columns("per", test.per, own)
+    def measure(self, measure: Measure) -> tuple[set[str], list[str]]:
+        """Names and functions that expressions about a row and its partner may use."""
+        sweep = self.sweep("sweep", measure.sweep)
+        self.kernel("kernel", measure.kernel, sweep)
+        own = _columns(sweep, measure.rows, measure.kernel)
+        self.expression("where", measure.where, own, ["metric"])
         names, functions = own, ["metric"]
-        if test.against is not None:
-            partner = self.sweep("against.sweep", test.against.sweep)
-            self.kernel("against.kernel", test.against.kernel, partner)
-            other = _columns(partner, test.rows, test.against.kernel)
-            self.expression("against.where", test.against.where, other, ["metric"])
-            self.expression("against.pick", test.against.pick, other, ["metric"])
-            self.columns("against.match", test.against.match, own & other)
+        if measure.against is not None:
+            partner = self.sweep("against.sweep", measure.against.sweep)
+            self.kernel("against.kernel", measure.against.kernel, partner)
+            other = _columns(partner, measure.rows, measure.against.kernel)
+            self.expression("against.where", measure.against.where, other, ["metric"])
+            self.expression("against.pick", measure.against.pick, other, ["metric"])
+            self.columns("against.match", measure.against.match, own & other)
             names = own | {OTHER + name for name in other}
             functions = ["metric", OTHER + "metric"]
+        self.expression("value", measure.value, names, functions)
+        return names, functions
+
+    def test(self, test: Test) -> None:
+        names, functions = self.measure(test)
+        self.columns("per", test.per, _columns(self.sweeps[test.sweep], test.rows, test.kernel))
         for field, given in [
-            ("value", test.value),
             ("low", test.low),
             ("high", test.high),
             (test.condition, test.threshold),
@@ -188,5 +207,9 @@ def load_claims(path: Path, sweeps: Mapping[str, Sweep]) -> tuple[Claim, ...]:
         tests = tuple(_test(test) for test in given["tests"])
         for position, test in enumerate(tests):
             _Checker(path, f"claims[{index}].tests[{position}]", sweeps).test(test)
-        claims.append(Claim(given["id"], given["source"], given["statement"], given["decided_by"], tests))
+        because = tuple(Measure(**_measure(measure)) for measure in given.get("because", ()))
+        for position, measure in enumerate(because):
+            _Checker(path, f"claims[{index}].because[{position}]", sweeps).measure(measure)
+        words_of_it = (given["id"], given["source"], given["statement"], given["decided_by"])
+        claims.append(Claim(*words_of_it, tests, because))
     return tuple(claims)

@@ -40,6 +40,17 @@ METRIC_GROUPS: dict[str, tuple[str, ...]] = {
         "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
         "smsp__issue_active.avg.pct_of_peak_sustained_active",
     ),
+    # What a kernel on the CUDA cores keeps busy: issue slots, ALU, the pipe of loads and shuffles and its way back.
+    "pipes": (
+        "smsp__inst_executed.sum",
+        "smsp__inst_executed_op_shared_ld.sum",
+        "smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum",
+        "smsp__issue_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active",
+        "sm__mio2rf_writeback_active.avg.pct_of_peak_sustained_elapsed",
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    ),
     "stalls": tuple(
         f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
         for reason in (

@@ -12,7 +12,7 @@ import pandas as pd
 from ladder import tables
 from ladder.errors import LadderError
 from ladder.expressions import evaluate, words
-from ladder.ledger import OTHER, Claim, Expression, Test
+from ladder.ledger import OTHER, Claim, Expression, Measure, Test
 from ladder.statistics import Estimate, metric_table, params_of, records, size_of
 
 HOLDS, REFUTED, INCONCLUSIVE, NOT_MEASURED = tables.VERDICTS
@@ -152,9 +152,10 @@ def _select(rows: Sequence[Row], kernel: str | None, where: str | None) -> list[
     return [row for row in rows if kernel in (None, row.names["kernel"]) and _keeps(where, row)]
 
 
-def _partner(test: Test, row: Row, candidates: Sequence[Row]) -> Row:
-    assert test.against is not None
-    against = test.against
+def _partner(measure: Measure, row: Row, candidates: Sequence[Row]) -> Row | None:
+    if measure.against is None:
+        return None
+    against = measure.against
     found = [
         other
         for other in candidates
@@ -166,7 +167,7 @@ def _partner(test: Test, row: Row, candidates: Sequence[Row]) -> Row:
         return max(found, key=lambda other: float(_evaluate(against.pick or 0, other)))
     if len(found) > 1:
         raise LadderError(
-            f"{test.label}: {row.names['variant']} has {len(found)} partners; "
+            f"{measure.label}: {row.names['variant']} has {len(found)} partners; "
             "say more in against.match or against.where, or give against.pick"
         )
     return found[0]
@@ -184,7 +185,7 @@ def judge(condition: str, value: Estimate, threshold: float, tolerance: float, n
 
 
 def _decide(test: Test, row: Row, candidates: Sequence[Row]) -> Decided:
-    other = _partner(test, row, candidates) if test.against else None
+    other = _partner(test, row, candidates)
 
     def number(expression: Expression) -> float:
         return float(_evaluate(expression, row, other))
@@ -202,13 +203,37 @@ def combine(verdicts: Sequence[str], require: str) -> str:
     return min(verdicts, key=order.index)
 
 
+def _rows(measure: Measure, data: Tables) -> tuple[list[Row], list[Row]]:
+    """Rows of a measure, and those their partners are among."""
+    rows = _select(data.rows(measure.sweep, measure.rows, measure.regime), measure.kernel, measure.where)
+    if measure.against is None:
+        return rows, []
+    against = measure.against
+    others = data.rows(against.sweep, measure.rows, measure.regime)
+    return rows, _select(others, against.kernel, against.where)
+
+
+def told(measure: Measure, data: Tables) -> str:
+    """What a measure came to, in words; it decides nothing."""
+    from ladder.evidence import measured
+
+    rows, candidates = _rows(measure, data)
+    found: list[tuple[Row, float]] = []
+    missing: Counter[str] = Counter()
+    for row in rows:
+        try:
+            partner = _partner(measure, row, candidates)
+            found.append((row, float(_evaluate(measure.value, row, partner))))
+        except MissingError as lack:
+            missing[str(lack)] += 1
+    if not found:
+        return f"{measure.label}: not measured: {data.why_empty(measure.sweep, missing)}"
+    return measured(measure, found)
+
+
 def carry_out(test: Test, data: Tables) -> Outcome:
     """One test over the tables."""
-    rows = _select(data.rows(test.sweep, test.rows, test.regime), test.kernel, test.where)
-    candidates: list[Row] = []
-    if test.against is not None:
-        against = test.against
-        candidates = _select(data.rows(against.sweep, test.rows, test.regime), against.kernel, against.where)
+    rows, candidates = _rows(test, data)
     decided: list[Decided] = []
     missing: Counter[str] = Counter()
     for row in rows:
@@ -240,12 +265,15 @@ def carry_out(test: Test, data: Tables) -> Outcome:
 def decide(claim: Claim, data: Tables) -> dict[str, object]:
     """The row of claims.csv for one claim."""
     outcomes = [carry_out(test, data) for test in claim.tests]
+    evidence = [outcome.evidence for outcome in outcomes]
+    if claim.because:
+        evidence.append(f"Counted beside it: {'; '.join(told(measure, data) for measure in claim.because)}")
     return {
         "id": claim.id,
         "source": claim.source,
         "statement": claim.statement,
         "verdict": combine([outcome.verdict for outcome in outcomes], "all"),
-        "evidence": " ".join(f"{outcome.evidence.rstrip('.')}." for outcome in outcomes),
+        "evidence": " ".join(f"{text.rstrip('.')}." for text in evidence),
         "where": "; ".join(dict.fromkeys(outcome.where for outcome in outcomes if outcome.where)) or None,
     }
 
