@@ -1,0 +1,118 @@
+// C = alpha * sum + beta * C for the accumulators of a warpgroup, Blocks x 64 rows of Columns (wgmma.cuh says which thread
+// holds what), to a C of m x n with an even number of columns. What lies outside of C is left out.
+//   Store::direct  every thread writes its pairs to global memory: four lanes fill sixteen bytes of a row.
+//   Store::staged  boxes of 64 x 128 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and the copy
+//                  engine writes them, whole lines at a time, while the warpgroup goes on. A warpgroup has a ring of Boxes.
+#pragma once
+
+#include "index.cuh"
+#include "operand_tile.cuh"
+#include "pair.cuh"
+#include "stmatrix.cuh"
+#include "warpgroup.cuh"
+
+enum class Store { direct, staged };
+
+// Calls act(place in C, low, high) for the thread's pairs of sums that lie inside C, row after row.
+template <class Value, int Blocks, int Half, class Act>
+__device__ inline void for_each_pair(float (&sum)[Blocks][Half], Value* c, int m, int n, int first_row, int first_column,
+                                     int thread, Act act) {
+    const int columns_left = n - first_column - sum_column(thread, 0);
+#pragma unroll
+    for (int block = 0; block < Blocks; ++block) {
+#pragma unroll
+        for (int half = 0; half < 4; half += 2) {
+            const int row = first_row + block * 64 + sum_row(thread, half);
+            if (row >= m) continue;
+            Value* line = c + Index(row) * n + first_column + sum_column(thread, 0);
+#pragma unroll
+            for (int i = 0; i < Half; i += 4) {
+                const int column = sum_column(0, i);
+                if (column < columns_left) act(pair_at(line + column), sum[block][i + half], sum[block][i + half + 1]);
+            }
+        }
+    }
+}
+
+// alpha * sum + beta * C in place. As in BLAS, beta == 0 means that C is not read.
+template <class Value, int Blocks, int Half>
+__device__ inline void blend_sums(float (&sum)[Blocks][Half], Value* c, int m, int n, int first_row, int first_column,
+                                  float alpha, float beta, int thread) {
+    if (alpha != 1.0f) {
+        for (auto& block : sum) {
+            for (float& value : block) value *= alpha;
+        }
+    }
+    if (beta == 0.0f) return;
+    for_each_pair(sum, c, m, n, first_row, first_column, thread,
+                  [&](typename Pair<Value>::Words* at, float& low, float& high) {
+                      const float2 old = Pair<Value>::unpack(*at);
+                      low += beta * old.x;
+                      high += beta * old.y;
+                  });
+}
+
+template <class Value, int Blocks, int Half>
+__device__ inline void store_direct(float (&sum)[Blocks][Half], Value* c, int m, int n, int first_row, int first_column,
+                                    int thread) {
+    for_each_pair(sum, c, m, n, first_row, first_column, thread,
+                  [&](typename Pair<Value>::Words* at, float low, float high) { *at = Pair<Value>::pack(low, high); });
+}
+
+// The boxes of one warpgroup. `next` is the box that is written next; all threads of the warpgroup agree on it.
+template <class Value, int Boxes>
+struct StoreRing {
+    static constexpr int box_columns = line_bytes / sizeof(Value);
+
+    unsigned char box[Boxes][box_bytes];
+
+    // Where in a box a thread's line of the stmatrix begins that stores registers i to i + 7: the four matrices are both
+    // halves of the warp's sixteen rows, then the eight columns beside them.
+    __host__ __device__ static constexpr int matrix_line(int thread, int i) {
+        return swizzled(thread / 32 * 16 + thread % 16, (sum_column(0, i) + thread % 32 / 16 * 8) * 2);
+    }
+
+    // 64 rows of `box_columns` sums from sum[first] on.
+    template <int Half>
+    __device__ static void fill(unsigned char* to, const float (&sum)[Half], int first, int thread) {
+        if constexpr (sizeof(Value) == 2) {
+#pragma unroll
+            for (int i = 0; i < box_columns / 2; i += 8) {
+                unsigned word[4];
+#pragma unroll
+                for (int w = 0; w < 4; ++w) {
+                    word[w] = Pair<Value>::pack(sum[first + i + 2 * w], sum[first + i + 2 * w + 1]);
+                }
+                store_matrices(to + matrix_line(thread, i), word);
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < box_columns / 2; i += 2) {
+                unsigned char* at = to + swizzled(sum_row(thread, i), sum_column(thread, i) * sizeof(Value));
+                *pair_at(reinterpret_cast<Value*>(at)) = Pair<Value>::pack(sum[first + i], sum[first + i + 1]);
+            }
+        }
+    }
+
+    // All threads of the warpgroup, whose barrier is `barrier`; thread 0 starts the copies and waits for them.
+    template <int Blocks, int Half>
+    __device__ void store(const float (&sum)[Blocks][Half], const TensorMap& map, int first_row, int first_column,
+                          int thread, int barrier, int& next) {
+#pragma unroll
+        for (int block = 0; block < Blocks; ++block) {
+#pragma unroll
+            for (int first = 0; first < Half; first += box_columns / 2) {
+                if (thread == 0) wait_for_store_reads<Boxes - 1>();
+                warpgroup_barrier(barrier);  // the copy engine has read what this box held before
+                fill(box[next], sum[block], first, thread);
+                fence_async_proxy();
+                warpgroup_barrier(barrier);  // the box is written
+                if (thread == 0) {
+                    tma_store(map, first_row + block * 64, first_column + first * 2, box[next]);
+                    commit_stores();
+                }
+                next = next + 1 == Boxes ? 0 : next + 1;
+            }
+        }
+    }
+};

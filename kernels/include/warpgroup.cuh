@@ -1,0 +1,35 @@
+// Warpgroups (sm_90a): four neighbouring warps, 128 threads, that issue matrix products together.
+#pragma once
+
+constexpr int warpgroup_threads = 128;
+
+// Moves registers between warpgroups (setmaxnreg, PTX ISA 9.7.19.5): a warpgroup that only starts copies gives its own up,
+// and those that hold accumulators take them. Count is a multiple of 8. The compiler ignores it (C7508) unless the kernel
+// is bounded to one block, and each role must be one branch.
+template <int Count>
+__device__ inline void shrink_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
+
+template <int Count>
+__device__ inline void grow_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
+
+// How the 65536 registers of a multiprocessor are shared between one warpgroup that copies and Consumers that multiply.
+template <int Consumers>
+constexpr int producer_registers = Consumers == 3 ? 32 : 40;
+
+template <int Consumers>
+constexpr int consumer_registers = Consumers == 3 ? 160 : 232;
+
+// Whether this is the one thread of a warpgroup that acts for it, always the same. The hardware chooses it (elect.sync, PTX
+// ISA 9.7.13.14): unlike a comparison of thread numbers, that tells the compiler that a single thread goes on, whose values
+// are uniform. Ask where it branches: a stored answer says no such thing.
+__device__ inline bool one_of_warpgroup(int thread) {
+    if (thread >= 32) return false;
+    int chosen;
+    asm volatile("{\n.reg .pred chosen;\nelect.sync _|chosen, 0xffffffff;\nselp.b32 %0, 1, 0, chosen;\n}" : "=r"(chosen));
+    return chosen;
+}
+
+// A barrier of one warpgroup among the block's sixteen; 0 is __syncthreads'.
+__device__ inline void warpgroup_barrier(int number) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(warpgroup_threads) : "memory");
+}
