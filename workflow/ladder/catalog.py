@@ -165,12 +165,13 @@ class Variant:
         return hash(self.id)
 
     def names(self, size: Size | None = None) -> dict[str, Any]:
-        """Names an expression of this variant may use: parameters, element_bytes, and the size's fields."""
+        """Names an expression of this variant may use: parameters, layout, element_bytes, the size's fields."""
         from ladder.problems import problem_named
 
         problem = problem_named(self.kernel.problem)
         return {
             **self.params,
+            "layout": self.layout,
             "element_bytes": problem.element_bytes(self.dtype),
             **(dict(size) if size else {}),
         }
