@@ -1,0 +1,106 @@
+// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 sums: persistent clusters of blocks, in which one warpgroup
+// only copies and the others only multiply.
+//
+// The techniques (catalogue C2 to C6), each a parameter: a ring of Stages tiles between the copying thread and Consumers
+// warpgroups, so that copies run ahead of products; registers moved to the consumers (Reallocate); tiles that several
+// consumers share row-wise; persistent blocks that take tiles in the order of a Raster; clusters whose blocks load shared
+// operands once (multicast); results that leave through shared memory while the next tile begins (Store::staged).
+//
+// Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, which
+// 16-bit elements only may be, Major::k for N x K. BM, BN: block tile in elements; 128 bytes of K at a time. Cluster: blocks
+// per cluster along M and N. Boxes: 8 KiB boxes of C per consumer.
+
+#include "accumulator_store.cuh"
+#include "operand_tile.cuh"
+#include "pair.cuh"
+#include "ring.cuh"
+#include "tile_scheduler.cuh"
+
+template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int Boxes>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a[Stages];
+    OperandTile<Element, OrderB, BN> b[Stages];
+    StoreRing<Output<Element>, Boxes> c[Consumers];
+    RingBarriers<Stages> ring;
+    TilePosition origin[Stages];  // of the tile that a stage belongs to
+};
+
+template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, bool Reallocate, class Cluster, int Raster,
+          Store How, int Boxes>
+__global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
+hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+            const __grid_constant__ TensorMap map_c, Output<Element>* c, int m, int n, int k, float alpha,
+            float beta) {
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN, Stages, Consumers, Boxes>*>(memory);
+    auto& ring = shared.ring;
+    const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
+    const int rank = Cluster::size > 1 ? cluster_rank() : 0;
+    const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
+    const int steps = ceil_div(k, shared.a[0].depth);
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);  // the compiler sees it is uniform
+    const int thread = threadIdx.x % warpgroup_threads;
+
+    if (threadIdx.x == 0) {
+        prefetch(map_a);
+        prefetch(map_b);
+        ring.init(Cluster::partners * Consumers * 4);  // a release per warp
+    }
+    block_or_cluster_barrier<Cluster>();
+
+    if (warpgroup == 0) {
+        if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
+        if (one_of_warpgroup(thread)) {
+            RingPosition<Stages> at;
+            for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
+                const TilePosition origin = scheduler.origin(tile, rank);
+                for (int step = 0; step < steps; ++step, at.advance()) {
+                    const int first = step * shared.a[0].depth;
+                    Mbarrier& full = ring.full[at.stage];
+                    ring.template wait_until_empty<Cluster>(at);
+                    shared.origin[at.stage] = origin;
+                    mbarrier_arrive_expect(full, shared.a[0].bytes + shared.b[0].bytes);
+                    shared.a[at.stage].template load<Cluster::columns>(map_a, origin.row, first, full,
+                                                                       Cluster::column(rank), Cluster::row_mask(rank));
+                    shared.b[at.stage].template load<Cluster::rows>(map_b, origin.column, first, full,
+                                                                    Cluster::row(rank), Cluster::column_mask(rank));
+                }
+            }
+        }
+    } else {
+        if constexpr (Reallocate) grow_registers<consumer_registers<Consumers>>();
+        constexpr int blocks = BM / 64 / Consumers;
+        const int consumer = warpgroup - 1, first_block = consumer * blocks;
+        float sum[blocks][BN / 2];
+        RingPosition<Stages> at;
+        int next_box = 0;
+        for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
+            int held = 0;  // the stage that unfinished products still read
+            for (int step = 0; step < steps; ++step, at.advance()) {
+                mbarrier_wait(ring.full[at.stage], at.parity);
+                wgmma_fence();
+                multiply_tiles(sum, shared.a[at.stage], shared.b[at.stage], first_block, step > 0);
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();
+                    release_stage<Cluster>(ring.empty[held], rank, thread % 32);
+                }
+                held = at.stage;
+            }
+            const TilePosition origin = shared.origin[held];
+            __syncwarp();  // all lanes have read it
+            wgmma_wait<0>();
+            release_stage<Cluster>(ring.empty[held], rank, thread % 32);
+
+            const int first_row = origin.row + first_block * 64;
+            blend_sums(sum, c, m, n, first_row, origin.column, alpha, beta, thread);
+            if constexpr (How == Store::staged) {
+                shared.c[consumer].store(sum, map_c, first_row, origin.column, thread, warpgroup, next_box);
+            } else {
+                store_direct(sum, c, m, n, first_row, origin.column, thread);
+            }
+        }
+        if (How == Store::staged && thread == 0) wait_for_stores();
+    }
+    if constexpr (Cluster::size > 1) cluster_barrier();  // nobody reaches for a block that has left
+}

@@ -1,0 +1,51 @@
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 sums: one tile of C per block, one warpgroup.
+//
+// The technique: Hopper's own instructions in their simplest use (catalogue C1). One thread asks the copy engine for the
+// tiles of a K step, everybody waits for their bytes at one barrier, and the warpgroup multiplies them straight from shared
+// memory. Nothing overlaps yet: the tensor cores wait for every copy and the copy engine for every product.
+//
+// Element: __nv_bfloat16 or __half. OrderB: Major::mn for B stored as K x N, Major::k for N x K.
+// BM, BN: block tile in elements; 64 of K at a time.
+
+#include "accumulator_store.cuh"
+#include "index.cuh"
+#include "operand_tile.cuh"
+
+template <class Element, Major OrderB, int BM, int BN>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a;
+    OperandTile<Element, OrderB, BN> b;
+    Mbarrier full;
+};
+
+template <class Element, Major OrderB, int BM, int BN>
+__global__ void __launch_bounds__(warpgroup_threads, 1)
+hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                 Element* c, int m, int n, int k, float alpha, float beta) {
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN>*>(memory);
+    const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared.full, 1);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    float sum[BM / 64][BN / 2];
+    unsigned parity = 0;
+    for (int first = 0; first < k; first += shared.a.depth, parity ^= 1) {
+        if (threadIdx.x == 0) {
+            mbarrier_arrive_expect(shared.full, shared.a.bytes + shared.b.bytes);
+            shared.a.template load<1>(map_a, first_row, first, shared.full, 0, 1);
+            shared.b.template load<1>(map_b, first_column, first, shared.full, 0, 1);
+        }
+        mbarrier_wait(shared.full, parity);
+        wgmma_fence();
+        multiply_tiles(sum, shared.a, shared.b, 0, first > 0);
+        wgmma_commit();
+        wgmma_wait<0>();
+        __syncthreads();  // everybody's products have read the tiles
+    }
+    blend_sums(sum, c, m, n, first_row, first_column, alpha, beta, threadIdx.x);
+    store_direct(sum, c, m, n, first_row, first_column, threadIdx.x);
+}
