@@ -20,6 +20,7 @@ from ladder.figures import figure_names
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.registry import FIGURES, render
 from ladder.figures.style import to_png
+from ladder.statistics import at_size
 from ladder.sweeps import Figure, Reference
 from matplotlib.figure import Figure as Drawing
 from matplotlib.text import Text
@@ -152,11 +153,34 @@ def test_a_heatmap_needs_its_axes(lab: Lab) -> None:
 
 
 def test_the_stencil_figure_tells_where_registers_spill(lab: Lab) -> None:
-    left, right = FIGURES["stencil"](data(lab, "stencil_reach", "stencil")).axes
-    assert right.get_title() == "none at coarsen = 1, 2, 4"
+    axes = FIGURES["stencil"](data(lab, "stencil_reach", "stencil")).axes
+    left, right = axes[:2]
+    assert right.get_title() == "none: coarsen 1; coarsen 2; coarsen 4"
     spilled = {x for line in right.lines for x, y in zip(*line.get_data(), strict=True) if y > 0}
-    assert {round(value) for value in spilled} == {24, 32}
-    assert left.get_ylabel().startswith("speed of stencil_register_cache")
+    assert {8 * round(value / 8) for value in spilled} == {24, 32}, "lines stand a little aside of each other"
+    assert left.get_ylabel() == "speed over\nstencil_shared (coarsen=1)"
+
+
+def test_the_stencil_figure_shows_every_dtype_around_one(lab: Lab) -> None:
+    one = data(lab, "stencil_reach", "stencil")
+    faster = one.timings.assign(
+        dtype="fp32", **{name: 1.1 * one.timings[name] for name in ("speedup", "speedup_low", "speedup_high")}
+    )
+    given = dataclasses.replace(
+        one,
+        timings=pd.concat([one.timings, faster], ignore_index=True),
+        sweep=dataclasses.replace(one.sweep, dtypes=("int32", "fp32")),
+    )
+    axes = FIGURES["stencil"](given).axes
+    cold = at_size(given.ok(), given.size)
+    for axis, dtype in zip(axes[::2], ["int32", "fp32"], strict=True):
+        assert axis.get_title() == dtype
+        rows = cold[(cold["dtype"] == dtype) & (cold["kernel"] == "stencil_register_cache")]
+        shown = {round(float(y), 6) for line in axis.lines for y in line.get_ydata()}
+        assert {round(float(value), 6) for value in rows["speedup"]} <= shown
+        low, high = axis.get_ylim()
+        assert 0 < low < min(1, cold["speedup_low"].min())
+        assert high > max(1, cold["speedup_high"].max())
 
 
 def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_variant(lab: Lab) -> None:
@@ -177,8 +201,8 @@ def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_varian
     )
     drawing = FIGURES["stencil"](alone)
     left = drawing.axes[0]
-    assert left.get_ylabel() == "speed of stencil_register_cache\nover copy"
-    assert {f"coarsen = {value}" for value in (1, 2, 4, 8)} <= set(words(drawing).split("\n"))
+    assert left.get_ylabel() == "speed over copy"
+    assert {f"coarsen {value}" for value in (1, 2, 4, 8)} <= set(words(drawing).split("\n"))
     shown = {round(float(y), 6) for line in left.lines for y in line.get_ydata()}
     cold = given.timings[cached & (given.timings["regime"] == "cold") & (given.timings["status"] == "ok")]
     assert {round(float(value), 6) for value in cold["speedup"]} <= shown
@@ -186,7 +210,7 @@ def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_varian
 
 def test_three_views_of_a_bank_conflict_agree(lab: Lab) -> None:
     axis = FIGURES["banks"](data(lab, "bank_stride", "banks")).axes[0]
-    model = [bar.get_height() for bar in axis.patches]  # type: ignore[attr-defined]
+    model = [float(dash[0][1]) for dash in axis.collections[0].get_segments()]  # type: ignore[attr-defined]
     waves, cycles = ([float(value) for value in line.get_ydata()] for line in axis.lines[:2])
     assert waves == pytest.approx(model)
     assert cycles == pytest.approx(model, rel=0.02)
@@ -203,7 +227,7 @@ def test_banks_take_a_panel_per_other_parameter(lab: Lab) -> None:
     wide = FigureData(**{**vars(given), "timings": pd.concat(halves, ignore_index=True)})
     axes = FIGURES["banks"](wide).axes
     assert [axis.get_title() for axis in axes] == ["width 8", "width 16"]
-    assert all(len(axis.patches) == 33 for axis in axes)
+    assert all(len(axis.collections[0].get_segments()) == 33 for axis in axes)  # type: ignore[attr-defined]
 
 
 def test_counted_bytes_move_a_mark_of_the_roofline(lab: Lab) -> None:

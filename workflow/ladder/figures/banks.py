@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.style import PALETTE, canvas, heading, legend_below
@@ -41,7 +42,7 @@ def _panels(table: pd.DataFrame, x: str | None) -> list[str]:
     ]
 
 
-def _panel(axis: Axes, table: pd.DataFrame) -> None:
+def _panel(axis: Axes, table: pd.DataFrame, size: float) -> None:
     whole = all(isinstance(value, int) for value in table["x"])
     table = table.sort_values("x") if whole else table
     # Values with gaps are set side by side: drawn to scale the small ones would lie on one another.
@@ -49,22 +50,25 @@ def _panel(axis: Axes, table: pd.DataFrame) -> None:
     # A parameter beside x (warps) may repeat an x: the series then shows the first, the model is the same.
     table = table.drop_duplicates("x")
     places = list(table["x"]) if numeric else list(range(len(table)))
-    axis.bar(places, table["model"], width=0.8, color="#d0d0d0", label="bank model", zorder=2)
-    left = [place - 0.18 for place in places]
-    right = [place + 0.18 for place in places]
+    # Not bars: on a logarithmic axis their length would mean nothing.
+    ends = [place - 0.42 for place in places], [place + 0.42 for place in places]
+    axis.hlines(table["model"], *ends, color="#bdbdbd", lw=8, label="bank model", zorder=2)
+    axis.vlines(places, 0, table["model"], color="#cfcfcf", lw=0.8, zorder=1)
+    left = [place - 0.22 for place in places]
+    right = [place + 0.22 for place in places]
     axis.plot(
         left,
         table["wavefronts"],
         "s",
-        ms=6.5,
+        ms=size + 0.5,
         mfc="white",
-        mew=1.7,
+        mew=1.4,
         color=PALETTE[0],
         zorder=4,
         label="profiler: wavefronts per request",
     )
     axis.plot(
-        right, table["cycles"], "o", ms=5.5, color=PALETTE[1], zorder=4, label="clock: cycles per access"
+        right, table["cycles"], "o", ms=size, color=PALETTE[1], zorder=4, label="clock: cycles per access"
     )
     axis.grid(axis="x", visible=False)
     if numeric:
@@ -75,7 +79,7 @@ def _panel(axis: Axes, table: pd.DataFrame) -> None:
 
 
 def draw(data: FigureData) -> Figure:
-    """One panel per kernel and set of other parameters; the model as bars, the two measurements as marks."""
+    """One panel per kernel and set of other parameters; the model as dashes, the two measurements as marks on them."""
     table = _table(data)
     panels = list(dict.fromkeys(table["panel"]))
     widths = [max(table[table["panel"] == panel]["x"].nunique(), 3) for panel in panels]
@@ -84,7 +88,7 @@ def draw(data: FigureData) -> Figure:
         data, 4.6, title, columns=len(panels), sharey=True, gridspec_kw={"width_ratios": widths}
     )
     for axis, panel in zip(axes, panels, strict=True):
-        _panel(axis, table[table["panel"] == panel])
+        _panel(axis, table[table["panel"] == panel], 5.5 if sum(widths) < 20 else 3.8)
         axis.set_xlabel(data.figure.x or "variant")
         if len(panels) > 1:
             axis.set_title(panel, fontsize=10)
@@ -96,6 +100,7 @@ def draw(data: FigureData) -> Figure:
         axes[0].set_yticks(ticks, [str(tick) for tick in ticks])
     else:
         axes[0].set_ylim(0, highest * 1.15)
+        axes[0].yaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("cycles, or wavefronts, per access")
     legend_below(figure, axes[0])
     return figure

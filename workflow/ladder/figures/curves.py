@@ -11,7 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from ladder.figures.data import FigureData, along_sizes
-from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, heading, legend_below
+from ladder.figures.style import (
+    MARKERS,
+    PALETTE,
+    REFERENCE,
+    canvas,
+    heading,
+    legend_below,
+    ratio_limits,
+)
 from ladder.statistics import count_label, rate_column
 
 MOST = 9
@@ -81,13 +89,6 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
     axis.set_xticklabels([count_label(int(size)) for size in sizes])
 
 
-def _ratio_limits(axis: Axes, rows: pd.DataFrame) -> None:
-    """Ratios are read against 1, so the axis shows them and 1, not 0."""
-    low, high = min(1.0, float(rows["speedup_low"].min())), max(1.0, float(rows["speedup_high"].max()))
-    margin = 0.08 * (high - low) + 0.005
-    axis.set_ylim(low - margin, high + margin)
-
-
 def draw(data: FigureData) -> Figure:
     """Lines over a log2 size axis; one panel per dtype."""
     rows = data.some(data.ok(), "result to draw over the size")
@@ -102,10 +103,12 @@ def draw(data: FigureData) -> Figure:
     together = all(len(set(size.values())) == 1 for size in data.sweep.sizes)
     fields = data.sweep.problem.size_fields
     name = " = ".join(part.upper() for part in fields) if together and len(fields) > 1 else field
+    chosen = {name for dtype in dtypes for name in _chosen(rows[rows["dtype"] == dtype], column)}
+    drawn = rows[rows["variant"].isin(chosen)]
     for axis, dtype in zip(axes, dtypes, strict=True):
         _panel(axis, data, rows[rows["dtype"] == dtype], column, field)
         if column == "speedup":
-            _ratio_limits(axis, rows)
+            ratio_limits(axis, drawn)
         else:
             axis.set_ylim(bottom=0)
         axis.set_xlabel(name)

@@ -1,135 +1,185 @@
-"""Stencil: speed-up of the register cache over shared memory by reach k, with the spills that limit it."""
+"""Stencil: speed over the reference by one parameter, with the registers and spills that limit it; a row per dtype."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from ladder.figures.data import FigureData
-from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, heading, legend_below
-from ladder.statistics import Estimate, at_size, estimate, parameter, params_of, records, speedup_over
+from ladder.figures.style import MARKERS, PALETTE, REFERENCE, canvas, heading, legend_below, ratio_limits
+from ladder.statistics import at_size, parameter, params_of, records
+
+Row = dict[str, Any]
+
+_LOGARITHMIC = 16
+"""From this ratio of the largest to the smallest x on, the axis counts octaves."""
 
 
-def _baseline(rows: pd.DataFrame, row: dict[str, Any], x: str, hue: str | None) -> dict[str, Any] | None:
-    """The reference kernel's plainest variant at the same x: the first value of hue."""
-    same = rows[(rows["kernel"] != row["kernel"]) & (rows["x"] == row["x"]) & (rows["dtype"] == row["dtype"])]
-    if not len(same):
-        return None
-    plain = same.sort_values("hue").iloc[0] if hue else same.iloc[0]
-    return {str(name): value for name, value in plain.to_dict().items()}
+@dataclass(frozen=True)
+class Line:
+    """Cells of one kernel that differ in x (and dtype) only; `twin` marks the reference's own kernel."""
+
+    label: str
+    rows: pd.DataFrame
+    style: dict[str, Any]
+    aside: float
+    twin: bool
+
+    def of(self, dtype: str) -> list[Row]:
+        """The cells of a dtype by x, with `place`, a little aside of the other lines' cells."""
+        rows = self.rows[self.rows["dtype"] == dtype].sort_values("x")
+        return [row | {"place": self._place(row)} for row in records(rows)]
+
+    def _place(self, row: Row) -> float:
+        x = float(row["x"])
+        return float(x * 2 ** (0.3 * self.aside)) if row["octaves"] else x + self.aside
 
 
-def _paired(data: FigureData) -> bool:
-    """Whether the cells' own speed-up is shown: over a twin kernel, or over a copy where no other kernel takes part."""
-    return data.paired_with_kernel or len({entry.variant.kernel.name for entry in data.sweep.entries}) == 1
+def _kind(params: dict[str, Any], apart: Sequence[str]) -> str:
+    """What tells a variant from the others: words as they are, numbers with their names."""
+    values = {name: params[name] for name in apart if name in params}
+    return ", ".join(value if isinstance(value, str) else f"{name} {value}" for name, value in values.items())
 
 
-def _kinds(rows: pd.DataFrame, kernel: str, x: str) -> list[str]:
-    """For each row those of its parameters, but x, in which the kernel's rows differ."""
-    known = [params_of(text) for text in rows[rows["kernel"] == kernel]["params"]]
-    names = dict.fromkeys(name for params in known for name in params if name != x)
-    apart = [name for name in names if len({params.get(name) for params in known}) > 1]
-    return [", ".join(f"{name} = {params_of(text).get(name)}" for name in apart) for text in rows["params"]]
-
-
-def _points(data: FigureData, kernel: str, x: str, hue: str | None) -> list[dict[str, Any]]:
+def _cells(data: FigureData, x: str, hue: str | None) -> pd.DataFrame:
+    """Cells at the figure's size with `x`, the resources of their variants, and `line`: what they have in common."""
     rows = data.some(at_size(data.ok(), data.size), f"result at {data.size_text}")
-    rows = rows[rows["dtype"] == rows["dtype"].iloc[0]]
-    rows = rows.assign(x=parameter(rows, x), hue=parameter(rows, hue) if hue else _kinds(rows, kernel, x))
-    twin = _paired(data)
-    resources = data.resources.set_index("variant")
-    points = []
-    for row in records(rows[rows["kernel"] == kernel]):
-        speed: Estimate | None = estimate(row, "speedup") if twin else None
-        if not twin and (plain := _baseline(rows, row, x, hue)) is not None:
-            speed = speedup_over(row, plain)
-        if speed is None or not speed.known:
-            continue
-        known = {name: resources[name].get(row["variant"]) for name in ("local_bytes", "registers")}
-        numbers = {name: math.nan if pd.isna(value) else float(value) for name, value in known.items()}
-        points.append(row | numbers | {"speed": speed})
-    return points
+    rows = rows.assign(x=parameter(rows, x).astype(float))
+    known = [params_of(text) for text in rows["params"]]
+    names = dict.fromkeys(name for params in known for name in params if name != x)
+    apart: dict[str, list[str]] = {}
+    for kernel in dict.fromkeys(rows["kernel"]):
+        own = [params for params, of in zip(known, rows["kernel"], strict=True) if of == kernel]
+        shown = [hue] if hue else list(names)
+        apart[kernel] = [name for name in shown if len({params.get(name) for params in own}) > 1]
+    kinds = [_kind(params, apart[of]) for params, of in zip(known, rows["kernel"], strict=True)]
+    octaves = rows["x"].min() > 0 and rows["x"].max() >= _LOGARITHMIC * rows["x"].min()
+    resources = data.resources.drop_duplicates("variant").set_index("variant")[["local_bytes", "registers"]]
+    return rows.assign(kind=kinds, octaves=octaves).join(resources.astype(float), on="variant")
 
 
-def _pressure(axis: Axes, lines: dict[Any, list[dict[str, Any]]], hue: str | None) -> None:
-    """Bytes spilled per thread; where nothing spills, the registers that were enough."""
-    spilling = {
-        value: line for value, line in lines.items() if any(point["local_bytes"] > 0 for point in line)
+def _is_baseline(data: FigureData, row: Row) -> bool:
+    """Whether a row is the very variant that the others are timed against."""
+    reference = data.sweep.references[0]
+    params = params_of(row["params"])
+    same = reference.kernel is not None and row["kernel"] == reference.kernel.name
+    return same and all(params.get(name) == value for name, value in reference.params)
+
+
+def _lines(data: FigureData, cells: pd.DataFrame) -> list[Line]:
+    """Lines of the kernels under test; those of the reference's kernel take the colour of their like."""
+    reference = data.sweep.references[0].kernel
+    twin = reference.name if reference is not None and set(cells["kernel"]) != {reference.name} else None
+    shown = cells[[not _is_baseline(data, row) for row in records(cells)]] if twin else cells
+    groups = {
+        (str(kernel), str(kind)): rows
+        for (kernel, kind), rows in shown.groupby(["kernel", "kind"], sort=False)
     }
-    shown, column = (spilling, "local_bytes") if spilling else (lines, "registers")
-    for line in shown.values():
-        axis.plot([point["place"] for point in line], [point[column] for point in line], **line[0]["style"])
-    axis.set_ylim(bottom=0)
-    axis.set_ylabel("spilled bytes per thread" if spilling else "registers per thread")
-    # Lines that lie on zero would cover each other: they are named instead.
-    without = [str(value) for value in lines if value not in spilling]
-    if not spilling:
-        axis.set_title("no variant spills", fontsize=10)
-    elif hue and without:
-        axis.set_title(f"none at {hue} = {', '.join(without)}", fontsize=10)
-
-
-def _lines(points: list[dict[str, Any]]) -> dict[Any, list[dict[str, Any]]]:
-    """Points by hue, each line with a style and a little aside of its neighbours."""
-    lines: dict[Any, list[dict[str, Any]]] = {}
-    hues = sorted({point["hue"] for point in points})
-    for index, value in enumerate(hues):
-        aside = 0.16 * (index - (len(hues) - 1) / 2)
-        style = {"marker": MARKERS[index], "color": PALETTE[index], "ms": 5.5, "lw": 1.6}
-        line = sorted(
-            (point for point in points if point["hue"] == value), key=lambda point: float(point["x"])
-        )
-        lines[value] = [point | {"place": float(point["x"]) + aside, "style": style} for point in line]
+    tested = [key for key in groups if key[0] != twin]
+    several = len({kernel for kernel, _ in tested}) > 1
+    lines = []
+    for index, (kernel, kind) in enumerate(tested):
+        label = ", ".join(part for part in (kernel if several or not kind else "", kind) if part)
+        style = {"marker": MARKERS[index], "color": PALETTE[index], "ms": 5, "lw": 1.6}
+        aside = 0.09 * (index - (len(tested) - 1) / 2)
+        lines.append(Line(label, groups[kernel, kind], style, aside, False))
+        if twin is not None and (twin, kind) in groups:
+            plain = {"color": PALETTE[index], "lw": 1.2, "ls": ":"}
+            lines.append(Line(f"{twin}, {kind}", groups[twin, kind], plain, aside, True))
     return lines
 
 
+def _speed(axis: Axes, lines: Sequence[Line], dtype: str) -> None:
+    for line in lines:
+        rows = line.of(dtype)
+        speed = [row["speedup"] for row in rows]
+        spread = [
+            [max(row["speedup"] - row["speedup_low"], 0) for row in rows],
+            [max(row["speedup_high"] - row["speedup"], 0) for row in rows],
+        ]
+        places = [row["place"] for row in rows]
+        if line.twin:
+            axis.plot(places, speed, **line.style)
+        else:
+            axis.errorbar(places, speed, yerr=spread, capsize=3, label=line.label, **line.style)
+
+
+def _pressure(axis: Axes, lines: Sequence[Line], dtype: str) -> None:
+    """Bytes spilled per thread; where nothing spills, the registers that were enough."""
+    cells = {line.label: line.of(dtype) for line in lines if not line.twin}
+    spilling = [label for label, rows in cells.items() if any(row["local_bytes"] > 0 for row in rows)]
+    column = "local_bytes" if spilling else "registers"
+    for line in lines:
+        if not line.twin and (not spilling or line.label in spilling):
+            rows = cells[line.label]
+            axis.plot([row["place"] for row in rows], [row[column] for row in rows], **line.style)
+    axis.set_ylim(bottom=0)
+    axis.set_ylabel("spilled bytes per thread" if spilling else "registers per thread")
+    # Lines that lie on zero would cover each other: they are named instead.
+    without = [label for label in cells if label not in spilling]
+    if not spilling:
+        axis.set_title("no variant spills", fontsize=10)
+    elif without:
+        axis.set_title("none: " + "; ".join(without), fontsize=9)
+
+
+def _ticks(axis: Axes, cells: pd.DataFrame, most: int) -> None:
+    """At most `most` of the values of x; of octaves the whole ones first."""
+    values = sorted({float(value) for value in cells["x"]})
+    margin = 0.5
+    if cells["octaves"].iloc[0]:
+        axis.set_xscale("log", base=2)
+        axis.set_xlim(values[0] * 2**-0.4, values[-1] * 2**0.4)
+        if len(values) > most:
+            values = [value for value in values if math.log2(value).is_integer()]
+    else:
+        axis.set_xlim(values[0] - margin, values[-1] + margin)
+    values = values[:: math.ceil(len(values) / most)]
+    axis.xaxis.set_major_locator(FixedLocator(values))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xticklabels([f"{value:g}" for value in values])
+
+
 def draw(data: FigureData) -> Figure:
-    """Left: speed-up with 95 % intervals, the reference at 1. Right: bytes spilled, or registers."""
+    """Left: speed with 95 % intervals, the reference at 1. Right: bytes spilled, or registers."""
     x, hue = data.figure.x or "k", data.figure.hue
-    kernels = [entry.variant.kernel.name for entry in data.sweep.entries]
-    reference = data.sweep.references[0].kernel
-    own = [name for name in dict.fromkeys(kernels) if reference is None or name != reference.name]
-    kernel = own[-1] if own else kernels[-1]
-    points = _points(data, kernel, x, hue)
-    data.some(pd.DataFrame(points), f"pair to compare at {data.size_text}")
-    figure, (left, right) = canvas(
+    cells = _cells(data, x, hue)
+    lines = _lines(data, cells)
+    dtypes = [dtype for dtype in data.sweep.dtypes if (cells["dtype"] == dtype).any()]
+    shown = f"{dtypes[0]}, {data.size_text}" if len(dtypes) == 1 else data.size_text
+    figure, axes = canvas(
         data,
-        4.9,
-        heading(data.sweep.title, f"{points[0]['dtype']}, {data.size_text}"),
+        2.2 + 2.7 * len(dtypes),
+        heading(data.sweep.title, shown),
         columns=2,
+        rows=len(dtypes),
+        sharex="col",
+        sharey="col",
         gridspec_kw={"width_ratios": [2, 1]},
     )
-    lines = _lines(points)
-    for value, line in lines.items():
-        spread = [
-            [max(point["speed"].value - point["speed"].low, 0) for point in line],
-            [max(point["speed"].high - point["speed"].value, 0) for point in line],
-        ]
-        left.errorbar(
-            [point["place"] for point in line],
-            [point["speed"].value for point in line],
-            yerr=spread,
-            capsize=3,
-            label=f"{hue} = {value}" if hue else value or kernel,
-            **line[0]["style"],
-        )
-    baseline = data.reference_name if _paired(data) else "the plainest other kernel"
-    left.axhline(1, color=REFERENCE, ls="--", lw=1.6, label=baseline)
-    left.set_ylim(bottom=0)
-    left.set_ylabel(f"speed of {kernel}\nover {baseline}")
-    _pressure(right, lines, hue)
-    ticks = sorted({float(point["x"]) for point in points})
-    ticks = ticks if len(ticks) <= 9 else ticks[::3]
-    for axis in (left, right):
+    for dtype, left, right in zip(dtypes, axes[::2], axes[1::2], strict=True):
+        _speed(left, lines, dtype)
+        left.axhline(1, color=REFERENCE, ls="--", lw=1.6, label=data.reference_name)
+        left.set_ylabel(f"speed over{' ' if len(data.reference_name) < 12 else chr(10)}{data.reference_name}")
+        if len(dtypes) > 1:
+            left.set_title(dtype)
+        _pressure(right, lines, dtype)
+        for axis, most in ((left, 9), (right, 6)):
+            _ticks(axis, cells, most)
+    for axis in axes[-2:]:
         axis.set_xlabel(f"{x} (taps = {x} + 1)" if x == "k" else x)
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.set_xlim(ticks[0] - 1, max(float(point["x"]) for point in points) + 1)
-    wide = [tick for place, tick in enumerate(ticks) if place == 0 or tick - ticks[place - 1] > 2]
-    right.set_xticks(wide, [f"{tick:g}" for tick in wide])
-    right.tick_params(axis="x", labelsize=9)
-    legend_below(figure, left)
+    twins = [line for line in lines if line.twin]
+    if twins:
+        label = f"{twins[0].label.split(', ')[0]} with the same {hue}"
+        axes[0].plot([], [], color=REFERENCE, lw=1.2, ls=":", label=label)
+    drawn = pd.concat([line.rows for line in lines])
+    ratio_limits(axes[0], drawn)
+    legend_below(figure, axes[0])
     return figure

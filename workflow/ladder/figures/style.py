@@ -11,6 +11,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -42,11 +43,11 @@ def _settings() -> Any:
 
 
 def canvas(
-    data: FigureData, height: float, title: str, columns: int = 1, **more: Any
+    data: FigureData, height: float, title: str, columns: int = 1, rows: int = 1, **more: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with title and device line, and its axes side by side."""
+    """A figure with title and device line, and its axes, row after row."""
     plt.rcParams.update(_settings())
-    figure, axes = plt.subplots(1, columns, figsize=(WIDTH, height), dpi=DPI, squeeze=False, **more)
+    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), dpi=DPI, squeeze=False, **more)
     title = textwrap.fill(title, 66)
     lines = title.count("\n") + 1
     # Room for the two headings in inches, whatever the height.
@@ -54,9 +55,9 @@ def canvas(
     figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
     figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
     figure.text(0.012, 1 - (0.11 + 0.24 * lines) / height, data.subtitle, fontsize=9.5, color=MUTED, va="top")
-    for axis in axes[0]:
+    for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
-    return figure, list(axes[0])
+    return figure, list(axes.flat)
 
 
 def heading(title: str, rest: str) -> str:
@@ -79,6 +80,13 @@ def to_png(figure: Figure) -> bytes:
     figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     plt.close(figure)
     return buffer.getvalue()
+
+
+def ratio_limits(axis: Axes, rows: pd.DataFrame) -> None:
+    """Speed-ups are read against 1, so the axis shows those of `rows` and 1, not 0."""
+    low, high = min(1.0, float(rows["speedup_low"].min())), max(1.0, float(rows["speedup_high"].max()))
+    margin = 0.08 * (high - low) + 0.005
+    axis.set_ylim(low - margin, high + margin)
 
 
 _LEGEND_CHARACTERS = 116
