@@ -299,7 +299,7 @@ class Lab:
                 profiles = [
                     json.dumps(make_profile(cell))
                     for cell in sweep.cells()
-                    if cell.size in sweep.counter_sizes
+                    if cell.size in sweep.counter_sizes and cell.variant in sweep.counter_variants
                 ]
             else:
                 profiles = [json.dumps({"note": {"subject": "ncu", "reason": "ncu was not found"}})]

@@ -181,6 +181,16 @@ MISTAKES = [
         (SWEEP, "figures[0].x", "'reach'", "k, threads"),
     ),
     Mistake(
+        "counters of no variant",
+        text(SWEEP, "figures:", "counters: {groups: [memory], where: k > 4}\nfigures:"),
+        (SWEEP, "counters.where", "'k > 4'", "an expression that keeps a variant"),
+    ),
+    Mistake(
+        "counters of variants by a name that does not exist",
+        text(SWEEP, "figures:", "counters: {groups: [memory], where: reach > 4}\nfigures:"),
+        (SWEEP, "counters.where", "reach", "known names"),
+    ),
+    Mistake(
         "variant named twice",
         text(SWEEP, "k: [2, 4]", "k: [2, 2]"),
         (SWEEP, "variants[0]", "'alone-fp32'", "each variant once"),

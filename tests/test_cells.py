@@ -93,6 +93,7 @@ def reorder(value: Any) -> Any:
     [
         lambda plan, cubins, host: cubins.update({"other-fp32": "changed"}),
         lambda plan, cubins, host: plan.update(counter_groups=[]),
+        lambda plan, cubins, host: plan.update(counter_variants=[]),
         lambda plan, cubins, host: plan.update(sweep="renamed"),
         lambda plan, cubins, host: plan["cells"].append({"variant": "other-fp32"}),
         lambda plan, cubins, host: plan.update(reorder(copy.deepcopy(plan))),

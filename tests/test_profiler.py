@@ -54,6 +54,7 @@ def make_plan() -> dict[str, Any]:
         "sweep": "scripted",
         "counter_groups": ["banks"],
         "counter_sizes": [LARGE],
+        "counter_variants": ["wide", "narrow", "other"],
         "cells": cells,
     }
 
@@ -126,6 +127,8 @@ def test_only_cells_that_were_measured_well_at_the_counter_sizes_are_profiled() 
     assert profiled_cells(plan, records) == [2]
     assert profiled_cells(plan, records[:2]) == [], "the small size does not count"
     assert profiled_cells(plan, []) == []
+    plan["counter_variants"] = ["narrow"]
+    assert profiled_cells(plan, make_records(plan)) == [3]
 
 
 def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(ncu: Ncu) -> None:

@@ -107,6 +107,7 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> dict[str, Any]:
         },
         "counter_groups": list(sweep.counter_groups),
         "counter_sizes": [dict(size) for size in sweep.counter_sizes],
+        "counter_variants": [variant.id for variant in sweep.counter_variants],
         "cells": [_cell(sweep, cell, arch) for cell in sweep.cells()],
     }
 

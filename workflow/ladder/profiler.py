@@ -85,7 +85,7 @@ def wanted_metrics(groups: Sequence[str]) -> list[str]:
 
 
 def profiled_cells(plan: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Indices of the cells to profile: those at the counter sizes whose record says ok."""
+    """Indices of the cells to profile: those of the counter variants and sizes whose record says ok."""
     fine = {
         (record["variant"], json.dumps(record["size"], sort_keys=True))
         for record in records
@@ -96,6 +96,7 @@ def profiled_cells(plan: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
         for index, cell in enumerate(plan["cells"])
         if "launch" in cell
         and cell["size"] in plan["counter_sizes"]
+        and cell["variant"] in plan["counter_variants"]
         and (cell["variant"], json.dumps(cell["size"], sort_keys=True)) in fine
     ]
 

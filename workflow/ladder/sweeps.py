@@ -85,6 +85,7 @@ class Sweep:
     regimes: tuple[str, ...]
     counter_groups: tuple[str, ...]
     counter_sizes: tuple[Mapping[str, int], ...]
+    counter_variants: tuple[Variant, ...]
     figures: tuple[Figure, ...]
 
     @property
@@ -186,6 +187,20 @@ def _references(
     return tuple(references)
 
 
+def _counted(path: Path, expression: str | None, entries: list[Entry]) -> tuple[Variant, ...]:
+    """Variants to profile: all, or those that `counters.where` keeps."""
+    variants = [entry.variant for entry in entries]
+    if expression is None:
+        return tuple(variants)
+    try:
+        kept = tuple(variant for variant in variants if evaluate(expression, variant.names()))
+    except LadderError as error:
+        raise LadderError(f"{path}: counters.where: {error}") from error
+    if not kept:
+        raise refuse(path, "counters.where", expression, "an expression that keeps a variant")
+    return kept
+
+
 def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
     document = documents.load(path, "sweep")
@@ -272,6 +287,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         regimes=tuple(document.get("regimes", DEFAULT_REGIMES)),
         counter_groups=tuple(counters.get("groups", ())),
         counter_sizes=tuple(counter_sizes) or sizes[:1],
+        counter_variants=_counted(path, counters.get("where"), entries),
         figures=tuple(figures),
     )
     for index, reference in enumerate(references):
