@@ -3,7 +3,8 @@
 The text is what NVRTC makes of the kernel's very source, so bounds, alignment, shuffles and barriers are the kernel's.
 Of divided threads those at the smallest address go first, a basic block at a time, so that they meet again.
 Raises `Fault` where hardware would fail or give an undefined value, and `NotImplementedError` for an instruction that
-the kernels under test do not use. Semantics: PTX ISA 9.0, chapter 9.7.
+the kernels under test do not use. Of races it sees one kind: a read of shared memory before the barrier that follows
+its writing. Semantics: PTX ISA 9.0, chapter 9.7.
 """
 
 from __future__ import annotations
