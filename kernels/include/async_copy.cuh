@@ -10,16 +10,19 @@ __device__ inline unsigned shared_address(const void* pointer) {
 // Bytes bytes (4, 8 or 16; both addresses aligned to them). Where `inside` is false the destination is filled with zeros
 // and `from` is not read. Sixteen bytes bypass the L1.
 template <int Bytes>
-__device__ inline void copy_async(void* to, const void* from, bool inside) {
+__device__ inline void copy_async(unsigned to, const void* from, bool inside) {
     const int read = inside ? Bytes : 0;
     if constexpr (Bytes == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(read)
-                     : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(read) : "memory");
     } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(Bytes),
-                     "r"(read)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(read)
                      : "memory");
     }
+}
+
+template <int Bytes>
+__device__ inline void copy_async(void* to, const void* from, bool inside) {
+    copy_async<Bytes>(shared_address(to), from, inside);
 }
 
 // Ends the group of the copies this thread has started since the last commit.

@@ -1,30 +1,53 @@
-// 16-bit floating-point elements: conversion to and from fp32, and sixteen bytes of them moved by one instruction.
+// Elements of a tensor-core product: conversion to and from fp32, and sixteen bytes of them moved by one instruction.
+// float stands for tf32: fp32 of which the tensor cores read the upper 19 bits.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+__device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(__half value) { return __half2float(value); }
 __device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
 
 template <class Element>
 __device__ inline Element from_float(float value);
 template <>
+__device__ inline float from_float<float>(float value) { return value; }
+template <>
 __device__ inline __half from_float<__half>(float value) { return __float2half_rn(value); }
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
 
-template <class Element>
-struct alignas(16) Eight {
-    Element value[8];
+// Count neighbours; the alignment is what lets the compiler move them at once.
+template <class Element, int Count>
+struct alignas(Count * sizeof(Element)) Neighbours {
+    static_assert(Count * sizeof(Element) <= 16, "one instruction moves sixteen bytes");
+    Element value[Count];
 };
 
+// Elements of sixteen bytes.
 template <class Element>
-__device__ inline Eight<Element> load_eight(const Element* from) {
-    return *reinterpret_cast<const Eight<Element>*>(from);
+constexpr int per_chunk = 16 / sizeof(Element);
+
+template <int Count, class Element>
+__device__ inline Neighbours<Element, Count> load_neighbours(const Element* from) {
+    return *reinterpret_cast<const Neighbours<Element, Count>*>(from);
 }
 
-template <class Element>
-__device__ inline void store_eight(Element* to, const Eight<Element>& eight) {
-    *reinterpret_cast<Eight<Element>*>(to) = eight;
+template <int Count, class Element>
+__device__ inline void store_neighbours(Element* to, const Neighbours<Element, Count>& neighbours) {
+    *reinterpret_cast<Neighbours<Element, Count>*>(to) = neighbours;
+}
+
+// c = alpha * sum + beta * c for Count neighbours. As in BLAS, beta == 0 means that C is not read.
+template <int Count, class Element>
+__device__ inline void blend_neighbours(Element* c, const float (&sum)[Count], float alpha, float beta) {
+    Neighbours<Element, Count> out{};
+    if (beta != 0.0f) out = load_neighbours<Count>(c);
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+        const float before = beta != 0.0f ? beta * to_float(out.value[i]) : 0.0f;
+        out.value[i] = from_float<Element>(alpha * sum[i] + before);
+    }
+    store_neighbours<Count>(c, out);
 }

@@ -22,11 +22,11 @@ __device__ inline void store_accumulator(
     const Index column = first_column + lane % 2 * 8;
     if (row >= m || column >= n) return;
     Element* to = c + row * n + column;
-    Eight<Element> out{};
-    if (beta != 0.0f) out = load_eight(to);
+    Neighbours<Element, 8> out{};
+    if (beta != 0.0f) out = load_neighbours<8>(to);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         out.value[i] = from_float<Element>(alpha * stage[lane * 8 + i] + beta * to_float(out.value[i]));
     }
-    store_eight(to, out);
+    store_neighbours<8>(to, out);
 }

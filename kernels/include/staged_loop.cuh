@@ -1,0 +1,109 @@
+// The loop over the depth of a tiled product, for a block that keeps Stages tiles of both operands in shared memory.
+//   Stages == 1  copy through registers, barrier, multiply, barrier.
+//   Stages >= 2  a ring: while a tile is multiplied, the Stages - 1 after it are on their way (cp.async). A tile takes one
+//                barrier, which says both that the tile is complete and that the one before it may be overwritten.
+// A thread commits one group of copies per tile, tiles behind the last included (they copy nothing and fill with zeros), so
+// "all but the newest Stages - 2 groups" always names the tile that is wanted next.
+//   Buffers == 2  fragments of the next step are loaded before the present one is multiplied, across tiles as well: the
+//                 ring turns in the last step of a tile. The number of steps is even, so that buffers alternate.
+//
+// Copies: the thread's share of both tiles (`start` a part of it, `copy`, `advance`). Warp: what it does with them (`load`
+// the fragments of a step of the tile at an offset in shared memory into a buffer, `multiply` a buffer).
+#pragma once
+
+#include "async_copy.cuh"
+
+template <class CopyA, class CopyB>
+struct TilePair {
+    static constexpr int bytes = CopyA::bytes + CopyB::bytes;
+    CopyA a;
+    CopyB b;
+
+    __device__ void start(unsigned stage, int part, int parts) const {
+        a.start(stage, part, parts);
+        b.start(stage + CopyA::bytes, part, parts);
+    }
+    __device__ void copy(char* stage) {
+        a.copy(stage);
+        b.copy(stage + CopyA::bytes);
+    }
+    __device__ void fetch() {
+        a.fetch();
+        b.fetch();
+    }
+    __device__ void deposit(char* stage, int part, int parts) const {
+        a.deposit(stage, part, parts);
+        b.deposit(stage + CopyA::bytes, part, parts);
+    }
+    __device__ void advance() {
+        a.advance_right();
+        b.advance_down();
+    }
+};
+
+template <int Stages, int Buffers, class Copies, class Warp>
+__device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, int tiles) {
+    constexpr int steps = Warp::steps;
+    static_assert(Buffers == 1 || (Buffers == 2 && Stages > 1 && steps % 2 == 0), "buffers alternate over the steps");
+    if constexpr (Stages == 1) {
+#pragma unroll 1
+        for (int tile = 0; tile < tiles; ++tile) {
+            copies.copy(shared);
+            copies.advance();
+            __syncthreads();  // wait until the tiles are complete
+#pragma unroll
+            for (int step = 0; step < steps; ++step) {
+                warp.load(0, step, 0);
+                warp.multiply(0);
+            }
+            __syncthreads();  // wait until nobody reads them any more
+        }
+    } else {
+        constexpr int ring = Stages * Copies::bytes;
+        constexpr int parts = Buffers == 2 ? steps - 1 : steps;  // of a tile's copies, one part a step
+        const unsigned address = shared_address(shared);
+#pragma unroll
+        for (int stage = 0; stage < Stages - 1; ++stage) {
+            copies.start(address + stage * Copies::bytes, 0, 1);
+            copies.advance();
+            commit_copies();
+        }
+        const auto turn = [] {
+            wait_for_copies<Stages - 2>();
+            __syncthreads();
+        };
+        const auto next = [](int stage) { return stage + Copies::bytes == ring ? 0 : stage + Copies::bytes; };
+        int reading = 0, writing = ring - Copies::bytes;
+        if constexpr (Buffers == 2) {
+            turn();
+            warp.load(reading, 0, 0);
+        }
+#pragma unroll 1
+        for (int tile = 0; tile < tiles; ++tile) {
+            if constexpr (Buffers == 1) turn();
+#pragma unroll
+            for (int step = 0; step < steps; ++step) {
+                if (Buffers == 2 && step == steps - 1) {
+                    turn();
+                    reading = next(reading);
+                }
+                const int ahead = Buffers - 1;
+                warp.load(reading, (step + ahead) % steps, (step + ahead) % Buffers);
+                if (step < parts) copies.start(address + writing, step, parts);
+                if (step == parts - 1) {
+                    copies.advance();
+                    commit_copies();
+                    writing = next(writing);
+                }
+                warp.multiply(step % Buffers);
+            }
+            if constexpr (Buffers == 1) reading = next(reading);
+        }
+    }
+}
+
+// After the loop, before other things are put where the stages were: the last copies have landed, nobody reads any more.
+__device__ inline void release_stages() {
+    wait_for_copies<0>();
+    __syncthreads();
+}

@@ -1,0 +1,46 @@
+// The way of a warp's sums into C through shared memory: 16 rows at a time are laid down as the fragments have them and
+// picked up along the rows, sixteen bytes of C a lane, so that a warp writes whole lines. One slab per warp.
+#pragma once
+
+#include "element.cuh"
+#include "index.cuh"
+
+// direct      straight from the registers.
+// fragment    through a slab, 16 columns at a time.
+// collective  through a slab, all columns of the warp at a time.
+enum class Store { direct, fragment, collective };
+
+constexpr int slab_rows = 16;
+
+// The pitch, in sums: eight words apart, the rows of 16-bit fragments lie in different banks; those of tf32 fragments, two
+// rows apart in the same access, come as near to it as rows that start on sixteen bytes can.
+template <class Element, int Columns>
+constexpr int slab_pitch = Columns + per_chunk<Element>;
+
+// Count neighbouring sums of a lane, at once.
+template <int Count>
+__device__ inline void lay_down(float* to, const float (&sum)[Count]) {
+    Neighbours<float, Count> out;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) out.value[i] = sum[i];
+    store_neighbours<Count>(to, out);
+}
+
+// C = alpha * slab + beta * C. Rows and columns outside C are left out. Called by a whole warp.
+template <int Columns, class Element, class Sum>
+__device__ inline void store_slab(Element* c, int m, int n, Index first_row, Index first_column, const Sum* slab,
+                                  float alpha, float beta) {
+    constexpr int width = per_chunk<Element>;
+    constexpr int chunks = Columns / width;
+#pragma unroll
+    for (int chunk = threadIdx.x % 32; chunk < slab_rows * chunks; chunk += 32) {
+        const Index row = first_row + chunk / chunks;
+        const Index column = first_column + chunk % chunks * width;
+        if (row >= m || column >= n) continue;
+        const Sum* from = slab + chunk / chunks * slab_pitch<Element, Columns> + chunk % chunks * width;
+        float sum[width];
+#pragma unroll
+        for (int i = 0; i < width; ++i) sum[i] = to_float(from[i]);
+        blend_neighbours(c + row * n + column, sum, alpha, beta);
+    }
+}
