@@ -32,6 +32,8 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("gemm_register_tile", "fp32", {"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4}),
     ("wmma_naive", "fp16", {}),
     ("wmma_tile", "fp16", {"bk": 32}),
+    ("wmma_staged", "tf32", {"pad": 4}),
+    ("mma_staged", "bf16", {"bn": 256, "bk": 64, "stages": 4}),
     ("bank_stride", "int32", {"stride": 33}),
     ("bank_column", "int32", {"tile_layout": "xor"}),
     ("bank_access", "int32", {"access": "write", "width": 16}),
@@ -225,7 +227,7 @@ def test_shared_bytes_of_the_register_tile(params: dict[str, int], words: int) -
         ("gemm_naive", "fp32", {"mapping": "flat"}, 0),
         ("gemm_shared_tile", "fp32", {}, 2 * 4 * 32 * 32),
         ("gemm_thread_tile", "fp32", {}, 4 * 8 * (128 + 128)),
-        ("wmma_naive", "fp16", {}, 4 * 16 * 16),
+        ("wmma_naive", "fp16", {}, 4 * 16 * (16 + 8)),
         ("wmma_tile", "fp16", {"bk": 32}, 2 * (128 * (32 + 8) + 32 * (128 + 8))),
         ("wmma_tile", "fp16", {"pad": 0}, 2 * 16 * (128 + 128)),
         ("bank_stride", "int32", {"stride": 33}, 4 * (31 * 33 + 32)),
@@ -428,6 +430,7 @@ def test_wide_kernels_say_which_sizes_they_do_not_take() -> None:
     assert variant("wmma_tile", "fp16").unsupported(gemm_size(33, 40, 8)) is None
     assert "multiples of 8" in str(variant("wmma_tile", "fp16").unsupported(gemm_size(33, 36, 8)))
     assert "multiples of 16" in str(variant("wmma_naive", "fp16").unsupported(gemm_size(33, 32, 32)))
+    assert "multiples of 8" in str(variant("mma_staged", "fp16").unsupported(gemm_size(33, 36, 8)))
     assert "multiples of 32" in str(variant("bank_stride", "int32").unsupported({"elements": 33}))
 
 

@@ -1,0 +1,411 @@
+"""Runs the PTX of a tensor-core kernel on the CPU: ptx.Machine with cp.async, ldmatrix, mma, WMMA and 16-bit numbers.
+
+A copy of cp.async lands when its thread waits for its group, or at once (`landing`): a kernel must be right either way.
+What lanes of a warp write for each other needs a barrier of the block or of the warp in between, and so does what they
+read and others overwrite. Fragments of mma lie as PTX ISA 9.0, 9.7.15.5 says; those of WMMA are unspecified, so here
+they lie as no hardware has them. Sums are fp64 within an instruction and rounded once to the accumulator's type.
+`wavefronts` collects what the bank model says of the wide accesses to shared memory, per opcode and access.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ladder.bank_model import matrix_wavefronts, wavefronts
+from ptx import _UNSET, Array, Fault, Instruction, Machine, Memory, Program, parse
+
+_HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
+_EXTERN = re.compile(r"\.extern \.shared \.align \d+ \.b8 (\w+)\[\];")
+_BRACES = re.compile(r"\{\s*([a-z][\w.]*\s[^{};]*(?:\{[^{}]*\}[^{};]*)*;)\s*\}")
+
+
+def parse_tensor(text: str, dynamic_bytes: int) -> Program:
+    """The one entry of a PTX module that has `dynamic_bytes` of dynamic shared memory."""
+    program = parse(_BRACES.sub(r"\1", text))
+    dynamic = dict.fromkeys(_EXTERN.findall(text), program.shared_bytes)
+    return dataclasses.replace(
+        program, shared=program.shared | dynamic, shared_bytes=program.shared_bytes + dynamic_bytes
+    )
+
+
+def to_bits(values: Array, element: str) -> Array:
+    """fp16 or bf16 bits of fp32 values, rounded to nearest even."""
+    if element == "f16":
+        return values.astype(np.float16).view(np.uint16)
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    return np.where(np.isnan(values), 0x7FFF, rounded).astype(np.uint16)
+
+
+def from_bits(bits: Array, element: str) -> Array:
+    """fp32 values of fp16 or bf16 bits."""
+    bits = np.ascontiguousarray(bits, np.uint16)
+    if element == "f16":
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+class TensorMachine(Machine):
+    """Threads of some launches, whose copies land at the `wait` or at `once`."""
+
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        threads: int,
+        blocks: Sequence[int],
+        arguments: Sequence[Sequence[int]],
+        landing: str = "wait",
+    ) -> None:
+        super().__init__(program, memory, threads, blocks, arguments)
+        self.landing = landing
+        self.open: list[tuple[Array, Array, Array]] = []
+        self.groups: list[list[tuple[Array, Array, Array]]] = []
+        self.warp_barriers = np.zeros(self.count // 32, np.int64)
+        self.written_in_warp = np.full(self.shared.shape, -1, np.int64)
+        # Who read a shared word last (of several threads one) and between which barriers.
+        self.reader = np.full(self.shared.shape, -1, np.int64)
+        self.read = np.full(self.shared.shape, -1, np.int64)
+        self.read_in_warp = np.full(self.shared.shape, -1, np.int64)
+        self.lane = np.arange(self.count) % 32
+        self.wavefronts: dict[str, list[int]] = defaultdict(list)
+        self.touched = 0
+
+    # Registers of 16 bits, and predicates.
+
+    def _value(self, operand: str, kind: str) -> Array:
+        if kind not in _HALVES:
+            return super()._value(operand, kind)
+        if operand.startswith("%"):
+            return self.registers[operand].view(_HALVES[kind])
+        return np.asarray(int(operand, 0) % 2**16, np.uint16).view(_HALVES[kind])
+
+    def _set(self, register: str, value: Array, mask: Array) -> None:
+        if value.dtype.itemsize != 2:
+            super()._set(register, value, mask)
+            return
+        value = np.broadcast_to(value, self.count).view(np.uint16)
+        self.registers.setdefault(register, np.full(self.count, 0x7FFF, np.uint16))
+        np.copyto(self.registers[register], value, where=mask)
+
+    def _everywhere(self, operand: str, kind: str) -> Array:
+        return np.broadcast_to(self._value(operand, kind), self.count)
+
+    def _address(self, operand: str) -> Array:
+        base, _, offset = operand.strip("[]").partition("+")
+        narrow = base.startswith("%") and self.registers[base].dtype.itemsize == 4
+        return self._value(base, "u32" if narrow else "s64").astype(np.int64) + int(offset or 0)
+
+    # Instructions.
+
+    def _carry_out(self, step: Instruction, mask: Array) -> None:
+        name, *modifiers = step.opcode.split(".")
+        operands = step.operands
+        kind = modifiers[-1] if modifiers else ""
+        if step.opcode.startswith("ld.param"):
+            bits = self.arguments[operands[1].strip("[]")]
+            wide = bits if kind.endswith("64") else bits.astype(np.uint32)
+            self._set(operands[0], wide, mask)
+        elif step.opcode in ("ld.shared.v2.u32", "st.shared.v4.u32") and mask.all():
+            place = operands[1 if name == "ld" else 0]
+            self._note(step.opcode, self._address(place), 8 if name == "ld" else 16)
+            super()._carry_out(step, mask)
+        elif name in ("ld", "st") and kind in _HALVES:
+            self._move_halves(name, modifiers, operands, mask)
+        elif step.opcode == "bar.warp.sync":
+            warps = mask.reshape(-1, 32)
+            if (warps.any(axis=1) != warps.all(axis=1)).any():
+                raise Fault("a barrier that not all lanes of a warp reach")
+            self.warp_barriers[warps.all(axis=1)] += 1
+        elif name == "cp":
+            self._copy(step.opcode, operands, mask)
+        elif name == "ldmatrix":
+            self._load_matrices(operands, mask, transposed="trans" in modifiers)
+        elif name == "mma":
+            self._multiply(modifiers, operands, mask)
+        elif name == "wmma":
+            self._wmma(modifiers, operands, mask)
+        elif name == "setp" and modifiers[0] == "neu":
+            left, right = (self._value(one, kind) for one in operands[1:])
+            self._set(operands[0], np.asarray(~(left == right)), mask)
+        elif step.opcode == "mov.b32" and "{" in operands[1]:
+            low, high = (
+                self._everywhere(one, "b16").astype(np.uint32) for one in re.findall(r"%\w+", operands[1])
+            )
+            self._set(operands[0], low | high << 16, mask)
+        elif step.opcode == "mov.b32" and "{" in operands[0]:
+            for place, register in enumerate(re.findall(r"%\w+", operands[0])):
+                half = self._everywhere(operands[1], "u32") >> 16 * place & 0xFFFF
+                self._set(register, half.astype(np.uint16), mask)
+        elif step.opcode == "not.pred":
+            self._set(operands[0], ~self._value(operands[1], "pred"), mask)
+        elif step.opcode in ("div.s32", "rem.s32"):
+            left, right = (self._everywhere(one, "s32").astype(np.int64) for one in operands[1:])
+            quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)
+            self._set(
+                operands[0], (quotient if name == "div" else left - quotient * right).astype(np.int32), mask
+            )
+        elif step.opcode == "fma.rn.f32":
+            left, right, add = (self._value(one, "f32").astype(np.float64) for one in operands[1:])
+            self._set(operands[0], (left * right + add).astype(np.float32), mask)
+        elif name == "cvt" and "16" in "".join(modifiers):
+            self._convert(modifiers, operands, mask)
+        else:
+            super()._carry_out(step, mask)
+
+    def _convert(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+        *_, target, source = modifiers
+        if target in ("f16", "bf16") and source == "f32":
+            self._set(operands[0], to_bits(self._everywhere(operands[1], "f32"), target), mask)
+        elif target == "f32" and source in ("f16", "bf16"):
+            self._set(operands[0], from_bits(self._everywhere(operands[1], "b16"), source), mask)
+        elif target == "u16" and source == "u32":
+            self._set(operands[0], self._everywhere(operands[1], "u32").astype(np.uint16), mask)
+        elif target == "u32" and source == "u16":
+            self._set(operands[0], self._everywhere(operands[1], "u16").astype(np.uint32), mask)
+        else:
+            raise NotImplementedError(f"cvt.{'.'.join(modifiers)}")
+
+    def _move_halves(self, name: str, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+        """16-bit loads and stores, by way of the words they are part of."""
+        place, data = operands[::-1] if name == "ld" else operands
+        registers = re.findall(r"%\w+", data)
+        access = self._global if modifiers[0] == "global" else self._in_shared
+        if not mask.any():
+            for register in registers if name == "ld" else ():
+                self._set(register, np.asarray(0x7FFF, np.uint16), mask)
+            return
+        at = np.broadcast_to(self._address(place), self.count)[mask]
+        if (at % (2 * len(registers))).any():
+            raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
+        for offset, register in enumerate(registers):
+            byte = at + 2 * offset
+            if name == "ld":
+                word = access(byte // 4, None, mask)
+                assert word is not None
+                half = np.zeros(self.count, np.uint16)
+                half[mask] = word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
+                self._set(register, half, mask)
+            elif modifiers[0] == "global":
+                access(byte // 4, self.memory.words[byte // 4], mask)  # for the bounds
+                self.memory.words.view(np.uint16)[byte // 2] = self._everywhere(register, "u16")[mask]
+            else:
+                raise NotImplementedError("16-bit stores to shared memory")
+
+    def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
+        block, thread = self.block[mask], np.flatnonzero(mask)
+        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
+            raise Fault("an access outside of shared memory")
+        if value is None:
+            writer = self.writer[block, word]
+            alone = (writer == thread) | (self.written[block, word] < self.barriers[block])
+            met = (writer // 32 == thread // 32) & (
+                self.written_in_warp[block, word] < self.warp_barriers[thread // 32]
+            )
+            if not (alone | met).all():
+                raise Fault("shared memory is read before the barrier that follows its writing")
+            self.reader[block, word] = thread
+            self.read[block, word] = self.barriers[block]
+            self.read_in_warp[block, word] = self.warp_barriers[thread // 32]
+            return np.asarray(self.shared[block, word])
+        self._write_shared(block, word, value, thread)
+        return None
+
+    def _note(self, opcode: str, address: Array, width: int = 0) -> None:
+        """Wavefronts of the first warp's access: all warps have the same layout."""
+        offsets = [int(one) for one in np.broadcast_to(address, self.count)[:32]]
+        count = wavefronts(offsets, width) if width else matrix_wavefronts(offsets)
+        self.wavefronts[opcode].append(count)
+
+    def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
+        reader = self.reader[block, word]
+        alone = (reader == thread) | (self.read[block, word] < self.barriers[block])
+        met = (reader // 32 == thread // 32) & (
+            self.read_in_warp[block, word] < self.warp_barriers[thread // 32]
+        )
+        if not (alone | met).all():
+            raise Fault("shared memory is overwritten before the barrier that follows its reading")
+        self.touched = max(self.touched, 4 * (int(word.max(initial=-1)) + 1))
+        self.shared[block, word] = value
+        self.writer[block, word] = thread
+        self.written[block, word] = self.barriers[block]
+        self.written_in_warp[block, word] = self.warp_barriers[thread // 32]
+
+    # cp.async.
+
+    def _copy(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
+        # All threads of a block copy, commit and wait together in these kernels, and launches alike.
+        if opcode == "cp.async.commit_group":
+            self.groups.append(self.open)
+            self.open = []
+        elif opcode == "cp.async.wait_group":
+            pending = int(operands[0])
+            landed, self.groups = (
+                self.groups[: len(self.groups) - pending],
+                self.groups[max(0, len(self.groups) - pending) :],
+            )
+            for group in landed:
+                for copy in group:
+                    self._land(*copy)
+        elif mask.any():
+            to = np.broadcast_to(self._address(operands[0]), self.count)[mask]
+            source = np.broadcast_to(self._address(operands[1]), self.count)[mask]
+            size = np.broadcast_to(self._value(operands[3], "u32"), self.count)[mask]
+            if mask[:32].all():
+                self._note(opcode, self._address(operands[0]), 16)
+            if (to % 16).any() or (source % 16).any() or (~np.isin(size, (0, 16))).any():
+                raise Fault("cp.async: misaligned address or a part of a chunk")
+            words = np.zeros((4, len(to)), np.uint32)
+            reads = np.zeros(self.count, bool)
+            reads[np.flatnonzero(mask)[size == 16]] = True
+            for offset in range(4):
+                if reads.any():
+                    words[offset, size == 16] = self._global(source[size == 16] // 4 + offset, None, reads)
+            copy = (np.flatnonzero(mask), to // 4, words)
+            if self.landing == "once":
+                self._land(*copy)
+            else:
+                self.open.append(copy)
+
+    def _land(self, thread: Array, word: Array, values: Array) -> None:
+        if ((word < 0) | (word + 4 > self.program.shared_bytes // 4)).any():
+            raise Fault("a copy outside of shared memory")
+        for offset, value in enumerate(values):
+            self._write_shared(self.block[thread], word + offset, value, thread)
+
+    # Matrices of a warp.
+
+    def _whole_warps(self, mask: Array) -> Array:
+        warps = mask.reshape(-1, 32)
+        if (warps.any(axis=1) != warps.all(axis=1)).any():
+            raise Fault("an instruction of a warp that not all lanes reach")
+        return np.flatnonzero(warps.all(axis=1))
+
+    def _load_matrices(self, operands: tuple[str, ...], mask: Array, *, transposed: bool) -> None:
+        self._whole_warps(mask)
+        registers = re.findall(r"%\w+", operands[0])
+        address = np.broadcast_to(self._address(operands[1]), self.count).reshape(-1, 32)
+        if (address % 16).any():
+            raise Fault("ldmatrix: misaligned row")
+        self._note("ldmatrix.trans" if transposed else "ldmatrix", address.reshape(-1))
+        for matrix, register in enumerate(registers):
+            rows = address[:, 8 * matrix : 8 * matrix + 8]
+            if transposed:
+                halves = []
+                for part in range(2):
+                    row = rows[:, self.lane[:32] % 4 * 2 + part]
+                    byte = (row + self.lane[:32] // 4 * 2).reshape(-1)[mask]
+                    word = self._in_shared(byte // 4, None, mask)
+                    assert word is not None
+                    halves.append(word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF)
+                loaded = halves[0] | halves[1] << 16
+            else:
+                byte = (rows[:, self.lane[:32] // 4] + self.lane[:32] % 4 * 4).reshape(-1)[mask]
+                loaded = self._in_shared(byte // 4, None, mask)
+            everywhere = np.zeros(self.count, np.uint32)
+            everywhere[mask] = loaded
+            self._set(register, everywhere, mask)
+
+    def _elements(self, operand: str, element: str) -> Array:
+        """Values of a group of 32-bit registers: warp x lane x value."""
+        words = np.stack([self._everywhere(one, "b32") for one in re.findall(r"%\w+", operand)], axis=-1)
+        if element in ("f16", "bf16"):
+            values = from_bits(np.ascontiguousarray(words).view(np.uint16), element)
+        else:
+            keep = 0xFFFFE000 if element == "tf32" else 0xFFFFFFFF
+            values = np.ascontiguousarray(words & np.uint32(keep)).view(np.float32)
+        return values.reshape(self.count // 32, 32, -1).astype(np.float64)
+
+    def _put_sums(self, operand: str, values: Array, element: str, mask: Array) -> None:
+        flat = values.reshape(self.count, -1).astype(np.float32)
+        registers = re.findall(r"%\w+", operand)
+        for place, register in enumerate(registers):
+            if element == "f32":
+                self._set(register, np.ascontiguousarray(flat[:, place]), mask)
+            else:
+                low, high = (to_bits(flat[:, 2 * place + part], "f16").astype(np.uint32) for part in range(2))
+                self._set(register, low | high << 16, mask)
+
+    def _multiply(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+        self._whole_warps(mask)
+        target, left, *_, sums = modifiers[-4:]
+        per_word = 1 if left == "tf32" else 2
+        depth = 8 * per_word
+        lane, warps = np.arange(32), self.count // 32
+        a, b = np.zeros((warps, 16, depth)), np.zeros((warps, depth, 8))
+        for value, given in enumerate(np.moveaxis(self._elements(operands[1], left), -1, 0)):
+            word, part = divmod(value, per_word)
+            row = lane // 4 + word % 2 * 8
+            a[:, row, lane % 4 * per_word + part + word // 2 * depth // 2] = given
+        for value, given in enumerate(np.moveaxis(self._elements(operands[2], left), -1, 0)):
+            word, part = divmod(value, per_word)
+            b[:, lane % 4 * per_word + part + word * depth // 2, lane // 4] = given
+        product = a @ b
+        values = np.arange(4)
+        row = lane[:, None] // 4 + values // 2 * 8
+        column = lane[:, None] % 4 * 2 + values % 2
+        self._put_sums(operands[0], product[:, row, column] + self._elements(operands[3], sums), target, mask)
+
+    def _wmma(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+        self._whole_warps(mask)
+        if modifiers[0] == "mma":
+            self._multiply_fragments(modifiers, operands, mask)
+            return
+        stores = modifiers[0] == "store"
+        place, pitch = (operands[0], operands[2]) if stores else (operands[1], operands[2])
+        address = np.broadcast_to(self._address(place), self.count).reshape(-1, 32)
+        stride = self._everywhere(pitch, "u32").reshape(-1, 32).astype(np.int64)
+        if (address != address[:, :1]).any() or (stride != stride[:, :1]).any():
+            raise Fault("a WMMA access whose lanes disagree")
+        element = modifiers[-1]
+        width = 4 if element in ("f32", "tf32") else 2
+        if (address % 32).any() or (stride * width % 16).any():
+            raise Fault("a WMMA access of a misaligned matrix")
+        rows, columns = (16, 16) if stores else self._extent(modifiers[1], element)
+        per_lane = rows * columns // 32
+        index = self._places(per_lane)
+        byte = address[:, :, None] + (index // columns * stride[:, :, None] + index % columns) * width
+        registers = re.findall(r"%\w+", operands[1] if stores else operands[0])
+        for word in range(per_lane * width // 4):
+            at = byte[:, :, word * 4 // width].reshape(-1)[mask] // 4
+            if stores:
+                self._in_shared(at, self._everywhere(registers[word], "b32")[mask], mask)
+            else:
+                everywhere = np.zeros(self.count, np.uint32)
+                everywhere[mask] = self._in_shared(at, None, mask)
+                self._set(registers[word], everywhere, mask)
+        for register in registers[per_lane * width // 4 :]:
+            self._set(register, np.asarray(_UNSET, np.uint32), mask)
+
+    @staticmethod
+    def _extent(operand: str, element: str) -> tuple[int, int]:
+        depth = 8 if element == "tf32" else 16
+        return (16, depth) if operand == "a" else (depth, 16)
+
+    @staticmethod
+    def _places(per_lane: int) -> Array:
+        """Row-major index of every element of a fragment: lane x value. Pairs of neighbours stay together."""
+        order = np.random.default_rng(3).permutation(16 * per_lane)
+        pairs = order[:, None] * 2 + np.arange(2)
+        return pairs.reshape(32, per_lane)
+
+    def _fragment(self, operand: str, element: str, extent: tuple[int, int]) -> Array:
+        per_lane = extent[0] * extent[1] // 32
+        values = self._elements(operand, element)[:, :, :per_lane]
+        whole = np.zeros((self.count // 32, extent[0] * extent[1]))
+        whole[:, self._places(per_lane)] = values
+        return whole.reshape(-1, *extent)
+
+    def _multiply_fragments(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+        types = modifiers[modifiers.index("row", modifiers.index("row") + 1) + 2 :]
+        element = types[1] if len(types) == 4 else "f16"
+        target, sums = types[0], types[-1]
+        a = self._fragment(operands[1], element, self._extent("a", element))
+        b = self._fragment(operands[2], element, self._extent("b", element))
+        total = a @ b + self._fragment(operands[3], sums, (16, 16))
+        self._put_sums(operands[0], total.reshape(-1, 256)[:, self._places(8)], target, mask)
