@@ -1,16 +1,17 @@
-// Shared memory -> registers: the values of one K step that a thread multiplies.
+// Shared memory -> registers: the values of one K step that a thread multiplies. `Along` is the thread's Edge.
 #pragma once
 
 #include "index.cuh"
 #include "words.cuh"
 
 // Along a row of the tile, in accesses as wide as the layout's alignment allows: up to LDS.128.
-template <class Layout, class Split, int Count>
+template <class Layout, class Along, int Count>
 __device__ inline void load_along_row(float (&fragment)[Count], const float* tile, int row, int thread) {
-    constexpr int width = lesser(Layout::alignment, Split::group);
+    constexpr int width = lesser(Layout::alignment, Along::group);
+    const float* first = Layout::at(tile, row, Along::first(thread));
 #pragma unroll
     for (int i = 0; i < Count; i += width) {
-        const Words<width> read = load_words<width>(tile + Layout::index(row, Split::position(thread, i)));
+        const Words<width> read = load_words<width>(first + Layout::step_words(Along::step(i)));
 #pragma unroll
         for (int w = 0; w < width; ++w) fragment[i + w] = read.word[w];
     }
@@ -18,9 +19,9 @@ __device__ inline void load_along_row(float (&fragment)[Count], const float* til
 
 // Down a column: the values lie a row apart, so one LDS.32 each. Volatile, because the compiler would otherwise unroll K
 // and fetch four K steps of each row at once: as wide, but paid for with four columns of registers.
-template <class Layout, class Split, int Count>
+template <class Layout, class Along, int Count>
 __device__ inline void load_down_column(float (&fragment)[Count], const float* tile, int column, int thread) {
     const volatile float* words = tile;
 #pragma unroll
-    for (int i = 0; i < Count; ++i) fragment[i] = words[Layout::index(Split::position(thread, i), column)];
+    for (int i = 0; i < Count; ++i) fragment[i] = *Layout::at(words, Along::position(thread, i), column);
 }

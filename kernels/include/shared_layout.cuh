@@ -1,11 +1,17 @@
 // Where (row, column) of a tile lies in shared memory, as policies. Shared memory has 32 banks of one word; the lanes of
 // a warp are served together only where their words lie in different banks (or are the same word).
-//   Plain   row after row. A column of a tile 32 words wide lies in one bank: 32 lanes down a column take 32 turns.
-//   Padded  each row starts Pad words further, so that a column walks over the banks. Costs Rows * Pad words, and a Pad
-//           that is no multiple of 4 takes away the alignment that 128-bit accesses need.
-//   Xor     the column is XORed with the row: a permutation within the row, so it costs nothing, but neighbouring
-//           columns are no longer neighbouring words.
+//   Plain        row after row. A column of a tile 32 words wide lies in one bank: 32 lanes down a column take 32 turns.
+//   Padded       each row starts Pad words further, so that a column walks over the banks. Costs Rows * Pad words, and a Pad
+//                that is no multiple of 4 takes away the alignment that 128-bit accesses need.
+//   Declared     the same words, reached through a two-dimensional array type.
+//   Xor          the column is XORed with the row: a permutation within the row, so it costs nothing, but neighbouring
+//                columns are no longer neighbouring words.
+//   XorGroups    four rows at a time XOR the same multiple of four: aligned groups of four columns stay together, and words
+//                of four columns and four rows apart, as a transposing warp stores them, lie in different banks.
+//   Interleaved  of each Each columns the first ones lie side by side, then the second ones: threads that own Each adjacent
+//                columns read neighbouring words, one at a time.
 // `alignment` is the number of words up to which an aligned group of columns may be accessed at once in every row.
+// `index(row, first + step)` is `index(row, first) + step_words(step)` where `first` and `step` are an Edge's.
 #pragma once
 
 template <int Rows, int Columns, int Pad>
@@ -15,10 +21,24 @@ struct Padded {
     static constexpr int alignment = pitch % 4 == 0 ? 4 : pitch % 2 == 0 ? 2 : 1;
 
     __host__ __device__ static constexpr int index(int row, int column) { return row * pitch + column; }
+    __host__ __device__ static constexpr int step_words(int step) { return step; }
+
+    template <class Word>
+    __host__ __device__ static constexpr Word* at(Word* tile, int row, int column) {
+        return tile + index(row, column);
+    }
 };
 
 template <int Rows, int Columns>
 using Plain = Padded<Rows, Columns, 0>;
+
+template <int Rows, int Columns, int Pad>
+struct Declared : Padded<Rows, Columns, Pad> {
+    template <class Word>
+    __device__ static Word* at(Word* tile, int row, int column) {
+        return &reinterpret_cast<Word(*)[Columns + Pad]>(tile)[row][column];
+    }
+};
 
 template <int Rows, int Columns>
 struct Xor {
@@ -28,5 +48,39 @@ struct Xor {
 
     __host__ __device__ static constexpr int index(int row, int column) {
         return row * Columns + (column ^ (row % Columns));
+    }
+};
+
+template <int Rows, int Columns>
+struct XorGroups {
+    static_assert(Columns % 32 == 0 && Rows % 4 == 0 && Rows <= 32, "XOR stays inside 32 columns");
+    static constexpr int words = Rows * Columns;
+    static constexpr int alignment = 4;
+
+    __host__ __device__ static constexpr int index(int row, int column) {
+        return row * Columns + (column ^ (row / 4 * (128 / Rows)));
+    }
+    __host__ __device__ static constexpr int step_words(int step) { return step; }
+
+    template <class Word>
+    __host__ __device__ static constexpr Word* at(Word* tile, int row, int column) {
+        return tile + index(row, column);
+    }
+};
+
+template <int Rows, int Columns, int Each>
+struct Interleaved {
+    static_assert(Columns % Each == 0, "whole groups");
+    static constexpr int words = Rows * Columns;
+    static constexpr int alignment = 1;
+
+    __host__ __device__ static constexpr int index(int row, int column) {
+        return row * Columns + column % Each * (Columns / Each) + column / Each;
+    }
+    __host__ __device__ static constexpr int step_words(int step) { return step * (Columns / Each); }
+
+    template <class Word>
+    __host__ __device__ static constexpr Word* at(Word* tile, int row, int column) {
+        return tile + index(row, column);
     }
 };

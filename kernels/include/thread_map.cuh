@@ -1,52 +1,72 @@
 // Which outputs of a block tile a thread computes: threads form a grid of ThreadRows x ThreadColumns over the tile, and
-// each owns TM x TN outputs. Warps tile that grid with rectangles as near to square as 32 allows (4 x 8, or 8 x 4 where
-// the grid is narrow), because the words a warp reads from A and B grow with the rectangle's edges.
+// each owns TM x TN outputs. The order of threads in that grid decides which words a warp reads together.
 #pragma once
 
 #include "index.cuh"
 
-//   plain   lanes in row-major order.
+// Groups of 32 threads (a warp) or 64 (two warps, as wide as a wavefront of the HIP text) cover the grid row by row. Within a
+// group threads lie row by row, or
 //   zigzag  lane ^ 1 is the neighbour in the row, lane ^ 2 the neighbour in the column (maxas). A 128-bit shared load is
 //           served a quarter warp at a time, or half a warp at a time where such lane pairs read the same address:
 //           here that holds for A (pairs in a row) and for B (pairs in a column) alike.
-enum class LaneMap { plain, zigzag };
+enum class LaneMap { rows_1x32, rows_2x16, rows_4x8, rows_8x4, rows_4x16, rows_8x8, zigzag_4x8, zigzag_8x4 };
 
 template <LaneMap Lanes, int ThreadRows, int ThreadColumns>
 struct ThreadMap {
-    static constexpr int lane_columns = lesser(ThreadColumns, 8);
-    static constexpr int lane_rows = 32 / lane_columns;
-    static constexpr int warp_columns = ThreadColumns / lane_columns;
-    static_assert(ThreadRows % lane_rows == 0 && ThreadColumns % lane_columns == 0, "warps must tile the grid");
+    static constexpr int group_columns = Lanes == LaneMap::rows_1x32                                   ? 32
+                                         : Lanes == LaneMap::rows_2x16 || Lanes == LaneMap::rows_4x16  ? 16
+                                         : Lanes == LaneMap::rows_8x4 || Lanes == LaneMap::zigzag_8x4 ? 4
+                                                                                                       : 8;
+    static constexpr int group = Lanes == LaneMap::rows_4x16 || Lanes == LaneMap::rows_8x8 ? 64 : 32;
+    static constexpr int group_rows = group / group_columns;
+    static constexpr int groups_in_row = ThreadColumns / group_columns;
+    static_assert(ThreadRows % group_rows == 0 && ThreadColumns % group_columns == 0, "groups must tile the grid");
 
     __host__ __device__ static constexpr int row(int thread) {
-        return thread / 32 / warp_columns * lane_rows + lane_row(thread % 32);
+        return thread / group / groups_in_row * group_rows + row_in_group(thread % group);
     }
     __host__ __device__ static constexpr int column(int thread) {
-        return thread / 32 % warp_columns * lane_columns + lane_column(thread % 32);
+        return thread / group % groups_in_row * group_columns + column_in_group(thread % group);
     }
 
   private:
-    // The lane's number without bit 1, which zigzag spends on the row.
-    __host__ __device__ static constexpr int without_bit_1(int lane) { return lane % 2 + lane / 4 * 2; }
+    static constexpr bool zigzag = Lanes == LaneMap::zigzag_4x8 || Lanes == LaneMap::zigzag_8x4;
 
-    __host__ __device__ static constexpr int lane_row(int lane) {
-        return Lanes == LaneMap::plain ? lane / lane_columns
-                                       : lane / 2 % 2 + without_bit_1(lane) / lane_columns * 2;
+    // The thread's number without bit 1, which zigzag spends on the row.
+    __host__ __device__ static constexpr int without_bit_1(int thread) { return thread % 2 + thread / 4 * 2; }
+
+    // Zigzag counts up the row's further bits last where rows are long, first where they are short.
+    __host__ __device__ static constexpr int row_in_group(int thread) {
+        if (!zigzag) return thread / group_columns;
+        return Lanes == LaneMap::zigzag_8x4 ? thread % 16 / 2 : thread / 2 % 2 + without_bit_1(thread) / group_columns * 2;
     }
-    __host__ __device__ static constexpr int lane_column(int lane) {
-        return Lanes == LaneMap::plain ? lane % lane_columns : without_bit_1(lane) % lane_columns;
+    __host__ __device__ static constexpr int column_in_group(int thread) {
+        if (!zigzag) return thread % group_columns;
+        return Lanes == LaneMap::zigzag_8x4 ? thread % 2 + thread / 16 * 2 : without_bit_1(thread) % group_columns;
     }
 };
 
-// The Count positions of one of `Threads` threads along an edge of the tile: groups of four, one group of every thread
-// next to the other. A thread that held its 8 values in one piece would lie 8 words from its neighbour, so that eight
-// lanes' 128-bit loads would meet in half of the banks; 4 words apart they cover all 32.
-template <int Count, int Threads>
-struct SplitFragment {
+// How the Count positions that a thread owns along an edge of the tile lie.
+//   adjacent    in one piece. Eight words from thread to thread let the 128-bit loads of eight lanes meet in half of the banks.
+//   quadrants   in groups of four, one group of every thread next to the other over the whole edge: four words from thread to
+//               thread cover all banks. A warp owns a piece of each of the four quarters of the tile (maxas).
+//   contiguous  in groups of four as well, but a warp's groups lie together: it walks over one piece of the tile.
+enum class Split { adjacent, quadrants, contiguous };
+
+// Threads along the edge, Together of them in one group of the map.
+template <Split How, int Count, int Threads, int Together>
+struct Edge {
     static constexpr int group = lesser(Count, 4);
     static_assert(Count % group == 0, "whole groups");
 
-    __host__ __device__ static constexpr int position(int thread, int i) {
-        return i / group * (group * Threads) + thread * group + i % group;
+    __host__ __device__ static constexpr int first(int thread) {
+        if (How == Split::adjacent) return thread * Count;
+        if (How == Split::quadrants) return thread * group;
+        return thread / Together * (Together * Count) + thread % Together * group;
     }
+    __host__ __device__ static constexpr int step(int i) {
+        if (How == Split::adjacent) return i;
+        return i / group * (group * (How == Split::quadrants ? Threads : Together)) + i % group;
+    }
+    __host__ __device__ static constexpr int position(int thread, int i) { return first(thread) + step(i); }
 };

@@ -1,72 +1,103 @@
-// A Rows x Columns tile of a row-major fp32 matrix, from global memory through registers into shared memory.
+// A thread's share of copying tiles of a row-major fp32 matrix into shared memory, tile after tile along K: through registers
+// (`fetch` starts the loads, `deposit` waits for them and stores) or without (`start`, cp.async).
 // Neighbouring threads move neighbouring vectors of Width words, so that a warp's loads fall into whole sectors. Outside
 // the matrix the tile is filled with zeros, which add nothing to a product: the loop that computes needs no guard.
 // Width 4 needs a matrix whose number of columns is a multiple of 4, so that a vector is inside or outside as a whole.
+// Transpose: columns of the matrix become rows of the tile; a vector's words land in different rows, one by one.
+// Work can be cut into parts, to be spread over the steps of a product: part p takes the vectors p, p + parts, ...
 #pragma once
 
+#include "async_copy.cuh"
 #include "index.cuh"
 #include "words.cuh"
 
-template <int Rows, int Columns, int Width, int Threads>
+template <class Layout_, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
 class TileCopy {
+    using Layout = Layout_;
     static constexpr int vectors_per_row = Columns / Width;
     static constexpr int vectors = Rows * vectors_per_row;
     static constexpr int per_thread = ceil_div(vectors, Threads);
     static_assert(Columns % Width == 0, "whole vectors in a row");
     static_assert(Threads % vectors_per_row == 0 || vectors_per_row % Threads == 0, "whole rows, or parts of one");
 
+    const float* from;  // the thread's first vector
+    Index pitch;
+    int rows_left, columns_left;  // from there to the matrix's ends
+    int thread;
     Words<Width> staged[per_thread];
 
     // A thread's vectors lie a fixed distance apart: only its first depends on the thread, the steps are constants.
-    __device__ static int row(int thread, int i) { return thread / vectors_per_row + i * Threads / vectors_per_row; }
-    __device__ static int column(int thread, int i) {
-        return (thread % vectors_per_row + i * Threads % vectors_per_row) * Width;
-    }
+    __device__ static constexpr int row_step(int i) { return i * Threads / vectors_per_row; }
+    __device__ static constexpr int column_step(int i) { return i * Threads % vectors_per_row * Width; }
+    __device__ int row(int i) const { return thread / vectors_per_row + row_step(i); }
+    __device__ int column(int i) const { return thread % vectors_per_row * Width + column_step(i); }
 
     // The last round may have fewer vectors than threads; where it has not, this folds to true.
-    __device__ static bool mine(int thread, int i) { return vectors % Threads == 0 || thread + i * Threads < vectors; }
+    __device__ bool mine(int i) const { return vectors % Threads == 0 || thread + i * Threads < vectors; }
+    __device__ bool inside(int i) const { return row_step(i) < rows_left && column_step(i) < columns_left; }
+    __device__ const float* source(int i) const { return from + row_step(i) * pitch + column_step(i); }
+
+    // Row and column of the tile where word w of vector i goes.
+    __device__ int to_row(int i, int w) const { return Transpose ? column(i) + w : row(i); }
+    __device__ int to_column(int i, int w) const { return Transpose ? row(i) : column(i) + w; }
+    // Words of a vector that lie side by side in the tile.
+    static constexpr int together = Transpose ? 1 : lesser(Width, Layout::alignment);
 
   public:
-    // Starts the loads. They are waited for where `store` uses the registers.
-    __device__ void load(const float* matrix, int rows, int columns, Index first_row, int first_column, int thread) {
-        const int rows_left = static_cast<int>(rows - first_row);
-        const int columns_left = columns - first_column;
-        const float* corner = matrix + first_row * columns + first_column;
+    static constexpr int bytes = ceil_div(Layout::words, 4) * 16;
+
+    __device__ TileCopy(const float* matrix, int rows, int columns, Index first_row, int first_column, int thread)
+        : pitch(columns), thread(thread) {
+        rows_left = static_cast<int>(rows - first_row) - row(0);
+        columns_left = columns - first_column - column(0);
+        from = matrix + (first_row + row(0)) * pitch + first_column + column(0);
+    }
+
+    __device__ void advance_right() {
+        from += Columns;
+        columns_left -= Columns;
+    }
+    __device__ void advance_down() {
+        from += Rows * pitch;
+        rows_left -= Rows;
+    }
+
+    __device__ void fetch() {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {
-            const bool inside =
-                mine(thread, i) && row(thread, i) < rows_left && column(thread, i) < columns_left;
             staged[i] = Words<Width>{};
-            if (inside) staged[i] = load_words<Width>(corner + Index(row(thread, i)) * columns + column(thread, i));
+            if (mine(i) && inside(i)) staged[i] = load_words<Width>(source(i));
         }
     }
 
-    template <class Layout>
-    __device__ void store(float* tile, int thread) const {
-        constexpr int width = lesser(Width, Layout::alignment);
+    __device__ void deposit(char* tile, int part, int parts) const {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {
-            if (!mine(thread, i)) continue;
-            float* to = tile + Layout::index(row(thread, i), column(thread, i));
+            if (i % parts != part || !mine(i)) continue;
 #pragma unroll
-            for (int w = 0; w < Width; w += width) {
-                Words<width> part;
+            for (int w = 0; w < Width; w += together) {
+                Words<together> words_;
 #pragma unroll
-                for (int p = 0; p < width; ++p) part.word[p] = staged[i].word[w + p];
-                store_words(to + w, part);
+                for (int p = 0; p < together; ++p) words_.word[p] = staged[i].word[w + p];
+                store_words(Layout::at(reinterpret_cast<float*>(tile), to_row(i, w), to_column(i, w)), words_);
             }
         }
     }
 
-    // Columns become rows: a vector's words land in different rows, so one STS.32 each.
-    template <class Layout>
-    __device__ void store_transposed(float* tile, int thread) const {
+    __device__ void copy(char* tile) {
+        fetch();
+        deposit(tile, 0, 1);
+    }
+
+    // `tile`: address in shared memory.
+    __device__ void start(unsigned tile, int part, int parts) const {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {
-            if (!mine(thread, i)) continue;
+            if (i % parts != part || !mine(i)) continue;
 #pragma unroll
-            for (int w = 0; w < Width; ++w) {
-                tile[Layout::index(column(thread, i) + w, row(thread, i))] = staged[i].word[w];
+            for (int w = 0; w < Width; w += together) {
+                const unsigned to = tile + 4 * Layout::index(to_row(i, w), to_column(i, w));
+                copy_async<4 * together>(to, source(i) + w, inside(i));
             }
         }
     }

@@ -213,8 +213,11 @@ class Variant:
         shared = evaluate_int(launch.shared_bytes, names)
         if shared < 0:
             raise refuse(self.kernel.path, "launch.shared_bytes", shared, "a whole number >= 0")
-        cluster = dims("cluster", launch.cluster) if launch.cluster else None
-        return Geometry(dims("grid", launch.grid), dims("block", launch.block), cluster, shared)
+        cluster = dims("cluster", launch.cluster) if launch.cluster else (1, 1, 1)
+        alone = cluster == (1, 1, 1)
+        return Geometry(
+            dims("grid", launch.grid), dims("block", launch.block), None if alone else cluster, shared
+        )
 
 
 def _argument(document: Mapping[str, Any]) -> Argument:

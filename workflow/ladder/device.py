@@ -99,7 +99,9 @@ class Gate:
         self._ticket.value = self._next
         if self._gave_up.value and kind is None:
             self._gave_up.value = 0
-            raise LadderError(f"enqueueing one launch took more than {_GATE_NS / 1e9:g} s: it cannot be timed")
+            raise LadderError(
+                f"enqueueing one launch took more than {_GATE_NS / 1e9:g} s: it cannot be timed"
+            )
 
 
 class Gpu:

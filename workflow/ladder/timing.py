@@ -122,7 +122,11 @@ def time_launches(
 
 
 def first_time(gpu: Gpu, launch: Launcher) -> float:
-    """Cold time in µs of one launch, after one that loads and warms up: for planning what follows."""
+    """Cold time in µs of one launch, after one that loads and warms up: for planning what follows.
+
+    Loading a kernel waits for the GPU, so its first launch must not stand behind the gate.
+    """
+    launch()
     times, spent = time_launches(gpu, [launch, launch], flush=True)
     gpu.busy_us += spent
     return times[1]

@@ -1,0 +1,61 @@
+// The loop over the depth of a tiled product whose tiles pass through registers on their way into shared memory: the next
+// tile is fetched from global memory while the present one is multiplied, and deposited after it.
+//   Stages == 1  one pair of tiles: a barrier before the deposit (nobody reads any more) and one behind it (complete).
+//   Stages == 2  two pairs in turn: reading one and writing the other need a single barrier per tile.
+//   Buffers == 2 fragments of the next step are loaded before the present one is multiplied; with two stages across tiles too.
+// `copies` and `warp` are those of staged_loop.cuh, with `fetch` and `deposit` in place of `start`.
+#pragma once
+
+// Whether the fetch is issued ahead of the products of a tile or behind them; deposits follow the products, or are spread
+// over the last of them.
+enum class Order { prefetch_first, compute_first };
+enum class Deposits { behind, between };
+
+template <int Stages, int Buffers, Order Ordered, Deposits When, class Copies, class Warp>
+__device__ inline void multiply_prefetched_tiles(Copies& copies, Warp& warp, char* shared, int tiles) {
+    constexpr int steps = Warp::steps;
+    static_assert(Stages <= 2 && (Stages == 2 || When == Deposits::behind), "a single pair of tiles is read to the end");
+    static_assert(Buffers == 1 || steps % 2 == 0, "buffers alternate over the steps");
+    const auto fetch = [&] {
+        copies.fetch();
+        copies.advance();
+    };
+    fetch();
+    int reading = 0;
+    if constexpr (Stages == 2) {
+        copies.deposit(shared, 0, 1);
+        __syncthreads();
+        if (Buffers == 2) warp.load(0, 0, 0);
+    }
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int writing = Stages == 2 ? Copies::bytes - reading : 0;
+        if constexpr (Stages == 1) {
+            if (tile > 0) __syncthreads();  // wait until nobody reads the previous tiles any more
+            copies.deposit(shared, 0, 1);
+            __syncthreads();  // wait until the tiles are complete
+            if (Buffers == 2) warp.load(0, 0, 0);
+        }
+        if (Ordered == Order::prefetch_first) fetch();
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+            const int next = step + 1, ahead = Buffers - 1;
+            if (Stages == 2 && Buffers == 2 && next == steps) break;
+            if (step + ahead < steps) warp.load(reading, step + ahead, (step + ahead) % Buffers);
+            warp.multiply(step % Buffers);
+            // The last steps but one carry a quarter of the deposits each.
+            const int part = step - (steps - 5);
+            if (When == Deposits::between && part >= 0 && part < 4) copies.deposit(shared + writing, part, 4);
+        }
+        if (Ordered == Order::compute_first) fetch();
+        if constexpr (Stages == 2) {
+            if (When == Deposits::behind) copies.deposit(shared + writing, 0, 1);
+            __syncthreads();  // the next tiles are complete, and nobody reads these any more
+            reading = writing;
+            if constexpr (Buffers == 2) {
+                warp.load(reading, 0, 0);
+                warp.multiply(1);
+            }
+        }
+    }
+}
