@@ -3,7 +3,7 @@
 // The technique: a thread computes a small rectangle, so that each word it reads from shared memory serves several
 // outputs and a block of the same number of threads covers a larger tile (catalogue A4; text 002, kernel 3, and
 // `t_8x8_sliced_k` of text 003). The inner product names its operands in shared memory; what of it is kept in registers
-// is left to the compiler. Naming the registers is the next rung, gemm_register_tile.
+// is left to the compiler. Naming the registers is the next rung, gemm_staged.
 //
 // BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread, one piece of neighbouring rows and columns.
 
@@ -27,14 +27,14 @@ gemm_thread_tile(const float* __restrict__ a, const float* __restrict__ b, float
     const Index first_row = Index(blockIdx.y) * BM;
     const int first_column = blockIdx.x * BN;
 
+    TileCopy<LayoutA, BM, BK, 1, threads> copy_a(a, m, k, first_row, 0, thread);
+    TileCopy<LayoutB, BK, BN, 1, threads> copy_b(b, k, n, 0, first_column, thread);
     float sum[TM][TN] = {};
     for (int first = 0; first < k; first += BK) {
-        TileCopy<BM, BK, 1, threads> copy_a;
-        TileCopy<BK, BN, 1, threads> copy_b;
-        copy_a.load(a, m, k, first_row, first, thread);
-        copy_b.load(b, k, n, first, first_column, thread);
-        copy_a.template store<LayoutA>(tile_a, thread);
-        copy_b.template store<LayoutB>(tile_b, thread);
+        copy_a.copy(reinterpret_cast<char*>(tile_a));
+        copy_b.copy(reinterpret_cast<char*>(tile_b));
+        copy_a.advance_right();
+        copy_b.advance_down();
         __syncthreads();  // wait until the tiles are complete
 
 #pragma unroll
