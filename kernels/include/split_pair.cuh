@@ -7,7 +7,7 @@ struct SplitPair {
     static constexpr int bytes = CopyA::bytes + CopyB::bytes;
     CopyA a;
     CopyB b;
-    bool first_half;
+    bool first_half = 2 * threadIdx.x < blockDim.x;
 
     __device__ void fetch() {
         if (first_half) {
