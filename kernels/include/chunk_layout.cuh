@@ -43,6 +43,22 @@ struct XorChunks {
     }
 };
 
+// Panels of eight chunks, one behind the other, each XOR-swizzled: how the copy engine lays down boxes with its 128-byte
+// swizzle, from a tile that starts on 1024 bytes.
+template <int Rows>
+struct PanelChunks {
+    using Panel = XorChunks<chunks_of_banks>;
+    static constexpr int panel = Rows * Panel::pitch;
+
+    __host__ __device__ static constexpr int offset(int row, int chunk) {
+        return chunk / chunks_of_banks * panel + Panel::offset(row, chunk % chunks_of_banks);
+    }
+    __host__ __device__ static constexpr int across(int offset, int chunks) {
+        return Panel::across(offset, chunks % chunks_of_banks) + chunks / chunks_of_banks * panel;
+    }
+    __host__ __device__ static constexpr int below(int offset, int rows) { return Panel::below(offset, rows); }
+};
+
 // The policies as a kernel's parameter: of a row's chunks and the chunks of padding.
 template <int Chunks, int Pad>
 using swizzle_none = PaddedChunks<Chunks, Pad>;

@@ -5,10 +5,11 @@
 #include "words.cuh"
 
 // Along a row of the tile, in accesses as wide as the layout's alignment allows: up to LDS.128.
+// `origin`: where the thread's first value of row 0 lies.
 template <class Layout, class Along, int Count>
-__device__ inline void load_along_row(float (&fragment)[Count], const float* tile, int row, int thread) {
+__device__ inline void load_along_row(float (&fragment)[Count], const float* tile, const float* origin, int row, int thread) {
     constexpr int width = lesser(Layout::alignment, Along::group);
-    const float* first = Layout::at(tile, row, Along::first(thread));
+    const float* first = Layout::rows_alike ? origin + row * Layout::pitch : Layout::at(tile, row, Along::first(thread));
 #pragma unroll
     for (int i = 0; i < Count; i += width) {
         const Words<width> read = load_words<width>(first + Layout::step_words(Along::step(i)));

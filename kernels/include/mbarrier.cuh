@@ -31,41 +31,31 @@ __device__ inline void mbarrier_arrive(Mbarrier& barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
-// Arrives at the barrier of the same name in block `rank` of the cluster, which may be this one.
+// Arrives at the barrier of the same name in block `rank` of the cluster, which may be this one. It orders accesses of
+// threads of this block only. Across blocks it may guard what the tensor cores and the copy engine alone read and write,
+// once the arriving thread has waited for them: a release to the cluster would be a fence of all memory (MEMBAR.GPU), and
+// its acquire would empty the L1.
 __device__ inline void mbarrier_arrive_at(Mbarrier& barrier, int rank) {
     asm volatile(
         "{\n.reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(&barrier)),
         "r"(rank)
         : "memory");
 }
 
-// Scope of what a wait makes visible: arrivals of the own block, or of the whole cluster.
-enum class Scope { block, cluster };
-
 // Whether the phase of this parity has ended, after a short wait at most.
-template <Scope From>
 __device__ inline bool mbarrier_try_wait(Mbarrier& barrier, unsigned parity) {
     int ended;
-    if constexpr (From == Scope::block) {
-        asm volatile(
-            "{\n.reg .pred ended;\n"
-            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 ended, [%1], %2;\n"
-            "selp.b32 %0, 1, 0, ended;\n}"
-            : "=r"(ended) : "r"(shared_address(&barrier)), "r"(parity) : "memory");
-    } else {
-        asm volatile(
-            "{\n.reg .pred ended;\n"
-            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 ended, [%1], %2;\n"
-            "selp.b32 %0, 1, 0, ended;\n}"
-            : "=r"(ended) : "r"(shared_address(&barrier)), "r"(parity) : "memory");
-    }
+    asm volatile(
+        "{\n.reg .pred ended;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+        "selp.b32 %0, 1, 0, ended;\n}"
+        : "=r"(ended) : "r"(shared_address(&barrier)), "r"(parity) : "memory");
     return ended;
 }
 
-template <Scope From = Scope::block>
 __device__ inline void mbarrier_wait(Mbarrier& barrier, unsigned parity) {
-    while (!mbarrier_try_wait<From>(barrier, parity)) {
+    while (!mbarrier_try_wait(barrier, parity)) {
     }
 }

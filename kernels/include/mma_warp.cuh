@@ -13,7 +13,8 @@
 #include "mma.cuh"
 #include "shared_read.cuh"
 
-// Where a lane finds its words of a fragment, and where its sums of a piece belong: runs 0 to 3 of two neighbours in a row.
+// Where a lane finds its words of a fragment, and where its sums of a piece belong: runs 0 to 3 of two neighbours in a row,
+// of which 0 and 1 lie in the upper eight rows.
 template <class Element>
 struct FragmentMap {
     __host__ __device__ static constexpr int row_a(int lane) { return lane % 16; }
@@ -111,14 +112,24 @@ struct MmaWarp {
         }
     }
 
-    // Calls store(row, column, pair) for the lane's runs in the rows 16 * y and following.
-    template <class Store>
-    __device__ void for_each_run(int y, int lane, Store store) const {
+    __device__ void clear() {
 #pragma unroll
-        for (int run = 0; run < 4; ++run) {
+        for (int y = 0; y < WM / 16; ++y) {
+#pragma unroll
+            for (int x = 0; x < WN / 16; ++x) sum[y][x][0] = sum[y][x][1] = {};
+        }
+    }
+
+    // Calls store(row, column, pair) for the lane's runs in the rows 8 * block and following.
+    template <class Store>
+    __device__ void for_each_run(int block, int lane, Store store) const {
+#pragma unroll
+        for (int run = 0; run < 2; ++run) {
 #pragma unroll
             for (int x = 0; x < WN / 16; ++x) {
-                const float pair[2] = {Map::run_value(sum[y][x], run, 0), Map::run_value(sum[y][x], run, 1)};
+                const auto& piece = sum[block / 2][x];
+                const float pair[2] = {Map::run_value(piece, block % 2 * 2 + run, 0),
+                                       Map::run_value(piece, block % 2 * 2 + run, 1)};
                 store(Map::run_row(run, lane), Map::run_column(run, x, lane), pair);
             }
         }

@@ -35,10 +35,7 @@ struct RingBarriers {
     }
 
     // The producer's wait, for releases of all blocks that read what it writes.
-    template <class Cluster>
-    __device__ void wait_until_empty(const RingPosition<Stages>& at) {
-        mbarrier_wait<Cluster::size == 1 ? Scope::block : Scope::cluster>(empty[at.stage], at.parity ^ 1);
-    }
+    __device__ void wait_until_empty(const RingPosition<Stages>& at) { mbarrier_wait(empty[at.stage], at.parity ^ 1); }
 };
 
 // One release of a stage by a warp, whose products must have been waited for: in its own block and in those of the cluster

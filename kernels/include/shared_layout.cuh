@@ -11,7 +11,8 @@
 //   Interleaved  of each Each columns the first ones lie side by side, then the second ones: threads that own Each adjacent
 //                columns read neighbouring words, one at a time.
 // `alignment` is the number of words up to which an aligned group of columns may be accessed at once in every row.
-// `index(row, first + step)` is `index(row, first) + step_words(step)` where `first` and `step` are an Edge's.
+// `index(row, first + step)` is `index(row, first) + step_words(step)` where `first` and `step` are an Edge's. Where
+// `rows_alike`, it is also `index(0, first) + row * pitch + step_words(step)`: one address per thread serves all rows.
 #pragma once
 
 template <int Rows, int Columns, int Pad>
@@ -19,6 +20,7 @@ struct Padded {
     static constexpr int pitch = Columns + Pad;
     static constexpr int words = Rows * pitch;
     static constexpr int alignment = pitch % 4 == 0 ? 4 : pitch % 2 == 0 ? 2 : 1;
+    static constexpr bool rows_alike = true;
 
     __host__ __device__ static constexpr int index(int row, int column) { return row * pitch + column; }
     __host__ __device__ static constexpr int step_words(int step) { return step; }
@@ -54,8 +56,10 @@ struct Xor {
 template <int Rows, int Columns>
 struct XorGroups {
     static_assert(Columns % 32 == 0 && Rows % 4 == 0 && Rows <= 32, "XOR stays inside 32 columns");
+    static constexpr int pitch = Columns;
     static constexpr int words = Rows * Columns;
     static constexpr int alignment = 4;
+    static constexpr bool rows_alike = false;
 
     __host__ __device__ static constexpr int index(int row, int column) {
         return row * Columns + (column ^ (row / 4 * (128 / Rows)));
@@ -71,8 +75,10 @@ struct XorGroups {
 template <int Rows, int Columns, int Each>
 struct Interleaved {
     static_assert(Columns % Each == 0, "whole groups");
+    static constexpr int pitch = Columns;
     static constexpr int words = Rows * Columns;
     static constexpr int alignment = 1;
+    static constexpr bool rows_alike = true;
 
     __host__ __device__ static constexpr int index(int row, int column) {
         return row * Columns + column % Each * (Columns / Each) + column / Each;

@@ -6,6 +6,7 @@
 // "all but the newest Stages - 2 groups" always names the tile that is wanted next.
 //   Buffers == 2  fragments of the next step are loaded before the present one is multiplied, across tiles as well: the
 //                 ring turns in the last step of a tile. The number of steps is even, so that buffers alternate.
+//   Unrolled      steps in the body of the loop, 0 for all of a tile.
 //
 // Copies: the thread's share of both tiles (`start` a part of it, `copy`, `advance`). Warp: what it does with them (`load`
 // the fragments of a step of the tile at an offset in shared memory into a buffer, `multiply` a buffer).
@@ -41,7 +42,7 @@ struct TilePair {
     }
 };
 
-template <int Stages, int Buffers, class Copies, class Warp>
+template <int Stages, int Buffers, int Unrolled = 0, class Copies, class Warp>
 __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, int tiles) {
     constexpr int steps = Warp::steps;
     static_assert(Buffers == 1 || (Buffers == 2 && Stages > 1 && steps % 2 == 0), "buffers alternate over the steps");
@@ -60,7 +61,9 @@ __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, 
         }
     } else {
         constexpr int ring = Stages * Copies::bytes;
-        constexpr int parts = Buffers == 2 ? steps - 1 : steps;  // of a tile's copies, one part a step
+        constexpr int chunk = Unrolled == 0 ? steps : Unrolled;
+        static_assert(steps % chunk == 0 && chunk % Buffers == 0, "whole chunks, and buffers alternate in each");
+        constexpr int parts = Buffers == 2 ? chunk - 1 : chunk;  // of a tile's copies, one part a step
         const unsigned address = shared_address(shared);
 #pragma unroll
         for (int stage = 0; stage < Stages - 1; ++stage) {
@@ -81,21 +84,26 @@ __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, 
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
             if constexpr (Buffers == 1) turn();
+#pragma unroll 1
+            for (int first = 0; first < steps; first += chunk) {
 #pragma unroll
-            for (int step = 0; step < steps; ++step) {
-                if (Buffers == 2 && step == steps - 1) {
-                    turn();
-                    reading = next(reading);
+                for (int i = 0; i < chunk; ++i) {
+                    const int ahead = Buffers - 1;
+                    int step = first + i + ahead;
+                    if (i + ahead == chunk && first + chunk == steps) {
+                        turn();
+                        reading = next(reading);
+                        step = 0;
+                    }
+                    warp.load(reading, step, (i + ahead) % Buffers);
+                    if (first == 0 && i < parts) copies.start(address + writing, i, parts);
+                    if (first == 0 && i == parts - 1) {
+                        copies.advance();
+                        commit_copies();
+                        writing = next(writing);
+                    }
+                    warp.multiply(i % Buffers);
                 }
-                const int ahead = Buffers - 1;
-                warp.load(reading, (step + ahead) % steps, (step + ahead) % Buffers);
-                if (step < parts) copies.start(address + writing, step, parts);
-                if (step == parts - 1) {
-                    copies.advance();
-                    commit_copies();
-                    writing = next(writing);
-                }
-                warp.multiply(step % Buffers);
             }
             if constexpr (Buffers == 1) reading = next(reading);
         }

@@ -11,10 +11,10 @@ enum class Operand { column, element };
 
 //   rows     row after row, each from left to right.
 //   snake    every other row from right to left: from one product to the next only one of the two operands changes, and the
-//            other is at hand in the register reuse cache. Three operands from two banks of registers would take two cycles.
+//            other is at hand in the register reuse cache. An FFMA that reads three registers, or two of the same of the two
+//            register banks, takes a second cycle.
 //   columns  the same down and up the columns.
-//   quads    4 x 4 outputs at a time, snake in each.
-enum class Walk { rows, snake, columns, quads };
+enum class Walk { rows, snake, columns };
 
 // The place of a thread's product number i.
 struct Place {
@@ -27,37 +27,35 @@ __host__ __device__ constexpr Place place_of(int i) {
         const int x = i / TM;
         return {x % 2 == 0 ? i % TM : TM - 1 - i % TM, x};
     }
-    if (Order == Walk::quads) {
-        const int quad = i / 16, y = i % 16 / 4, x = y % 2 == 0 ? i % 4 : 3 - i % 4;
-        const int row = quad / (TN / 4), column = row % 2 == 0 ? quad % (TN / 4) : TN / 4 - 1 - quad % (TN / 4);
-        return {row * 4 + y, column * 4 + (column % 2 == 0 ? x : 3 - x)};
-    }
     const int y = i / TN;
     return {y, Order == Walk::snake && y % 2 == 1 ? TN - 1 - i % TN : i % TN};
 }
 
 template <int TM, int TN, int Steps, int Buffers, class LayoutA, class LayoutB, class AlongA, class AlongB, bool TransposeA,
-          Operand OfA, Walk Order>
+          Operand OfA, Walk Order, bool Fenced>
 struct ThreadProduct {
     static constexpr int steps = Steps;
     float sum[TM][TN] = {};
 
     // `tile_a`, `tile_b`: where the tiles of the first stage lie. row, column: the thread's place in the grid of threads.
     __device__ ThreadProduct(const char* tile_a, const char* tile_b, int row, int column)
-        : tile_a(tile_a), tile_b(tile_b), row(row), column(column) {}
+        : tile_a(tile_a), tile_b(tile_b), row(row), column(column) {
+        origin_a = tile_a + 4 * LayoutA::index(0, AlongA::first(row));
+        origin_b = tile_b + 4 * LayoutB::index(0, AlongB::first(column));
+    }
 
     // Fragments of a step of the stage that begins `stage` bytes behind the first one.
     __device__ void load(int stage, int step, int buffer) {
-        const float* from_a = reinterpret_cast<const float*>(tile_a + stage);
-        const float* from_b = reinterpret_cast<const float*>(tile_b + stage);
+        const float *from_a = words_at(tile_a + stage), *from_b = words_at(tile_b + stage);
         if constexpr (OfA == Operand::element) {
             element = LayoutA::at(from_a, 0, step);
         } else if constexpr (TransposeA) {
-            load_along_row<LayoutA, AlongA>(a[buffer], from_a, step, row);
+            load_along_row<LayoutA, AlongA>(a[buffer], from_a, words_at(origin_a + stage), step, row);
         } else {
             load_down_column<LayoutA, AlongA>(a[buffer], from_a, step, row);
         }
-        load_along_row<LayoutB, AlongB>(b[buffer], from_b, step, column);
+        load_along_row<LayoutB, AlongB>(b[buffer], from_b, words_at(origin_b + stage), step, column);
+        if (Fenced) __syncwarp();  // loads stay ahead of it; without, the compiler moves them next to their use
     }
 
     __device__ void multiply(int buffer) {
@@ -84,7 +82,9 @@ struct ThreadProduct {
     }
 
   private:
-    const char *tile_a, *tile_b;
+    __device__ static const float* words_at(const char* bytes) { return reinterpret_cast<const float*>(bytes); }
+
+    const char *tile_a, *tile_b, *origin_a, *origin_b;
     const float* element;
     int row, column;
     float a[Buffers][TM], b[Buffers][TN];

@@ -4,7 +4,7 @@
 // the matrix the tile is filled with zeros, which add nothing to a product: the loop that computes needs no guard.
 // Width 4 needs a matrix whose number of columns is a multiple of 4, so that a vector is inside or outside as a whole.
 // Transpose: columns of the matrix become rows of the tile; a vector's words land in different rows, one by one.
-// Work can be cut into parts, to be spread over the steps of a product: part p takes the vectors p, p + parts, ...
+// Work can be cut into parts, to be spread over the steps of a product: four vectors each, the rest to the last one.
 #pragma once
 
 #include "async_copy.cuh"
@@ -14,11 +14,14 @@
 template <class Layout_, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
 class TileCopy {
     using Layout = Layout_;
-    static constexpr int vectors_per_row = Columns / Width;
-    static constexpr int vectors = Rows * vectors_per_row;
+    // Threads lie over panels of the tile: whole rows, or two vectors (a sector) wide where the tile is transposed, so that
+    // the words a warp stores lie in different banks.
+    static constexpr int panel = Transpose ? lesser(Columns / Width, greater(8 / Width, 1)) : Columns / Width;
+    static constexpr int vectors = Rows * Columns / Width;
     static constexpr int per_thread = ceil_div(vectors, Threads);
-    static_assert(Columns % Width == 0, "whole vectors in a row");
-    static_assert(Threads % vectors_per_row == 0 || vectors_per_row % Threads == 0, "whole rows, or parts of one");
+    static_assert(Columns % (panel * Width) == 0, "whole panels");
+    static_assert((Rows * panel) % Threads == 0 || Threads % (Rows * panel) == 0, "whole panels, or parts of one");
+    static_assert(Threads % panel == 0 || panel % Threads == 0, "whole rows of a panel, or parts of one");
 
     const float* from;  // the thread's first vector
     Index pitch;
@@ -27,10 +30,14 @@ class TileCopy {
     Words<Width> staged[per_thread];
 
     // A thread's vectors lie a fixed distance apart: only its first depends on the thread, the steps are constants.
-    __device__ static constexpr int row_step(int i) { return i * Threads / vectors_per_row; }
-    __device__ static constexpr int column_step(int i) { return i * Threads % vectors_per_row * Width; }
-    __device__ int row(int i) const { return thread / vectors_per_row + row_step(i); }
-    __device__ int column(int i) const { return thread % vectors_per_row * Width + column_step(i); }
+    __device__ static constexpr int row_of(int vector) { return vector % (Rows * panel) / panel; }
+    __device__ static constexpr int column_of(int vector) {
+        return (vector / (Rows * panel) * panel + vector % panel) * Width;
+    }
+    __device__ static constexpr int row_step(int i) { return row_of(i * Threads); }
+    __device__ static constexpr int column_step(int i) { return column_of(i * Threads); }
+    __device__ int row(int i) const { return row_of(thread) + row_step(i); }
+    __device__ int column(int i) const { return column_of(thread) + column_step(i); }
 
     // The last round may have fewer vectors than threads; where it has not, this folds to true.
     __device__ bool mine(int i) const { return vectors % Threads == 0 || thread + i * Threads < vectors; }
@@ -73,7 +80,7 @@ class TileCopy {
     __device__ void deposit(char* tile, int part, int parts) const {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {
-            if (i % parts != part || !mine(i)) continue;
+            if (lesser(i / 4, parts - 1) != part || !mine(i)) continue;
 #pragma unroll
             for (int w = 0; w < Width; w += together) {
                 Words<together> words_;
@@ -93,7 +100,7 @@ class TileCopy {
     __device__ void start(unsigned tile, int part, int parts) const {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {
-            if (i % parts != part || !mine(i)) continue;
+            if (lesser(i / 4, parts - 1) != part || !mine(i)) continue;
 #pragma unroll
             for (int w = 0; w < Width; w += together) {
                 const unsigned to = tile + 4 * Layout::index(to_row(i, w), to_column(i, w));

@@ -5,7 +5,8 @@
 //
 // BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread. Lanes, How: which outputs those are.
 // TransposeA: A lies as BK x BM in shared memory, so that fragments load as LDS.128. OfTiles, Pad: layouts of the tiles.
-// OfA: A's column or one element of it at a time in registers. Path: order of the products.
+// OfA: A's column or one element of it at a time in registers. Path: order of the products. Fenced: a warp barrier keeps
+// the loads of fragments ahead of the products.
 // By: the way into shared memory. Halves: half of the threads copies A, the other half B. Width: words per global access, 0
 // for 4 where the rows allow it and 1 elsewhere. Stages: pairs of tiles in shared memory. Buffers: fragments of 1 or 2 steps
 // in registers. Ordered, When: fetches and deposits on the way through registers. Strip: tile columns of a strip of the
@@ -29,8 +30,8 @@ enum class Load { direct, staged, async };
 enum class Tiles { padded, declared, xor_groups, interleaved };
 
 template <int BM, int BN, int BK, int TM, int TN, LaneMap Lanes, Split How, bool TransposeA, Tiles OfTiles, int Pad,
-          Operand OfA, Walk Path, Load By, bool Halves, int Width, int Stages, int Buffers, Order Ordered, Deposits When,
-          int Strip, bool Slices, int MinBlocks>
+          Operand OfA, Walk Path, bool Fenced, Load By, bool Halves, int Width, int Stages, int Buffers, Order Ordered,
+          Deposits When, int Strip, bool Slices, int MinBlocks>
 struct Rung {
     static constexpr int threads = BM * BN / (TM * TN), min_blocks = MinBlocks, width = Width;
 
@@ -61,12 +62,13 @@ struct Rung {
 
         Copies copies{CopyA(a, m, k, first_row, first, thread % copiers),
                       CopyB(b, k, n, first, first_column, thread % copiers)};
-        ThreadProduct<TM, TN, BK, Buffers, LayoutA, LayoutB, AlongA, AlongB, TransposeA, OfA, Path> product(
+        ThreadProduct<TM, TN, BK, Buffers, LayoutA, LayoutB, AlongA, AlongB, TransposeA, OfA, Path, Fenced> product(
             shared, shared + CopyA::bytes, Map::row(thread), Map::column(thread));
         if constexpr (By == Load::staged) {
             multiply_prefetched_tiles<Stages, Buffers, Ordered, When>(copies, product, shared, depth);
         } else {
-            multiply_tiles<Stages, Buffers>(copies, product, shared, depth);
+            constexpr int unrolled = Width == 0 && Words == 1 ? Buffers : 0;  // the path of the few sizes is kept short
+            multiply_tiles<Stages, Buffers, unrolled>(copies, product, shared, depth);
         }
 
         constexpr int group = lesser(Words, AlongB::group);
