@@ -287,7 +287,7 @@ class Lab:
                 path.write_text(json.dumps(facts(variant, make_facts(variant))))
             lines = []
             for cell in sweep.cells():
-                if cell.variant.unsupported(cell.size) is None:
+                if cell.unsupported is None:
                     record = change(cell, make_record(sweep, cell, random_numbers))
                     if record is not None:
                         lines.append(json.dumps(record))

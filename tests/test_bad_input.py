@@ -151,6 +151,24 @@ MISTAKES = [
         (SWEEP, "sizes[1]", "1048577", "elements are a multiple of 256", "unsupported: record"),
     ),
     Mistake(
+        "entry that keeps no size",
+        text(
+            SWEEP,
+            "    params: {k: [2, 4]}",
+            "    params: {k: [2, 4]}\n    sizes: [{expr: k > 4, reason: none}]",
+        ),
+        (SWEEP, "variants[0].sizes", "k > 4", "expressions that keep a size"),
+    ),
+    Mistake(
+        "unknown name in an entry's sizes",
+        text(
+            SWEEP,
+            "    params: {k: [2, 4]}",
+            "    params: {k: [2, 4]}\n    sizes: [{expr: depth > 4, reason: none}]",
+        ),
+        (SWEEP, "variants[0].sizes", "depth", "elements"),
+    ),
+    Mistake(
         "negative size",
         text(SWEEP, "2**20", "0 - 5"),
         (SWEEP, "sizes[1].elements", "'0 - 5'", "a whole number >= 1"),

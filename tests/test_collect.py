@@ -147,6 +147,22 @@ def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:
     assert set(bad["reason"]) == {"M must be a multiple of BM"}
 
 
+def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    path = lab.project.sweeps / "fp32_ladder.yaml"
+    left_out = "sizes: [{expr: m <= 4096, reason: a launch takes a second}]"
+    path.write_text(
+        path.read_text().replace("kernel: gemm_shared_tile", f"{left_out}\n  kernel: gemm_shared_tile")
+    )
+    lab.record(["fp32_ladder"])
+    lab.collect(["fp32_ladder"])
+    rows = timings(lab, "fp32_ladder")
+    bad = rows[rows["status"] == "unsupported"]
+    assert list(bad["kernel"]) == ["gemm_shared_tile"]
+    assert list(bad["n"]) == [8192]
+    assert list(bad["reason"]) == ["a launch takes a second"]
+
+
 def test_a_truncated_last_line_is_a_cell_not_yet_there(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])

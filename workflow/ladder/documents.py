@@ -17,12 +17,17 @@ SCHEMAS = Path(__file__).resolve().parent.parent / "schemas"
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice: PyYAML would silently keep the last one."""
+    """SafeLoader that refuses a key given twice, which PyYAML would silently take as the last one.
+
+    A mapping merged in (`<<: *anchor`) gives its keys once more by intent: the mapping's own ones win.
+    """
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     seen: set[Hashable] = set()
     for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
         key = loader.construct_object(key_node)
         if key in seen:
             mark = key_node.start_mark

@@ -79,7 +79,7 @@ def _cell(sweep: Sweep, cell: Cell, arch: str) -> dict[str, Any]:
     }
     if not runs_on(variant.kernel.min_arch, arch):
         return row | {"unsupported": f"needs {variant.kernel.min_arch}, the device is {arch}"}
-    if (reason := variant.unsupported(cell.size)) is not None:
+    if (reason := cell.unsupported) is not None:
         return row | {"unsupported": reason}
     row["launch"] = _launch(variant, cell.size)
     row["references"] = [_reference(reference, variant, cell.size) for reference in sweep.references]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder import documents
-from ladder.catalog import Kernel, ParamValue, Variant
+from ladder.catalog import Condition, Kernel, ParamValue, Size, Variant
 from ladder.errors import LadderError, refuse
 from ladder.expressions import evaluate
 from ladder.problems import PROBLEMS, problem_named
@@ -40,6 +40,16 @@ class Entry:
     variant: Variant
     rung: str
     technique: str
+    sizes: tuple[Condition, ...] = ()
+
+    def unsupported(self, size: Size) -> str | None:
+        """Why there is nothing to measure at `size`: the variant is not right there, or left out; else None."""
+        return self.variant.unsupported(size) or self.left_out(size)
+
+    def left_out(self, size: Size) -> str | None:
+        """Why the sweep leaves `size` out, or None."""
+        names = self.variant.names(size)
+        return next((one.reason for one in self.sizes if not evaluate(one.expr, names)), None)
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,11 @@ class Cell:
     @property
     def variant(self) -> Variant:
         return self.entry.variant
+
+    @property
+    def unsupported(self) -> str | None:
+        """Why there is nothing to measure, or None."""
+        return self.entry.unsupported(self.size)
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,7 @@ def _entries(
     rung = document.get("rung", "")
     if rung and len(combinations) > 1:
         raise refuse(path, f"{where}rung", rung, "a rung for one combination of parameters only")
+    sizes = tuple(Condition(one["expr"], one["reason"]) for one in document.get("sizes", ()))
     entries, excluded = [], 0
     for dtype in dtypes:
         for params in combinations:
@@ -155,7 +171,7 @@ def _entries(
                 if not keep:
                     excluded += 1
                     continue
-            entries.append(Entry(variant, rung, document.get("technique", "")))
+            entries.append(Entry(variant, rung, document.get("technique", ""), sizes))
     if not entries:
         raise LadderError(f"{path}: {where}params: no combination is left after the constraints and where")
     return entries, excluded
@@ -229,6 +245,12 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
             if any(other.variant == entry.variant for other in entries):
                 raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
             entries.append(entry)
+        try:
+            nowhere = all(entry.left_out(size) for entry in more for size in sizes)
+        except LadderError as error:
+            raise LadderError(f"{path}: variants[{index}].sizes: {error}") from error
+        if nowhere:
+            raise refuse(path, f"variants[{index}].sizes", given["sizes"], "expressions that keep a size")
         if given.get("unsupported", "refuse") == "refuse":
             for position, size in enumerate(sizes):
                 reasons = [entry.variant.unsupported(size) for entry in more]
