@@ -33,7 +33,7 @@ _TYPES: dict[str, Any] = {
     "pred": np.bool_,
 }
 _BITS = {"pred": np.bool_, 4: np.uint32, 8: np.uint64}
-_LINE = re.compile(r"(?:@(!?)(%p\d+)\s+)?([a-z][\w.]*)\s*(.*);")
+_LINE = re.compile(r"(?:@(!?)(%p\d+)\s+)?([a-z][\w.:]*)\s*(.*);")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
 _ENTRY = re.compile(r"\.entry (\w+)\((.*?)\)(.*?)\{\n(.*)\n\}", re.DOTALL)
 _SHARED = re.compile(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\];")
@@ -169,6 +169,7 @@ class Machine:
         self.special = {
             "%tid.x": (np.arange(self.count) % threads).astype(np.uint32),
             "%ctaid.x": (self.block - first[self.launch]).astype(np.uint32),
+            "%ntid.x": np.full(self.count, threads, np.uint32),
         }
         self.arguments = {
             name: np.asarray([given[place] for given in arguments], np.uint64)[self.launch]

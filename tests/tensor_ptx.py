@@ -255,17 +255,20 @@ class TensorMachine(Machine):
         elif mask.any():
             to = np.broadcast_to(self._address(operands[0]), self.count)[mask]
             source = np.broadcast_to(self._address(operands[1]), self.count)[mask]
+            whole = int(operands[2])
             size = np.broadcast_to(self._value(operands[3], "u32"), self.count)[mask]
             if mask[:32].all():
-                self._note(opcode, self._address(operands[0]), 16)
-            if (to % 16).any() or (source % 16).any() or (~np.isin(size, (0, 16))).any():
+                self._note(opcode, self._address(operands[0]), whole)
+            if (to % whole).any() or (source % whole).any() or (~np.isin(size, (0, whole))).any():
                 raise Fault("cp.async: misaligned address or a part of a chunk")
-            words = np.zeros((4, len(to)), np.uint32)
+            words = np.zeros((whole // 4, len(to)), np.uint32)
             reads = np.zeros(self.count, bool)
-            reads[np.flatnonzero(mask)[size == 16]] = True
-            for offset in range(4):
+            reads[np.flatnonzero(mask)[size == whole]] = True
+            for offset in range(whole // 4):
                 if reads.any():
-                    words[offset, size == 16] = self._global(source[size == 16] // 4 + offset, None, reads)
+                    words[offset, size == whole] = self._global(
+                        source[size == whole] // 4 + offset, None, reads
+                    )
             copy = (np.flatnonzero(mask), to // 4, words)
             if self.landing == "once":
                 self._land(*copy)
@@ -273,7 +276,7 @@ class TensorMachine(Machine):
                 self.open.append(copy)
 
     def _land(self, thread: Array, word: Array, values: Array) -> None:
-        if ((word < 0) | (word + 4 > self.program.shared_bytes // 4)).any():
+        if ((word < 0) | (word + len(values) > self.program.shared_bytes // 4)).any():
             raise Fault("a copy outside of shared memory")
         for offset, value in enumerate(values):
             self._write_shared(self.block[thread], word + offset, value, thread)

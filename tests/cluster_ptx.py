@@ -1,0 +1,111 @@
+"""Runs the PTX of a kernel whose blocks form clusters on the CPU: tensor_ptx.Machine with each other's shared memory.
+
+Blocks of a launch are numbered x first, then z, and a cluster is the blocks of one x. An address that `mapa` makes
+names the block in its upper bits, as no hardware need do. What another block wrote needs a barrier of the cluster
+before it is read, and one must follow the last reading: the owner could overwrite it, or be gone.
+Semantics: PTX ISA 9.0, 9.7.13.5 (barrier.cluster) and 9.7.9.23 (mapa).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from ptx import Array, Fault, Instruction, Memory, Program
+from tensor_ptx import TensorMachine
+
+_RANK_SHIFT = 24
+"""Shared memory of a block is smaller than 2^24 bytes, so that a rank fits above an address."""
+
+
+class ClusterMachine(TensorMachine):
+    """Threads of one launch of `tiles` x 1 x `slices` blocks, whose clusters are the slices of a tile."""
+
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        threads: int,
+        tiles: int,
+        slices: int,
+        arguments: Sequence[int],
+        landing: str = "wait",
+    ) -> None:
+        super().__init__(program, memory, threads, [tiles * slices], [arguments], landing)
+        self.tiles = tiles
+        rank = (self.block // tiles).astype(np.uint32)
+        self.special |= {
+            "%ctaid.x": (self.block % tiles).astype(np.uint32),
+            "%ctaid.z": rank,
+            "%nctaid.z": np.full(self.count, slices, np.uint32),
+            "%cluster_ctarank": rank,
+        }
+        self.cluster_barriers = np.zeros(tiles, np.int64)
+        self.written_in_cluster = np.full(self.shared.shape, -1, np.int64)
+        # The cluster barrier behind which another block read a word last.
+        self.read_from_afar = np.full(self.shared.shape, -1, np.int64)
+
+    def run(self) -> None:
+        super().run()
+        if (
+            self.read_from_afar.max(axis=1) >= self.cluster_barriers[np.arange(len(self.shared)) % self.tiles]
+        ).any():
+            raise Fault("a block may leave while another one still reads its shared memory")
+
+    def _carry_out(self, step: Instruction, mask: Array) -> None:
+        if step.opcode == "mapa.shared::cluster.u32":
+            to, address, rank = step.operands
+            there = self._everywhere(address, "u32") | self._everywhere(rank, "u32") << _RANK_SHIFT
+            self._set(to, there.astype(np.uint32), mask)
+        elif step.opcode == "ld.shared::cluster.v4.f32":
+            self._load_from_block(step.operands, mask)
+        elif step.opcode == "barrier.cluster.arrive.release":
+            pass  # in these kernels the wait follows at once
+        elif step.opcode == "barrier.cluster.wait.acquire":
+            self._cluster_barrier(mask)
+        elif ".volatile" in step.opcode:
+            opcode = step.opcode.replace(".volatile", "")
+            super()._carry_out(Instruction(step.guard, step.wanted, opcode, step.operands), mask)
+        elif step.opcode == "ld.shared.v4.f32" and mask.all():
+            self._note(step.opcode, self._address(step.operands[1]), 16)
+            super()._carry_out(step, mask)
+        else:
+            super()._carry_out(step, mask)
+
+    def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
+        if (self.read_from_afar[block, word] >= self.cluster_barriers[block % self.tiles]).any():
+            raise Fault("shared memory is overwritten before the cluster barrier that follows its reading")
+        super()._write_shared(block, word, value, thread)
+        self.written_in_cluster[block, word] = self.cluster_barriers[block % self.tiles]
+
+    def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
+        if not mask.any():
+            return
+        address = np.broadcast_to(self._address(operands[1]), self.count)[mask]
+        at, rank = address % 2**_RANK_SHIFT, address >> _RANK_SHIFT
+        owner = rank * self.tiles + self.block[mask] % self.tiles
+        if (
+            (at % 16).any()
+            or (at + 16 > self.program.shared_bytes).any()
+            or (owner >= len(self.shared)).any()
+        ):
+            raise Fault("a misaligned read of another block's shared memory, or one outside of it")
+        barriers = self.cluster_barriers[owner % self.tiles]
+        for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
+            word = at // 4 + offset
+            if (self.written_in_cluster[owner, word] >= barriers).any():
+                raise Fault(
+                    "another block's memory is read before the cluster barrier that follows its writing"
+                )
+            self.read_from_afar[owner, word] = barriers
+            everywhere = np.zeros(self.count, np.uint32)
+            everywhere[mask] = self.shared[owner, word]
+            self._set(register, everywhere, mask)
+
+    def _cluster_barrier(self, mask: Array) -> None:
+        here = mask.reshape(-1, self.tiles, self.threads)
+        if (here.any(axis=(0, 2)) != here.all(axis=(0, 2))).any():
+            raise Fault("a cluster barrier that not all threads of a cluster reach")
+        self._barrier(mask)
+        self.cluster_barriers[here.all(axis=(0, 2))] += 1
