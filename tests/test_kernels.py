@@ -1,4 +1,4 @@
-"""The shipped kernels, without a GPU: what the compiler made of them, where they say they are right, and their maps."""
+"""The shipped kernels, without a GPU: what the compiler made of them, where they say they are right, and layouts."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("gemm_naive", "fp32", {"mapping": "strided"}),
     ("gemm_shared_tile", "fp32", {}),
     ("gemm_thread_tile", "fp32", {}),
-    ("gemm_register_tile", "fp32", {}),
-    ("gemm_register_tile", "fp32", {"transpose_a": 0, "vector": 1}),
-    ("gemm_register_tile", "fp32", {"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4}),
+    ("gemm_staged", "fp32", {}),
+    ("gemm_staged", "fp32", {"transpose_a": 0, "vector": 1}),
+    ("gemm_staged", "fp32", {"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4, "min_blocks": 1}),
     ("wmma_naive", "fp16", {}),
     ("wmma_tile", "fp16", {"bk": 32}),
     ("wmma_staged", "tf32", {"pad": 4}),
@@ -81,26 +81,28 @@ def test_nothing_spills_or_lives_in_local_memory(name: str, dtype: str, params: 
 
 
 def test_every_kernel_is_represented() -> None:
-    assert {name for name, _, _ in REPRESENTATIVE} == set(catalog())
+    """The Hopper kernels have tests of their own (test_hopper.py)."""
+    others = {name for name, kernel in catalog().items() if kernel.source.parent.name != "hopper"}
+    assert {name for name, _, _ in REPRESENTATIVE} == others
 
 
 # What the rungs of the ladder claim to differ in, seen in the machine code.
 
 
 def test_transposed_fragments_load_as_128_bits_only() -> None:
-    facts, _ = compiled("gemm_register_tile", bk=8)
+    facts, _ = compiled("gemm_staged", bk=8)
     # Two fragments of eight floats, two LDS.128 each, in each of eight unrolled K steps.
     assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 4, 0, 0)
 
 
 def test_the_plain_twin_loads_fragments_of_a_word_by_word() -> None:
-    facts, _ = compiled("gemm_register_tile", bk=8, transpose_a=0)
+    facts, _ = compiled("gemm_staged", bk=8, transpose_a=0)
     # Eight LDS.32 for the column of A, two LDS.128 for the row of B, in each K step.
     assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 2, 0, 8 * 8)
 
 
 def test_only_aligned_padding_keeps_wide_fragments() -> None:
-    wide, half, narrow = (compiled("gemm_register_tile", bk=8, pad=pad)[0] for pad in (4, 2, 1))
+    wide, half, narrow = (compiled("gemm_staged", bk=8, pad=pad)[0] for pad in (4, 2, 1))
     assert wide["lds_64"] == wide["lds_32"] == 0
     assert half["lds_64"] > 0
     assert half["lds_32"] == 0
@@ -109,8 +111,8 @@ def test_only_aligned_padding_keeps_wide_fragments() -> None:
 
 
 def test_width_of_global_accesses_follows_the_parameter() -> None:
-    _, wide = compiled("gemm_register_tile", bk=8)
-    _, narrow = compiled("gemm_register_tile", bk=8, vector=1)
+    _, wide = compiled("gemm_staged", bk=8)
+    _, narrow = compiled("gemm_staged", bk=8, vector=1)
     loads = {name for name in wide if name.startswith(("LDG", "STG"))}
     assert loads
     assert all(".128" in name for name in loads)
@@ -120,15 +122,15 @@ def test_width_of_global_accesses_follows_the_parameter() -> None:
     assert not any(".128" in name for name in narrow if name.startswith(("LDG", "STG")))
 
 
-def test_register_tile_needs_two_barriers_per_k_step_and_two_blocks_fit() -> None:
-    facts, _ = compiled("gemm_register_tile")
+def test_a_tile_of_the_direct_loader_takes_two_barriers_and_two_blocks_fit() -> None:
+    facts, _ = compiled("gemm_staged")
     assert facts["bar"] == 2
     assert facts["registers"] <= 128
     assert facts["blocks_per_sm"] == 2
 
 
 def test_outer_product_is_fused_multiply_adds() -> None:
-    facts, _ = compiled("gemm_register_tile", bk=8)
+    facts, _ = compiled("gemm_staged", bk=8)
     assert facts["ffma"] >= 8 * 8 * 8
 
 
@@ -207,21 +209,6 @@ def test_wmma_reaches_the_tensor_cores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({}, 16 * (128 + 4) + 16 * (128 + 4)),
-        ({"transpose_a": 0}, 128 * (16 + 4) + 16 * (128 + 4)),
-        ({"bk": 8, "pad": 1}, 8 * (128 + 1) * 2),
-        ({"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4}, 32 * (256 + 4) + 32 * (64 + 4)),
-    ],
-)
-def test_shared_bytes_of_the_register_tile(params: dict[str, int], words: int) -> None:
-    facts, _ = compiled("gemm_register_tile", "fp32", **params)
-    padding_to_16_bytes = 12
-    assert 4 * words <= facts["shared_bytes_static"] <= 4 * words + padding_to_16_bytes
-
-
-@pytest.mark.parametrize(
     ("name", "dtype", "params", "expected"),
     [
         ("gemm_naive", "fp32", {"mapping": "flat"}, 0),
@@ -246,39 +233,10 @@ def test_shared_bytes(name: str, dtype: str, params: dict[str, int | str], expec
     assert facts["shared_bytes_static"] == expected
 
 
-# Maps and layouts, decided by the compiler itself: static_assert over every thread and index.
+# Layouts, decided by the compiler itself: static_assert over every index.
 
 MAPS = """
 #include "shared_layout.cuh"
-#include "thread_map.cuh"
-
-template <class Position>
-__host__ __device__ constexpr bool covers(int threads, int each, int cells, Position position) {
-    bool seen[4096] = {};
-    for (int thread = 0; thread < threads; ++thread) {
-        for (int i = 0; i < each; ++i) {
-            const int at = position(thread, i);
-            if (at < 0 || at >= cells || seen[at]) return false;
-            seen[at] = true;
-        }
-    }
-    return threads * each == cells;
-}
-
-template <LaneMap Lanes, int Rows, int Columns>
-struct GridOfThreads {
-    using Map = ThreadMap<Lanes, Rows, Columns>;
-    __host__ __device__ constexpr int operator()(int thread, int) const {
-        return Map::column(thread) < Columns ? Map::row(thread) * Columns + Map::column(thread) : -1;
-    }
-};
-
-template <int Count, int Threads>
-struct Edge {
-    __host__ __device__ constexpr int operator()(int thread, int i) const {
-        return SplitFragment<Count, Threads>::position(thread, i);
-    }
-};
 
 template <class Layout>
 __host__ __device__ constexpr bool keeps_words_apart(int rows, int columns) {
@@ -303,15 +261,6 @@ __host__ __device__ constexpr bool columns_are_conflict_free() {
     return true;
 }
 
-// Pairs (lane, lane ^ 1) in one row of the grid, pairs (lane, lane ^ 2) in one column.
-__host__ __device__ constexpr bool pairs_share() {
-    using Map = ThreadMap<LaneMap::zigzag, 16, 16>;
-    for (int lane = 0; lane < 32; ++lane) {
-        if (Map::row(lane) != Map::row(lane ^ 1) || Map::column(lane) != Map::column(lane ^ 2)) return false;
-    }
-    return true;
-}
-
 __global__ void maps() {
     ASSERTIONS
 }
@@ -322,31 +271,6 @@ def hold(*assertions: str) -> None:
     """Compile a source that asserts them. Raises LadderError with the compiler's message where one does not hold."""
     text = MAPS.replace("ASSERTIONS", "\n    ".join(f'static_assert({text}, "");' for text in assertions))
     compile_source(text, "maps.cu", ["maps"], [INCLUDE], ARCH)
-
-
-def test_thread_maps_reach_every_place_of_the_grid_once() -> None:
-    grids = [(16, 16), (8, 16), (4, 64), (32, 8), (64, 4), (16, 4), (4, 16), (32, 32)]
-    hold(
-        *(
-            f"covers({rows * columns}, 1, {rows * columns}, GridOfThreads<LaneMap::{lanes}, {rows}, {columns}>())"
-            for lanes in ("plain", "zigzag")
-            for rows, columns in grids
-        )
-    )
-
-
-def test_fragments_of_all_threads_make_up_the_edge() -> None:
-    hold(
-        *(
-            f"covers({threads}, {count}, {threads * count}, Edge<{count}, {threads}>())"
-            for count in (1, 2, 4, 8, 16)
-            for threads in (4, 16, 32)
-        )
-    )
-
-
-def test_zigzag_lanes_share_rows_and_columns_in_pairs() -> None:
-    hold("pairs_share()")
 
 
 def test_layouts_keep_words_apart() -> None:
@@ -419,11 +343,11 @@ def test_scalar_kernels_take_any_size() -> None:
             assert variant("gemm_naive", mapping=mapping).unsupported(size) is None
         for name in ("gemm_shared_tile", "gemm_thread_tile"):
             assert variant(name).unsupported(size) is None
-        assert variant("gemm_register_tile", vector=1).unsupported(size) is None
+        assert variant("gemm_staged", vector=1).unsupported(size) is None
 
 
 def test_wide_kernels_say_which_sizes_they_do_not_take() -> None:
-    wide = variant("gemm_register_tile", vector=4)
+    wide = variant("gemm_staged", vector=4)
     assert wide.unsupported(gemm_size(33, 36, 8)) is None
     assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 36, 7)))
     assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 37, 8)))
@@ -434,7 +358,7 @@ def test_wide_kernels_say_which_sizes_they_do_not_take() -> None:
     assert "multiples of 32" in str(variant("bank_stride", "int32").unsupported({"elements": 33}))
 
 
-@pytest.mark.parametrize("name", ["gemm_shared_tile", "gemm_thread_tile", "gemm_register_tile"])
+@pytest.mark.parametrize("name", ["gemm_shared_tile", "gemm_thread_tile"])
 def test_the_grid_covers_c_and_no_block_is_idle(name: str) -> None:
     one = variant(name)
     rows, columns = (one.params.get(axis, one.params.get("tile")) for axis in ("bm", "bn"))
@@ -474,13 +398,14 @@ def test_stencils_launch_at_least_one_block(name: str) -> None:
     ("params", "reason"),
     [
         ({"bm": 32, "bn": 32, "tm": 8, "tn": 8}, "fewer than two warps"),
-        ({"bm": 256, "bn": 256}, "half of the 65536 registers"),
-        ({"bm": 256, "bn": 128, "bk": 32}, "48 KiB"),
+        ({"bm": 256, "bn": 256, "tm": 16}, "half of the 65536 registers"),
+        ({"stages": 3}, "overwrites the tiles it has read"),
+        ({"loader": "async"}, "a stage of their own"),
     ],
 )
 def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], reason: str) -> None:
     with pytest.raises(LadderError, match=reason):
-        variant("gemm_register_tile", "fp32", **params)
+        variant("gemm_staged", "fp32", **params)
 
 
 # The sweeps that ship.
@@ -490,7 +415,7 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     cells = [cell for sweep in sweeps.values() for cell in sweep.cells()]
     assert [cell.variant.id for cell in cells if cell.variant.unsupported(cell.size)] == []
-    assert len(cells) <= 1200
+    assert len(cells) <= 2000
     assert {cell.variant.kernel.name for cell in cells} == set(catalog())
 
 
