@@ -14,9 +14,9 @@ __device__ inline void cluster_barrier() {
 }
 
 // All threads of the block where it is alone, or of its cluster.
-template <class Cluster>
+template <bool InCluster>
 __device__ inline void block_or_cluster_barrier() {
-    if constexpr (Cluster::size > 1) {
+    if constexpr (InCluster) {
         cluster_barrier();
     } else {
         __syncthreads();

@@ -20,29 +20,41 @@ __device__ inline Words<4> load_from_block(unsigned address, int rank) {
     return words;
 }
 
+// Sums over the blocks of the cluster, of this block's share of the rows of a tile of Rows x Columns: act(row, column, sums)
+// for each four neighbours. The tile lies at `tile` in all blocks, in rows of Stride words. Called by Threads threads
+// between two barriers of the cluster: the sums lie in shared memory, and nobody reads them any more.
+template <int Rows, int Columns, int Stride, int Threads, class Act>
+__device__ inline void for_each_sum_of_cluster(unsigned tile, int blocks, int thread, Act act) {
+    constexpr int groups = Columns / 4;
+    const int share = ceil_div(Rows, blocks);
+    const int begin = cluster_rank() * share, end = lesser(begin + share, Rows);
+    for (int i = begin * groups + thread; i < end * groups; i += Threads) {
+        const int row = i / groups, column = i % groups * 4;
+        const unsigned address = tile + 4 * (row * Stride + column);
+        Words<4> sum = load_from_block(address, 0);
+        for (int rank = 1; rank < blocks; ++rank) {
+            const Words<4> more = load_from_block(address, rank);
+#pragma unroll
+            for (int w = 0; w < 4; ++w) sum.word[w] += more.word[w];
+        }
+        act(row, column, sum.word);
+    }
+}
+
 // The tile of Rows x Columns sums at `tile`, summed over `blocks` blocks, into C from (first_row, first_column) on.
 // Width: 4 where rows of C allow 128-bit accesses, else 1. Called by all threads of all blocks.
 template <int Rows, int Columns, int Threads, int Width>
 __device__ inline void store_sum_of_cluster(float* c, int m, int n, Index first_row, int first_column, unsigned tile,
                                             int blocks, float alpha, float beta) {
-    constexpr int groups = Columns / 4;
-    cluster_barrier();  // all sums lie in shared memory
-    const int share = ceil_div(Rows, blocks);
-    const int begin = cluster_rank() * share, end = lesser(begin + share, Rows);
-    for (int i = begin * groups + threadIdx.x; i < end * groups; i += Threads) {
-        const Index row = first_row + i / groups;
-        const Index column = Index(first_column) + i % groups * 4;
-        if (row >= m || column >= n) continue;
-        Words<4> sum = load_from_block(tile + 16 * i, 0);
-        for (int rank = 1; rank < blocks; ++rank) {
-            const Words<4> more = load_from_block(tile + 16 * i, rank);
+    cluster_barrier();
+    for_each_sum_of_cluster<Rows, Columns, Columns, Threads>(
+        tile, blocks, threadIdx.x, [&](int tile_row, int tile_column, const float (&sum)[4]) {
+            const Index row = first_row + tile_row, column = Index(first_column) + tile_column;
+            if (row >= m) return;
 #pragma unroll
-            for (int w = 0; w < 4; ++w) sum.word[w] += more.word[w];
-        }
-#pragma unroll
-        for (int w = 0; w < 4; w += Width) {
-            if (column + w < n) store_outputs<Width>(c + row * n + column + w, sum.word + w, alpha, beta);
-        }
-    }
-    cluster_barrier();  // nobody reads this block's sums any more
+            for (int w = 0; w < 4; w += Width) {
+                if (column + w < n) store_outputs<Width>(c + row * n + column + w, sum + w, alpha, beta);
+            }
+        });
+    cluster_barrier();
 }

@@ -29,7 +29,14 @@ __device__ inline bool one_of_warpgroup(int thread) {
     return chosen;
 }
 
-// A barrier of one warpgroup among the block's sixteen; 0 is __syncthreads'.
+// Barriers of some of the block's warpgroups, by number: sixteen there are, and 0 is __syncthreads'.
+template <int Warpgroups = 1>
 __device__ inline void warpgroup_barrier(int number) {
-    asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(warpgroup_threads) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(Warpgroups * warpgroup_threads) : "memory");
+}
+
+// Arrives at a barrier at which others wait, and goes on.
+template <int Warpgroups>
+__device__ inline void warpgroup_arrive(int number) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(Warpgroups * warpgroup_threads) : "memory");
 }

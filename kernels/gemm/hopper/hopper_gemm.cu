@@ -4,7 +4,9 @@
 // The techniques (catalogue C2 to C6), each a parameter: a ring of Stages tiles between the copying thread and Consumers
 // warpgroups, so that copies run ahead of products; registers moved to the consumers (Reallocate); tiles that several
 // consumers share row-wise; persistent blocks that take tiles in the order of a Raster; clusters whose blocks load shared
-// operands once (multicast); results that leave through shared memory while the next tile begins (Store::staged).
+// operands once (multicast); results that leave through shared memory while the next tile begins (Store::staged); a first
+// consumer that runs Stagger steps ahead, so that one multiplies while the other stores; rounds that go back along K, through
+// what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster, where tiles are few.
 //
 // Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, which
 // 16-bit elements only may be, Major::k for N x K. BM, BN: block tile in elements; 128 bytes of K at a time. Cluster: blocks
@@ -14,6 +16,7 @@
 #include "operand_tile.cuh"
 #include "pair.cuh"
 #include "ring.cuh"
+#include "slice_sum.cuh"
 #include "tile_scheduler.cuh"
 
 template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int Boxes>
@@ -26,7 +29,7 @@ struct Shared {
 };
 
 template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, bool Reallocate, class Cluster, int Raster,
-          Store How, int Boxes>
+          bool Serpentine, int Stagger, Store How, int Boxes, int Slices>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_c, Output<Element>* c, int m, int n, int k, float alpha,
@@ -35,9 +38,10 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN, Stages, Consumers, Boxes>*>(memory);
     auto& ring = shared.ring;
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
-    const int rank = Cluster::size > 1 ? cluster_rank() : 0;
-    const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
-    const int steps = ceil_div(k, shared.a[0].depth);
+    const int rank = Cluster::size > 1 ? cluster_rank() : 0, slice = Slices > 1 ? cluster_rank() : 0;
+    const int cluster = blockIdx.x / (Cluster::size * Slices), clusters = gridDim.x / (Cluster::size * Slices);
+    const int all_steps = ceil_div(k, shared.a[0].depth);
+    const int first_step = slice * all_steps / Slices, steps = (slice + 1) * all_steps / Slices - first_step;
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);  // the compiler sees it is uniform
     const int thread = threadIdx.x % warpgroup_threads;
 
@@ -46,18 +50,20 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         prefetch(map_b);
         ring.init(Cluster::partners * Consumers * 4);  // a release per warp
     }
-    block_or_cluster_barrier<Cluster>();
+    constexpr bool in_cluster = Cluster::size * Slices > 1;
+    block_or_cluster_barrier<in_cluster>();
 
     if (warpgroup == 0) {
         if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
             RingPosition<Stages> at;
-            for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
+            bool backwards = false;
+            for (int tile = cluster; tile < scheduler.tiles(); tile += clusters, backwards = Serpentine && !backwards) {
                 const TilePosition origin = scheduler.origin(tile, rank);
                 for (int step = 0; step < steps; ++step, at.advance()) {
-                    const int first = step * shared.a[0].depth;
+                    const int first = (first_step + (backwards ? steps - 1 - step : step)) * shared.a[0].depth;
                     Mbarrier& full = ring.full[at.stage];
-                    ring.template wait_until_empty<Cluster>(at);
+                    ring.wait_until_empty(at);
                     shared.origin[at.stage] = origin;
                     mbarrier_arrive_expect(full, shared.a[0].bytes + shared.b[0].bytes);
                     shared.a[at.stage].template load<Cluster::columns>(map_a, origin.row, first, full,
@@ -67,6 +73,7 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                 }
             }
         }
+        if constexpr (Slices > 1) cluster_barrier();  // all sums lie in shared memory
     } else {
         if constexpr (Reallocate) grow_registers<consumer_registers<Consumers>>();
         constexpr int blocks = BM / 64 / Consumers;
@@ -74,6 +81,9 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         float sum[blocks][BN / 2];
         RingPosition<Stages> at;
         int next_box = 0;
+        constexpr int all_consumers = Consumers + 1;  // barriers: a warpgroup's own has its number
+        int ahead = Stagger > 0 && consumer + 1 < Consumers ? lesser(Stagger, steps) - 1 : -1;
+        if (Stagger > 0 && consumer > 0) warpgroup_barrier<2>(all_consumers + consumer);
         for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
             int held = 0;  // the stage that unfinished products still read
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -86,21 +96,34 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                     release_stage<Cluster>(ring.empty[held], rank, thread % 32);
                 }
                 held = at.stage;
+                if (Stagger > 0 && step == ahead) {  // in the first tile: later ones keep the distance
+                    warpgroup_arrive<2>(all_consumers + consumer + 1);
+                    ahead = -1;
+                }
             }
             const TilePosition origin = shared.origin[held];
             __syncwarp();  // all lanes have read it
             wgmma_wait<0>();
             release_stage<Cluster>(ring.empty[held], rank, thread % 32);
 
-            const int first_row = origin.row + first_block * 64;
-            blend_sums(sum, c, m, n, first_row, origin.column, alpha, beta, thread);
-            if constexpr (How == Store::staged) {
-                shared.c[consumer].store(sum, map_c, first_row, origin.column, thread, warpgroup, next_box);
+            if constexpr (Slices > 1) {
+                auto& sums = reinterpret_cast<SliceSum<BM, BN>&>(shared.a);  // the ring is done: there is one tile
+                warpgroup_barrier<Consumers>(all_consumers);
+                sums.lay_down(sum, first_block * 64, thread);
+                cluster_barrier();  // all sums lie in shared memory
+                sums.template store<Consumers * warpgroup_threads>(c, m, n, origin, Slices, alpha, beta,
+                                                                   consumer * warpgroup_threads + thread);
             } else {
-                store_direct(sum, c, m, n, first_row, origin.column, thread);
+                const int first_row = origin.row + first_block * 64;
+                blend_sums(sum, c, m, n, first_row, origin.column, alpha, beta, thread);
+                if constexpr (How == Store::staged) {
+                    shared.c[consumer].store(sum, map_c, first_row, origin.column, thread, warpgroup, next_box);
+                } else {
+                    store_direct(sum, c, m, n, first_row, origin.column, thread);
+                }
             }
         }
         if (How == Store::staged && thread == 0) wait_for_stores();
     }
-    if constexpr (Cluster::size > 1) cluster_barrier();  // nobody reaches for a block that has left
+    if constexpr (in_cluster) cluster_barrier();  // nobody reaches for a block that has left
 }

@@ -1,0 +1,38 @@
+// C = alpha * sum + beta * C where K is cut into slices, one per block of a cluster: warpgroups lay the sums of wgmma down in
+// shared memory, and each block finishes its share of the rows (cluster_sum.cuh). C has a multiple of 4 columns.
+#pragma once
+
+#include "cluster_sum.cuh"
+#include "element.cuh"
+#include "wgmma.cuh"
+
+template <int Rows, int Columns>
+struct SliceSum {
+    // Rows eight words longer: the pairs that half a warp writes, four rows by four, lie in different banks.
+    static constexpr int stride = Columns + 8;
+
+    alignas(16) float word[Rows][stride];
+
+    // Blocks x 64 rows of sums from `first_row` on. What lay here before must have been read by everybody.
+    template <int Blocks, int Half>
+    __device__ void lay_down(const float (&sum)[Blocks][Half], int first_row, int thread) {
+#pragma unroll
+        for (int block = 0; block < Blocks; ++block) {
+#pragma unroll
+            for (int i = 0; i < Half; i += 2) {
+                float* at = &word[first_row + block * 64 + sum_row(thread, i)][sum_column(thread, i)];
+                *reinterpret_cast<float2*>(at) = make_float2(sum[block][i], sum[block][i + 1]);
+            }
+        }
+    }
+
+    // This block's rows of the sum over all `slices`, to C from `origin` on. Threads threads.
+    template <int Threads, class Value, class Position>
+    __device__ void store(Value* c, int m, int n, const Position& origin, int slices, float alpha, float beta, int thread) {
+        for_each_sum_of_cluster<Rows, Columns, stride, Threads>(
+            shared_address(word), slices, thread, [&](int tile_row, int tile_column, const float (&sum)[4]) {
+                const int row = origin.row + tile_row, column = origin.column + tile_column;
+                if (row < m && column < n) blend_neighbours<4>(c + Index(row) * n + column, sum, alpha, beta);
+            });
+    }
+};
