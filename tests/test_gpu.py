@@ -175,6 +175,39 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
+SLOW_LAUNCH = """
+import sys, time
+from pathlib import Path
+from ladder.device import Gpu
+from ladder.errors import LadderError
+from ladder.harness import compile_harness
+
+harness = Path(sys.argv[1])
+harness.write_bytes(compile_harness(sys.argv[2]))
+gpu = Gpu(harness)
+try:
+    with gpu.gate:
+        time.sleep(3.0)
+except LadderError as error:
+    print(error)
+begun = time.monotonic()
+with gpu.gate:
+    pass
+gpu.sync()
+print("open again" if time.monotonic() - begun < 1.0 else "still closed")
+"""
+
+
+def test_a_launch_that_takes_too_long_to_enqueue_is_refused_and_the_next_one_is_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SLOW_LAUNCH, str(tmp_path / "harness.bin"), GPUS[0].arch]
+    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    refused, after = done.stdout.splitlines()
+    assert "it cannot be timed" in refused
+    assert after == "open again"
+
+
 def processes(pattern: str) -> list[int]:
     """Processes whose command line holds `pattern`."""
     found = []
