@@ -3,6 +3,7 @@
 Blocks of a launch are numbered x first, then z, and a cluster is the blocks of one x. An address that `mapa` makes
 names the block in its upper bits, as no hardware need do. What another block wrote needs a barrier of the cluster
 before it is read, and one must follow the last reading: the owner could overwrite it, or be gone.
+`accesses` holds opcode, lowest address and wavefronts (by the bank model) of the first warp's fp32 accesses.
 Semantics: PTX ISA 9.0, 9.7.13.5 (barrier.cluster) and 9.7.9.23 (mapa).
 """
 
@@ -12,9 +13,11 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from ladder.bank_model import DEFAULT_MERGE, wavefronts
 from ptx import Array, Fault, Instruction, Memory, Program
 from tensor_ptx import TensorMachine
 
+_NOTED = ("ld.shared.f32", "ld.shared.v4.f32", "st.shared.f32", "st.shared.v4.f32")
 _RANK_SHIFT = 24
 """Shared memory of a block is smaller than 2^24 bytes, so that a rank fits above an address."""
 
@@ -34,6 +37,7 @@ class ClusterMachine(TensorMachine):
     ) -> None:
         super().__init__(program, memory, threads, [tiles * slices], [arguments], landing)
         self.tiles = tiles
+        self.accesses: list[tuple[str, int, int]] = []
         rank = (self.block // tiles).astype(np.uint32)
         self.special |= {
             "%ctaid.x": (self.block % tiles).astype(np.uint32),
@@ -66,12 +70,20 @@ class ClusterMachine(TensorMachine):
             self._cluster_barrier(mask)
         elif ".volatile" in step.opcode:
             opcode = step.opcode.replace(".volatile", "")
-            super()._carry_out(Instruction(step.guard, step.wanted, opcode, step.operands), mask)
-        elif step.opcode == "ld.shared.v4.f32" and mask.all():
-            self._note(step.opcode, self._address(step.operands[1]), 16)
+            self._carry_out(Instruction(step.guard, step.wanted, opcode, step.operands), mask)
+        elif step.opcode in _NOTED and mask[:32].all():
+            self._note_access(step)
             super()._carry_out(step, mask)
         else:
             super()._carry_out(step, mask)
+
+    def _note_access(self, step: Instruction) -> None:
+        """Wavefronts of the first warp's access, with the lowest address it wants."""
+        place = step.operands[0 if step.opcode.startswith("st") else 1]
+        offsets = [int(one) for one in np.broadcast_to(self._address(place), self.count)[:32]]
+        merge = "none" if step.opcode.startswith("st") else DEFAULT_MERGE
+        count = wavefronts(offsets, 16 if ".v4" in step.opcode else 4, merge)
+        self.accesses.append((step.opcode, min(offsets), count))
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
         if (self.read_from_afar[block, word] >= self.cluster_barriers[block % self.tiles]).any():

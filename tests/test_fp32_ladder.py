@@ -1,0 +1,459 @@
+"""The FP32 ladder without a GPU: results of the kernel's PTX on the CPU, maps, layouts, banks, and what is compiled."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cluster_ptx import ClusterMachine
+from conftest import edit
+from hypothesis import HealthCheck, assume, settings
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+from ladder.catalog import Kernel, Variant, load_catalog
+from ladder.compiler import compile_variant
+from ladder.ledger import load_claims
+from ladder.occupancy import occupancy, sm_limits
+from ladder.problems.gemm_instance import accumulation_bound
+from ladder.sweeps import Sweep, load_sweeps
+from ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
+from tensor_ptx import parse_tensor
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels"
+INCLUDE = KERNELS / "include"
+ARCH = "sm_90a"
+SMALL = {"bm": 64, "bn": 64, "bk": 8, "tm": 4, "tn": 4}
+SPLITS = ("adjacent", "quadrants", "contiguous")
+
+
+@functools.cache
+def catalog() -> dict[str, Kernel]:
+    return load_catalog(KERNELS)
+
+
+@functools.cache
+def sweeps() -> dict[str, Sweep]:
+    return {
+        name: sweep
+        for name, sweep in load_sweeps(ROOT / "config" / "sweeps", catalog(), None).items()
+        if name.startswith("fp32_")
+    }
+
+
+def variant(**params: Any) -> Variant:
+    return catalog()["gemm_staged"].variant(params, "fp32")
+
+
+def tuned() -> Variant:
+    """The rung A24, by the ladder itself."""
+    return next(entry.variant for entry in sweeps()["fp32_ladder"].entries if entry.rung.startswith("A24"))
+
+
+@functools.cache
+def _compiled(params: str) -> dict[str, Any]:
+    _, facts = compile_variant(variant(**json.loads(params)), INCLUDE, ARCH)
+    return facts
+
+
+def compiled(given: Variant) -> dict[str, Any]:
+    """Facts of a variant of the staged kernel, compiled once per test process."""
+    return _compiled(json.dumps(dict(given.params), sort_keys=True))
+
+
+# Results of the kernel's PTX.
+
+
+@functools.cache
+def _program(entry: str, include: Path, dynamic_bytes: int) -> Program:
+    source = catalog()["gemm_staged"].source
+    return parse_tensor(compile_ptx(source, entry, [include]), dynamic_bytes)
+
+
+def run(
+    given: Variant,
+    size: tuple[int, int, int],
+    landing: str = "wait",
+    beta: float = 0.0,
+    include: Path = INCLUDE,
+) -> tuple[ClusterMachine, float]:
+    """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound."""
+    m, n, k = size
+    extents = dict(zip("mnk", size, strict=True))
+    assert given.unsupported(extents) is None
+    geometry = given.geometry(extents)
+    random = np.random.default_rng(6)
+    a, b, c = (random.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    memory = Memory()
+    before = c if beta else np.full_like(c, np.nan)
+    pointers = [
+        memory.buffer(0, words.reshape(-1).view(np.uint32), writable=words is before)
+        for words in (a, b, before)
+    ]
+    place = slice(pointers[2] // 4, pointers[2] // 4 + m * n)
+    if beta:
+        memory.readable[place] = 0
+    alpha = 0.75 if beta else 1.0
+    scalars = [int(np.float32(value).view(np.uint32)) for value in (alpha, beta)]
+    tiles, _, slices = geometry.grid
+    machine = ClusterMachine(
+        _program(given.entry, include, geometry.shared_bytes),
+        memory,
+        geometry.block[0],
+        tiles,
+        slices,
+        [*pointers, m, n, k, *scalars],
+        landing,
+    )
+    machine.run()
+    found = memory.words[place].view(np.float32).reshape(m, n).astype(np.float64)
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    expected = alpha * (left @ right) + beta * c
+    magnitude = alpha * (np.abs(left) @ np.abs(right)) + abs(beta) * np.abs(c)
+    error = np.abs(found - expected) / (accumulation_bound("fp32", k) * magnitude)
+    return machine, float(np.where(np.isnan(error), np.inf, error).max())
+
+
+FORMS: list[dict[str, Any]] = [
+    {"vector": 1},
+    {"vector": 1, "halves": 1, "transpose_a": 0, "pad": 0},
+    {"transpose_a": 0, "operand_a": "element", "bk": 16},
+    {"tiles": "declared", "pad": 3, "walk": "snake"},
+    {"tiles": "interleaved", "split": "adjacent", "lane_map": "rows_2x16", "vector": 0},
+    {"tiles": "xor_groups", "bk": 16, "halves": 1, "walk": "columns"},
+    {"bm": 128, "tm": 8, "bn": 128, "tn": 16, "bk": 16, "lane_map": "rows_8x4", "strip": 2},
+    {"loader": "staged"},
+    {"loader": "staged", "order": "compute_first", "buffers": 2, "vector": 0, "pad": 1},
+    {"loader": "staged", "stages": 2, "split": "contiguous", "lane_map": "rows_4x16"},
+    {"loader": "staged", "stages": 2, "buffers": 2, "halves": 1, "lane_map": "zigzag_8x4"},
+    {"loader": "staged", "stages": 2, "buffers": 2, "deposits": "between", "vector": 1, "fence": 1},
+    {"loader": "staged", "stages": 2, "order": "compute_first", "transpose_a": 0, "strip": 32},
+    {"loader": "async", "stages": 2, "vector": 0},
+    {"loader": "async", "stages": 3, "buffers": 2, "vector": 0, "split_k": 0, "walk": "columns"},
+    {"loader": "async", "stages": 4, "buffers": 2, "pad": 0, "transpose_a": 0, "strip": 4},
+    {"loader": "async", "stages": 5, "vector": 1, "split_k": 4, "tiles": "xor_groups"},
+    {"split_k": 8, "vector": 0},
+    {"loader": "staged", "stages": 2, "split_k": 2, "bn": 128, "lane_map": "rows_1x32"},
+]
+"""Every loader, layout, order and width, each stage count, and K whole or in slices."""
+
+SIZES = [(65, 72, 24), (33, 36, 8), (70, 132, 44)]
+ODD_SIZES = [(1, 1, 1), (33, 37, 7), (5, 3, 70), (129, 65, 33)]
+
+
+def label(params: Any) -> str:
+    return "-".join(f"{name}={value}" for name, value in params.items())
+
+
+@pytest.mark.parametrize("params", FORMS, ids=label)
+def test_products_are_right_at_any_size_and_whenever_copies_land(params: dict[str, Any]) -> None:
+    given = variant(**{**SMALL, **params})
+    landings = ("wait", "once") if given.params["loader"] == "async" else ("wait",)
+    for size in SIZES if given.params["vector"] == 4 else SIZES + ODD_SIZES:
+        for landing in landings:
+            _, error = run(given, size, landing)
+            assert error <= 1, f"{size}, copies land at {landing}"
+    assert run(given, SIZES[0], beta=0.5)[1] <= 1
+
+
+def test_the_tuned_kernel_is_right_at_full_and_at_odd_tiles() -> None:
+    for size in ((256, 512, 40), (33, 37, 7), (130, 259, 21)):
+        for landing in ("wait", "once"):
+            assert run(tuned(), size, landing)[1] <= 1
+    assert run(tuned(), (33, 37, 7), beta=0.5)[1] <= 1
+
+
+def is_right(given: Variant, include: Path) -> bool:
+    try:
+        return all(
+            run(given, (65, 72, 44), landing, beta, include)[1] <= 1
+            for landing in ("wait", "once")
+            for beta in (0.0, 0.5)
+        )
+    except Fault:
+        return False
+
+
+ASYNC = {"loader": "async", "stages": 3}
+STAGED = {"loader": "staged", "stages": 2, "buffers": 2}
+PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
+    ("tile_copy.cuh", {}, "row_step(i) < rows_left", "row_step(i) < rows_left + 1"),
+    ("tile_copy.cuh", {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
+    ("split_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
+    ("staged_loop.cuh", ASYNC, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
+    ("staged_loop.cuh", {}, "__syncthreads();  // wait until nobody reads them any more", ""),
+    ("prefetch_loop.cuh", STAGED, "__syncthreads();  // the next tiles are complete", "//"),
+    ("prefetch_loop.cuh", STAGED, "Copies::bytes - reading : 0", "reading : 0"),
+    ("prefetch_loop.cuh", STAGED, "warp.multiply(1);", "warp.multiply(0);"),
+    ("cluster_sum.cuh", {"split_k": 2}, "    cluster_barrier();\n    for_each", "    for_each"),
+    ("cluster_sum.cuh", {"split_k": 2}, "});\n    cluster_barrier();", "});"),
+    ("cluster_sum.cuh", {"split_k": 4}, "rank = 1; rank < blocks", "rank = 2; rank < blocks"),
+    ("thread_map.cuh", {"tm": 8, "tn": 8}, "How == Split::quadrants ? Threads : Together", "Together"),
+    ("epilogue.cuh", {}, "if (beta != 0.0f) out", "if (beta < 0.0f) out"),
+    ("raster.cuh", {"strip": 1}, "tile / per_strip * Strip", "0"),
+]
+"""A header, parameters, and what is replaced by what."""
+
+
+@pytest.mark.parametrize(("header", "params", "right", "wrong"), PLANTED)
+def test_a_planted_mistake_is_found(
+    tmp_path: Path, header: str, params: dict[str, Any], right: str, wrong: str
+) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    edit(include / header, right, wrong)
+    given = variant(**{**SMALL, **params})
+    assert is_right(given, INCLUDE)
+    assert not is_right(given, include)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_two_pairs_of_tiles_meet_once_per_tile_and_one_pair_twice(stages: int) -> None:
+    """What the claim double-buffer-barriers reads from the machine code, counted as it runs."""
+    tiles = 5
+    machine, _ = run(variant(**SMALL, loader="staged", stages=stages), (64, 64, tiles * SMALL["bk"]))
+    assert int(machine.barriers[0]) == (2 * tiles - 1 if stages == 1 else tiles + 1)
+
+
+# Maps of threads, orders of products and of tiles, and layouts: the headers' own functions, on the CPU.
+
+
+def computed(headers: str, body: str, threads: int, words: int, template: str = "") -> Array:
+    """What `out` holds after a kernel with this body, run by one block of `threads` threads."""
+    text = "".join(f'#include "{header}"\n' for header in headers.split())
+    text += f"{template}\n__global__ void probe(int* out) {{\n{body}\n}}\n"
+    program = parse(compile_ptx(INCLUDE / "probe.cu", "probe", [INCLUDE], text))
+    memory = Memory()
+    out = memory.buffer(0, np.full(words, 2**32 - 1, np.uint32), writable=True)
+    Machine(program, memory, threads, [1], [[out]]).run()
+    return memory.words[out // 4 : out // 4 + words].view(np.int32)
+
+
+PLACES = """
+    using Map = ThreadMap<LaneMap::{lane_map}, {bm} / {tm}, {bn} / {tn}>;
+    using AlongA = Edge<Split::{split}, {tm}, {bm} / {tm}, Map::group_rows>;
+    using AlongB = Edge<Split::{split}, {tn}, {bn} / {tn}, Map::group_columns>;
+    const int row = Map::row(threadIdx.x), column = Map::column(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < {tm} * {tn}; ++i) {{
+        const Place at = place_of<Walk::{walk}, {tm}, {tn}>(i);
+        out[threadIdx.x * ({tm} * {tn}) + i] = AlongA::position(row, at.y) * {bn} + AlongB::position(column, at.x);
+    }}
+"""
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@drawn(data=st.data())
+def test_lane_maps_splits_and_walks_reach_every_output_of_a_tile_once(data: st.DataObject) -> None:
+    kernel = catalog()["gemm_staged"]
+    names = ("bm", "bn", "tm", "tn", "lane_map", "split", "walk")
+    params = {name: data.draw(st.sampled_from(kernel.parameters[name].values), name) for name in names}
+    candidate = Variant(kernel, {**variant().params, **params}, "fp32", "NN")
+    assume(candidate.excluded() is None)
+    threads = candidate.geometry({"m": 1, "n": 1, "k": 1}).block[0]
+    outputs = int(params["bm"]) * int(params["bn"])
+    found = computed("thread_map.cuh thread_product.cuh", PLACES.format(**params), threads, outputs)
+    assert np.array_equal(np.sort(found), np.arange(outputs))
+
+
+def test_lanes_of_a_zigzag_share_rows_and_columns_in_pairs() -> None:
+    body = """
+    using Map = ThreadMap<LaneMap::{}, 16, 16>;
+    out[threadIdx.x] = Map::row(threadIdx.x) * 16 + Map::column(threadIdx.x);
+    """
+    lane = np.arange(32)
+    for lanes in ("zigzag_4x8", "zigzag_8x4"):
+        place = computed("thread_map.cuh", body.format(lanes), 32, 32)
+        assert np.array_equal(place[lane] // 16, place[lane ^ 1] // 16)
+        assert np.array_equal(place[lane] % 16, place[lane ^ 2] % 16)
+
+
+@functools.cache
+def _raster(strip: int) -> Program:
+    text = f"""
+#include "raster.cuh"
+__global__ void probe(int* out, int rows, int columns) {{
+    const int tile = blockIdx.x * 32 + threadIdx.x;
+    if (tile >= rows * columns) return;
+    const TilePosition at = tile_position<{strip}>(tile, rows, columns);
+    out[tile] = at.row >= 0 && at.row < rows && at.column < columns ? at.row * columns + at.column : -1;
+}}
+"""
+    return parse_tensor(compile_ptx(INCLUDE / "probe.cu", "probe", [INCLUDE], text), 0)
+
+
+@drawn(rows=st.integers(1, 40), columns=st.integers(1, 40), strip=st.sampled_from([0, 1, 2, 4, 8, 16, 32]))
+def test_every_tile_of_a_grid_has_its_turn(rows: int, columns: int, strip: int) -> None:
+    tiles = rows * columns
+    memory = Memory()
+    out = memory.buffer(0, np.full(tiles, 2**32 - 1, np.uint32), writable=True)
+    ClusterMachine(_raster(strip), memory, 32, -(-tiles // 32), 1, [out, rows, columns]).run()
+    found = memory.words[out // 4 : out // 4 + tiles].view(np.int32)
+    assert np.array_equal(np.sort(found), np.arange(tiles))
+    width = strip or columns
+    assert (found[: rows * min(width, columns)] % columns < width).all(), "a strip is walked to its end"
+
+
+LAYOUTS = [
+    ("Padded<8, 128, {}>", range(9)),
+    ("Declared<16, 64, {}>", (0, 4)),
+    ("XorGroups<{}, 128>", (4, 8, 16, 32)),
+    ("Interleaved<8, 128, {}>", (4, 8, 16)),
+]
+
+
+@pytest.mark.parametrize("layout", [text.format(value) for text, values in LAYOUTS for value in values])
+def test_layouts_keep_words_apart_and_groups_together(layout: str) -> None:
+    body = f"""
+    using Layout = {layout};
+    constexpr int rows = Layout::words / Layout::pitch;
+    out[0] = Layout::words;
+    out[1] = Layout::alignment;
+    for (int row = threadIdx.x; row < rows; row += 32) {{
+        for (int column = 0; column < 64; ++column) out[2 + row * 64 + column] = Layout::index(row, column);
+    }}
+    """
+    rows = int(layout.split("<")[1].split(",")[0])
+    words, alignment, *places = computed("shared_layout.cuh", body, 32, 2 + rows * 64).tolist()
+    assert len(set(places)) == rows * 64
+    assert 0 <= min(places) <= max(places) < words
+    groups = np.asarray(places).reshape(-1, alignment)
+    assert (groups[:, 0] % alignment == 0).all(), "a group starts on its own size"
+    assert (groups == groups[:, :1] + np.arange(alignment)).all(), "and its words lie side by side"
+
+
+# Banks, by the addresses the kernel really made and the model that the probes confirm.
+
+
+def turns(opcode: str, **params: Any) -> dict[str, set[int]]:
+    """Wavefronts per access of this opcode to the tiles of A and of B, at one tile of one pair."""
+    given = variant(bk=8, **params)
+    machine, error = run(given, (128, 128, 8))
+    assert error <= 1
+    bytes_b = 4 * 8 * (128 + (0 if given.params["tiles"] == "interleaved" else int(given.params["pad"])))
+    border = given.geometry({"m": 128, "n": 128, "k": 8}).shared_bytes - bytes_b
+    found: dict[str, set[int]] = {"a": set(), "b": set()}
+    for name, lowest, count in machine.accesses:
+        if name == opcode:
+            found["a" if lowest < border else "b"].add(count)
+    return found
+
+
+@pytest.mark.parametrize("split", ["quadrants", "contiguous"])
+@pytest.mark.parametrize("lane_map", ["zigzag_4x8", "zigzag_8x4"])
+def test_zigzag_reads_both_operands_half_a_warp_at_a_time(lane_map: str, split: str) -> None:
+    assert turns("ld.shared.v4.f32", lane_map=lane_map, split=split, pad=0) == {"a": {2}, "b": {2}}
+
+
+@pytest.mark.parametrize("lane_map", ["rows_2x16", "rows_4x8", "rows_8x4", "rows_4x16", "rows_8x8"])
+def test_row_by_row_maps_read_b_a_quarter_warp_at_a_time(lane_map: str) -> None:
+    assert turns("ld.shared.v4.f32", lane_map=lane_map, pad=0) == {"a": {2}, "b": {4}}
+
+
+def test_the_linear_map_conflicts_on_b_and_interleaving_mends_it() -> None:
+    linear = {"lane_map": "rows_2x16", "split": "adjacent", "pad": 0}
+    assert turns("ld.shared.v4.f32", **linear) == {"a": {2}, "b": {8}}
+    assert turns("ld.shared.v4.f32", **linear, tiles="interleaved") == {"a": {2}, "b": set()}
+    assert turns("ld.shared.f32", **linear, tiles="interleaved") == {"a": set(), "b": {1}}
+
+
+def test_a_transposed_store_conflicts_until_it_is_padded() -> None:
+    assert turns("st.shared.f32", pad=0)["a"] == {2}
+    assert turns("st.shared.f32", pad=4)["a"] == {1}
+    assert turns("st.shared.f32", tiles="xor_groups", pad=0)["a"] == {1}
+    assert turns("st.shared.v4.f32", pad=4)["b"] == {4}, "512 bytes take four wavefronts at least"
+
+
+# What is compiled and launched.
+
+
+def staged_variants() -> list[Variant]:
+    found = {
+        one.id: one
+        for sweep in sweeps().values()
+        for one in sweep.variants
+        if one.kernel.name == "gemm_staged"
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def sample() -> list[Variant]:
+    """Each twelfth variant of the default FP32 sweeps, and the rung with most registers."""
+    return list(dict.fromkeys([*staged_variants()[::12], tuned()]))
+
+
+@pytest.mark.parametrize("given", sample(), ids=lambda given: given.id)
+def test_variants_of_the_sweeps_compile_without_spills_and_the_blocks_they_ask_for_fit(
+    given: Variant,
+) -> None:
+    facts = compiled(given)
+    assert facts["status"] == "ok", facts["reason"]
+    assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0)
+    limits = sm_limits(90)
+    assert limits is not None
+    by_shared = occupancy(limits, 32, 16, facts["shared_bytes_dynamic"]).blocks_per_sm
+    assert facts["blocks_per_sm"] >= min(int(given.params["min_blocks"]), by_shared)
+
+
+def test_tiles_fill_the_shared_memory_that_the_formula_asks_for() -> None:
+    """The highest byte written lies in the last four of it, the padding of the last row apart."""
+    for params in FORMS:
+        given = variant(**{**SMALL, **params})
+        machine, _ = run(given, (128, 128, 24), "once")
+        asked = given.geometry({"m": 128, "n": 128, "k": 24}).shared_bytes
+        padding = 0 if given.params["tiles"] == "interleaved" else 4 * int(given.params["pad"])
+        assert asked - padding - 12 <= machine.touched <= asked, given.id
+
+
+def test_above_half_of_the_shared_memory_one_block_remains() -> None:
+    small, large = (variant(bk=32, loader="async", stages=stages, buffers=2) for stages in (3, 4))
+    assert compiled(small)["blocks_per_sm"] == 2
+    assert compiled(large)["shared_bytes_dynamic"] > 228 * 1024 / 2
+    assert compiled(large)["blocks_per_sm"] == 1
+
+
+# The sweeps and the ledger.
+
+
+def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
+    rungs = {entry.rung.split()[0] for entry in sweeps()["fp32_ladder"].entries}
+    assert rungs == {f"A{number}" for number in range(1, 25)}
+    assert {one.params["pad"] for one in sweeps()["fp32_padding"].variants} == set(range(9))
+    maps = {one.params["lane_map"] for one in sweeps()["fp32_lane_maps"].variants}
+    assert maps == set(catalog()["gemm_staged"].parameters["lane_map"].values)
+    strips = {one.params["strip"] for one in sweeps()["fp32_block_swizzle"].variants}
+    assert strips >= {0, 1, 2, 4, 8, 16, 32}
+    assert {one.params["stages"] for one in sweeps()["fp32_async_stages"].variants} >= {2, 3, 4, 5}
+
+
+def test_the_tuned_kernel_takes_any_size() -> None:
+    for m, n, k in ((1, 1, 1), (33, 37, 7), (4095, 4093, 4091), (16, 4096, 4096)):
+        assert tuned().unsupported({"m": m, "n": n, "k": k}) is None
+
+
+def test_cells_left_out_of_the_ladder_say_why() -> None:
+    left_out = [cell for cell in sweeps()["fp32_ladder"].cells() if cell.unsupported is not None]
+    assert left_out
+    assert all("pairs" in str(cell.unsupported) for cell in left_out)
+    assert {cell.size["n"] for cell in left_out} == {8192, 16384}
+
+
+def test_every_fp32_claim_of_the_sources_is_in_the_ledger() -> None:
+    stated = {
+        "000": "double-buffer-barriers double-buffer-faster linear-map-conflicts-b zigzag-map-conflict-free "
+        "plain-map-also-conflict-free transposed-store-conflicts compute-first-faster-large b-swizzle-loses-vectors "
+        "quadrants-vs-contiguous async-copy-helps",
+        "001": "tiled-gemm-conflict-free",
+        "002": "ladder-order small-tile-beats-large warp-4x16-over-8x8 padding-variant-neutral split-loader-neutral",
+        "003": "transpose-pays padding-needs-alignment bcf-still-conflicts smem-formula occupancy-collapse "
+        "block-swizzle-l2 cublas-best-small",
+    }
+    everything = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
+    claims = {claim.id: claim for claim in load_claims(ROOT / "config" / "claims.yaml", everything)}
+    for source, names in stated.items():
+        assert all(claims[name].source == source for name in names.split())
