@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,22 @@ def test_a_regression_below_the_threshold_is_shown_but_passes(
 ) -> None:
     assert compare(base, other(base, slower(0.05)), "--threshold", "10") == 0
     assert "slower (2):" in capsys.readouterr().out
+
+
+def test_two_gpus_of_a_model_differ_by_more_than_one_from_day_to_day(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = other(base, slower(0.015))
+    for one, uuid in ((base, "GPU-1"), (lab, "GPU-2")):
+        environment = {"gpu": {"name": "NVIDIA H200", "uuid": uuid}}
+        (one.folder.root / "environment.json").write_text(json.dumps(environment))
+    assert compare(base, lab, "--threshold", "1") == 0
+    assert "two GPUs of one model" in capsys.readouterr().out
+    assert compare(base, lab, "--threshold", "1", "--noise", "0.5") == 1
+    capsys.readouterr()
+    (lab.folder.root / "environment.json").write_text(json.dumps(environment | {"gpu": {"uuid": "GPU-1"}}))
+    assert compare(base, lab, "--threshold", "1") == 1
+    assert "two GPUs" not in capsys.readouterr().out
 
 
 def test_a_gain_passes(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,10 +61,26 @@ def tables_folder(given: Path) -> Path:
     raise LadderError(f"{given}: no timings.csv in it or in its tables/; a run is results/RUN/DEVICE")
 
 
+NOISE, NOISE_ACROSS_GPUS = 0.005, 0.02
+"""Shares by which undisturbed runs differ: on one GPU, and between two of one model (seen on H200s)."""
+
+
+def _origin(folder: Path) -> dict[str, Any]:
+    """The environment the timings of a run were made in; empty where it is unknown."""
+    environment = read_json(folder / "environment.json") or {}
+    origin: dict[str, Any] = environment.get("published") or environment
+    return origin
+
+
+def on_one_gpu(run_a: Path, run_b: Path) -> bool | None:
+    """Whether two runs were measured on the same GPU, by its UUID; None where that is not known."""
+    uuids = [(_origin(folder).get("gpu") or {}).get("uuid") for folder in (run_a, run_b)]
+    return uuids[0] == uuids[1] if all(uuids) else None
+
+
 def describe(folder: Path) -> str:
     """Device, date and tree of a run, as far as they are known."""
-    environment = read_json(folder / "environment.json") or {}
-    source = environment.get("published") or environment
+    source = _origin(folder)
     gpu, tree = source.get("gpu") or {}, source.get("tree") or {}
     parts = [gpu.get("name"), str(source.get("started") or "")[:10], str(tree.get("commit") or "")[:12]]
     return ", ".join(part for part in parts if part) or "unknown origin"
@@ -86,7 +102,7 @@ def _change(cell: CellId, before: dict[str, Any], after: dict[str, Any], by: str
 
 
 def compare(
-    before: pd.DataFrame, after: pd.DataFrame, by: str = "speedup", margin: float = 0.005
+    before: pd.DataFrame, after: pd.DataFrame, by: str = "speedup", margin: float = NOISE
 ) -> Comparison:
     """Match the cells of two timings tables.
 

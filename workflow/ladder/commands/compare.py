@@ -21,20 +21,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threshold", type=float, default=2.0, help="regressions above this many percent count (default 2)"
     )
-    parser.add_argument("--noise", type=float, default=0.5, help="run-to-run margin in percent (default 0.5)")
+    parser.add_argument(
+        "--noise",
+        type=float,
+        help="run-to-run margin in percent (default 0.5 on one GPU, 2 between two of one model)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 1 where a cell is slower beyond noise by more than the threshold, or no longer ok."""
-    from ladder.compare import compare_folders, describe, text
+    from ladder.compare import NOISE, NOISE_ACROSS_GPUS, compare_folders, describe, on_one_gpu, text
     from ladder.errors import refuse
 
     for name in ("threshold", "noise"):
-        if (value := getattr(arguments, name)) < 0:
+        if (value := getattr(arguments, name)) is not None and value < 0:
             raise refuse("command line", f"--{name}", value, "a percentage >= 0")
-    result = compare_folders(arguments.run_a, arguments.run_b, arguments.by, arguments.noise / 100)
+    alike = on_one_gpu(arguments.run_a, arguments.run_b)
+    margin = NOISE_ACROSS_GPUS if alike is False else NOISE
+    if arguments.noise is not None:
+        margin = arguments.noise / 100
+    result = compare_folders(arguments.run_a, arguments.run_b, arguments.by, margin)
     print(f"A  {arguments.run_a}: {describe(arguments.run_a)}")
     print(f"B  {arguments.run_b}: {describe(arguments.run_b)}")
+    if alike is False:
+        print("   two GPUs of one model: they differ by up to 2 %, also in ratios")
+    print(f"   changes beyond {100 * margin:g} % count")
     print(text(result, arguments.by))
     worse = result.regressions(arguments.threshold / 100)
     if worse or result.broken:
