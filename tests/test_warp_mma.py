@@ -392,7 +392,7 @@ def test_shared_bytes_are_stages_of_both_tiles_or_the_slabs_of_the_warps(
     bm, bn, bk, wm, wn, stages, pad = (int(p[key]) for key in ("bm", "bn", "bk", "wm", "wn", "stages", "pad"))
     tiles = stages * element * (bm * (bk + pad) + bk * (bn + pad))
     columns = {"direct": 0, "fragment": 16, "collective": wn}[str(p["store"])]
-    slabs = 4 * 16 * (columns + 16 // element) * (bm * bn // (wm * wn)) if columns else 0
+    slabs = 4 * 8 * (columns + 16 // element) * (bm * bn // (wm * wn)) if columns else 0
     size = {"m": bm, "n": bn, "k": stages * bk}
     assert given.geometry(size).shared_bytes == max(tiles, slabs)
     machine, error = run(given, (bm, bn, stages * bk), "once")

@@ -127,9 +127,9 @@ struct MmaWarp {
         for (int run = 0; run < 2; ++run) {
 #pragma unroll
             for (int x = 0; x < WN / 16; ++x) {
-                const auto& piece = sum[block / 2][x];
-                const float pair[2] = {Map::run_value(piece, block % 2 * 2 + run, 0),
-                                       Map::run_value(piece, block % 2 * 2 + run, 1)};
+                const int of_piece = block % 2 * 2 + run;
+                const float pair[2] = {Map::run_value(sum[block / 2][x], of_piece, 0),
+                                       Map::run_value(sum[block / 2][x], of_piece, 1)};
                 store(Map::run_row(run, lane), Map::run_column(run, x, lane), pair);
             }
         }

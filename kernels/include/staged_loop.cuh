@@ -84,8 +84,7 @@ __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, 
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
             if constexpr (Buffers == 1) turn();
-#pragma unroll 1
-            for (int first = 0; first < steps; first += chunk) {
+            const auto multiply_chunk = [&](int first) {
 #pragma unroll
                 for (int i = 0; i < chunk; ++i) {
                     const int ahead = Buffers - 1;
@@ -104,6 +103,12 @@ __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, 
                     }
                     warp.multiply(i % Buffers);
                 }
+            };
+            if constexpr (chunk == steps) {
+                multiply_chunk(0);
+            } else {
+#pragma unroll 1
+                for (int first = 0; first < steps; first += chunk) multiply_chunk(first);
             }
             if constexpr (Buffers == 1) reading = next(reading);
         }

@@ -43,23 +43,14 @@ mma_staged(const Element* __restrict__ a, const Element* __restrict__ b, Element
 
     const Index row = first_row + warp_row, column = Index(first_column) + warp_column;
     if constexpr (How == Store::collective) {
-        constexpr int pitch = slab_pitch<Element, WN>;
-        float* slab = reinterpret_cast<float*>(shared) + thread / 32 * slab_rows * pitch;
+        float* slab = reinterpret_cast<float*>(shared) + thread / 32 * slab_rows_mma * slab_pitch<Element, WN>;
         release_stages();
-#pragma unroll
-        for (int y = 0; y < WM / 16; ++y) {
-            warp.for_each_run(y, lane, [&](int at_row, int at_column, const float(&sum)[2]) {
-                lay_down(slab + at_row * pitch + at_column, sum);
-            });
-            __syncwarp();
-            store_slab<WN>(c, m, n, row + 16 * y, column, slab, alpha, beta);
-            __syncwarp();  // the slab has been read
-        }
+        store_collectively<WM, WN>(warp, slab, c, m, n, row, column, lane, alpha, beta);
     } else {
 #pragma unroll
-        for (int y = 0; y < WM / 16; ++y) {
-            warp.for_each_run(y, lane, [&](int at_row, int at_column, const float(&sum)[2]) {
-                const Index to_row = row + 16 * y + at_row, to_column = column + at_column;
+        for (int block = 0; block < WM / 8; ++block) {
+            warp.for_each_run(block, lane, [&](int at_row, int at_column, const float(&sum)[2]) {
+                const Index to_row = row + 8 * block + at_row, to_column = column + at_column;
                 if (to_row < m && to_column < n) blend_neighbours(c + to_row * n + to_column, sum, alpha, beta);
             });
         }

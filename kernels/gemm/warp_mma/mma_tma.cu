@@ -1,0 +1,125 @@
+// C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of A and B.
+//
+// The technique: mma.sync with nothing else to do. Every other instruction of a warp delays its next product by about a
+// cycle, so one warp alone asks the copy engine for tiles and the others only load fragments and multiply. A ring of
+// barriers stands between them in place of a barrier of the block. Blocks are persistent: the copies for the next tile of C
+// run ahead, and the engine stores the sums of the last one from shared memory while this one is multiplied (beyond catalogue B9; the engine's 128-byte swizzle is the XOR of B7).
+//
+// Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN: block tile, 128 bytes deep; WM, WN:
+// warp tile, in elements. Stages: tiles in shared memory. Strip: tile columns of a strip of the grid, 0 for none.
+
+#include "mma_warp.cuh"
+#include "sum_boxes.cuh"
+#include "tile_scheduler.cuh"
+#include "warpgroup.cuh"
+
+template <class Element, int BM, int BN, int WM, int WN, int Stages>
+struct Shared {
+    static constexpr int depth = 128 / sizeof(Element), warps = BM / WM * (BN / WN);
+    using LayoutA = XorChunks<chunks_of_banks>;
+    using LayoutB = PanelChunks<depth>;
+
+    struct alignas(1024) Stage {
+        static constexpr int tile_bytes = BM * LayoutA::pitch + BN / depth * LayoutB::panel;
+        unsigned char a[BM * LayoutA::pitch];
+        unsigned char b[BN / depth][LayoutB::panel];
+        Mbarrier full, empty;
+    };
+    Stage stage[Stages];
+    SumBoxes<Element, WN> sums[warps];
+};
+
+// A walk over the ring: the stage as an offset in bytes, since its tiles and barriers lie at constants from there, and the
+// parity of the round.
+template <class Stage, int Stages>
+struct RingWalk {
+    int offset = 0;
+    unsigned parity = 0;
+
+    __device__ void advance() {
+        offset += sizeof(Stage);
+        if (offset == Stages * sizeof(Stage)) {
+            offset = 0;
+            parity ^= 1;
+        }
+    }
+    __device__ Stage& in(unsigned char* memory) const { return *reinterpret_cast<Stage*>(memory + offset); }
+};
+
+template <class Element, class Sum, int BM, int BN, int WM, int WN, int Stages, int Strip>
+__global__ void __launch_bounds__(BM / WM * (BN / WN) * 32 + warpgroup_threads, 1)
+mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+        const __grid_constant__ TensorMap map_c, const Element* c, int m, int n, int k, float alpha, float beta) {
+    using Shared = Shared<Element, BM, BN, WM, WN, Stages>;
+    using Stage = typename Shared::Stage;
+    using Warp = MmaWarp<Element, Sum, WM, WN, Shared::depth, typename Shared::LayoutA, typename Shared::LayoutB, 2>;
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared*>(memory);
+    const TileScheduler<BM, BN, ClusterShape<1, 1>, Strip> scheduler(m, n);
+    const int lane = threadIdx.x % 32;
+    const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);  // the compiler sees it is uniform
+
+    if (threadIdx.x == 0) {
+        prefetch(map_a);
+        prefetch(map_b);
+        for (Stage& stage : shared.stage) {
+            mbarrier_init(stage.full, 1);
+            mbarrier_init(stage.empty, Shared::warps);
+        }
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    constexpr int groups = Shared::warps / 4;  // warpgroups that multiply
+    RingWalk<Stage, Stages> at;
+    if (index >= Shared::warps) {
+        if constexpr (groups > 1) shrink_registers<producer_registers<groups>>();
+        if (threadIdx.x != Shared::warps * 32) return;
+        for (int block = blockIdx.x; block < scheduler.tiles(); block += gridDim.x) {
+            const TilePosition origin = scheduler.origin(block, 0);
+            for (int first = 0; first < k; first += Shared::depth, at.advance()) {
+                Stage& stage = at.in(memory);
+                mbarrier_wait(stage.empty, at.parity ^ 1);  // passes in the first round
+                mbarrier_arrive_expect(stage.full, Stage::tile_bytes);
+                tma_load(stage.a, map_a, origin.row, first, stage.full);
+#pragma unroll
+                for (int panel = 0; panel < BN / Shared::depth; ++panel) {
+                    tma_load(stage.b[panel], map_b, first, origin.column + panel * Shared::depth, stage.full);
+                }
+            }
+        }
+        mbarrier_wait(at.in(memory).empty, at.parity ^ 1);
+        mbarrier_arrive(at.in(memory).full);  // the multiplying warps look one tile ahead
+    } else {
+        if constexpr (groups > 1) grow_registers<consumer_registers<groups>>();
+        const int warp_row = index / (BN / WN) * WM, warp_column = index % (BN / WN) * WN;
+        const unsigned tile_a = shared_address(shared.stage[0].a), tile_b = shared_address(shared.stage[0].b);
+        Warp warp(tile_a, tile_b, warp_row, warp_column, lane);
+        auto& boxes = shared.sums[index];
+        for (int block = blockIdx.x; block < scheduler.tiles(); block += gridDim.x) {
+            warp.clear();
+            mbarrier_wait(at.in(memory).full, at.parity);
+            warp.load(at.offset, 0, 0);
+#pragma unroll 1
+            for (int first = 0; first < k; first += Shared::depth) {
+                Mbarrier& held = at.in(memory).empty;
+#pragma unroll
+                for (int step = 0; step < Warp::steps; ++step) {
+                    if (step == Warp::steps - 1) {
+                        at.advance();
+                        mbarrier_wait(at.in(memory).full, at.parity);
+                    }
+                    warp.load(at.offset, (step + 1) % Warp::steps, (step + 1) % 2);
+                    warp.multiply(step % 2);
+                }
+                __syncwarp();  // all lanes have read the tile
+                if (lane == 0) mbarrier_arrive(held);
+            }
+            const TilePosition origin = scheduler.origin(block, 0);
+            int here = lane;
+            asm volatile("" : "+r"(here));  // where a lane's sums go is not worth registers throughout the loop
+            boxes.template store<WM>(warp, map_c, c, m, n, origin.row + warp_row, origin.column + warp_column, here, alpha, beta);
+        }
+        if (lane == 0) wait_for_stores();
+    }
+}
