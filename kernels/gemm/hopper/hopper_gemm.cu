@@ -15,7 +15,7 @@
 #include "accumulator_store.cuh"
 #include "operand_tile.cuh"
 #include "pair.cuh"
-#include "ring.cuh"
+#include "ring_product.cuh"
 #include "slice_sum.cuh"
 #include "tile_scheduler.cuh"
 
@@ -80,32 +80,22 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         const int consumer = warpgroup - 1, first_block = consumer * blocks;
         float sum[blocks][BN / 2];
         RingPosition<Stages> at;
-        int next_box = 0;
         constexpr int all_consumers = Consumers + 1;  // barriers: a warpgroup's own has its number
         int ahead = Stagger > 0 && consumer + 1 < Consumers ? lesser(Stagger, steps) - 1 : -1;
         if (Stagger > 0 && consumer > 0) warpgroup_barrier<2>(all_consumers + consumer);
-        for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
-            int held = 0;  // the stage that unfinished products still read
-            for (int step = 0; step < steps; ++step, at.advance()) {
-                mbarrier_wait(ring.full[at.stage], at.parity);
-                wgmma_fence();
-                multiply_tiles(sum, shared.a[at.stage], shared.b[at.stage], first_block, step > 0);
-                wgmma_commit();
-                if (step > 0) {
-                    wgmma_wait<1>();
-                    release_stage<Cluster>(ring.empty[held], rank, thread % 32);
-                }
-                held = at.stage;
+        for (int tile = cluster, next_box = 0; tile < scheduler.tiles(); tile += clusters) {
+            const auto after_step = [&](int step) {
                 if (Stagger > 0 && step == ahead) {  // in the first tile: later ones keep the distance
                     warpgroup_arrive<2>(all_consumers + consumer + 1);
                     ahead = -1;
                 }
-            }
+            };
+            const int held = multiply_stages<Cluster>(sum, shared.a, shared.b, ring, at, steps, first_block, rank,
+                                                      thread % 32, after_step);
             const TilePosition origin = shared.origin[held];
             __syncwarp();  // all lanes have read it
             wgmma_wait<0>();
             release_stage<Cluster>(ring.empty[held], rank, thread % 32);
-
             if constexpr (Slices > 1) {
                 auto& sums = reinterpret_cast<SliceSum<BM, BN>&>(shared.a);  // the ring is done: there is one tile
                 warpgroup_barrier<Consumers>(all_consumers);

@@ -1,0 +1,28 @@
+// A consumer's way through the ring: the products of a tile of C, one stage after the other. One group of products stays in
+// flight, so that the tensor cores never wait for the next to be started; a stage is released once the group after it has been.
+#pragma once
+
+#include "operand_tile.cuh"
+#include "ring.cuh"
+
+// `steps` stages of A and B into Blocks x 64 rows of sums, which begin anew, from row block `first_block` of A on. Calls
+// after_step(step) behind each. Returns the last stage, whose products are still to be waited for and which is to be released.
+template <class Cluster, int Stages, class TileA, class TileB, int Blocks, int Half, class AfterStep>
+__device__ inline int multiply_stages(float (&sum)[Blocks][Half], const TileA (&a)[Stages], const TileB (&b)[Stages],
+                                      RingBarriers<Stages>& ring, RingPosition<Stages>& at, int steps, int first_block,
+                                      int rank, int lane, AfterStep after_step) {
+    int held = 0;
+    for (int step = 0; step < steps; ++step, at.advance()) {
+        mbarrier_wait(ring.full[at.stage], at.parity);
+        wgmma_fence();
+        multiply_tiles(sum, a[at.stage], b[at.stage], first_block, step > 0);
+        wgmma_commit();
+        if (step > 0) {
+            wgmma_wait<1>();
+            release_stage<Cluster>(ring.empty[held], rank, lane);
+        }
+        held = at.stage;
+        after_step(step);
+    }
+    return held;
+}

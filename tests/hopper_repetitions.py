@@ -1,0 +1,108 @@
+"""Verify Hopper GEMMs again and again on fresh inputs at odd sizes: hopper_repetitions.py ARCH REPETITIONS.
+
+A missing wait or a release too early shows as a wrong result once in a while. Each repetition draws new inputs, fills C
+with NaN (or with numbers, for beta != 0) and compares every output with the fp64 product. Prints a line per variant and
+ends with status 1 where one was wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ladder.catalog import load_catalog
+from ladder.compiler import compile_variant
+from ladder.config import load_config
+from ladder.device import Gpu
+from ladder.harness import compile_harness
+from ladder.plan import plan_sweep
+from ladder.problems import problem_named
+from ladder.sweeps import load_sweep
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
+SLICED = {"blocks": 0, "store": "direct"}
+VARIANTS: list[dict[str, Any]] = [
+    {"stagger": 1},
+    {"stagger": 1, "serpentine": 1, "raster": "hilbert"},
+    {"stagger": 2, "cluster_m": 2},
+    {"cluster_n": 2, "raster": "hilbert"},
+    {"bm": 256, "bn": 128, "stagger": 1},
+    {"bn": 128, "stages": 6, "stagger": 1, "cluster_m": 2, "cluster_n": 2},
+    {**SMALL, "bm": 64, "bn": 128, "stages": 8},
+    {**SMALL, **SLICED, "bm": 64, "bn": 64, "stages": 8, "split_k": 4},
+    {**SLICED, "bn": 128, "stages": 6, "stagger": 1, "split_k": 2},
+    {**SLICED, "stagger": 1, "split_k": 3},
+]
+SIZES = [
+    {"m": 1, "n": 16, "k": 544},
+    {"m": 65, "n": 144, "k": 528},
+    {"m": 259, "n": 400, "k": 656},
+    {"m": 1000, "n": 1008, "k": 1040},
+    {"m": 2050, "n": 1552, "k": 592},
+]
+SWEEPS = [("bf16", "NN"), ("fp16", "TN"), ("tf32", "TN"), ("fp8", "TN")]
+
+
+def wrong_results(gpu: Gpu, plan: dict[str, Any], cubins: dict[str, bytes], repetitions: int) -> list[str]:
+    """One text per variant with a wrong result. Every cell gets its share of the repetitions."""
+    wrong = []
+    share = -(-repetitions // len(SIZES))
+    for number, cell in enumerate(plan["cells"]):
+        instance: Any = problem_named("gemm").instance(gpu, cell["size"], cell["dtype"], cell["layout"], 0)
+        for repetition in range(share):
+            instance.use_beta(0.5 if repetition % 4 == 3 else 0.0)
+            instance.fill_inputs(number * share + repetition + 1)
+            loaded = gpu.load(cubins[cell["variant"]], cell["launch"], instance)
+            with gpu.working():
+                instance.poison_outputs()
+                loaded()
+                gpu.sync()
+                check = instance.check(cell["launch"]["params"])
+            if not check.correct:
+                wrong.append(f"{cell['variant']} {cell['size']} repetition {repetition}: {check}")
+                break
+        instance.close()
+    return wrong
+
+
+def main() -> int:
+    arch, repetitions = sys.argv[1], int(sys.argv[2])
+    catalog = load_catalog(ROOT / "kernels")
+    config = load_config(ROOT / "config" / "config.yaml")
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        harness = Path(folder) / "harness.bin"
+        harness.write_bytes(compile_harness(arch))
+        gpu = Gpu(harness)
+        for dtype, layout in SWEEPS:
+            path = Path(folder) / "repetitions.yaml"
+            sweep = {
+                "title": "t",
+                "question": "q?",
+                "problem": "gemm",
+                "dtypes": [dtype],
+                "layout": layout,
+                "sizes": SIZES,
+                "variants": [{"kernel": "hopper_gemm", "params": params} for params in VARIANTS],
+                "references": ["cublaslt"],
+            }
+            path.write_text(yaml.safe_dump(sweep))
+            loaded = load_sweep(path, catalog)
+            cubins = {
+                one.id: compile_variant(one, ROOT / "kernels" / "include", arch, ())[0]
+                for one in loaded.variants
+            }
+            plan = plan_sweep(loaded, config, arch)
+            found = wrong_results(gpu, plan, cubins, repetitions)
+            wrong += found
+            print(f"{dtype} {layout}: {len(cubins)} variants, {repetitions} times each, {len(found)} wrong")
+    print(*wrong, sep="\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
