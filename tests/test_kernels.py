@@ -31,9 +31,10 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("gemm_staged", "fp32", {"transpose_a": 0, "vector": 1}),
     ("gemm_staged", "fp32", {"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4, "min_blocks": 1}),
     ("wmma_naive", "fp16", {}),
-    ("wmma_tile", "fp16", {"bk": 32}),
     ("wmma_staged", "tf32", {"pad": 4}),
     ("mma_staged", "bf16", {"bn": 256, "bk": 64, "stages": 4}),
+    ("mma_tma", "fp16", {}),
+    ("mma_tma", "tf32", {"bm": 256, "bn": 128}),
     ("bank_stride", "int32", {"stride": 33}),
     ("bank_column", "int32", {"tile_layout": "xor"}),
     ("bank_access", "int32", {"access": "write", "width": 16}),
@@ -196,7 +197,7 @@ def test_bank_probe_keeps_every_access() -> None:
 
 def test_wmma_reaches_the_tensor_cores() -> None:
     naive, _ = compiled("wmma_naive", "fp16")
-    tiled, _ = compiled("wmma_tile", "fp16", bk=32)
+    tiled, _ = compiled("wmma_staged", "fp16", wm=32, stages=1, buffers=1)
     assert naive["hmma"] > 0
     assert naive["ldsm"] == 0
     # 2 x 4 fragments of two HMMA, and two K steps of 16.
@@ -215,8 +216,6 @@ def test_wmma_reaches_the_tensor_cores() -> None:
         ("gemm_shared_tile", "fp32", {}, 2 * 4 * 32 * 32),
         ("gemm_thread_tile", "fp32", {}, 4 * 8 * (128 + 128)),
         ("wmma_naive", "fp16", {}, 4 * 16 * (16 + 8)),
-        ("wmma_tile", "fp16", {"bk": 32}, 2 * (128 * (32 + 8) + 32 * (128 + 8))),
-        ("wmma_tile", "fp16", {"pad": 0}, 2 * 16 * (128 + 128)),
         ("bank_stride", "int32", {"stride": 33}, 4 * (31 * 33 + 32)),
         ("bank_column", "int32", {}, 4 * 32 * 32),
         ("bank_column", "int32", {"tile_layout": "padded"}, 4 * 32 * 33),
@@ -351,8 +350,8 @@ def test_wide_kernels_say_which_sizes_they_do_not_take() -> None:
     assert wide.unsupported(gemm_size(33, 36, 8)) is None
     assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 36, 7)))
     assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 37, 8)))
-    assert variant("wmma_tile", "fp16").unsupported(gemm_size(33, 40, 8)) is None
-    assert "multiples of 8" in str(variant("wmma_tile", "fp16").unsupported(gemm_size(33, 36, 8)))
+    assert variant("wmma_staged", "fp16").unsupported(gemm_size(33, 40, 8)) is None
+    assert "multiples of 8" in str(variant("wmma_staged", "fp16").unsupported(gemm_size(33, 36, 8)))
     assert "multiples of 16" in str(variant("wmma_naive", "fp16").unsupported(gemm_size(33, 32, 32)))
     assert "multiples of 8" in str(variant("mma_staged", "fp16").unsupported(gemm_size(33, 36, 8)))
     assert "multiples of 32" in str(variant("bank_stride", "int32").unsupported({"elements": 33}))
@@ -414,8 +413,10 @@ def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], re
 def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     cells = [cell for sweep in sweeps.values() for cell in sweep.cells()]
-    assert [cell.variant.id for cell in cells if cell.variant.unsupported(cell.size)] == []
-    assert len(cells) <= 2000
+    without = {cell.variant.id: cell.unsupported for cell in cells if cell.variant.unsupported(cell.size)}
+    assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], "what cannot be written is on record (B10)"
+    assert "takes a base and a stride" in str(without.popitem()[1])
+    assert len([cell for cell in cells if cell.unsupported is None]) <= 2000, "they take time on a GPU"
     assert {cell.variant.kernel.name for cell in cells} == set(catalog())
 
 
