@@ -510,10 +510,12 @@ class Barrier:
         return self.phase & 1 != parity
 
 
-def run_ring(stages: int, steps: int, readers: int, blocks: int, seed: int, flip: int = 1) -> None:
+def run_ring(
+    stages: int, steps: int, readers: int, blocks: int, seed: int, flip: int = 1, stagger: int = 0
+) -> None:
     """Blocks of a cluster, each with a producer that writes a part of every block's stage, and readers.
 
-    Fails where a stage is written while somebody reads it, a reader finds another round's data, or nobody can go on.
+    A reader begins when the one before it has started `stagger` steps. Fails where a stage is written while somebody reads it, a reader finds another round's data, or nobody can go on.
     """
     chance = random.Random(seed)
     full = [[Barrier(blocks) for _ in range(stages)] for _ in range(blocks)]
@@ -540,6 +542,8 @@ def run_ring(stages: int, steps: int, readers: int, blocks: int, seed: int, flip
         step = moment // 2
         stage, parity = step % stages, step // stages % 2
         if step == steps:
+            return False
+        if moment == 0 and reader > 0 and consumers[block][reader - 1] < 2 * min(stagger, steps) - 1:
             return False
         if moment % 2 == 0:
             if not full[block][stage].passes(parity):
@@ -582,6 +586,16 @@ __host__ __device__ constexpr bool walks() {
 def test_no_stage_is_written_while_it_is_read(stages: int, blocks: int) -> None:
     for seed in range(20):
         run_ring(stages, steps=23, readers=3, blocks=blocks, seed=seed)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 23])
+@pytest.mark.parametrize("stagger", [1, 2, 3])
+def test_consumers_may_run_ahead_as_far_as_there_are_stages(stagger: int, steps: int) -> None:
+    for seed in range(10):
+        run_ring(stagger, steps, readers=3, blocks=2, seed=seed, stagger=stagger)
+    if steps > stagger:
+        with pytest.raises(AssertionError, match="nobody can go on"):
+            run_ring(stagger, steps, readers=3, blocks=1, seed=0, stagger=stagger + 1)
 
 
 def test_a_producer_with_the_wrong_parity_is_caught() -> None:
@@ -655,6 +669,7 @@ def test_rows_of_other_widths() -> None:
             "take the place of the ring",
         ),
         ({"bn": 128, "consumers": 1, "reallocate": 0, "stagger": 1}, "ahead of another"),
+        ({"stages": 2, "stagger": 3}, "released a stage"),
     ],
 )
 def test_impossible_combinations_are_refused_with_the_reason(params: dict[str, int], reason: str) -> None:

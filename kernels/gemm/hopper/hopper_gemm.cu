@@ -1,7 +1,7 @@
 // C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 sums: persistent clusters of blocks, in which one warpgroup
 // only copies and the others only multiply.
 //
-// The techniques (catalogue C2 to C6), each a parameter: a ring of Stages tiles between the copying thread and Consumers
+// The techniques (catalogue C2 to C8), each a parameter: a ring of Stages tiles between the copying thread and Consumers
 // warpgroups, so that copies run ahead of products; registers moved to the consumers (Reallocate); tiles that several
 // consumers share row-wise; persistent blocks that take tiles in the order of a Raster; clusters whose blocks load shared
 // operands once (multicast); results that leave through shared memory while the next tile begins (Store::staged); a first
