@@ -515,7 +515,8 @@ def run_ring(
 ) -> None:
     """Blocks of a cluster, each with a producer that writes a part of every block's stage, and readers.
 
-    A reader begins when the one before it has started `stagger` steps. Fails where a stage is written while somebody reads it, a reader finds another round's data, or nobody can go on.
+    A reader begins when the one before it has started `stagger` steps. Fails where a stage is written while somebody
+    reads it, a reader finds another round's data, or nobody can go on.
     """
     chance = random.Random(seed)
     full = [[Barrier(blocks) for _ in range(stages)] for _ in range(blocks)]
