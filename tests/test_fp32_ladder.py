@@ -17,8 +17,10 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 from ladder.catalog import Kernel, Variant, load_catalog
 from ladder.compiler import compile_variant
+from ladder.config import load_config
 from ladder.ledger import load_claims
 from ladder.occupancy import occupancy, sm_limits
+from ladder.plan import plan_sweep
 from ladder.problems.gemm_instance import accumulation_bound
 from ladder.sweeps import Sweep, load_sweeps
 from ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
@@ -465,3 +467,13 @@ def test_every_fp32_claim_of_the_sources_is_in_the_ledger() -> None:
     claims = {claim.id: claim for claim in load_claims(ROOT / "config" / "claims.yaml", everything)}
     for source, names in stated.items():
         assert all(claims[name].source == source for name in names.split())
+
+
+def test_without_clusters_slices_of_k_compile_and_their_cells_say_why_they_are_missing() -> None:
+    sliced = variant(loader="async", stages=3, buffers=2, split_k=2, min_blocks=1)
+    assert compile_variant(sliced, INCLUDE, "sm_80")[1]["status"] == "ok"
+    plan = plan_sweep(sweeps()["fp32_ladder"], load_config(ROOT / "config" / "config.yaml"), "sm_80")
+    rows = [cell for cell in plan["cells"] if cell["variant"] == tuned()["A24 middle"].id]
+    reasons = {cell["size"]["n"]: cell.get("unsupported", "") for cell in rows}
+    assert "need sm_90" in reasons[1024]
+    assert reasons[4096] == "", "one slice is no cluster"

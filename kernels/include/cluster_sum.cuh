@@ -46,6 +46,7 @@ __device__ inline void for_each_sum_of_cluster(unsigned tile, int blocks, int th
 template <int Rows, int Columns, int Threads, int Width>
 __device__ inline void store_sum_of_cluster(float* c, int m, int n, Index first_row, int first_column, unsigned tile,
                                             int blocks, float alpha, float beta) {
+#if __CUDA_ARCH__ >= 900
     cluster_barrier();
     for_each_sum_of_cluster<Rows, Columns, Columns, Threads>(
         tile, blocks, threadIdx.x, [&](int tile_row, int tile_column, const float (&sum)[4]) {
@@ -57,4 +58,7 @@ __device__ inline void store_sum_of_cluster(float* c, int m, int n, Index first_
             }
         });
     cluster_barrier();
+#else
+    __trap();  // never launched: the plan calls clusters unsupported there
+#endif
 }

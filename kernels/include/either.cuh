@@ -1,4 +1,4 @@
-// Choices at compile time: one of two types, and a number as a type.
+// One of two types, chosen at compile time.
 #pragma once
 
 template <bool Yes, class Then, class Else>
@@ -11,8 +11,3 @@ struct Choice<false, Then, Else> {
 };
 template <bool Yes, class Then, class Else>
 using Either = typename Choice<Yes, Then, Else>::Type;
-
-template <int Value>
-struct Constant {
-    static constexpr int value = Value;
-};

@@ -4,7 +4,7 @@
 // the matrix the tile is filled with zeros, which add nothing to a product: the loop that computes needs no guard.
 // Width 4 needs a matrix whose number of columns is a multiple of 4, so that a vector is inside or outside as a whole.
 // Transpose: columns of the matrix become rows of the tile; a vector's words land in different rows, one by one.
-// Work can be cut into parts, to be spread over the steps of a product: four vectors each, the rest to the last one.
+// Work can be cut into parts, to be spread over the steps of a product.
 #pragma once
 
 #include "async_copy.cuh"
@@ -77,16 +77,19 @@ class TileCopy {
         }
     }
 
+    // Part `part` of `parts` of the stores, spread evenly.
     __device__ void deposit(char* tile, int part, int parts) const {
+        constexpr int stores = Width / together;
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {
-            if (lesser(i / 4, parts - 1) != part || !mine(i)) continue;
 #pragma unroll
-            for (int w = 0; w < Width; w += together) {
-                Words<together> words_;
+            for (int store = 0; store < stores; ++store) {
+                if ((i * stores + store) * parts / (per_thread * stores) != part || !mine(i)) continue;
+                Words<together> words;
 #pragma unroll
-                for (int p = 0; p < together; ++p) words_.word[p] = staged[i].word[w + p];
-                store_words(Layout::at(reinterpret_cast<float*>(tile), to_row(i, w), to_column(i, w)), words_);
+                for (int p = 0; p < together; ++p) words.word[p] = staged[i].word[store * together + p];
+                float* to = reinterpret_cast<float*>(tile);
+                store_words(Layout::at(to, to_row(i, store * together), to_column(i, store * together)), words);
             }
         }
     }
@@ -96,7 +99,7 @@ class TileCopy {
         deposit(tile, 0, 1);
     }
 
-    // `tile`: address in shared memory.
+    // `tile`: address in shared memory. Four vectors a part, the rest in the last one: apart, each would cost a hazard's wait.
     __device__ void start(unsigned tile, int part, int parts) const {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {

@@ -17,6 +17,8 @@ from ladder.sweeps import Cell, Reference, Sweep
 PROTOCOL = 2
 """Version of the measuring protocol: raise it when the way of measuring changes, and every cell is measured anew."""
 
+_CLUSTERS_FROM = 90
+
 
 def arch_number(arch: str) -> int:
     """90 for sm_90 and sm_90a."""
@@ -81,7 +83,10 @@ def _cell(sweep: Sweep, cell: Cell, arch: str) -> dict[str, Any]:
         return row | {"unsupported": f"needs {variant.kernel.min_arch}, the device is {arch}"}
     if (reason := cell.unsupported) is not None:
         return row | {"unsupported": reason}
-    row["launch"] = _launch(variant, cell.size)
+    launch = _launch(variant, cell.size)
+    if launch["cluster"] and arch_number(arch) < _CLUSTERS_FROM:
+        return row | {"unsupported": f"clusters of blocks need sm_{_CLUSTERS_FROM}, the device is {arch}"}
+    row["launch"] = launch
     row["references"] = [_reference(reference, variant, cell.size) for reference in sweep.references]
     return row
 
