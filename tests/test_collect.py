@@ -147,6 +147,30 @@ def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:
     assert set(bad["reason"]) == {"M must be a multiple of BM"}
 
 
+def test_a_combination_that_a_constraint_excludes_is_recorded_where_asked(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    kernel = lab.project.kernels / "gemm_register_tile.yaml"
+    kernel.write_text(
+        kernel.read_text() + "constraints:\n- {expr: bm * bk <= 1024, reason: deep tiles are narrow}\n"
+    )
+    sweep = lab.project.sweeps / "fp32_transpose.yaml"
+    plain = sweep.read_text()
+    head, variants = plain.split("\nvariants:\n")
+    recording = variants.replace("- kernel:", "- excluded: record\n  kernel:", 1)
+    sweep.write_text(f"{head}\nvariants:\n{recording}")
+    lab.record(["fp32_transpose"])
+    lab.collect(["fp32_transpose"])
+    rows = timings(lab, "fp32_transpose")
+    bad = rows[rows["status"] == "unsupported"]
+    assert set(bad["variant"]) == {"gemm_register_tile-fp32-bk=16"}
+    assert set(bad["reason"]) == {"deep tiles are narrow"}
+    assert sorted(bad["n"]) == [1024, 4096]
+    assert "gemm_register_tile-fp32-bk=16" not in set(tables.read("resources", lab.folder.tables)["variant"])
+    sweep.write_text(plain)
+    again = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
+    assert (len(again.entries), again.excluded) == (3, 1)
+
+
 def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     path = lab.project.sweeps / "fp32_ladder.yaml"

@@ -335,3 +335,16 @@ def test_the_projects_own_ledger_fits_its_sweeps() -> None:
     claims = load_claims(ROOT / "config" / "claims.yaml", sweeps)
     wanted = {"stride-gcd", "tiled-gemm-conflict-free", "transpose-pays", "register-cache-speedup"}
     assert wanted <= {claim.id for claim in claims}
+
+
+def test_cells_may_be_asked_for_their_status(tmp_path: Path) -> None:
+    asked = {"label": "without", "sweep": "fp32_transpose", "value": 'status == "launch_error"', "equals": 1}
+    large = {**asked, "rows": "cells", "where": "n == 4096", "noise_percent": 0}
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        return failed("launch_error", "too large")(record) if cell.size.get("n") == 4096 else record
+
+    lab = changed(tmp_path, change)
+    assert decide(lab, large)["verdict"] == "holds"
+    assert decide(lab, {**large, "where": "n == 1024"})["verdict"] == "refuted"
+    assert decide(lab, {**large, "rows": "timings"})["verdict"] == "not measured"

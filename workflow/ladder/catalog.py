@@ -103,8 +103,9 @@ class Kernel:
         *,
         where: str = "",
         file: Path | str | None = None,
+        excluded: bool = False,
     ) -> Variant:
-        """The variant with `params` fixed and the rest at their defaults.
+        """The variant with `params` fixed and the rest at their defaults; one that breaks a constraint if `excluded`.
 
         Raises LadderError naming `file`, the field under `where`, the value and what is accepted.
         """
@@ -124,7 +125,7 @@ class Kernel:
             raise refuse(file, f"{where}layout", layout, self.layouts)
         fixed = {name: params.get(name, axis.default) for name, axis in self.parameters.items()}
         variant = Variant(self, fixed, dtype, layout)
-        if (broken := variant.excluded()) is not None:
+        if not excluded and (broken := variant.excluded()) is not None:
             raise LadderError(
                 f"{file}: {where}params: {dict(params)!r} is not accepted: {broken.reason} "
                 f"({self.path.name} demands {broken.expr})"
@@ -191,9 +192,9 @@ class Variant:
         return None
 
     def unsupported(self, size: Size) -> str | None:
-        """Why this variant is not right at `size`, or None where it is."""
+        """Why this variant is not right at `size` or at none at all, or None where it is."""
         names = self.names(size)
-        for condition in self.kernel.sizes:
+        for condition in (*self.kernel.constraints, *self.kernel.sizes):
             if not evaluate(condition.expr, names):
                 return condition.reason
         return None

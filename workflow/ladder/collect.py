@@ -235,8 +235,8 @@ def collect_sweep(
     latest = {cell_key(record["variant"], record["size"]): record for record in written}
     facts = {variant.id: read_facts(folder, variant.id) for variant in sweep.variants}
     for cell, given, key in zip(cells, plan["cells"], planned, strict=True):
-        own = facts[cell.variant.id]
-        if own["status"] != "ok":
+        own = facts.get(cell.variant.id, {})  # none of what a constraint excludes
+        if own.get("status", "ok") != "ok":
             rows = [collector.failed(cell, own, own["status"], own.get("reason"))]
         elif "unsupported" in given:
             rows = [collector.failed(cell, own, "unsupported", given["unsupported"])]

@@ -117,7 +117,7 @@ def _test(document: Mapping[str, Any]) -> Test:
 
 def _columns(sweep: Sweep, rows: str, kernel: str | None) -> set[str]:
     """Names an expression over rows of this sweep may use."""
-    columns = set(tables.RESOURCES) | ({*tables.TIMINGS} if rows == "timings" else set())
+    columns = set(tables.RESOURCES) | (set() if rows == "resources" else {*tables.TIMINGS})
     for variant in sweep.variants:
         if kernel in (None, variant.kernel.name):
             columns |= set(variant.params)

@@ -106,10 +106,11 @@ class Sweep:
     @property
     def variants(self) -> list[Variant]:
         """Every variant to compile, those of reference kernels included, without repetition."""
-        wanted = [entry.variant for entry in self.entries]
+        own = [entry.variant for entry in self.entries if entry.variant.excluded() is None]
+        wanted = list(own)
         for reference in self.references:
             if reference.kernel is not None:
-                wanted += [reference.variant_for(entry.variant) for entry in self.entries]
+                wanted += [reference.variant_for(variant) for variant in own]
         return list(dict.fromkeys(wanted))
 
     def cells(self) -> Iterator[Cell]:
@@ -148,6 +149,7 @@ def _entries(
     if rung and len(combinations) > 1:
         raise refuse(path, f"{where}rung", rung, "a rung for one combination of parameters only")
     sizes = tuple(Condition(one["expr"], one["reason"]) for one in document.get("sizes", ()))
+    record = document.get("excluded", "drop") == "record"
     entries, excluded = [], 0
     for dtype in dtypes:
         for params in combinations:
@@ -156,13 +158,13 @@ def _entries(
                 kernel_values = kernel.parameters.get(key)
                 if kernel_values is None or params[key] not in kernel_values.values:
                     kernel.variant(params, dtype, layout, where=where, file=path)
-            if len(combinations) > 1:
-                names = {key: axis.default for key, axis in kernel.parameters.items()} | params
-                candidate = Variant(kernel, names, dtype, layout or kernel.layouts[0])
-                if candidate.excluded() is not None:
-                    excluded += 1
-                    continue
-            variant = kernel.variant(params, dtype, layout, where=where, file=path)
+            several = len(combinations) > 1
+            variant = kernel.variant(
+                params, dtype, layout, where=where, file=path, excluded=several or record
+            )
+            if not record and variant.excluded() is not None:
+                excluded += 1
+                continue
             if "where" in document:
                 try:
                     keep = evaluate(document["where"], variant.names())
@@ -205,7 +207,7 @@ def _references(
 
 def _counted(path: Path, expression: str | None, entries: list[Entry]) -> tuple[Variant, ...]:
     """Variants to profile: all, or those that `counters.where` keeps."""
-    variants = [entry.variant for entry in entries]
+    variants = [entry.variant for entry in entries if entry.variant.excluded() is None]
     if expression is None:
         return tuple(variants)
     try:
@@ -251,7 +253,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
             raise LadderError(f"{path}: variants[{index}].sizes: {error}") from error
         if nowhere:
             raise refuse(path, f"variants[{index}].sizes", given["sizes"], "expressions that keep a size")
-        if given.get("unsupported", "refuse") == "refuse":
+        if given.get("unsupported", "refuse") == "refuse" and given.get("excluded", "drop") == "drop":
             for position, size in enumerate(sizes):
                 reasons = [entry.variant.unsupported(size) for entry in more]
                 if all(reasons):
@@ -315,6 +317,8 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     for index, reference in enumerate(references):
         if reference.kernel is not None:
             for entry in entries:
+                if entry.variant.excluded() is not None:
+                    continue
                 try:
                     reference.variant_for(entry.variant)
                 except LadderError as error:

@@ -79,18 +79,17 @@ class Tables:
         return [Row(_with_params(_known(record)), {}, size_of(record)) for record in records(bad)]
 
     def rows(self, sweep: str, kind: str, regime: str) -> list[Row]:
-        """Rows of a sweep as names; of timings only those with status ok."""
+        """Rows of a sweep as names; of timings only those with status ok, of cells whatever became of them."""
         if kind == "resources":
             found = [
                 self._resources[name] for name in self.variants.get(sweep, ()) if name in self._resources
             ]
             return [Row(_with_params(names), {}, {}) for names in found if names["status"] == "ok"]
         timings = self.timings
-        kept = timings[
-            (
-                (timings["sweep"] == sweep) & (timings["status"] == "ok") & (timings["regime"] == regime)
-            ).fillna(False)
-        ]
+        wanted = (timings["sweep"] == sweep) & (timings["regime"] == regime)
+        if kind == "timings":
+            wanted &= timings["status"] == "ok"
+        kept = timings[wanted.fillna(False)]
         rows = []
         for record in records(kept):
             names = self._resources.get(record["variant"], {}) | _known(record)
