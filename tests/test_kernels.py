@@ -414,7 +414,9 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     cells = [cell for sweep in sweeps.values() for cell in sweep.cells()]
     without = {cell.variant.id: cell.unsupported for cell in cells if cell.variant.unsupported(cell.size)}
-    assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], "what cannot be written is on record (B10)"
+    assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], (
+        "what cannot be written is on record (B10)"
+    )
     assert "takes a base and a stride" in str(without.popitem()[1])
     assert len([cell for cell in cells if cell.unsupported is None]) <= 2000, "they take time on a GPU"
     assert {cell.variant.kernel.name for cell in cells} == set(catalog())

@@ -292,6 +292,12 @@ def test_layouts_are_permutations_and_steps_lead_to_the_right_chunk() -> None:
         for layout, pitch in ((f"XorChunks<{chunks}>", chunks), (f"PaddedChunks<{chunks}, 1>", chunks + 1)):
             assertions.append(f"every_chunk_has_its_own_place<{layout}, 32, {chunks}>({32 * 16 * pitch})")
             assertions.append(f"steps_lead_there<{layout}, 32, {chunks}>()")
+    for rows in (32, 64):  # panels lie behind each other; 8 chunks are one panel
+        assertions.append(
+            f"every_chunk_has_its_own_place<PanelChunks<{rows}>::Panel, {rows}, 8>({rows * 128})"
+        )
+        assertions.append(f"steps_lead_there<PanelChunks<{rows}>, {rows}, 32>()")
+        assertions.append(f"PanelChunks<{rows}>::offset(3, 8 + 5) == {rows * 128} + 3 * 128 + (5 ^ 3) * 16")
     text = "\n    ".join(f'static_assert({one}, "");' for one in assertions)
     compile_source(LAYOUTS.replace("ASSERTIONS", text), "layouts.cu", ["layouts"], [INCLUDE], ARCH)
     wrong = 'static_assert(every_chunk_has_its_own_place<XorChunks<8>, 32, 8>(0), "");'
@@ -410,6 +416,37 @@ def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
     assert facts["blocks_per_sm"] == 1
 
 
+# Fed by the copy engine.
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32", "fp16_acc16"])
+@pytest.mark.parametrize("params", [{}, {"bm": 256, "bn": 128}, {"bn": 128, "stages": 5}])
+def test_the_shared_struct_is_as_large_as_the_launch_says(params: dict[str, Any], dtype: str) -> None:
+    given = variant("mma_tma", dtype, **params)
+    p = given.params
+    shared = f"Shared<{ {'bf16': '__nv_bfloat16', 'tf32': 'float'}.get(dtype, '__half') }, " + ", ".join(
+        str(p[name]) for name in ("bm", "bn", "wm", "wn", "stages")
+    )
+    said = given.geometry({"m": 512, "n": 512, "k": 512}).shared_bytes
+    text = f'#include "mma_tma.cu"\nstatic_assert(sizeof({shared}>) == {said} - 1024, "");\n__global__ void f() {{}}\n'
+    compile_source(text, "size.cu", ["f"], [INCLUDE, given.kernel.source.parent], ARCH)
+
+
+@pytest.mark.parametrize(("dtype", "loads"), [("fp16", {"ldsm": 32}), ("tf32", {"ldsm": 16, "lds_64": 32})])
+def test_warps_that_multiply_do_little_else(dtype: str, loads: dict[str, int]) -> None:
+    facts, code = compiled("mma_tma", dtype)
+    assert facts["hmma"] == 4 * 32, "four steps of 64 x 64 outputs, written once"
+    for name, count in loads.items():
+        # Beside those of the loop: the first fragments of a tile of C.
+        assert facts[name] == count + count // 4
+    assert facts["ldgsts"] == 0
+    assert any("UTMALDG" in name for name in code)
+    assert any("UTMASTG" in name for name in code)
+    assert sum(count for name, count in code.items() if name.startswith("BAR.SYNC")) == 1, (
+        "before the roles part"
+    )
+
+
 # What exists, and at which sizes it is right.
 
 
@@ -424,6 +461,9 @@ def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
         ("mma_staged", "tf32", {"bm": 256, "bn": 256}, "half of the 65536 registers"),
         ("mma_staged", "fp16", {"bk": 8}, "a depth of 32 bytes"),
         ("wmma_staged", "fp16", {"swizzle": "xor", "pad": 0}, "takes a base and a stride"),
+        ("mma_tma", "fp16", {"stages": 4}, "227 KiB"),
+        ("mma_tma", "fp16", {"wm": 128, "wn": 32}, "boxes of 128 bytes a row"),
+        ("mma_tma", "tf32", {"bm": 64, "bn": 64}, "one or two warpgroups"),
         ("wmma_staged", "bf16", {"pad": 4}, "WMMA takes rows that are a multiple of them apart"),
     ],
 )
@@ -434,12 +474,13 @@ def test_what_does_not_exist_is_refused_with_the_reason(
         variant(name, dtype, **params)
 
 
-@pytest.mark.parametrize("name", ["mma_staged", "wmma_staged"])
+@pytest.mark.parametrize("name", ["mma_staged", "wmma_staged", "mma_tma"])
 def test_sizes_need_whole_chunks_and_nothing_else(name: str) -> None:
     for dtype, chunk in (("fp16", 8), ("bf16", 8), ("tf32", 4)):
         given = variant(name, dtype)
         assert given.unsupported({"m": 33, "n": 5 * chunk, "k": 3 * chunk}) is None
         for n, k in ((5 * chunk + chunk // 2, chunk), (chunk, 3 * chunk + 1)):
             assert "multiples of 8 (tf32: 4)" in str(given.unsupported({"m": 33, "n": n, "k": k}))
-    x, y, _ = variant(name, "fp16").geometry({"m": 129, "n": 257, "k": 8}).grid
+    given = variant(name, "fp16", bn=128)
+    x, y, _ = given.geometry({"m": 129, "n": 257, "k": 8}).grid
     assert (x, y) == (2 * 3, 1)

@@ -21,6 +21,22 @@ struct RingPosition {
     }
 };
 
+// The same for stages that hold their barriers themselves: an offset in bytes, from which everything lies at constants.
+template <class Stage, int Stages>
+struct RingWalk {
+    int offset = 0;
+    unsigned parity = 0;
+
+    __device__ void advance() {
+        offset += sizeof(Stage);
+        if (offset == Stages * sizeof(Stage)) {
+            offset = 0;
+            parity ^= 1;
+        }
+    }
+    __device__ Stage& in(unsigned char* memory) const { return *reinterpret_cast<Stage*>(memory + offset); }
+};
+
 template <int Stages>
 struct RingBarriers {
     Mbarrier full[Stages], empty[Stages];

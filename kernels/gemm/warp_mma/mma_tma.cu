@@ -1,14 +1,16 @@
 // C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of A and B.
 //
-// The technique: mma.sync with nothing else to do. Every other instruction of a warp delays its next product by about a
-// cycle, so one warp alone asks the copy engine for tiles and the others only load fragments and multiply. A ring of
-// barriers stands between them in place of a barrier of the block. Blocks are persistent: the copies for the next tile of C
-// run ahead, and the engine stores the sums of the last one from shared memory while this one is multiplied (beyond catalogue B9; the engine's 128-byte swizzle is the XOR of B7).
+// The technique: mma.sync with little else to do. What a warp issues between products delays them (an ldmatrix by a cycle),
+// so one warp alone asks the copy engine for tiles and the others only load fragments and multiply. A ring of barriers
+// stands between them in place of a barrier of the block. Blocks are persistent: copies for the next tile of C run ahead,
+// and the engine stores the sums of the last one from shared memory while this one is multiplied (beyond catalogue B9; the
+// engine's 128-byte swizzle is the XOR of B7).
 //
 // Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN: block tile, 128 bytes deep; WM, WN:
 // warp tile, in elements. Stages: tiles in shared memory. Strip: tile columns of a strip of the grid, 0 for none.
 
 #include "mma_warp.cuh"
+#include "ring.cuh"
 #include "sum_boxes.cuh"
 #include "tile_scheduler.cuh"
 #include "warpgroup.cuh"
@@ -27,23 +29,6 @@ struct Shared {
     };
     Stage stage[Stages];
     SumBoxes<Element, WN> sums[warps];
-};
-
-// A walk over the ring: the stage as an offset in bytes, since its tiles and barriers lie at constants from there, and the
-// parity of the round.
-template <class Stage, int Stages>
-struct RingWalk {
-    int offset = 0;
-    unsigned parity = 0;
-
-    __device__ void advance() {
-        offset += sizeof(Stage);
-        if (offset == Stages * sizeof(Stage)) {
-            offset = 0;
-            parity ^= 1;
-        }
-    }
-    __device__ Stage& in(unsigned char* memory) const { return *reinterpret_cast<Stage*>(memory + offset); }
 };
 
 template <class Element, class Sum, int BM, int BN, int WM, int WN, int Stages, int Strip>
