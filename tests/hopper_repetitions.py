@@ -1,4 +1,4 @@
-"""Verify Hopper GEMMs again and again on fresh inputs at odd sizes: hopper_repetitions.py ARCH REPETITIONS.
+"""Verify kernels fed by the copy engine on fresh inputs at odd sizes, often: hopper_repetitions.py ARCH REPETITIONS.
 
 A missing wait or a release too early shows as a wrong result once in a while. Each repetition draws new inputs, fills C
 with NaN (or with numbers, for beta != 0) and compares every output with the fp64 product. Prints a line per variant and
@@ -25,18 +25,25 @@ from ladder.sweeps import load_sweep
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
 SLICED = {"blocks": 0, "store": "direct"}
-VARIANTS: list[dict[str, Any]] = [
-    {"stagger": 1},
-    {"stagger": 1, "serpentine": 1, "raster": "hilbert"},
-    {"stagger": 2, "cluster_m": 2},
-    {"cluster_n": 2, "raster": "hilbert"},
-    {"bm": 256, "bn": 128, "stagger": 1},
-    {"bn": 128, "stages": 6, "stagger": 1, "cluster_m": 2, "cluster_n": 2},
-    {**SMALL, "bm": 64, "bn": 128, "stages": 8},
-    {**SMALL, **SLICED, "bm": 64, "bn": 64, "stages": 8, "split_k": 4},
-    {**SLICED, "bn": 128, "stages": 6, "stagger": 1, "split_k": 2},
-    {**SLICED, "stagger": 1, "split_k": 3},
-]
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "hopper_gemm": [
+        {"stagger": 1},
+        {"stagger": 1, "serpentine": 1, "raster": "hilbert"},
+        {"stagger": 2, "cluster_m": 2},
+        {"cluster_n": 2, "raster": "hilbert"},
+        {"bm": 256, "bn": 128, "stagger": 1},
+        {"bn": 128, "stages": 6, "stagger": 1, "cluster_m": 2, "cluster_n": 2},
+        {**SMALL, "bm": 64, "bn": 128, "stages": 8},
+        {**SMALL, **SLICED, "bm": 64, "bn": 64, "stages": 8, "split_k": 4},
+        {**SLICED, "bn": 128, "stages": 6, "stagger": 1, "split_k": 2},
+        {**SLICED, "stagger": 1, "split_k": 3},
+    ],
+    "mma_tma": [
+        {"strip": 16},
+        {"bm": 256, "bn": 128, "stages": 2},
+        {"bn": 128, "stages": 5, "strip": 0, "blocks": 0},
+    ],
+}
 SIZES = [
     {"m": 1, "n": 16, "k": 544},
     {"m": 65, "n": 144, "k": 528},
@@ -44,7 +51,15 @@ SIZES = [
     {"m": 1000, "n": 1008, "k": 1040},
     {"m": 2050, "n": 1552, "k": 592},
 ]
-SWEEPS = [("bf16", "NN"), ("fp16", "TN"), ("tf32", "TN"), ("fp8", "TN")]
+SWEEPS = [
+    ("hopper_gemm", "bf16", "NN"),
+    ("hopper_gemm", "fp16", "TN"),
+    ("hopper_gemm", "tf32", "TN"),
+    ("hopper_gemm", "fp8", "TN"),
+    ("mma_tma", "bf16", "NN"),
+    ("mma_tma", "fp16", "NN"),
+    ("mma_tma", "tf32", "NN"),
+]
 
 
 def wrong_results(gpu: Gpu, plan: dict[str, Any], cubins: dict[str, bytes], repetitions: int) -> list[str]:
@@ -78,7 +93,7 @@ def main() -> int:
         harness = Path(folder) / "harness.bin"
         harness.write_bytes(compile_harness(arch))
         gpu = Gpu(harness)
-        for dtype, layout in SWEEPS:
+        for kernel, dtype, layout in SWEEPS:
             path = Path(folder) / "repetitions.yaml"
             sweep = {
                 "title": "t",
@@ -87,7 +102,7 @@ def main() -> int:
                 "dtypes": [dtype],
                 "layout": layout,
                 "sizes": SIZES,
-                "variants": [{"kernel": "hopper_gemm", "params": params} for params in VARIANTS],
+                "variants": [{"kernel": kernel, "params": params} for params in VARIANTS[kernel]],
                 "references": ["cublaslt"],
             }
             path.write_text(yaml.safe_dump(sweep))
