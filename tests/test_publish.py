@@ -148,10 +148,13 @@ def test_a_failed_swap_puts_the_old_one_back(tmp_path: Path, monkeypatch: pytest
     assert [path.name for path in target.parent.iterdir()] == [DEVICE]
 
 
-def test_a_run_made_without_git_gets_the_commit_of_the_very_same_tree(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tree", [{"commit": None, "clean": None}, {"commit": "0" * 40, "clean": False}])
+def test_a_run_of_no_commit_gets_the_commit_of_the_very_same_tree(
+    tree: dict[str, Any], tmp_path: Path
+) -> None:
     lab = complete(tmp_path)
     recorded = json.loads(lab.folder.environment.read_text())
-    recorded["tree"] |= {"commit": None, "clean": None}
+    recorded["tree"] |= tree
     lab.folder.environment.write_text(json.dumps(recorded))
     assert publishing.name_commit(lab.project, lab.folder) is False, "no git here either"
     who = ["-c", "user.name=n", "-c", "user.email=e"]

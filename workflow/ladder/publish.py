@@ -60,14 +60,15 @@ def objections(project: Project, folder: RunFolder) -> list[str]:
 
 
 def name_commit(project: Project, folder: RunFolder) -> bool:
-    """Name this checkout's commit in a run that was made from the same tree on a host without git.
+    """Name this checkout's commit in a run that was made from the same tree where no commit held that tree.
 
-    The digests prove that the trees are the same; a checkout that is not clean names none. The report is written
-    anew, since its first lines say the commit.
+    That is a host without git, or a checkout with local changes. The digests prove that the trees are the same; a
+    checkout that is not clean names none. The report is written anew, since its first lines say the commit.
     """
     found = read_json(folder.environment) or {}
     recorded, here = found.get("tree") or {}, tree(project.root)
-    if recorded.get("commit") or recorded.get("digest") != here["digest"] or not here["clean"]:
+    known = recorded.get("commit") and recorded.get("clean")
+    if known or recorded.get("digest") != here["digest"] or not here["clean"]:
         return False
     found["tree"] = here
     tables.replace_file(folder.environment, (json.dumps(found, indent=1) + "\n").encode())
