@@ -155,6 +155,16 @@ def test_a_claim_that_depends_on_the_size_says_where(tmp_path: Path) -> None:
     assert decide(lab, TRANSPOSE | {"scope": "everywhere"})["verdict"] == "refuted"
 
 
+def test_a_claim_holds_only_where_all_its_tests_do(tmp_path: Path) -> None:
+    lab = changed(tmp_path, lambda cell, record: scaled(record, 0.9 if cell.size.get("n") == 1024 else 1.2))
+    fast = TRANSPOSE | {"at_least": 2}
+    assert decide(lab, TRANSPOSE, fast)["where"] == "refuted at n = 1024 … 4096"
+    overall = {name: value for name, value in fast.items() if name != "per"}
+    row = decide(lab, TRANSPOSE, overall)
+    assert row["verdict"] == "refuted"
+    assert row["where"] == "refuted at n = 1024 … 4096", "a test that asks for no size counts at each"
+
+
 def test_a_parameter_called_like_a_size_is_the_parameter(lab: Lab) -> None:
     row = decide(lab, CACHE)
     assert row["where"] == "holds at k <= 16; refuted at k >= 24"

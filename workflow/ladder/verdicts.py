@@ -53,7 +53,6 @@ class Outcome:
 
     verdict: str
     evidence: str
-    where: str = ""
     groups: dict[tuple[Any, ...], str] = field(default_factory=dict)
 
 
@@ -251,14 +250,30 @@ def carry_out(test: Test, data: Tables) -> Outcome:
     verdicts = {key: combine(group, test.require) for key, group in groups.items()}
     across = "any" if test.per and test.scope == "somewhere" else "all"
 
-    from ladder.evidence import sentence, where_sentence
+    from ladder.evidence import sentence
 
-    return Outcome(
-        combine(list(verdicts.values()), across),
-        sentence(test, decided, missing),
-        where_sentence(test.per, verdicts) if test.per else "",
-        verdicts,
-    )
+    grouped = verdicts if test.per else {}
+    return Outcome(combine(list(verdicts.values()), across), sentence(test, decided, missing), grouped)
+
+
+def _where(tests: Sequence[Test], outcomes: Sequence[Outcome]) -> str | None:
+    """At which values a claim holds: there all its tests do, those included that depend on no value."""
+    from ladder.evidence import where_sentence
+
+    everywhere = [
+        outcome.verdict
+        for test, outcome in zip(tests, outcomes, strict=True)
+        if not test.per and outcome.verdict != NOT_MEASURED
+    ]
+    by_names: dict[tuple[str, ...], dict[tuple[Any, ...], list[str]]] = {}
+    for test, outcome in zip(tests, outcomes, strict=True):
+        for key, verdict in outcome.groups.items():
+            by_names.setdefault(tuple(test.per), {}).setdefault(key, list(everywhere)).append(verdict)
+    sentences = [
+        where_sentence(names, {key: combine(found, "all") for key, found in groups.items()})
+        for names, groups in by_names.items()
+    ]
+    return "; ".join(sentences) or None
 
 
 def decide(claim: Claim, data: Tables) -> dict[str, object]:
@@ -273,7 +288,7 @@ def decide(claim: Claim, data: Tables) -> dict[str, object]:
         "statement": claim.statement,
         "verdict": combine([outcome.verdict for outcome in outcomes], "all"),
         "evidence": " ".join(f"{text.rstrip('.')}." for text in evidence),
-        "where": "; ".join(dict.fromkeys(outcome.where for outcome in outcomes if outcome.where)) or None,
+        "where": _where(claim.tests, outcomes),
     }
 
 

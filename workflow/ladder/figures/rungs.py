@@ -21,12 +21,12 @@ def _label(data: FigureData, variant: str, fallback: str) -> str:
 
 
 def _rows(data: FigureData) -> list[dict[str, Any]]:
-    """One row per rung in the sweep's order, failed ones included; a large sweep is cut to its fastest."""
+    """One row per rung in the sweep's order, failed ones included; of many without names, the fastest."""
     every = at_size(data.timings, data.size)
     shown = every[every["regime"] == data.sweep.regimes[0]]
     data.some(shown[shown["status"] == "ok"], f"result at {data.size_text}")
     rows = records(shown)
-    if len(rows) <= MOST:
+    if len(rows) <= MOST or not shown["rung"].isna().any():
         return rows
     ranked = sorted((row for row in rows if row["status"] == "ok"), key=lambda row: -row["speedup"])
     return ranked[:MOST][::-1]
