@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from conftest import environment
 from ladder.__main__ import main
 
 
@@ -119,3 +122,15 @@ def test_lanes_of_a_cell_are_written_as_runs() -> None:
 def test_a_picture_needs_a_png_name(caplog: pytest.LogCaptureFixture) -> None:
     assert main(["banks", "lane * 4", "--picture", "banks.jpg"]) == 2
     assert "--picture" in caplog.text
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "ladder", "banks", "lane * 4"]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait() == 0

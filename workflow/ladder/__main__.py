@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -66,10 +67,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         module = importlib.import_module(f"ladder.commands.{parsed.step}")
         code: int = module.run(parsed)
+        sys.stdout.flush()
         return code
     except LadderError as error:
         logging.error("error: %s", error)
         return 2
+    except BrokenPipeError:
+        # The reader, such as `head`, has what it wanted; the interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 if __name__ == "__main__":
