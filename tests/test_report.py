@@ -7,12 +7,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 from factory import Lab, failed
 from ladder import sections, tables
 from ladder.__main__ import main
+from ladder.catalog import Variant, load_catalog
+from ladder.findings import _below
 from ladder.report import render
+from ladder.statistics import fastest
+
+ROOT = Path(__file__).resolve().parent.parent
 
 SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
 CLAIM = {
@@ -125,7 +131,43 @@ def test_findings_change_with_the_data(tmp_path: Path) -> None:
 
     part = section(report(made(tmp_path, change=change)), "The FP32 ladder")
     assert "the fastest is naive" in part
-    assert "slower than the rung before: coalesced" in part
+    assert "One rung is slower than the rung it changes: coalesced, 0.00600" in part
+
+
+def test_a_large_ratio_to_a_slow_twin_makes_nothing_the_fastest() -> None:
+    rows = pd.DataFrame(
+        {
+            "variant": ["twin", "half as fast"],
+            "reference": ["twin", "a slow twin"],
+            "dtype": "fp32",
+            "speedup": [1.0, 1.3],
+            "tflops": [48.0, 40.0],
+            "copy_fraction": [float("nan")] * 2,
+        }
+    )
+    assert fastest(rows)["variant"] == "twin"
+    # One yardstick: the paired ratio decides, whatever the clock did between the cells.
+    assert fastest(rows.assign(reference="cublas"))["variant"] == "half as fast"
+
+
+def test_a_twin_is_not_counted_against_itself(lab: Lab, text: str) -> None:
+    timed = tables.read("timings", lab.folder.sweep("fp32_transpose"))
+    cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
+    own = int((cold["variant"] != cold["reference"]).sum())
+    assert f"faster in {own} of {own} cells, slower in 0" in section(text, "Transposing A")
+
+
+def test_an_ablation_is_held_against_the_whole_and_a_ladder_against_the_rung_it_changes() -> None:
+    kernel = load_catalog(ROOT / "kernels")["gemm_staged"]
+
+    def variant(**params: int | str) -> Variant:
+        return kernel.variant(params, "fp32", kernel.layouts[0])
+
+    whole = {"loader": "async", "stages": 3, "buffers": 2}
+    less = [variant(**whole | change) for change in ({}, {"stages": 2}, {"buffers": 1}, {"min_blocks": 1})]
+    assert _below(less) == [less[0]] * 3
+    ladder = [variant(**given) for given in ({}, {"bk": 16}, {"bk": 16, "bn": 64}, {"bk": 16, "pad": 4})]
+    assert _below(ladder) == [ladder[0], ladder[1], ladder[1]]
 
 
 def test_an_incorrect_variant_is_listed_with_its_reason_and_never_ranked(tmp_path: Path) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 
+from ladder.catalog import Variant
 from ladder.markdown import count, figure, spread
 from ladder.statistics import (
     access_costs,
     at_size,
     estimate,
+    fastest,
     median_of,
     parameter,
     rate_column,
@@ -37,32 +39,64 @@ def _against(data: SweepData, row: Row) -> str:
     return f"{spread(estimate(row, 'speedup'), 3)} times the speed of {name}"
 
 
+def _changes(one: Variant, other: Variant) -> int:
+    """How many parameters two variants of a kernel differ in."""
+    return sum(other.params[name] != value for name, value in one.params.items())
+
+
+def _below(rungs: Sequence[Variant]) -> list[Variant]:
+    """For every rung but the first the one that it changes.
+
+    Where the rungs differ less from the first than from one another (an ablation), that is the first; on a ladder
+    it is the one of the same kernel that a rung differs least from, else the one before it.
+    """
+    first, same = rungs[0], len({rung.kernel.name for rung in rungs}) == 1
+    if same and sum(_changes(first, rung) for rung in rungs) < sum(map(_changes, rungs, rungs[1:])):
+        return [first] * (len(rungs) - 1)
+    below = []
+    for place, rung in enumerate(rungs[1:], 1):
+        own = [one for one in rungs[:place] if one.kernel.name == rung.kernel.name]
+        below.append(min(reversed(own), key=functools.partial(_changes, rung)) if own else rungs[place - 1])
+    return below
+
+
 def _steps(data: SweepData, rows: list[Row], names: dict[str, str]) -> str:
-    """The largest step between neighbouring rungs."""
+    """The largest step from a rung to one that changes it, and the steps that lose."""
     by_variant = {row["variant"]: row for row in rows}
-    ordered = [by_variant[entry.variant.id] for entry in data.sweep.entries if entry.variant.id in by_variant]
-    pairs = [
-        (speedup_over(above, below), below, above)
-        for below, above in itertools.pairwise(ordered)
-        if below["dtype"] == above["dtype"]
-    ]
-    known = [pair for pair in pairs if pair[0].known]
+    ordered = [entry.variant for entry in data.sweep.entries if entry.variant.id in by_variant]
+    steps = []
+    for dtype in data.sweep.dtypes:
+        rungs = [variant for variant in ordered if variant.dtype == dtype]
+        for below, above in zip(_below(rungs), rungs[1:], strict=True) if rungs else ():
+            gain = speedup_over(by_variant[above.id], by_variant[below.id])
+            steps.append((gain, names[below.id], names[above.id]))
+    known = [step for step in steps if step[0].known]
     if not known:
         return ""
-    gain, below, above = max(known, key=lambda pair: pair[0].value)
-    slower = [names[pair[2]["variant"]] for pair in known if pair[0].high < 1]
-    text = (
-        f"The largest step is {names[above['variant']]}, {spread(gain, 3)} times as fast as "
-        f"{names[below['variant']]} before it"
-    )
+    slower = [step for step in known if step[0].high < 1]
+    gain, below_name, above_name = max(known, key=lambda step: step[0].value)
+    sentences = []
+    if gain.low > 1:
+        sentences.append(
+            f"The largest step is {above_name}, {spread(gain, 3)} times as fast as {below_name}, the rung it changes"
+        )
     if slower:
-        text += f"; slower than the rung before: {', '.join(slower)}"
-    return text + "."
+        loss, below_name, above_name = min(slower, key=lambda step: step[0].value)
+        lost = f"{above_name}, {spread(loss, 3)} times as fast as {below_name}"
+        several = (
+            f"{len(slower)} of {len(ordered)} rungs are slower than the rung they change, most of all {lost}"
+        )
+        sentences.append(
+            several if len(slower) > 1 else f"One rung is slower than the rung it changes: {lost}"
+        )
+    return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 
 def _twins(data: SweepData, rows: pd.DataFrame, names: dict[str, str]) -> list[str]:
-    """Cells against their twins: how many are faster, and by how much."""
-    given = records(rows)
+    """Cells against their twins: how many are faster, and by how much; a twin itself is not counted."""
+    given = [row for row in records(rows) if row["reference"] != row["variant"]]
+    if not given:
+        return ["Only the reference itself gave a result."]
     verdicts = Counter(
         "faster" if row["speedup_low"] > 1 else "slower" if row["speedup_high"] < 1 else "undecided"
         for row in given
@@ -70,7 +104,7 @@ def _twins(data: SweepData, rows: pd.DataFrame, names: dict[str, str]) -> list[s
     best, worst = max(given, key=lambda row: row["speedup"]), min(given, key=lambda row: row["speedup"])
     middle = median_of([row["speedup"] for row in given])
     first = (
-        f"Against {data.reference_name}, its twin, the variant is faster in {verdicts['faster']} of "
+        f"Against its twin, {data.reference_name}, a variant is faster in {verdicts['faster']} of "
         f"{count(len(given), 'cell')}, slower in {verdicts['slower']}, and undecided (the 95 % interval "
         f"holds 1) in {verdicts['undecided']}."
     )
@@ -90,7 +124,7 @@ def _gemm(data: SweepData) -> list[str]:
     here = records(at_size(rows, data.size))
     if not here:
         return [f"No cell at {data.size_text} gave a result."]
-    best = max(here, key=lambda row: row["tflops"])
+    best = fastest(pd.DataFrame(here))
     sentences = [
         f"At {data.size_text} the fastest is {names[best['variant']]} with {_rate(best)}, "
         f"{_against(data, best)}."

@@ -56,8 +56,11 @@ def environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
 
 def _settings(folder: RunFolder, sweeps: Sequence[Sweep]) -> dict[str, Any]:
     """Settings of the measuring protocol, from a plan without settings of its own where there is one."""
-    own = {sweep.name: sweep.precision for sweep in sweeps if sweep.precision is not None}
-    for sweep in sorted(sweeps, key=lambda sweep: sweep.name in own):
+    own: dict[float, list[str]] = {}
+    for sweep in sweeps:
+        if sweep.precision is not None:
+            own.setdefault(sweep.precision, []).append(f"`{sweep.name}`")
+    for sweep in sorted(sweeps, key=lambda sweep: sweep.precision is not None):
         plan = read_json(folder.plan(sweep.name))
         if plan is not None:
             about = {"arch": plan["arch"], "protocol": plan["protocol"], "other_precisions": own}

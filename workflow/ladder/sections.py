@@ -15,7 +15,9 @@ from ladder.statistics import (
     at_size,
     estimate,
     failures,
+    fastest,
     ok_rows,
+    ranking,
     rate_column,
     records,
     size_label,
@@ -41,9 +43,12 @@ def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     if len(ranked) <= MOST_ROWS:
         return ranked, f"Shown: {data.size_text}; {count(len(rows), 'cell')} in all"
     shown = pd.concat([ranked.head(BEST), ranked.tail(WORST)])
+    # Against twins the highest ratio need not be the shortest time.
+    ends = (f"{BEST} fastest", f"{WORST} slowest")
+    if ranking(here) != "speedup":
+        ends = (f"{BEST} farthest ahead of their reference", f"the {WORST} farthest behind")
     return shown, (
-        f"Shown: the {BEST} fastest and {WORST} slowest of {count(len(here), 'variant')} at "
-        f"{data.size_text}; "
+        f"Shown: the {' and '.join(ends)} of {count(len(here), 'variant')} at {data.size_text}; "
         f"{count(len(rows), 'cell')} in all"
     )
 
@@ -127,7 +132,7 @@ def resource_table(data: SweepData) -> str:
         total = None if any(pd.isna(value) for value in shared) else sum(shared)
         line = [cell(row["registers"]), cell(total)]
         line += [cell(row["local_bytes"]), cell(row["threads_per_block"])]
-        line.append("" if pd.isna(row["occupancy"]) else f"{100 * row['occupancy']:.0f} %")
+        line.append("" if pd.isna(row["occupancy"]) else f"{100 * row['occupancy']:.3g} %")
         line.append(cell(row["occupancy_limit"]))
         line += [cell(row[name]) for name in kinds]
         alike.setdefault(tuple(line), []).append(cell(timed.get(row["variant"], row["variant"])))
@@ -169,6 +174,13 @@ def _cost(row: dict[str, Any], data: SweepData) -> str:
     return f"{figure(row['median_us'], 3)} µs" if pd.isna(cycles) else f"{figure(cycles, 3)} cycles / access"
 
 
+def _dearest(rows: pd.DataFrame, data: SweepData) -> dict[str, Any]:
+    """The row with the most cycles per access; of rows without a count, the slowest."""
+    costs = access_costs(rows, data.metrics)
+    column = "cycles" if costs["cycles"].notna().any() else "median_us"
+    return records(costs.loc[[costs[column].astype(float).idxmax()]])[0]
+
+
 def headline(sections: Sequence[SweepData]) -> str:
     """One line a sweep: its fastest variant where it matters."""
     lines = []
@@ -183,16 +195,19 @@ def headline(sections: Sequence[SweepData]) -> str:
             lines.append([title, "no result", "", "", "", ok])
             continue
         rate = rate_column(here)
-        ranked = sorted(records(here), key=lambda row: row["speedup"])
-        reference = data.reference_name if data.paired_with_kernel else ranked[-1]["reference"]
         # Of accesses that do no work the dearest is the one that matters.
-        best = ranked[-1] if rate else ranked[0]
+        best = fastest(here) if rate else _dearest(here, data)
+        reference = data.reference_name if data.paired_with_kernel else best["reference"]
+        itself = best["reference"] == best["variant"]
+        against = (
+            "the reference itself" if itself else f"{spread(estimate(best, 'speedup'), 3)} x {reference}"
+        )
         lines.append(
             [
                 title,
                 ("" if rate else "dearest: ") + cell(data.labels(data.timings)[best["variant"]]),
                 size_label(size_of(best)),
-                f"{spread(estimate(best, 'speedup'), 3)} x {reference}",
+                against,
                 f"{figure(best[rate[0]], 3)} {rate[1]}" if rate else _cost(best, data),
                 ok,
             ]
@@ -233,10 +248,10 @@ def failure_table(timings: pd.DataFrame, resources: pd.DataFrame) -> str:
     return text + (f"\n\n{count(more, 'further line')} in `timings.csv`." if more > 0 else "")
 
 
-def _verdict_words(verdict: str, where: str) -> str:
-    """The verdict, with a reminder where it does not extend to everything the claim was decided for."""
+def _in_part(verdict: str, where: str) -> str:
+    """A reminder where the verdict does not extend to everything the claim was decided for."""
     partly = verdict == "holds" and ("refuted at" in where or "inconclusive at" in where)
-    return f"**{verdict}** in part" if partly else f"**{verdict}**"
+    return " in part" if partly else ""
 
 
 def claims_table(claims: pd.DataFrame) -> tuple[str, list[dict[str, Any]]]:
@@ -244,17 +259,22 @@ def claims_table(claims: pd.DataFrame) -> tuple[str, list[dict[str, Any]]]:
     lines, evidence = [], []
     for row in records(claims):
         where = "" if pd.isna(row["where"]) else row["where"]
+        in_part = _in_part(row["verdict"], where)
         lines.append(
             [
                 f"`{row['id']}`",
                 row["source"],
                 cell(row["statement"]),
-                _verdict_words(row["verdict"], where),
+                f"**{row['verdict']}**{in_part}",
                 cell(where),
             ]
         )
         evidence.append(
-            {"id": row["id"], "verdict": row["verdict"], "text": " ".join(str(row["evidence"]).split())}
+            {
+                "id": row["id"],
+                "verdict": f"{row['verdict']}{in_part}",
+                "text": " ".join(str(row["evidence"]).split()),
+            }
         )
     return table(["claim", "source", "statement", "verdict", "where"], lines), evidence
 

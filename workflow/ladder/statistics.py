@@ -122,6 +122,23 @@ def estimate(row: Mapping[str, Any], column: str) -> Estimate:
     return Estimate(value, value if math.isnan(low) else low, value if math.isnan(high) else high)
 
 
+def ranking(rows: pd.DataFrame) -> str:
+    """Column that orders rows of one size by speed, the fastest the largest.
+
+    The paired ratio where all are held against the same thing, since clocks may move between cells; else the rate,
+    for a ratio to a slow twin makes nothing fast.
+    """
+    against = [name for name in ("reference", "dtype") if name in rows]
+    rate = rate_column(rows)
+    alike = len(rows[against].drop_duplicates()) == 1
+    return "speedup" if alike or rate is None else rate[0]
+
+
+def fastest(rows: pd.DataFrame) -> dict[str, Any]:
+    """The fastest row of one size."""
+    return records(rows.loc[[rows[ranking(rows)].astype(float).idxmax()]])[0]
+
+
 def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
     """How many times faster `row` is than `baseline`: from paired ratios where both have the same reference.
 
