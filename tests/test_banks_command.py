@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import environment
+from conftest import ROOT, environment
 from ladder.__main__ import main
 
 
@@ -126,9 +126,8 @@ def test_a_picture_needs_a_png_name(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     command = [sys.executable, "-m", "ladder", "banks", "lane * 4"]
-    with subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as running:
+    path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
+    with subprocess.Popen(command, env=path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.close()
