@@ -131,6 +131,51 @@ def test_curves_against_a_library_show_rates_and_against_a_twin_ratios(lab: Lab)
     assert "relative to" in twin.get_ylabel()
     low, high = twin.get_ylim()
     assert low < 1 < 1.25 < high
+    names = [text.get_text() for text in twin.figure.legends[0].get_texts()]
+    assert not [name for name in names[1:] if "transpose_a=0" in name], "the dashed line is the twin"
+
+
+def test_parameters_that_change_together_are_named_once(lab: Lab) -> None:
+    given = data(lab, "fp32_transpose", "curves")
+    before = given.labels(given.timings)
+    timings = given.timings.copy()
+    texts = [json.loads(text) for text in timings["params"]]
+    timings["params"] = [json.dumps(params | {"twice_bk": 2 * params["bk"]}) for params in texts]
+    assert given.labels(timings) == before
+    assert len(set(before.values())) == len(before)
+
+
+def test_panels_name_their_dtype_once_and_a_long_reference_stands_in_the_legend(lab: Lab) -> None:
+    given = data(lab, "fp32_transpose", "curves")
+    kernel = given.sweep.references[0].kernel
+    assert kernel is not None
+    other = given.timings.assign(dtype="tf32", variant=given.timings["variant"] + "-tf32")
+    long = Reference("", kernel, tuple((name, axis.default) for name, axis in kernel.parameters.items()))
+    drawing = FIGURES["curves"](
+        dataclasses.replace(
+            given,
+            timings=pd.concat([given.timings, other], ignore_index=True),
+            sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "tf32"), references=(long,)),
+        )
+    )
+    assert [axis.get_title() for axis in drawing.axes] == ["fp32", "tf32"]
+    assert "(fp32)" not in words(drawing)
+    assert drawing.axes[0].get_ylabel() == "speed relative to its twin"
+    assert "transpose_a=" in words(drawing)
+
+
+def test_element_types_of_one_peak_share_a_roof(lab: Lab) -> None:
+    given = data(lab, "fp32_ladder", "roofline")
+    peaks = {"tf32": 500.0, "fp16": 1000.0, "bf16": 1000.0}
+    gpu = dict(given.gpu) | {"tensor_peak_tflops": peaks}
+    both = dataclasses.replace(
+        given,
+        environment={"gpu": gpu},
+        sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "bf16", "fp16")),
+    )
+    text = words(FIGURES["roofline"](both))
+    assert text.count("1000 TFLOP/s") == 1
+    assert "fp16, bf16 peak" in text or "bf16, fp16 peak" in text
 
 
 def test_a_heatmap_shows_the_best_and_marks_what_is_missing(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
     lab.record(SWEEPS)
     lab.collect(SWEEPS)
     part = section(report(lab), "Register cache")
-    assert "the 10 fastest and 3 slowest of 56 variants" in part
+    assert "the 10 farthest ahead of their reference and the 3 farthest behind of 56 variants" in part
     rows = [line for line in part.split("<details>")[0].splitlines() if "| 2^28 |" in line]
     assert len(rows) == 13
     speeds = [float(row.split("|")[4].split("[")[0]) for row in rows]

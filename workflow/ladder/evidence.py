@@ -46,7 +46,9 @@ def _params(row: Row, axis: Sequence[str]) -> list[tuple[str, Any]]:
 
 
 def _place(row: Row, axis: Sequence[str]) -> str:
-    parts = [f"{name}={value}" for name, value in _params(row, axis)]
+    # A rung's name says more than the many parameters that lead to it.
+    rung = row.names.get("rung")
+    parts = [str(rung)] if rung else [f"{name}={value}" for name, value in _params(row, axis)]
     if row.size:
         parts.append(f"size {size_label(row.size)}")
     return ", ".join(parts) or str(row.names["variant"])

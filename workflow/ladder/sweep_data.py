@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,21 @@ import pandas as pd
 
 from ladder.statistics import at_size, ok_rows, params_of, records, size_label
 from ladder.sweeps import Sweep
+
+
+def _telling(variants: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Parameters that tell variants apart; of those that change together the first is enough."""
+
+    def kinds(names: Iterable[str]) -> int:
+        return len({tuple(params.get(name) for name in names) for params in variants})
+
+    every = dict.fromkeys(name for params in variants for name in params)
+    kept = [name for name in every if kinds([name]) > 1]
+    for name in reversed(kept.copy()):
+        others = [other for other in kept if other != name]
+        if kinds(others) == kinds(kept):
+            kept = others
+    return set(kept)
 
 
 @dataclass(frozen=True)
@@ -82,17 +97,17 @@ class SweepData:
     def labels(self, rows: pd.DataFrame) -> dict[str, str]:
         """A short name for each variant of `rows`: its rung, else what tells it from the others."""
         found = {row["variant"]: row for row in records(rows)}
-        values: dict[tuple[str, str], set[Any]] = {}
+        kernels: dict[str, list[dict[str, Any]]] = {}
         for row in found.values():
-            for axis, value in params_of(row["params"]).items():
-                values.setdefault((row["kernel"], axis), set()).add(value)
-        several = len({row["kernel"] for row in found.values()}) > 1
+            kernels.setdefault(row["kernel"], []).append(params_of(row["params"]))
+        apart = {kernel: _telling(given) for kernel, given in kernels.items()}
+        several = len(kernels) > 1
         labels = {}
         for name, row in found.items():
             differing = ", ".join(
                 f"{axis}={value}"
                 for axis, value in params_of(row["params"]).items()
-                if len(values[row["kernel"], axis]) > 1
+                if axis in apart[row["kernel"]]
             )
             plain = row["kernel"] if several or not differing else ""
             label = f"{plain} {differing}".strip() if pd.isna(row["rung"]) else str(row["rung"])

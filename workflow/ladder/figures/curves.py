@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import pandas as pd
@@ -18,11 +19,18 @@ from ladder.figures.style import (
     canvas,
     heading,
     legend_below,
+    legend_columns,
     ratio_limits,
 )
-from ladder.statistics import count_label, rate_column
+from ladder.statistics import count_label, rate_column, records
 
 MOST = 9
+_LONGEST_NAME = 30
+"""Characters of a reference that fit beside the axis."""
+_LEGEND_WIDTH = 44
+_MOST_TICKS = 12
+"""Sizes on the axes of all panels together."""
+
 ASIDE = 0.025
 """Distance of neighbouring lines in octaves."""
 
@@ -30,7 +38,12 @@ ASIDE = 0.025
 def _measure(data: FigureData, rows: pd.DataFrame) -> tuple[str, str]:
     """Against a twin kernel the ratio is the answer, against a library the rate is."""
     if data.paired_with_kernel:
-        return "speedup", f"speed relative to\n{data.reference_name}"
+        # A name longer than the axis stands in the legend alone.
+        short = len(data.reference_name) <= _LONGEST_NAME
+        return (
+            "speedup",
+            f"speed relative to\n{data.reference_name}" if short else "speed relative to its twin",
+        )
     return rate_column(rows) or ("median_us", "time (µs)")
 
 
@@ -52,7 +65,8 @@ def _interval(line: pd.DataFrame, column: str) -> tuple[pd.Series[float], pd.Ser
 
 
 def _reference_line(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str) -> None:
-    style: dict[str, Any] = {"color": REFERENCE, "ls": "--", "lw": 1.8, "label": data.reference_name}
+    label = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
+    style: dict[str, Any] = {"color": REFERENCE, "ls": "--", "lw": 1.8, "label": label}
     if column == "speedup":
         axis.axhline(1, **style)
         return
@@ -62,8 +76,13 @@ def _reference_line(axis: Axes, data: FigureData, rows: pd.DataFrame, column: st
     axis.plot(middle.index.astype(float), middle, **style)
 
 
-def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str) -> None:
-    names = data.labels(rows)
+def _panel(
+    axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str, most_ticks: int
+) -> None:
+    # Named as in the table, whichever are drawn.
+    names = data.labels(data.timings)
+    # The panel's title says the dtype.
+    endings = {str(row["variant"]): f" ({row['dtype']})" for row in records(rows)}
     chosen = _chosen(rows, column)
     for index, variant in enumerate(chosen):
         line = rows[rows["variant"] == variant].sort_values(field)
@@ -79,10 +98,11 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
             ms=5.5,
             lw=1.6,
             capsize=3,
-            label=names[variant],
+            label=names[variant].removesuffix(endings[variant]),
         )
     _reference_line(axis, data, rows, column, field)
     sizes = sorted({float(value) for value in rows[field]})
+    sizes = sizes[:: math.ceil(len(sizes) / most_ticks)]
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_locator(FixedLocator(sizes))
     axis.xaxis.set_minor_locator(NullLocator())
@@ -91,26 +111,31 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
 
 def draw(data: FigureData) -> Figure:
     """Lines over a log2 size axis; one panel per dtype."""
-    rows = data.some(data.ok(), "result to draw over the size")
+    # A reference against itself is the dashed line already.
+    rows = data.ok()
+    rows = data.some(rows[rows["variant"] != rows["reference"]], "result to draw over the size")
     column, unit = _measure(data, rows)
     field = along_sizes(data)
     dtypes = [dtype for dtype in data.sweep.dtypes if (rows["dtype"] == dtype).any()]
     cut = rows["variant"].nunique() - MOST * len(dtypes)
-    hidden = f" ({MOST} fastest of {rows['variant'].nunique()} variants)" if cut > 0 else ""
-    legend_rows = math.ceil((min(rows["variant"].nunique(), MOST) + 1) / 2)
+    # Of ratios to different twins the highest need not belong to the fastest.
+    kind = "highest" if column == "speedup" else "fastest"
+    hidden = f" ({MOST} {kind} of {rows['variant'].nunique()} variants)" if cut > 0 else ""
+    labels = [data.labels(data.timings)[name] for name in _chosen(rows, column)]
+    legend_rows = math.ceil((min(len(labels), MOST) + 2) / legend_columns(labels))
     title = heading(data.sweep.title, f"speed over size{hidden}")
-    figure, axes = canvas(data, 4.4 + 0.26 * legend_rows, title, columns=len(dtypes))
+    figure, axes = canvas(data, 4.4 + 0.24 * legend_rows, title, columns=len(dtypes))
     together = all(len(set(size.values())) == 1 for size in data.sweep.sizes)
     fields = data.sweep.problem.size_fields
     name = " = ".join(part.upper() for part in fields) if together and len(fields) > 1 else field
     chosen = {name for dtype in dtypes for name in _chosen(rows[rows["dtype"] == dtype], column)}
     drawn = rows[rows["variant"].isin(chosen)]
     for axis, dtype in zip(axes, dtypes, strict=True):
-        _panel(axis, data, rows[rows["dtype"] == dtype], column, field)
+        _panel(axis, data, rows[rows["dtype"] == dtype], column, field, _MOST_TICKS // len(dtypes))
         if column == "speedup":
             ratio_limits(axis, drawn)
         else:
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(bottom=0, top=1.02 * axis.get_ylim()[1])
         axis.set_xlabel(name)
         if len(dtypes) > 1:
             axis.set_title(dtype)

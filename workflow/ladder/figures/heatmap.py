@@ -45,7 +45,7 @@ def draw(data: FigureData) -> Figure:
     low, high = float(best.min()), float(best.max())
     for place, (axis, panel) in enumerate(zip(axes, panels, strict=True)):
         grid = np.array([[float(best.get((panel, b, a), np.nan)) for a in xs] for b in ys])
-        text = [["" if np.isnan(value) else f"{value:.3g}" for value in line] for line in grid]
+        text = [["" if np.isnan(value) else f"{value:#.3g}" for value in line] for line in grid]
         axis.grid(visible=False)
         axis.set_facecolor("#eeeeee")
         sns.heatmap(

@@ -44,11 +44,13 @@ def _roofs(axis: Axes, data: FigureData, dtypes: list[str], ends: tuple[float, f
         x = np.array([ends[0], min(ends[1], highest * 1e3 / bandwidth)])
         text = f"{'measured copy' if copied else 'memory'} {bandwidth / 1e3:.2f} TB/s"
         axis.plot(x, x * bandwidth / 1e3, color=MUTED, lw=1.6, label=text)
+    roofs: dict[tuple[float, str], list[str]] = {}
     for dtype, peak in peaks.items():
+        roofs.setdefault((peak, "CUDA cores" if dtype == "fp32" else "tensor cores"), []).append(dtype)
+    for (peak, core), alike in roofs.items():
         axis.hlines(peak, peak * 1e3 / bandwidth if bandwidth else ends[0], ends[1], color=MUTED, lw=1.6)
-        core = "CUDA cores" if dtype == "fp32" else "tensor cores"
         axis.annotate(
-            f"{dtype} peak, {core}: {peak:.0f} TFLOP/s",
+            f"{', '.join(alike)} peak, {core}: {peak:.0f} TFLOP/s",
             (ends[1], peak),
             xytext=(-4, 4),
             textcoords="offset points",
@@ -58,6 +60,20 @@ def _roofs(axis: Axes, data: FigureData, dtypes: list[str], ends: tuple[float, f
             color=MUTED,
         )
     return highest if peaks else 0.0
+
+
+def _start(data: FigureData, least: float) -> float:
+    """Where the axis of intensities begins: left of every mark and of every ridge."""
+    bandwidth = data.gpu.get("copy_gbytes_per_s") or data.gpu.get("memory_peak_gbytes_per_s")
+    peaks = [peak for dtype, peak in dtype_peaks(data.source).items() if dtype in data.sweep.dtypes]
+    ridges = [peak * 1e3 / bandwidth for peak in peaks] if bandwidth else []
+    return float(min([least, *ridges])) / 2
+
+
+def _some_ticks(value: float, _: int) -> str:
+    """Between powers of ten 2, 3 and 5 are enough."""
+    leading = round(value / 10 ** math.floor(math.log10(value)))
+    return f"{value:g}" if leading in (2, 3, 5) else ""
 
 
 def draw(data: FigureData) -> Figure:
@@ -83,7 +99,7 @@ def draw(data: FigureData) -> Figure:
         heading(data.sweep.title, f"roofline, {data.size_text}"),
     )
     intensities = [intensity for _, intensity, _ in points]
-    ends = (min(1.0, min(intensities) / 4), max(intensities) * 8)
+    ends = (_start(data, min(intensities)), max(intensities) * 20)
     highest = _roofs(axis, data, list(data.sweep.dtypes), ends)
     # Least bytes are alike for all variants: their marks would hide each other.
     aside = 1.0 if all(counted for _, _, counted in points) else 1.2
@@ -111,12 +127,13 @@ def draw(data: FigureData) -> Figure:
     axis.set_yscale("log")
     axis.set_xlim(*ends)
     axis.set_ylim(
-        min(row["tflops"] for row, _, _ in points) / 3,
-        max(highest, max(r["tflops"] for r, _, _ in points)) * 2,
+        min(row["tflops"] for row, _, _ in points) / 1.5,
+        max(highest, max(r["tflops"] for r, _, _ in points)) * 1.6,
     )
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axis.xaxis.set_major_formatter(plain)
     axis.yaxis.set_major_formatter(plain)
+    axis.yaxis.set_minor_formatter(FuncFormatter(_some_ticks))
     kinds = {counted for _, _, counted in points}
     basis = {
         frozenset({True}): "DRAM bytes counted by the profiler",

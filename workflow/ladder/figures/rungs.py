@@ -13,6 +13,8 @@ from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, heading, pla
 from ladder.statistics import at_size, estimate, records
 
 MOST = 24
+BAR = 0.34
+"""Height of a bar in inches; rungs stand as far apart as their names need."""
 
 
 def _label(data: FigureData, variant: str, fallback: str) -> str:
@@ -38,15 +40,16 @@ def draw(data: FigureData) -> Figure:
     names = data.labels(pd.DataFrame(rows))
     reference = data.reference_name
     labels = [_label(data, row["variant"], names[row["variant"]]) for row in rows]
-    lines = max(label.count("\n") + 1 for label in labels)
+    heights = [0.2 + 0.16 * (label.count("\n") + 1) for label in labels]
+    places = [sum(heights[:index]) + height / 2 for index, height in enumerate(heights)]
     figure, (axis,) = canvas(
         data,
-        1.7 + (0.2 + 0.17 * lines) * len(rows),
+        1.7 + sum(heights),
         heading(data.sweep.title, f"speed relative to {reference}, {data.size_text}"),
     )
     dtypes = list(data.sweep.dtypes)
     reach = max([1.0, *(estimate(row, "speedup").high for row in rows if row["status"] == "ok")])
-    for place, row in enumerate(rows):
+    for place, row in zip(places, rows, strict=True):
         if row["status"] != "ok":
             axis.text(
                 0.01 * reach, place, f"no result: {row['status']}", va="center", color=MUTED, style="italic"
@@ -54,7 +57,7 @@ def draw(data: FigureData) -> Figure:
             continue
         speed = estimate(row, "speedup")
         color = PALETTE[dtypes.index(row["dtype"]) % len(PALETTE)]
-        axis.barh(place, speed.value, height=0.62, color=color, zorder=2)
+        axis.barh(place, speed.value, height=BAR, color=color, zorder=2)
         spread = [[max(speed.value - speed.low, 0)], [max(speed.high - speed.value, 0)]]
         axis.errorbar(speed.value, place, xerr=spread, color="black", capsize=3, lw=1.2, zorder=4)
         rate = f"  {plain_number(row['tflops'])} TFLOP/s" if not pd.isna(row["tflops"]) else ""
@@ -63,7 +66,7 @@ def draw(data: FigureData) -> Figure:
         axis.text(
             speed.low - 0.015 * reach if inside else speed.high + 0.012 * reach,
             place,
-            f"{speed.value:.3g}x{rate}",
+            f"{speed.value:#.3g}x{rate}",
             va="center",
             ha="right" if inside else "left",
             color="white" if inside else "black",
@@ -82,8 +85,8 @@ def draw(data: FigureData) -> Figure:
         fontsize=10,
         color=REFERENCE,
     )
-    axis.set_yticks(range(len(rows)), labels, fontsize=9.5)
-    axis.set_ylim(len(rows) - 0.45, -0.7)
+    axis.set_yticks(places, labels, fontsize=9.5)
+    axis.set_ylim(sum(heights), -0.1)
     axis.set_xlim(0, reach * 1.22)
     axis.set_xlabel("speed relative to the reference, 95 % interval")
     axis.grid(axis="y", visible=False)

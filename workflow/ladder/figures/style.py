@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -93,12 +94,17 @@ _LEGEND_CHARACTERS = 116
 """How many characters of a legend fit side by side, its lines and marks counted as eight each."""
 
 
+def legend_columns(labels: Sequence[str]) -> int:
+    """How many columns a legend of these labels has room for."""
+    longest = max(len(line) for label in labels for line in label.splitlines())
+    return max(min(_LEGEND_CHARACTERS // (longest + 8), 4, len(labels)), 1)
+
+
 def legend_below(figure: Figure, axis: Axes) -> None:
     """A legend under the axes, where it hides no data, in as many columns as fit."""
     handles, labels = axis.get_legend_handles_labels()
     if handles:
-        fit = _LEGEND_CHARACTERS // (max(map(len, labels)) + 8)
-        columns = max(min(fit, 4, len(labels)), 1)
+        columns = legend_columns(labels)
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
 
 
