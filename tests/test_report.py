@@ -188,6 +188,18 @@ def test_an_incorrect_variant_is_listed_with_its_reason_and_never_ranked(tmp_pat
     assert "512, 1024, 2048, 4096, 8192" in failures
 
 
+def test_what_a_sweep_leaves_out_for_one_reason_shares_a_line(tmp_path: Path) -> None:
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        left_out = cell.entry.rung in ("naive", "coalesced")
+        return failed("unsupported", "takes too long")(record) if left_out else record
+
+    text = report(made(tmp_path, change=change))
+    lines = [line for line in section(text, "Failures").splitlines() if "takes too long" in line]
+    assert len(lines) == 1
+    assert "| naive; coalesced | 512, 1024, 2048, 4096, 8192 | unsupported |" in lines[0]
+    assert re.search(r"Cells without a result: \d+ unsupported", text)
+
+
 def test_a_long_compiler_message_is_cut(tmp_path: Path) -> None:
     def facts(variant: Any, given: dict[str, Any]) -> dict[str, Any]:
         if variant.kernel.name != "gemm_shared_tile":

@@ -110,7 +110,7 @@ def context(folder: RunFolder, sweeps: Mapping[str, Sweep], csv_prefix: str) -> 
         "verdict_counts": sections.verdict_counts(claims),
         "sweeps": [sections.sweep_section(part) for part in parts],
         "failures": sections.failure_table(frames["timings"], compiled),
-        "failed_cells": len(failures(frames["timings"])),
+        "failed_cells": failures(frames["timings"])["status"].value_counts().to_dict(),
         "variants": len(compiled),
         "broken_variants": len(broken),
         "claims": claims_text,

@@ -222,6 +222,11 @@ def anchor(title: str) -> str:
     return kept.replace(" ", "-")
 
 
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_FAILURES
+    return "; ".join(names[:MOST_FAILURES]) + (f"; and {count(more, 'more variant')}" if more > 0 else "")
+
+
 def failure_table(timings: pd.DataFrame, resources: pd.DataFrame) -> str:
     """Every cell without a result and every variant that did not compile; long compiler messages are cut."""
     bad = failures(timings)
@@ -239,12 +244,20 @@ def failure_table(timings: pd.DataFrame, resources: pd.DataFrame) -> str:
             reason = f"{reason}; error {figure(row['max_error'], 3)} over the bound {bound}".lstrip("; ")
         key = (row["sweep"], row["variant"], row["status"], reason)
         grouped.setdefault(key, []).append(size_label(size_of(row)))
+    rungs = {
+        (row["sweep"], row["variant"]): str(row["rung"]) for row in records(bad) if not pd.isna(row["rung"])
+    }
+    # What a sweep leaves out for one reason shares a line.
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for (sweep, variant, status, reason), sizes in grouped.items():
+        name = cell(rungs.get((sweep, variant), f"`{variant}`"))
+        alike.setdefault((sweep, ", ".join(sizes), status, reason), []).append(name)
     lines = [
-        [key[0], f"`{key[1]}`", ", ".join(sizes), key[2], cell(key[3])]
-        for key, sizes in list(grouped.items())[:MOST_FAILURES]
+        [sweep, _some(names), sizes, status, cell(reason)]
+        for (sweep, sizes, status, reason), names in list(alike.items())[:MOST_FAILURES]
     ]
     text = table(["sweep", "variant", "sizes", "status", "reason"], lines)
-    more = len(grouped) - MOST_FAILURES
+    more = len(alike) - MOST_FAILURES
     return text + (f"\n\n{count(more, 'further line')} in `timings.csv`." if more > 0 else "")
 
 

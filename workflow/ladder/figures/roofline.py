@@ -81,6 +81,7 @@ def draw(data: FigureData) -> Figure:
     rows = at_size(data.ok(), data.size)
     rows = data.some(rows[rows["tflops"].notna()], f"floating-point result at {data.size_text}")
     names = data.labels(rows)
+    hidden = f" ({MOST} fastest of {len(rows)} variants)" if len(rows) > MOST else ""
     if len(rows) > MOST:
         rows = rows.sort_values("speedup", ascending=False).head(MOST)
     metrics = metric_table(data.metrics)
@@ -96,7 +97,7 @@ def draw(data: FigureData) -> Figure:
     figure, (axis,) = canvas(
         data,
         4.6 + 0.26 * math.ceil((len(points) + 1) / 3),
-        heading(data.sweep.title, f"roofline, {data.size_text}"),
+        heading(data.sweep.title, f"roofline, {data.size_text}{hidden}"),
     )
     intensities = [intensity for _, intensity, _ in points]
     ends = (_start(data, min(intensities)), max(intensities) * 20)
