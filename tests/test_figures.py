@@ -142,6 +142,7 @@ def test_parameters_that_change_together_are_named_once(lab: Lab) -> None:
     texts = [json.loads(text) for text in timings["params"]]
     timings["params"] = [json.dumps(params | {"twice_bk": 2 * params["bk"]}) for params in texts]
     assert given.labels(timings) == before
+    assert "twice_bk" in given.unnamed(timings)
     assert len(set(before.values())) == len(before)
 
 

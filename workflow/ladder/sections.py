@@ -86,6 +86,8 @@ def timing_table(data: SweepData) -> str:
         lines.append(line)
     text = table(header, lines, right=range(1, len(header)))
     below = [f"Reference: {data.reference_name}.", f"{words}." if words else ""]
+    if unnamed := data.unnamed(data.timings):
+        below.append(f"Changing along with those named: {', '.join(unnamed)}.")
     if without := len(failures(data.timings)):
         below.append(f"[{count(without, 'cell')} without a result](#failures).")
     return f"{text}\n\n{' '.join(part for part in below if part)}"

@@ -94,6 +94,18 @@ class SweepData:
             else ok_rows(self.timings, self.sweep.regimes[0])
         )
 
+    def unnamed(self, rows: pd.DataFrame) -> list[str]:
+        """Parameters that change from variant to variant of `rows` although no label needs them."""
+        found: dict[str, None] = {}
+        without_rung = rows[rows["rung"].isna()].drop_duplicates("variant")
+        for _, own in without_rung.groupby("kernel"):
+            given = [params_of(text) for text in own["params"]]
+            told = _telling(given)
+            for name in dict.fromkeys(name for params in given for name in params):
+                if name not in told and len({params.get(name) for params in given}) > 1:
+                    found[name] = None
+        return list(found)
+
     def labels(self, rows: pd.DataFrame) -> dict[str, str]:
         """A short name for each variant of `rows`: its rung, else what tells it from the others."""
         found = {row["variant"]: row for row in records(rows)}
