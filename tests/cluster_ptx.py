@@ -35,7 +35,7 @@ class ClusterMachine(TensorMachine):
         arguments: Sequence[int],
         landing: str = "wait",
     ) -> None:
-        super().__init__(program, memory, threads, [tiles * slices], [arguments], landing)
+        super().__init__(program, memory, threads, [tiles * slices], [arguments], landing=landing)
         self.tiles = tiles
         self.accesses: list[tuple[str, int, int]] = []
         rank = (self.block // tiles).astype(np.uint32)

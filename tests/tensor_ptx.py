@@ -10,14 +10,15 @@ they lie as no hardware has them. Sums are fp64 within an instruction and rounde
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ladder.bank_model import matrix_wavefronts, wavefronts
-from ptx import _UNSET, Array, Fault, Instruction, Machine, Memory, Program, parse
+from ptx import _UNSET, Array, Fault, Instruction, Machine, Program, compile_ptx, parse
 
 _HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
 _EXTERN = re.compile(r"\.extern \.shared \.align \d+ \.b8 (\w+)\[\];")
@@ -31,6 +32,12 @@ def parse_tensor(text: str, dynamic_bytes: int) -> Program:
     return dataclasses.replace(
         program, shared=program.shared | dynamic, shared_bytes=program.shared_bytes + dynamic_bytes
     )
+
+
+@functools.cache
+def compiled_program(source: Path, entry: str, include: Path, dynamic_bytes: int) -> Program:
+    """The program of a kernel's source, compiled once per test process."""
+    return parse_tensor(compile_ptx(source, entry, [include]), dynamic_bytes)
 
 
 def to_bits(values: Array, element: str) -> Array:
@@ -53,16 +60,8 @@ def from_bits(bits: Array, element: str) -> Array:
 class TensorMachine(Machine):
     """Threads of some launches, whose copies land at the `wait` or at `once`."""
 
-    def __init__(
-        self,
-        program: Program,
-        memory: Memory,
-        threads: int,
-        blocks: Sequence[int],
-        arguments: Sequence[Sequence[int]],
-        landing: str = "wait",
-    ) -> None:
-        super().__init__(program, memory, threads, blocks, arguments)
+    def __init__(self, *launch: Any, landing: str = "wait") -> None:
+        super().__init__(*launch)
         self.landing = landing
         self.open: list[tuple[Array, Array, Array]] = []
         self.groups: list[list[tuple[Array, Array, Array]]] = []

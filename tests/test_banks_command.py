@@ -124,10 +124,11 @@ def test_a_picture_needs_a_png_name(caplog: pytest.LogCaptureFixture) -> None:
     assert "--picture" in caplog.text
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_early_is_no_error(unbuffered: str) -> None:
     command = [sys.executable, "-m", "ladder", "banks", "lane * 4"]
-    path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
-    with subprocess.Popen(command, env=path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    given = environment() | {"PYTHONPATH": str(ROOT / "workflow"), "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.close()

@@ -16,7 +16,7 @@ from factory import Lab, failed
 from ladder import tables
 from ladder.__main__ import main
 from ladder.collect import read_json
-from ladder.figures import figure_names
+from ladder.figures import figure_names, rungs
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.registry import FIGURES, render
 from ladder.figures.style import to_png
@@ -96,6 +96,15 @@ def test_every_kind_the_schema_knows_can_be_drawn() -> None:
 
     kinds = schema("sweep")["properties"]["figures"]["items"]["properties"]["kind"]["enum"]
     assert sorted(kinds) == sorted(FIGURES)
+
+
+def test_a_ladder_of_many_rungs_is_drawn_whole(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rungs, "MOST", 2)
+    given = data(lab, "fp32_ladder", "ladder")
+    names = [entry.rung for entry in given.sweep.entries]
+    assert len(names) > 2
+    shown = words(FIGURES["ladder"](given))
+    assert [name for name in names if name not in shown] == []
 
 
 def test_an_incorrect_rung_is_named_but_has_no_bar(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from ladder.plan import plan_sweep
 from ladder.problems.gemm_instance import accumulation_bound
 from ladder.sweeps import Sweep, load_sweeps
 from ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
-from tensor_ptx import parse_tensor
+from tensor_ptx import compiled_program, parse_tensor
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -76,12 +76,6 @@ def compiled(given: Variant) -> dict[str, Any]:
 # Results of the kernel's PTX.
 
 
-@functools.cache
-def _program(entry: str, include: Path, dynamic_bytes: int) -> Program:
-    source = catalog()["gemm_staged"].source
-    return parse_tensor(compile_ptx(source, entry, [include]), dynamic_bytes)
-
-
 def run(
     given: Variant,
     size: tuple[int, int, int],
@@ -109,7 +103,7 @@ def run(
     scalars = [int(np.float32(value).view(np.uint32)) for value in (alpha, beta)]
     tiles, _, slices = geometry.grid
     machine = ClusterMachine(
-        _program(given.entry, include, geometry.shared_bytes),
+        compiled_program(given.kernel.source, given.entry, include, geometry.shared_bytes),
         memory,
         geometry.block[0],
         tiles,

@@ -19,8 +19,8 @@ from ladder.cubin import sass
 from ladder.errors import LadderError
 from ladder.occupancy import sm_limits
 from ladder.problems.gemm_instance import accumulation_bound
-from ptx import Array, Fault, Memory, Program, compile_ptx
-from tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
+from ptx import Array, Fault, Memory
+from tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -68,11 +68,6 @@ def drawn(random: np.random.Generator, rows: int, columns: int, element: str) ->
     return bits.reshape(-1).view(np.uint32), from_bits(bits, element).astype(np.float64)
 
 
-@functools.cache
-def _program(source: Path, entry: str, include: Path, dynamic_bytes: int) -> Program:
-    return parse_tensor(compile_ptx(source, entry, [include]), dynamic_bytes)
-
-
 def run(
     given: Variant,
     size: tuple[int, int, int],
@@ -84,7 +79,7 @@ def run(
     m, n, k = size
     geometry = given.geometry(dict(zip("mnk", size, strict=True)))
     assert given.unsupported(dict(zip("mnk", size, strict=True))) is None
-    program = _program(given.kernel.source, given.entry, include, geometry.shared_bytes)
+    program = compiled_program(given.kernel.source, given.entry, include, geometry.shared_bytes)
     random, element = np.random.default_rng(5), ELEMENT[given.dtype]
     (words_a, a), (words_b, b) = drawn(random, m, k, element), drawn(random, k, n, element)
     words_c, c = drawn(random, m, n, element)
@@ -100,7 +95,9 @@ def run(
     alpha = 0.75 if beta else 1.0
     scalars = [int(np.float32(value).view(np.uint32)) for value in (alpha, beta)]
     arguments = [*pointers, m, n, k, *scalars]
-    machine = TensorMachine(program, memory, geometry.block[0], [geometry.grid[0]], [arguments], landing)
+    machine = TensorMachine(
+        program, memory, geometry.block[0], [geometry.grid[0]], [arguments], landing=landing
+    )
     machine.run()
     bits = memory.words[place]
     found = bits.view(np.float32) if element == "tf32" else from_bits(bits.view(np.uint16), element)

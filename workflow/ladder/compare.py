@@ -14,6 +14,9 @@ from ladder.collect import read_json
 from ladder.errors import LadderError
 from ladder.statistics import Estimate, estimate, records, size_label, size_of
 
+NOISE, NOISE_ACROSS_GPUS = 0.005, 0.02
+"""Shares by which undisturbed runs differ: on one GPU, and between two of one model (seen on H200s)."""
+
 CellId = tuple[str, str, str, tuple[tuple[str, int], ...]]
 
 
@@ -59,10 +62,6 @@ def tables_folder(given: Path) -> Path:
         if (folder / "timings.csv").is_file():
             return folder
     raise LadderError(f"{given}: no timings.csv in it or in its tables/; a run is results/RUN/DEVICE")
-
-
-NOISE, NOISE_ACROSS_GPUS = 0.005, 0.02
-"""Shares by which undisturbed runs differ: on one GPU, and between two of one model (seen on H200s)."""
 
 
 def _origin(folder: Path) -> dict[str, Any]:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 _CTYPES: dict[str, type[Any]] = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
 _THREADS = 256
 _LEAST_FLUSH_BYTES = 32 * 1024 * 1024
-"""Overwritten also where the L2 is smaller: caches in front of it have to go as well."""
+"""Overwritten at least, also where the L2 holds less."""
 _GATE_NS = 2_000_000_000
+"""Longest time in ns that the gate holds a stream."""
 MAXIMUM, COUNT = "<maximum>", "<count>"
 """Placeholders for the two results of a comparing kernel; see Gpu.reduce."""
 
