@@ -82,7 +82,7 @@ def test_nothing_spills_or_lives_in_local_memory(name: str, dtype: str, params: 
 
 
 def test_every_kernel_is_represented() -> None:
-    """The Hopper kernels have tests of their own (test_hopper.py)."""
+    """The Hopper kernels have tests of their own (test_hopper_*.py)."""
     others = {name for name, kernel in catalog().items() if kernel.source.parent.name != "hopper"}
     assert {name for name, _, _ in REPRESENTATIVE} == others
 

@@ -1,0 +1,107 @@
+"""Machine code of the Hopper kernels: products, copies, registers and fences, and what the compiler must not do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hopper import ARCH, INCLUDE, VARIANTS, compiled, variant
+from ladder.catalog import load_kernel
+from ladder.compiler import compile_variant
+
+PRODUCT = {
+    "bf16": "HGMMA.64x{}x16.F32.BF16",
+    "fp16": "HGMMA.64x{}x16.F32 ",
+    "tf32": "HGMMA.64x{}x8.F32.TF32",
+    "fp8": "QGMMA.64x{}x32.F32.E4M3.E4M3",
+}
+
+
+@pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
+def test_products_are_issued_back_to_back(
+    name: str, dtype: str, layout: str, params: dict[str, int | str]
+) -> None:
+    facts, code = compiled(name, dtype, layout, params)
+    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
+    fixed = variant(name, dtype, layout, **params).params
+    consumers, bm, bn = int(fixed.get("consumers", 1)), int(fixed["bm"]), int(fixed["bn"])
+    places = [index for index, line in enumerate(code) if "GMMA" in line]
+    products = [code[index] for index in places]
+    # Four products of 32 bytes in 128 bytes of K, for each block of 64 rows; the loop over K is their only copy.
+    assert len(products) == 4 * bm // 64 // consumers
+    assert all(product.startswith(PRODUCT[dtype].format(bn)) for product in products)
+    assert all((".tnspB" in product) == (layout == "NN") for product in products)
+    between = code[places[0] : places[-1]]
+    assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], "nothing waits among them"
+    assert [product.endswith("gsb0") for product in products] == [False] * (len(products) - 1) + [True]
+
+
+@pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
+def test_copies_and_registers_are_what_the_parameters_say(
+    name: str, dtype: str, layout: str, params: dict[str, int | str]
+) -> None:
+    _, code = compiled(name, dtype, layout, params)
+    fixed = variant(name, dtype, layout, **params).params
+    cluster_m, cluster_n = int(fixed.get("cluster_m", 1)), int(fixed.get("cluster_n", 1))
+    boxes_a, boxes_b = int(fixed["bm"]) // 64 // cluster_n, int(fixed["bn"]) // 64 // cluster_m
+    loads = [line for line in code if "UTMALDG.2D" in line]
+    assert len(loads) == boxes_a + boxes_b
+    multicast = (boxes_a if cluster_n > 1 else 0) + (boxes_b if cluster_m > 1 else 0)
+    assert sum(".MULTICAST" in line for line in loads) == multicast
+    staged = fixed.get("store") == "staged"
+    assert any("UTMASTG" in line for line in code) == staged
+    assert any("STSM" in line for line in code) == (staged and dtype != "tf32"), "fp32 has no stmatrix"
+    assert sum("USETMAXREG" in line for line in code) == (2 if fixed.get("reallocate") else 0)
+    cluster = cluster_m * cluster_n * int(fixed.get("split_k", 1))
+    assert any("UCGABAR" in line for line in code) == (cluster > 1)
+
+
+@pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
+def test_no_step_fences_all_memory(name: str, dtype: str, layout: str, params: dict[str, int | str]) -> None:
+    _, code = compiled(name, dtype, layout, params)
+    # Barriers of the cluster do, at the beginning and the end; a release in the loop did so once and cost 40 %.
+    fences = sum("MEMBAR.ALL.GPU" in line for line in code)
+    assert fences <= sum("UCGABAR_ARV" in line for line in code)
+
+
+PIPELINE = """
+#include "wgmma.cuh"
+__global__ void __launch_bounds__(128, 1) kernel(float* out, unsigned long long a, unsigned long long b, int n) {
+    float d[128];
+    for (int i = 0; i < 128; ++i) d[i] = i;
+    for (int j = 0; j < n; ++j) {
+        wgmma_fence();
+        Wgmma<__half, 256>::multiply<false>(d, a, b + j, 1);
+        // touch
+        Wgmma<__half, 256>::multiply<false>(d, a + 2, b + j + 2, 1);
+        wgmma_commit();
+        wgmma_wait<0>();
+    }
+    for (int i = 0; i < 128; ++i) out[threadIdx.x + i * 128] = d[i];
+}
+"""
+PIPELINE_YAML = """
+summary: Touches a sum while products are under way.
+problem: stencil
+rows: []
+origin: [tests]
+entry: kernel
+dtypes: {fp32: {}}
+min_arch: sm_90a
+parameters:
+  k: {values: [2], default: 2, description: unused}
+launch: {grid: [1], block: [128]}
+arguments: [{pointer: input}]
+"""
+
+
+def test_serialised_products_are_a_compile_error(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(PIPELINE)
+    (tmp_path / "kernel.yaml").write_text(PIPELINE_YAML)
+    one = load_kernel(tmp_path / "kernel.yaml").variant({}, "fp32")
+    assert compile_variant(one, INCLUDE, ARCH)[1]["reason"] == ""
+    (tmp_path / "kernel.cu").write_text(PIPELINE.replace("// touch", "d[3] += 1.0f;"))
+    cubin, facts = compile_variant(one, INCLUDE, ARCH)
+    assert (cubin, facts["status"]) == (b"", "compile_error")
+    assert re.match(r"C75\d\d: the compiler did not do what the source asks", facts["reason"])

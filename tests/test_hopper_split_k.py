@@ -1,0 +1,44 @@
+"""Slices of K: they cover it, and their sums meet in shared memory without conflicts."""
+
+from __future__ import annotations
+
+import pytest
+from hopper import RING, hold, variant
+from ladder.errors import LadderError
+
+
+def test_slices_cover_k_and_each_has_a_step() -> None:
+    for split_k in (2, 3, 4, 6, 8):
+        one = variant(RING, split_k=split_k, blocks=0, store="direct")
+        for k in (64 * split_k, 64 * split_k + 8, 4096, 5000):
+            assert one.unsupported({"m": 64, "n": 64, "k": k}) is None
+            steps = -(-k // 64)
+            slices = [(s * steps // split_k, (s + 1) * steps // split_k) for s in range(split_k)]
+            assert (slices[0][0], slices[-1][1]) == (0, steps)
+            assert all(begin < end for begin, end in slices)
+        assert "every slice" in str(one.unsupported({"m": 64, "n": 64, "k": 64 * split_k - 64}))
+        geometry = one.geometry({"m": 300, "n": 600, "k": 4096})
+        assert (geometry.grid, geometry.cluster) == ((3 * 3 * split_k, 1, 1), (split_k, 1, 1))
+
+
+def test_sums_of_a_slice_are_laid_down_without_conflicts() -> None:
+    text = """
+#include "slice_sum.cuh"
+template <int Columns>
+__host__ __device__ constexpr bool conflict_free() {
+    for (int first = 0; first < 128; first += 16) {
+        for (int i = 0; i < Columns / 2; i += 2) {
+            unsigned long long seen = 0;
+            for (int thread = first; thread < first + 16; ++thread) {
+                const int word = sum_row(thread, i) * SliceSum<64, Columns>::stride + sum_column(thread, i);
+                if (word % 2 != 0 || seen >> word % 32 & 3) return false;
+                seen |= 3ull << word % 32;
+            }
+        }
+    }
+    return true;
+}
+"""
+    hold(text, *(f"conflict_free<{columns}>()" for columns in (64, 128, 192, 256)))
+    with pytest.raises(LadderError, match="static assertion failed"):
+        hold(text.replace("SliceSum<64, Columns>::stride", "Columns"), "conflict_free<128>()")

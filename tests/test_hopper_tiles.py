@@ -1,0 +1,97 @@
+"""Tiles of C: each exactly once, neighbours next to each other, and blocks of a cluster that share operands."""
+
+from __future__ import annotations
+
+import pytest
+from hopper import hold
+from ladder.errors import LadderError
+
+TILES = """
+#include "tile_scheduler.cuh"
+
+template <int Raster, int ClusterM, int ClusterN>
+__host__ __device__ constexpr bool covers(int m, int n, int clusters) {
+    using Cluster = ClusterShape<ClusterM, ClusterN>;
+    const TileScheduler<128, 256, Cluster, Raster> scheduler(m, n);
+    const int rows = scheduler.rows * ClusterM, columns = scheduler.columns * ClusterN;
+    if (rows * 128 < m || columns * 256 < n || (scheduler.rows - 1) * ClusterM * 128 >= m) return false;
+    bool seen[1024] = {};
+    int count = 0;
+    for (int cluster = 0; cluster < clusters; ++cluster) {
+        for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
+            for (int rank = 0; rank < Cluster::size; ++rank) {
+                const TilePosition at = scheduler.origin(tile, rank);
+                if (at.row % 128 != 0 || at.column % 256 != 0) return false;
+                const int row = at.row / 128, column = at.column / 256;
+                if (row < 0 || row >= rows || column < 0 || column >= columns) return false;
+                bool& here = seen[row * columns + column];
+                if (here) return false;
+                here = true;
+                ++count;
+            }
+        }
+    }
+    return count == rows * columns;
+}
+
+__host__ __device__ constexpr bool curve_is_connected(int rows, int columns) {
+    TilePosition last = hilbert_position(0, rows, columns);
+    for (int tile = 1; tile < rows * columns; ++tile) {
+        const TilePosition at = hilbert_position(tile, rows, columns);
+        const int down = at.row - last.row, right = at.column - last.column;
+        if (down > 1 || down < -1 || right > 1 || right < -1) return false;
+        last = at;
+    }
+    return true;
+}
+
+__host__ __device__ constexpr bool all_curves(int most) {
+    for (int rows = 1; rows <= most; ++rows) {
+        for (int columns = 1; columns <= most; ++columns) {
+            if (!curve_is_connected(rows, columns)) return false;
+        }
+    }
+    return true;
+}
+
+template <int Rows, int Columns>
+__host__ __device__ constexpr bool shares() {
+    using Cluster = ClusterShape<Rows, Columns>;
+    for (int rank = 0; rank < Cluster::size; ++rank) {
+        int partners = 0;
+        for (int other = 0; other < Cluster::size; ++other) {
+            const bool same_row = rank / Columns == other / Columns, same_column = rank % Columns == other % Columns;
+            if ((Cluster::row_mask(rank) >> other & 1) != same_row) return false;
+            if ((Cluster::column_mask(rank) >> other & 1) != same_column) return false;
+            if (Cluster::are_partners(rank, other) != (same_row || same_column)) return false;
+            partners += same_row || same_column;
+        }
+        if (partners != Cluster::partners) return false;
+        if (Cluster::row_mask(rank) >> Cluster::size || Cluster::column_mask(rank) >> Cluster::size) return false;
+    }
+    return true;
+}
+"""
+
+
+def test_every_tile_has_one_block() -> None:
+    sizes = [(1, 8, 1), (128, 256, 3), (1000, 1000, 5), (129, 2056, 2), (2304, 776, 66)]
+    hold(
+        TILES,
+        *(
+            f"covers<{raster}, {rows}, {columns}>({m}, {n}, {clusters})"
+            for raster in (0, 2, 8, "hilbert")
+            for rows, columns in ((1, 1), (2, 1), (1, 2), (2, 2))
+            for m, n, clusters in sizes
+        ),
+    )
+
+
+def test_the_curve_never_jumps() -> None:
+    hold(TILES, "all_curves(12)", "curve_is_connected(31, 17)", "curve_is_connected(8, 32)")
+    with pytest.raises(LadderError, match="static assertion failed"):
+        hold(TILES.replace("hilbert_position(tile", "tile_position<0>(tile"), "all_curves(12)")
+
+
+def test_blocks_of_a_cluster_know_whom_they_share_with() -> None:
+    hold(TILES, "shares<1, 1>()", "shares<2, 1>()", "shares<1, 2>()", "shares<2, 2>()", "shares<4, 2>()")
