@@ -165,6 +165,15 @@ def test_a_claim_holds_only_where_all_its_tests_do(tmp_path: Path) -> None:
     assert row["where"] == "refuted at n = 1024 … 4096", "a test that asks for no size counts at each"
 
 
+def test_tests_that_hold_at_different_sizes_hold_together_at_none(tmp_path: Path) -> None:
+    lab = changed(tmp_path, lambda cell, record: scaled(record, 0.9 if cell.size.get("n") == 1024 else 1.2))
+    slower = {name: value for name, value in TRANSPOSE.items() if name != "at_least"} | {"at_most": 1}
+    assert decide(lab, TRANSPOSE)["where"] == "holds at n = 4096; refuted at n = 1024"
+    assert decide(lab, slower)["where"] == "holds at n = 1024; refuted at n = 4096"
+    row = decide(lab, TRANSPOSE, slower)
+    assert (row["verdict"], row["where"]) == ("refuted", "refuted at n = 1024 … 4096")
+
+
 def test_a_parameter_called_like_a_size_is_the_parameter(lab: Lab) -> None:
     row = decide(lab, CACHE)
     assert row["where"] == "holds at k <= 16; refuted at k >= 24"
@@ -279,7 +288,7 @@ def test_a_sweep_outside_the_run_is_not_measured(tmp_path: Path) -> None:
     lab.collect(["bank_stride"])
     row = decide(lab, TRANSPOSE)
     assert row["verdict"] == "not measured"
-    assert "fp32_transpose is not part of this run" in row["evidence"]
+    assert row["evidence"] == "Gain: not measured: the sweep fp32_transpose is not part of this run."
 
 
 @pytest.mark.parametrize(

@@ -54,13 +54,18 @@ def _place(row: Row, axis: Sequence[str]) -> str:
     return ", ".join(parts) or str(row.names["variant"])
 
 
+def opening(label: str) -> str:
+    """A label at the beginning of a sentence."""
+    return f"{label[0].upper()}{label[1:]}"
+
+
 def sentence(test: Test, decided: Sequence[Decided], missing: Counter[str]) -> str:
     """How many rows meet the condition, and the extremes with their intervals and places."""
     axis = _axis([one.row for one in decided])
     threshold = test.threshold if isinstance(test.threshold, str) else number(test.threshold)
     counts = Counter(one.verdict for one in decided)
     tally = ", ".join(f"{counts[name]} {name}" for name in ("refuted", "inconclusive") if counts[name])
-    text = f"{test.label[0].upper()}{test.label[1:]}: "
+    text = f"{opening(test.label)}: "
     if len(decided) > 1:
         text += f"{counts['holds']} of {len(decided)} cells are {_WORDS[test.condition]} {threshold}"
         text += f" ({tally}); " if tally else "; "

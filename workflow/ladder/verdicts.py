@@ -240,7 +240,10 @@ def carry_out(test: Test, data: Tables) -> Outcome:
         except MissingError as lack:
             missing[str(lack)] += 1
     if not decided:
-        return Outcome(NOT_MEASURED, f"{test.label}: not measured: {data.why_empty(test.sweep, missing)}")
+        from ladder.evidence import opening
+
+        why = data.why_empty(test.sweep, missing)
+        return Outcome(NOT_MEASURED, f"{opening(test.label)}: not measured: {why}")
     if test.rows == "timings":
         without = len(_select(data.failed(test.sweep), test.kernel, test.where))
         missing |= Counter({"a result": without}) if without else Counter()
@@ -256,10 +259,13 @@ def carry_out(test: Test, data: Tables) -> Outcome:
     return Outcome(combine(list(verdicts.values()), across), sentence(test, decided, missing), grouped)
 
 
-def _where(tests: Sequence[Test], outcomes: Sequence[Outcome]) -> str | None:
-    """At which values a claim holds: there all its tests do, those included that depend on no value."""
-    from ladder.evidence import where_sentence
+def _together(
+    tests: Sequence[Test], outcomes: Sequence[Outcome]
+) -> dict[tuple[str, ...], dict[tuple[Any, ...], str]]:
+    """By the columns tests depend on, for each of their values: whether all tests hold there.
 
+    Tests that depend on no value count at each.
+    """
     everywhere = [
         outcome.verdict
         for test, outcome in zip(tests, outcomes, strict=True)
@@ -269,16 +275,21 @@ def _where(tests: Sequence[Test], outcomes: Sequence[Outcome]) -> str | None:
     for test, outcome in zip(tests, outcomes, strict=True):
         for key, verdict in outcome.groups.items():
             by_names.setdefault(tuple(test.per), {}).setdefault(key, list(everywhere)).append(verdict)
-    sentences = [
-        where_sentence(names, {key: combine(found, "all") for key, found in groups.items()})
+    return {
+        names: {key: combine(found, "all") for key, found in groups.items()}
         for names, groups in by_names.items()
-    ]
-    return "; ".join(sentences) or None
+    }
 
 
 def decide(claim: Claim, data: Tables) -> dict[str, object]:
     """The row of claims.csv for one claim."""
+    from ladder.evidence import where_sentence
+
     outcomes = [carry_out(test, data) for test in claim.tests]
+    together = _together(claim.tests, outcomes)
+    verdicts = [outcome.verdict for outcome in outcomes]
+    # Tests that hold at different values each hold together at none.
+    verdicts += [combine(list(groups.values()), "any") for groups in together.values()]
     evidence = [outcome.evidence for outcome in outcomes]
     if claim.because:
         evidence.append(f"Counted beside it: {'; '.join(told(measure, data) for measure in claim.because)}")
@@ -286,9 +297,9 @@ def decide(claim: Claim, data: Tables) -> dict[str, object]:
         "id": claim.id,
         "source": claim.source,
         "statement": claim.statement,
-        "verdict": combine([outcome.verdict for outcome in outcomes], "all"),
+        "verdict": combine(verdicts, "all"),
         "evidence": " ".join(f"{text.rstrip('.')}." for text in evidence),
-        "where": _where(claim.tests, outcomes),
+        "where": "; ".join(where_sentence(*found) for found in together.items()) or None,
     }
 
 
