@@ -13,8 +13,6 @@ import yaml
 from factory import Lab, failed
 from ladder import sections, tables
 from ladder.__main__ import main
-from ladder.catalog import Variant, load_catalog
-from ladder.findings import _below
 from ladder.report import render
 from ladder.statistics import fastest
 
@@ -120,6 +118,18 @@ def test_findings_come_from_the_data(text: str) -> None:
     assert "registers spill in 2 variants" in stencil
 
 
+def test_every_rung_of_a_ladder_has_a_sentence_of_its_own(lab: Lab, text: str) -> None:
+    ladder = section(text, "The FP32 ladder")
+    lines = [line for line in ladder.splitlines() if line.startswith("- **")]
+    names = [line.split("**")[1] for line in lines]
+    assert names == [entry.rung for entry in lab.sweeps(["fp32_ladder"])["fp32_ladder"].entries]
+    assert re.match(r"- \*\*naive\*\* \(uncoalesced\): 0.77\d TFLOP/s, 0.0150\d? \[", lines[0])
+    assert re.search(
+        r"\(lanes walk along a row\): 6.0\d+ \[5.9\d+, 6.0\d+\] times as fast as naive", lines[1]
+    )
+    assert "- **" not in section(text, "Transposing A").split("<details>")[0]
+
+
 def test_findings_change_with_the_data(tmp_path: Path) -> None:
     def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
         if cell.entry.rung == "naive":
@@ -155,19 +165,6 @@ def test_a_twin_is_not_counted_against_itself(lab: Lab, text: str) -> None:
     cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
     own = int((cold["variant"] != cold["reference"]).sum())
     assert f"faster in {own} of {own} cells, slower in 0" in section(text, "Transposing A")
-
-
-def test_an_ablation_is_held_against_the_whole_and_a_ladder_against_the_rung_it_changes() -> None:
-    kernel = load_catalog(ROOT / "kernels")["gemm_staged"]
-
-    def variant(**params: int | str) -> Variant:
-        return kernel.variant(params, "fp32", kernel.layouts[0])
-
-    whole = {"loader": "async", "stages": 3, "buffers": 2}
-    less = [variant(**whole | change) for change in ({}, {"stages": 2}, {"buffers": 1}, {"min_blocks": 1})]
-    assert _below(less) == [less[0]] * 3
-    ladder = [variant(**given) for given in ({}, {"bk": 16}, {"bk": 16, "bn": 64}, {"bk": 16, "pad": 4})]
-    assert _below(ladder) == [ladder[0], ladder[1], ladder[1]]
 
 
 def test_an_incorrect_variant_is_listed_with_its_reason_and_never_ranked(tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
-from ladder.catalog import Variant
 from ladder.markdown import count, figure, spread
 from ladder.statistics import (
     access_costs,
@@ -24,6 +22,7 @@ from ladder.statistics import (
     size_of,
     speedup_over,
 )
+from ladder.steps import Step, steps
 from ladder.sweep_data import SweepData
 
 Row = dict[str, Any]
@@ -39,53 +38,24 @@ def _against(data: SweepData, row: Row) -> str:
     return f"{spread(estimate(row, 'speedup'), 3)} times the speed of {name}"
 
 
-def _changes(one: Variant, other: Variant) -> int:
-    """How many parameters two variants of a kernel differ in."""
-    return sum(other.params[name] != value for name, value in one.params.items())
-
-
-def _below(rungs: Sequence[Variant]) -> list[Variant]:
-    """For every rung but the first the one that it changes.
-
-    Where the rungs differ less from the first than from one another (an ablation), that is the first; on a ladder
-    it is the one of the same kernel that a rung differs least from, else the one before it.
-    """
-    first, same = rungs[0], len({rung.kernel.name for rung in rungs}) == 1
-    if same and sum(_changes(first, rung) for rung in rungs) < sum(map(_changes, rungs, rungs[1:])):
-        return [first] * (len(rungs) - 1)
-    below = []
-    for place, rung in enumerate(rungs[1:], 1):
-        own = [one for one in rungs[:place] if one.kernel.name == rung.kernel.name]
-        below.append(min(reversed(own), key=functools.partial(_changes, rung)) if own else rungs[place - 1])
-    return below
-
-
-def _steps(data: SweepData, rows: list[Row], names: dict[str, str]) -> str:
+def _steps(data: SweepData, names: dict[str, str]) -> str:
     """The largest step from a rung to one that changes it, and the steps that lose."""
-    by_variant = {row["variant"]: row for row in rows}
-    ordered = [entry.variant for entry in data.sweep.entries if entry.variant.id in by_variant]
-    steps = []
-    for dtype in data.sweep.dtypes:
-        rungs = [variant for variant in ordered if variant.dtype == dtype]
-        for below, above in zip(_below(rungs), rungs[1:], strict=True) if rungs else ():
-            gain = speedup_over(by_variant[above.id], by_variant[below.id])
-            steps.append((gain, names[below.id], names[above.id]))
-    known = [step for step in steps if step[0].known]
+    known = [step for step in steps(data) if step.gain.known]
     if not known:
         return ""
-    slower = [step for step in known if step[0].high < 1]
-    gain, below_name, above_name = max(known, key=lambda step: step[0].value)
+
+    def told(step: Step) -> str:
+        return f"{names[step.above.id]}, {spread(step.gain, 3)} times as fast as {names[step.below.id]}"
+
+    slower = [step for step in known if step.gain.high < 1]
+    largest = max(known, key=lambda step: step.gain.value)
     sentences = []
-    if gain.low > 1:
-        sentences.append(
-            f"The largest step is {above_name}, {spread(gain, 3)} times as fast as {below_name}, the rung it changes"
-        )
+    if largest.gain.low > 1:
+        sentences.append(f"The largest step is {told(largest)}, the rung it changes")
     if slower:
-        loss, below_name, above_name = min(slower, key=lambda step: step[0].value)
-        lost = f"{above_name}, {spread(loss, 3)} times as fast as {below_name}"
-        several = (
-            f"{len(slower)} of {len(ordered)} rungs are slower than the rung they change, most of all {lost}"
-        )
+        lost = told(min(slower, key=lambda step: step.gain.value))
+        rungs = len({one.id for step in known for one in (step.below, step.above)})
+        several = f"{len(slower)} of {rungs} rungs are slower than the rung they change, most of all {lost}"
         sentences.append(
             several if len(slower) > 1 else f"One rung is slower than the rung it changes: {lost}"
         )
@@ -130,7 +100,7 @@ def _gemm(data: SweepData) -> list[str]:
         f"{_against(data, best)}."
     ]
     if any(entry.rung for entry in data.sweep.entries):
-        sentences.append(_steps(data, here, names))
+        sentences.append(_steps(data, names))
     elif len(here) > 1:
         middle = median_of([row["tflops"] for row in here])
         worst = min(here, key=lambda row: row["tflops"])

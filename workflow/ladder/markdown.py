@@ -47,6 +47,14 @@ def figure(value: Any, digits: int = 4) -> str:
     return f"{number:#.{digits}g}".rstrip(".")
 
 
+def magnitude(value: float, unit: str = "") -> str:
+    """1.61 GB, 286 M: three significant digits and a prefix where the number is large."""
+    for limit, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{figure(value / limit, 3)} {prefix}{unit}"
+    return f"{figure(value, 3)} {unit}".strip()
+
+
 def spread(value: Estimate, digits: int = 4) -> str:
     """1.234 [1.230, 1.238]."""
     if not value.known:

@@ -23,6 +23,7 @@ from ladder.statistics import (
     size_label,
     size_of,
 )
+from ladder.steps import step_sentences
 from ladder.sweep_data import SweepData
 
 MOST_ROWS = 36
@@ -154,6 +155,8 @@ def sweep_section(data: SweepData) -> dict[str, Any]:
         "anchor": anchor(sweep.title),
         "question": " ".join(sweep.question.split()),
         "findings": " ".join(findings(data)),
+        "steps": step_sentences(data),
+        "size": data.size_text,
         "figures": [
             {
                 "path": f"figures/{sweep.name}-{name}.png",
