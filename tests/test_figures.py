@@ -16,7 +16,7 @@ from factory import Lab, failed
 from ladder import tables
 from ladder.__main__ import main
 from ladder.collect import read_json
-from ladder.figures import figure_names, rungs
+from ladder.figures import curves, figure_names, rungs
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.registry import FIGURES, render
 from ladder.figures.style import to_png
@@ -121,8 +121,7 @@ def test_an_incorrect_rung_is_named_but_has_no_bar(tmp_path: Path) -> None:
     axis = drawing.axes[0]
     assert len(axis.patches) == 4
     assert "no result: incorrect" in words(drawing)
-    curves = FIGURES["curves"](data(lab, "fp32_ladder", "curves"))
-    assert "shared tile" not in words(curves)
+    assert "shared tile" not in words(FIGURES["curves"](data(lab, "fp32_ladder", "curves")))
 
 
 def test_bars_stand_for_the_measured_ratio_and_the_reference_at_one(lab: Lab) -> None:
@@ -133,15 +132,40 @@ def test_bars_stand_for_the_measured_ratio_and_the_reference_at_one(lab: Lab) ->
     assert len(axis.containers) >= 5  # error bars
 
 
-def test_curves_against_a_library_show_rates_and_against_a_twin_ratios(lab: Lab) -> None:
-    library = FIGURES["curves"](data(lab, "fp32_ladder", "curves")).axes[0]
-    assert library.get_ylabel() == "TFLOP/s"
-    twin = FIGURES["curves"](data(lab, "fp32_transpose", "curves")).axes[0]
+def test_curves_against_a_library_show_rates_and_ratios_and_against_a_twin_ratios(lab: Lab) -> None:
+    given = data(lab, "fp32_ladder", "curves")
+    rate, ratio = FIGURES["curves"](given).axes
+    assert (rate.get_ylabel(), rate.get_yscale()) == ("TFLOP/s", "log")
+    assert (ratio.get_ylabel(), ratio.get_yscale()) == ("speed relative to\ncublas", "linear")
+    shown = {round(float(y), 6) for line in ratio.lines for y in line.get_ydata()}
+    assert {round(float(value), 6) for value in given.ok()["speedup"]} <= shown
+    (twin,) = FIGURES["curves"](data(lab, "fp32_transpose", "curves")).axes
     assert "relative to" in twin.get_ylabel()
     low, high = twin.get_ylim()
     assert low < 1 < 1.25 < high
     names = [text.get_text() for text in twin.figure.legends[0].get_texts()]
     assert not [name for name in names[1:] if "transpose_a=0" in name], "the dashed line is the twin"
+
+
+def test_rates_of_one_decade_begin_at_zero(lab: Lab) -> None:
+    given = data(lab, "fp32_ladder", "curves")
+    fast = given.timings[~given.timings["rung"].isin(["naive", "coalesced", "shared tile"])]
+    one = dataclasses.replace(given, timings=fast[fast["n"] >= 2048])
+    rate = FIGURES["curves"](one).axes[0]
+    assert (rate.get_yscale(), rate.get_ylim()[0]) == ("linear", 0)
+
+
+def test_of_many_curves_those_are_drawn_that_are_ahead_somewhere(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves, "MOST", 2)
+    given = data(lab, "fp32_ladder", "curves")
+    small = (given.timings["rung"] == "naive") & (given.timings["n"] == 512)
+    ahead = given.timings.assign(speedup=given.timings["speedup"].mask(small, 2.0))
+    drawing = FIGURES["curves"](dataclasses.replace(given, timings=ahead))
+    names = [text.get_text() for text in drawing.legends[0].get_texts()]
+    assert sorted(names) == ["cublas", "naive", "transposed A"]
+    assert "the 2 of 5 variants with the highest ratio at any size" in words(drawing).replace("\n", " ")
 
 
 def test_parameters_that_change_together_are_named_once(lab: Lab) -> None:
@@ -185,6 +209,7 @@ def test_element_types_of_one_peak_share_a_roof(lab: Lab) -> None:
     )
     text = words(FIGURES["roofline"](both))
     assert text.count("1000 TFLOP/s") == 1
+    assert "peaks at the highest clock, 1980 MHz" in text
     assert "fp16, bf16 peak" in text or "bf16, fp16 peak" in text
 
 

@@ -94,6 +94,13 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
     assert "no published measurements stand in" in text
     assert "No cell gave a result." in text
     assert "**not measured**" in text
+    assert "highest SM clock; under load" in text
+
+
+def test_peaks_name_the_clock_they_are_of(lab: Lab, text: str) -> None:
+    methodology = " ".join(section(text, "Methodology").split())
+    assert "`peak_fraction` are those at the highest SM clock, 1980 MHz; under load" in methodology
+    assert "| tensor peaks at that clock, dense | fp16 989 TFLOP/s |" in section(text, "Environment")
 
 
 def test_every_sweep_has_question_figure_findings_and_table(lab: Lab, text: str) -> None:

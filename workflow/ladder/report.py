@@ -39,7 +39,7 @@ def environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
             "fp32 peak at that clock",
             known(gpu.get("fp32_peak_tflops"), f"{gpu.get('fp32_peak_tflops') or 0:.1f} TFLOP/s"),
         ),
-        ("tensor peaks, dense", known(tensor or None, f"{tensor} TFLOP/s")),
+        ("tensor peaks at that clock, dense", known(tensor or None, f"{tensor} TFLOP/s")),
         (
             "device copy, measured",
             known(gpu.get("copy_gbytes_per_s"), f"{gpu.get('copy_gbytes_per_s') or 0:.0f} GB/s"),

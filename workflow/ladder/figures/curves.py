@@ -1,4 +1,4 @@
-"""Curves: speed over the size, with the reference."""
+"""Curves: speed over the size, with the reference: as a rate where there is one, and as the ratio to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from ladder.figures.data import FigureData, along_sizes
 from ladder.figures.style import (
@@ -21,6 +21,7 @@ from ladder.figures.style import (
     legend_below,
     legend_columns,
     ratio_limits,
+    some_ticks,
 )
 from ladder.statistics import count_label, rate_column, records
 
@@ -31,24 +32,30 @@ _LEGEND_WIDTH = 44
 _MOST_TICKS = 12
 """Sizes on the axes of all panels together."""
 
+_LOGARITHMIC = 10
+"""From this ratio of the largest to the smallest rate on, the axis counts decades."""
+
 ASIDE = 0.025
 """Distance of neighbouring lines in octaves."""
 
 
-def _measure(data: FigureData, rows: pd.DataFrame) -> tuple[str, str]:
-    """Against a twin kernel the ratio is the answer, against a library the rate is."""
-    if data.paired_with_kernel:
-        # A name longer than the axis stands in the legend alone.
-        short = len(data.reference_name) <= _LONGEST_NAME
-        return (
-            "speedup",
-            f"speed relative to\n{data.reference_name}" if short else "speed relative to its twin",
-        )
-    return rate_column(rows) or ("median_us", "time (µs)")
+def _measures(data: FigureData, rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """Columns drawn one below the other, and their labels.
+
+    Against a twin kernel the ratio is the answer. Against a library the rate is, but it spans decades over the
+    sizes and hides what lies close together, so the ratio stands below it.
+    """
+    # A name longer than the axis stands in the legend alone.
+    short = len(data.reference_name) <= _LONGEST_NAME
+    what = (
+        f"\n{data.reference_name}" if short else " its twin" if data.paired_with_kernel else "\nthe reference"
+    )
+    ratio = ("speedup", f"speed relative to{what}")
+    return [ratio] if data.paired_with_kernel else [rate_column(rows) or ("median_us", "time (µs)"), ratio]
 
 
-def _chosen(rows: pd.DataFrame, column: str) -> list[str]:
-    """Variants drawn: all, or the fastest where that many lines would cover each other."""
+def _chosen(rows: pd.DataFrame) -> list[str]:
+    """Variants drawn: all, or the best at any size where that many lines would cover each other."""
     order = list(dict.fromkeys(rows["variant"]))
     if len(order) <= MOST:
         return order
@@ -83,7 +90,7 @@ def _panel(
     names = data.labels(data.timings)
     # The panel's title says the dtype.
     endings = {str(row["variant"]): f" ({row['dtype']})" for row in records(rows)}
-    chosen = _chosen(rows, column)
+    chosen = _chosen(rows)
     for index, variant in enumerate(chosen):
         line = rows[rows["variant"] == variant].sort_values(field)
         value = line[column].astype(float)
@@ -109,36 +116,53 @@ def _panel(
     axis.set_xticklabels([count_label(int(size)) for size in sizes])
 
 
+def _rate_limits(axis: Axes, values: pd.Series[float]) -> None:
+    """From 0 on, or by decades where small sizes would otherwise lie on the axis."""
+    if values.max() < _LOGARITHMIC * values.min():
+        axis.set_ylim(bottom=0, top=1.02 * axis.get_ylim()[1])
+        return
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    few = values.max() < _LOGARITHMIC**2 * values.min()
+    axis.yaxis.set_minor_formatter(FuncFormatter(some_ticks) if few else NullFormatter())
+
+
 def draw(data: FigureData) -> Figure:
-    """Lines over a log2 size axis; one panel per dtype."""
+    """Lines over a log2 size axis; a row of panels per measure, in it one per dtype."""
     # A reference against itself is the dashed line already.
     rows = data.ok()
     rows = data.some(rows[rows["variant"] != rows["reference"]], "result to draw over the size")
-    column, unit = _measure(data, rows)
+    measures = _measures(data, rows)
     field = along_sizes(data)
     dtypes = [dtype for dtype in data.sweep.dtypes if (rows["dtype"] == dtype).any()]
-    cut = rows["variant"].nunique() - MOST * len(dtypes)
-    # Of ratios to different twins the highest need not belong to the fastest.
-    kind = "highest" if column == "speedup" else "fastest"
-    hidden = f" ({MOST} {kind} of {rows['variant'].nunique()} variants)" if cut > 0 else ""
-    labels = [data.labels(data.timings)[name] for name in _chosen(rows, column)]
+    per_dtype = {dtype: rows[rows["dtype"] == dtype] for dtype in dtypes}
+    variants = rows["variant"].nunique()
+    left_out = variants > MOST * len(dtypes)
+    # A rung that is slow where it matters may be ahead at another size.
+    hidden = f" (the {MOST} of {variants} variants with the highest ratio at any size)" if left_out else ""
+    labels = [data.labels(data.timings)[name] for name in _chosen(rows)]
     legend_rows = math.ceil((min(len(labels), MOST) + 2) / legend_columns(labels))
     title = heading(data.sweep.title, f"speed over size{hidden}")
-    figure, axes = canvas(data, 4.4 + 0.24 * legend_rows, title, columns=len(dtypes))
+    height = 2.4 + 2.2 * len(measures) if len(measures) > 1 else 4.4
+    figure, axes = canvas(
+        data, height + 0.24 * legend_rows, title, columns=len(dtypes), rows=len(measures), sharex="col"
+    )
     together = all(len(set(size.values())) == 1 for size in data.sweep.sizes)
     fields = data.sweep.problem.size_fields
     name = " = ".join(part.upper() for part in fields) if together and len(fields) > 1 else field
-    chosen = {name for dtype in dtypes for name in _chosen(rows[rows["dtype"] == dtype], column)}
-    drawn = rows[rows["variant"].isin(chosen)]
-    for axis, dtype in zip(axes, dtypes, strict=True):
-        _panel(axis, data, rows[rows["dtype"] == dtype], column, field, _MOST_TICKS // len(dtypes))
-        if column == "speedup":
-            ratio_limits(axis, drawn)
-        else:
-            axis.set_ylim(bottom=0, top=1.02 * axis.get_ylim()[1])
-        axis.set_xlabel(name)
-        if len(dtypes) > 1:
-            axis.set_title(dtype)
-    axes[0].set_ylabel(unit)
+    drawn = pd.concat([own[own["variant"].isin(_chosen(own))] for own in per_dtype.values()])
+    for row, (column, unit) in enumerate(measures):
+        line = axes[row * len(dtypes) :][: len(dtypes)]
+        for axis, (dtype, own) in zip(line, per_dtype.items(), strict=True):
+            _panel(axis, data, own, column, field, _MOST_TICKS // len(dtypes))
+            if column == "speedup":
+                ratio_limits(axis, drawn)
+            else:
+                _rate_limits(axis, own[own["variant"].isin(drawn["variant"])][column])
+            if row == len(measures) - 1:
+                axis.set_xlabel(name)
+            if row == 0 and len(dtypes) > 1:
+                axis.set_title(dtype)
+        line[0].set_ylabel(unit)
     legend_below(figure, axes[0])
     return figure

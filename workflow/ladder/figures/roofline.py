@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from ladder.collect import dtype_peaks
 from ladder.figures.data import FigureData, NoDataError
-from ladder.figures.style import MARKERS, MUTED, PALETTE, canvas, heading, legend_below
+from ladder.figures.style import MARKERS, MUTED, PALETTE, canvas, heading, legend_below, some_ticks
 from ladder.statistics import at_size, metric_table, params_of, records, size_of
 
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
@@ -68,12 +68,6 @@ def _start(data: FigureData, least: float) -> float:
     peaks = [peak for dtype, peak in dtype_peaks(data.source).items() if dtype in data.sweep.dtypes]
     ridges = [peak * 1e3 / bandwidth for peak in peaks] if bandwidth else []
     return float(min([least, *ridges])) / 2
-
-
-def _some_ticks(value: float, _: int) -> str:
-    """Between powers of ten 2, 3 and 5 are enough."""
-    leading = round(value / 10 ** math.floor(math.log10(value)))
-    return f"{value:g}" if leading in (2, 3, 5) else ""
 
 
 def draw(data: FigureData) -> Figure:
@@ -134,13 +128,15 @@ def draw(data: FigureData) -> Figure:
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axis.xaxis.set_major_formatter(plain)
     axis.yaxis.set_major_formatter(plain)
-    axis.yaxis.set_minor_formatter(FuncFormatter(_some_ticks))
+    axis.yaxis.set_minor_formatter(FuncFormatter(some_ticks))
     kinds = {counted for _, _, counted in points}
     basis = {
         frozenset({True}): "DRAM bytes counted by the profiler",
         frozenset({False}): "hollow: each operand moved once, marks set side by side",
     }.get(frozenset(kinds), "filled: DRAM bytes counted; hollow: each operand moved once")
-    axis.set_xlabel(f"operational intensity, FLOP/byte\n({basis})")
+    clock = data.gpu.get("sm_clock_max_mhz")
+    at = f"; peaks at the highest clock, {clock} MHz" if clock else ""
+    axis.set_xlabel(f"operational intensity, FLOP/byte\n({basis}{at})")
     axis.set_ylabel("TFLOP/s")
     legend_below(figure, axis)
     return figure

@@ -85,7 +85,7 @@ def draw(data: FigureData) -> Figure:
         fontsize=10,
         color=REFERENCE,
     )
-    axis.set_yticks(places, labels, fontsize=9.5)
+    axis.set_yticks(places, labels, fontsize=9.5, multialignment="right")
     axis.set_ylim(sum(heights), -0.1)
     axis.set_xlim(0, reach * 1.22)
     axis.set_xlabel("speed relative to the reference, 95 % interval")
