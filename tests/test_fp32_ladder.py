@@ -187,7 +187,7 @@ STAGED = {"loader": "staged", "stages": 2, "buffers": 2}
 PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
     ("tile_copy.cuh", {}, "row_step(i) < rows_left", "row_step(i) < rows_left + 1"),
     ("tile_copy.cuh", {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
-    ("split_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
+    ("tile_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
     ("staged_loop.cuh", ASYNC, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
     ("staged_loop.cuh", {}, "__syncthreads();  // wait until nobody reads them any more", ""),
     ("prefetch_loop.cuh", STAGED, "__syncthreads();  // the next tiles are complete", "//"),

@@ -2,13 +2,8 @@
 // groups and waited for in the order they were committed; other threads' copies need a barrier after the wait.
 #pragma once
 
-// The 32-bit address of a pointer into shared memory.
-__device__ inline unsigned shared_address(const void* pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
-// Bytes bytes (4, 8 or 16; both addresses aligned to them). Where `inside` is false the destination is filled with zeros
-// and `from` is not read. Sixteen bytes bypass the L1.
+// Bytes bytes (4, 8 or 16; both addresses aligned to them) to an address in shared memory (shared_address.cuh). Where
+// `inside` is false the destination is filled with zeros and `from` is not read. Sixteen bytes bypass the L1.
 template <int Bytes>
 __device__ inline void copy_async(unsigned to, const void* from, bool inside) {
     const int read = inside ? Bytes : 0;
@@ -18,11 +13,6 @@ __device__ inline void copy_async(unsigned to, const void* from, bool inside) {
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(Bytes), "r"(read)
                      : "memory");
     }
-}
-
-template <int Bytes>
-__device__ inline void copy_async(void* to, const void* from, bool inside) {
-    copy_async<Bytes>(shared_address(to), from, inside);
 }
 
 // Ends the group of the copies this thread has started since the last commit.

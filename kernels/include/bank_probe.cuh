@@ -8,6 +8,7 @@
 #pragma once
 
 #include "bank_moves.cuh"
+#include "shared_address.cuh"
 
 constexpr int patterns = 32;
 constexpr unsigned word_value = 2654435761u;
@@ -49,7 +50,7 @@ __device__ inline void probe_banks(unsigned* memory, int* offsets, unsigned* sum
         memory[word] = Move::writes ? ~(word * word_value) : word * word_value;
     }
 
-    const unsigned base = static_cast<unsigned>(__cvta_generic_to_shared(memory));
+    const unsigned base = shared_address(memory);
     unsigned address[patterns];
 #pragma unroll
     for (int j = 0; j < patterns; ++j) address[j] = base + 4 * Access::word(lane, j);

@@ -39,15 +39,21 @@ __device__ inline void store_neighbours(Element* to, const Neighbours<Element, C
     *reinterpret_cast<Neighbours<Element, Count>*>(to) = neighbours;
 }
 
-// c = alpha * sum + beta * c for Count neighbours. As in BLAS, beta == 0 means that C is not read.
+// c = alpha * sum + beta * c for Count neighbours. As in BLAS, beta == 0 means that c counts for nothing, NaN included.
+template <int Count, class Element>
+__device__ inline void blend(Neighbours<Element, Count>& c, const float (&sum)[Count], float alpha, float beta) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+        const float before = beta != 0.0f ? beta * to_float(c.value[i]) : 0.0f;
+        c.value[i] = from_float<Element>(alpha * sum[i] + before);
+    }
+}
+
+// The same in memory, which is not read where beta == 0.
 template <int Count, class Element>
 __device__ inline void blend_neighbours(Element* c, const float (&sum)[Count], float alpha, float beta) {
     Neighbours<Element, Count> out{};
     if (beta != 0.0f) out = load_neighbours<Count>(c);
-#pragma unroll
-    for (int i = 0; i < Count; ++i) {
-        const float before = beta != 0.0f ? beta * to_float(out.value[i]) : 0.0f;
-        out.value[i] = from_float<Element>(alpha * sum[i] + before);
-    }
+    blend(out, sum, alpha, beta);
     store_neighbours<Count>(c, out);
 }

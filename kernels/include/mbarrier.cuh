@@ -4,7 +4,7 @@
 // visible behind the wait; a barrier that was just initialised lets a wait for parity 1 pass.
 #pragma once
 
-#include "async_copy.cuh"
+#include "shared_address.cuh"
 
 struct Mbarrier {
     unsigned long long state;

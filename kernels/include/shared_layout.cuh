@@ -15,20 +15,25 @@
 // `rows_alike`, it is also `index(0, first) + row * pitch + step_words(step)`: one address per thread serves all rows.
 #pragma once
 
+// What follows from a layout's index, and steps along a row that are as many words.
+template <class Layout>
+struct Indexed {
+    __host__ __device__ static constexpr int step_words(int step) { return step; }
+
+    template <class Word>
+    __host__ __device__ static constexpr Word* at(Word* tile, int row, int column) {
+        return tile + Layout::index(row, column);
+    }
+};
+
 template <int Rows, int Columns, int Pad>
-struct Padded {
+struct Padded : Indexed<Padded<Rows, Columns, Pad>> {
     static constexpr int pitch = Columns + Pad;
     static constexpr int words = Rows * pitch;
     static constexpr int alignment = pitch % 4 == 0 ? 4 : pitch % 2 == 0 ? 2 : 1;
     static constexpr bool rows_alike = true;
 
     __host__ __device__ static constexpr int index(int row, int column) { return row * pitch + column; }
-    __host__ __device__ static constexpr int step_words(int step) { return step; }
-
-    template <class Word>
-    __host__ __device__ static constexpr Word* at(Word* tile, int row, int column) {
-        return tile + index(row, column);
-    }
 };
 
 template <int Rows, int Columns>
@@ -54,7 +59,7 @@ struct Xor {
 };
 
 template <int Rows, int Columns>
-struct XorGroups {
+struct XorGroups : Indexed<XorGroups<Rows, Columns>> {
     static_assert(Columns % 32 == 0 && Rows % 4 == 0 && Rows <= 32, "XOR stays inside 32 columns");
     static constexpr int pitch = Columns;
     static constexpr int words = Rows * Columns;
@@ -64,16 +69,10 @@ struct XorGroups {
     __host__ __device__ static constexpr int index(int row, int column) {
         return row * Columns + (column ^ (row / 4 * (128 / Rows)));
     }
-    __host__ __device__ static constexpr int step_words(int step) { return step; }
-
-    template <class Word>
-    __host__ __device__ static constexpr Word* at(Word* tile, int row, int column) {
-        return tile + index(row, column);
-    }
 };
 
 template <int Rows, int Columns, int Each>
-struct Interleaved {
+struct Interleaved : Indexed<Interleaved<Rows, Columns, Each>> {
     static_assert(Columns % Each == 0, "whole groups");
     static constexpr int pitch = Columns;
     static constexpr int words = Rows * Columns;
@@ -84,9 +83,4 @@ struct Interleaved {
         return row * Columns + column % Each * (Columns / Each) + column / Each;
     }
     __host__ __device__ static constexpr int step_words(int step) { return step * (Columns / Each); }
-
-    template <class Word>
-    __host__ __device__ static constexpr Word* at(Word* tile, int row, int column) {
-        return tile + index(row, column);
-    }
 };

@@ -8,39 +8,12 @@
 //                 ring turns in the last step of a tile. The number of steps is even, so that buffers alternate.
 //   Unrolled      steps in the body of the loop, 0 for all of a tile.
 //
-// Copies: the thread's share of both tiles (`start` a part of it, `copy`, `advance`). Warp: what it does with them (`load`
+// Copies: the thread's share of both tiles (tile_pair.cuh; `start`, `copy`, `advance`). Warp: what it does with them (`load`
 // the fragments of a step of the tile at an offset in shared memory into a buffer, `multiply` a buffer).
 #pragma once
 
 #include "async_copy.cuh"
-
-template <class CopyA, class CopyB>
-struct TilePair {
-    static constexpr int bytes = CopyA::bytes + CopyB::bytes;
-    CopyA a;
-    CopyB b;
-
-    __device__ void start(unsigned stage, int part, int parts) const {
-        a.start(stage, part, parts);
-        b.start(stage + CopyA::bytes, part, parts);
-    }
-    __device__ void copy(char* stage) {
-        a.copy(stage);
-        b.copy(stage + CopyA::bytes);
-    }
-    __device__ void fetch() {
-        a.fetch();
-        b.fetch();
-    }
-    __device__ void deposit(char* stage, int part, int parts) const {
-        a.deposit(stage, part, parts);
-        b.deposit(stage + CopyA::bytes, part, parts);
-    }
-    __device__ void advance() {
-        a.advance_right();
-        b.advance_down();
-    }
-};
+#include "shared_address.cuh"
 
 template <int Stages, int Buffers, int Unrolled = 0, class Copies, class Warp>
 __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, int tiles) {

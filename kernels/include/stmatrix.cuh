@@ -3,7 +3,7 @@
 // neighbours of matrix i, in row l / 4 from column 2 (l % 4) on, as accumulators do.
 #pragma once
 
-#include "async_copy.cuh"
+#include "shared_address.cuh"
 
 __device__ inline void store_matrices(void* row, const unsigned (&word)[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),

@@ -36,11 +36,7 @@ struct alignas(1024) SumBoxes {
                         const int from_column = column + at_column;
                         if (from_row < m && from_column < n) out = load_neighbours<2>(c + from_row * n + from_column);
                     }
-#pragma unroll
-                    for (int i = 0; i < 2; ++i) {
-                        const float before = beta != 0.0f ? beta * to_float(out.value[i]) : 0.0f;
-                        out.value[i] = from_float<Element>(alpha * sum[i] + before);
-                    }
+                    blend(out, sum, alpha, beta);
                     const int to = Layout::offset(box_row, chunk % chunks_of_banks) +
                                    at_column % per_chunk<Element> * int(sizeof(Element));
                     store_neighbours<2>(reinterpret_cast<Element*>(buffer[chunk / chunks_of_banks] + to), out);

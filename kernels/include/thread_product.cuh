@@ -3,7 +3,6 @@
 #pragma once
 
 #include "fragment.cuh"
-#include "index.cuh"
 
 //   column   the column of A is in registers before it is multiplied.
 //   element  one value of A at a time is, multiplied with the whole row of B.

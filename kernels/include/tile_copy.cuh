@@ -11,9 +11,8 @@
 #include "index.cuh"
 #include "words.cuh"
 
-template <class Layout_, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
+template <class Layout, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
 class TileCopy {
-    using Layout = Layout_;
     // Threads lie over panels of the tile: whole rows, or two vectors (a sector) wide where the tile is transposed, so that
     // the words a warp stores lie in different banks.
     static constexpr int panel = Transpose ? lesser(Columns / Width, greater(8 / Width, 1)) : Columns / Width;

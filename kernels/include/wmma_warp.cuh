@@ -3,22 +3,20 @@
 // and an XOR-swizzled one is not (catalogue B10).
 #pragma once
 
-#include "async_copy.cuh"
-#include "index.cuh"
+#include "shared_address.cuh"
 #include "warp_output.cuh"
 #include "wmma.cuh"
 
 // PitchA, PitchB: elements between two rows of the tiles.
 template <class Element, class Sum, int WM, int WN, int BK, int PitchA, int PitchB, int Buffers>
 struct WmmaWarp {
-    using Fragments = Wmma<Element, Sum>;
     static constexpr int depth = 2 * per_chunk<Element>;  // of one fragment
     static constexpr int steps = BK / depth;
     static constexpr int element = sizeof(Element);
 
     unsigned tile_a, tile_b;  // the warp's corner of the tiles of stage 0
-    typename Fragments::Operand a[Buffers][WM / 16], b[Buffers][WN / 16];
-    typename Fragments::Accumulator sum[WM / 16][WN / 16];
+    WmmaOperand<Element> a[Buffers][WM / 16], b[Buffers][WN / 16];
+    WmmaSum<Sum, depth> sum[WM / 16][WN / 16];
 
     __device__ WmmaWarp(unsigned tile_a, unsigned tile_b, int row, int column)
         : tile_a(tile_a + row * PitchA * element), tile_b(tile_b + column * element) {}
@@ -27,12 +25,12 @@ struct WmmaWarp {
 #pragma unroll
         for (int y = 0; y < WM / 16; ++y) {
             const int at = (16 * y * PitchA + step * depth) * element;
-            Fragments::load_a(a[buffer][y], tile_a + stage + at, PitchA);
+            a[buffer][y].load_a(tile_a + stage + at, PitchA);
         }
 #pragma unroll
         for (int x = 0; x < WN / 16; ++x) {
             const int at = (step * depth * PitchB + 16 * x) * element;
-            Fragments::load_b(b[buffer][x], tile_b + stage + at, PitchB);
+            b[buffer][x].load_b(tile_b + stage + at, PitchB);
         }
     }
 
@@ -40,7 +38,7 @@ struct WmmaWarp {
 #pragma unroll
         for (int y = 0; y < WM / 16; ++y) {
 #pragma unroll
-            for (int x = 0; x < WN / 16; ++x) Fragments::multiply(sum[y][x], a[buffer][y], b[buffer][x]);
+            for (int x = 0; x < WN / 16; ++x) sum[y][x].add_product(a[buffer][y], b[buffer][x]);
         }
     }
 
@@ -49,7 +47,7 @@ struct WmmaWarp {
     __device__ void lay_down(Sum* slab, int y, int first) const {
 #pragma unroll
         for (int x = 0; x < Columns / 16; ++x) {
-            Fragments::store(shared_address(slab + 16 * x), sum[y][first / 16 + x], slab_pitch<Element, Columns>);
+            sum[y][first / 16 + x].store(shared_address(slab + 16 * x), slab_pitch<Element, Columns>);
         }
     }
 };

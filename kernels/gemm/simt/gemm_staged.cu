@@ -20,11 +20,11 @@
 #include "prefetch_loop.cuh"
 #include "raster.cuh"
 #include "shared_layout.cuh"
-#include "split_pair.cuh"
 #include "staged_loop.cuh"
 #include "thread_map.cuh"
 #include "thread_product.cuh"
 #include "tile_copy.cuh"
+#include "tile_pair.cuh"
 
 enum class Load { direct, staged, async };
 enum class Tiles { padded, declared, xor_groups, interleaved };

@@ -15,6 +15,7 @@
 #include "operand_copy.cuh"
 #include "raster.cuh"
 #include "staged_loop.cuh"
+#include "tile_pair.cuh"
 #include "warp_output.cuh"
 
 template <class Element, class Sum, int BM, int BN, int BK, int WM, int WN, int Stages,

@@ -14,6 +14,7 @@
 #include "operand_copy.cuh"
 #include "raster.cuh"
 #include "staged_loop.cuh"
+#include "tile_pair.cuh"
 #include "wmma_warp.cuh"
 
 template <class Element, class Sum, int BM, int BN, int BK, int WM, int WN, int Stages, int Pad, int Buffers, int Strip,
