@@ -1,7 +1,7 @@
 // C = alpha * sum + beta * C for the accumulators of a warpgroup, Blocks x 64 rows of Columns (wgmma.cuh says which thread
 // holds what), to a C of m x n with an even number of columns. What lies outside of C is left out.
 //   Store::direct  every thread writes its pairs to global memory: four lanes fill sixteen bytes of a row.
-//   Store::staged  boxes of 64 x 128 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and the copy
+//   Store::staged  boxes of 64 rows x 128 or 64 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and the copy
 //                  engine writes them, whole lines at a time, while the warpgroup goes on. A warpgroup has a ring of Boxes.
 #pragma once
 
@@ -60,16 +60,18 @@ __device__ inline void store_direct(float (&sum)[Blocks][Half], Value* c, int m,
 }
 
 // The boxes of one warpgroup. `next` is the box that is written next; all threads of the warpgroup agree on it.
-template <class Value, int Boxes>
+template <class Value, int Columns, int Boxes>
 struct StoreRing {
-    static constexpr int box_columns = line_bytes / sizeof(Value);
+    static constexpr int line = Columns * sizeof(Value) % 128 == 0 ? 128 : 64;  // bytes; whole boxes make up the tile
+    static constexpr int box_columns = line / sizeof(Value);
+    static_assert(Columns % box_columns == 0, "whole boxes");
 
-    unsigned char box[Boxes][box_bytes];
+    alignas(1024) unsigned char box[Boxes][64 * line];
 
     // Where in a box a thread's line of the stmatrix begins that stores registers i to i + 7: the four matrices are both
     // halves of the warp's sixteen rows, then the eight columns beside them.
     __host__ __device__ static constexpr int matrix_line(int thread, int i) {
-        return swizzled(thread / 32 * 16 + thread % 16, (sum_column(0, i) + thread % 32 / 16 * 8) * 2);
+        return swizzled<line>(thread / 32 * 16 + thread % 16, (sum_column(0, i) + thread % 32 / 16 * 8) * 2);
     }
 
     // 64 rows of `box_columns` sums from sum[first] on.
@@ -88,7 +90,7 @@ struct StoreRing {
         } else {
 #pragma unroll
             for (int i = 0; i < box_columns / 2; i += 2) {
-                unsigned char* at = to + swizzled(sum_row(thread, i), sum_column(thread, i) * sizeof(Value));
+                unsigned char* at = to + swizzled<line>(sum_row(thread, i), sum_column(thread, i) * sizeof(Value));
                 *pair_at(reinterpret_cast<Value*>(at)) = Pair<Value>::pack(sum[first + i], sum[first + i + 1]);
             }
         }

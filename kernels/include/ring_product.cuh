@@ -5,17 +5,17 @@
 #include "operand_tile.cuh"
 #include "ring.cuh"
 
-// `steps` stages of A and B into Blocks x 64 rows of sums, which begin anew, from row block `first_block` of A on. Calls
+// `steps` stages of A and B into Blocks x 64 rows of sums, which begin anew, from `row` of A and `column` of B on. Calls
 // after_step(step) behind each. Returns the last stage, whose products are still to be waited for and which is to be released.
 template <class Cluster, int Stages, class TileA, class TileB, int Blocks, int Half, class AfterStep>
 __device__ inline int multiply_stages(float (&sum)[Blocks][Half], const TileA (&a)[Stages], const TileB (&b)[Stages],
-                                      RingBarriers<Stages>& ring, RingPosition<Stages>& at, int steps, int first_block,
+                                      RingBarriers<Stages>& ring, RingPosition<Stages>& at, int steps, int row, int column,
                                       int rank, int lane, AfterStep after_step) {
     int held = 0;
     for (int step = 0; step < steps; ++step, at.advance()) {
         mbarrier_wait(ring.full[at.stage], at.parity);
         wgmma_fence();
-        multiply_tiles(sum, a[at.stage], b[at.stage], first_block, step > 0);
+        multiply_tiles(sum, a[at.stage], b[at.stage], row, column, step > 0);
         wgmma_commit();
         if (step > 0) {
             wgmma_wait<1>();

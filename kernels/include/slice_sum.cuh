@@ -13,14 +13,14 @@ struct SliceSum {
 
     alignas(16) float word[Rows][stride];
 
-    // Blocks x 64 rows of sums from `first_row` on. What lay here before must have been read by everybody.
+    // Blocks x 64 rows of sums from (first_row, first_column) on. What lay here before must have been read by everybody.
     template <int Blocks, int Half>
-    __device__ void lay_down(const float (&sum)[Blocks][Half], int first_row, int thread) {
+    __device__ void lay_down(const float (&sum)[Blocks][Half], int first_row, int first_column, int thread) {
 #pragma unroll
         for (int block = 0; block < Blocks; ++block) {
 #pragma unroll
             for (int i = 0; i < Half; i += 2) {
-                float* at = &word[first_row + block * 64 + sum_row(thread, i)][sum_column(thread, i)];
+                float* at = &word[first_row + block * 64 + sum_row(thread, i)][first_column + sum_column(thread, i)];
                 *reinterpret_cast<float2*>(at) = make_float2(sum[block][i], sum[block][i + 1]);
             }
         }

@@ -43,31 +43,26 @@ __host__ __device__ constexpr unsigned long long swizzled_descriptor(unsigned ad
 template <class Element, int N>
 struct Wgmma;
 
-// The registers of D as operands of the instruction, and their names in its text.
+// The registers of D as operands of the instruction, and their names in its text, sixteen at a time.
 #define LADDER_FLOATS_8(d, i)                                       \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]),     \
     "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define LADDER_FLOATS_32(d, i) \
-    LADDER_FLOATS_8(d, i), LADDER_FLOATS_8(d, i + 8), LADDER_FLOATS_8(d, i + 16), LADDER_FLOATS_8(d, i + 24)
-#define LADDER_FLOATS_32_ALL(d) LADDER_FLOATS_32(d, 0)
-#define LADDER_FLOATS_64(d) LADDER_FLOATS_32(d, 0), LADDER_FLOATS_32(d, 32)
-#define LADDER_FLOATS_96(d) LADDER_FLOATS_64(d), LADDER_FLOATS_32(d, 64)
-#define LADDER_FLOATS_128(d) LADDER_FLOATS_96(d), LADDER_FLOATS_32(d, 96)
-#define LADDER_NAMES_32 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define LADDER_NAMES_64 \
-    LADDER_NAMES_32 ", " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define LADDER_NAMES_96 \
-    LADDER_NAMES_64 ", " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define LADDER_NAMES_128 \
-    LADDER_NAMES_96 ", " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define LADDER_FLOATS_16(d) LADDER_FLOATS_8(d, 0), LADDER_FLOATS_8(d, 8)
+#define LADDER_FLOATS_32(d) LADDER_FLOATS_16(d), LADDER_FLOATS_8(d, 16), LADDER_FLOATS_8(d, 24)
+#define LADDER_FLOATS_48(d) LADDER_FLOATS_32(d), LADDER_FLOATS_8(d, 32), LADDER_FLOATS_8(d, 40)
+#define LADDER_FLOATS_64(d) LADDER_FLOATS_48(d), LADDER_FLOATS_8(d, 48), LADDER_FLOATS_8(d, 56)
+#define LADDER_FLOATS_80(d) LADDER_FLOATS_64(d), LADDER_FLOATS_8(d, 64), LADDER_FLOATS_8(d, 72)
+#define LADDER_FLOATS_96(d) LADDER_FLOATS_80(d), LADDER_FLOATS_8(d, 80), LADDER_FLOATS_8(d, 88)
+#define LADDER_FLOATS_112(d) LADDER_FLOATS_96(d), LADDER_FLOATS_8(d, 96), LADDER_FLOATS_8(d, 104)
+#define LADDER_FLOATS_128(d) LADDER_FLOATS_112(d), LADDER_FLOATS_8(d, 112), LADDER_FLOATS_8(d, 120)
+#define LADDER_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LADDER_NAMES_32 LADDER_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define LADDER_NAMES_48 LADDER_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define LADDER_NAMES_64 LADDER_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LADDER_NAMES_80 LADDER_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+#define LADDER_NAMES_96 LADDER_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define LADDER_NAMES_112 LADDER_NAMES_96 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+#define LADDER_NAMES_128 LADDER_NAMES_112 ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define LADDER_WGMMA(ELEMENT, TYPES, N, NAMES, FLOATS, A, B, ADD, MAJOR, ...)                                        \
     template <>                                                                                                      \
@@ -85,7 +80,11 @@ struct Wgmma;
     LADDER_WGMMA(__half, "k16.f32.f16.f16", N, NAMES, FLOATS, A, B, ADD, ", 0, " MAJOR, , "n"(NMajorB ? 1 : 0))          \
     LADDER_WGMMA(Tf32, "k8.f32.tf32.tf32", N, NAMES, FLOATS, A, B, ADD, "")                                              \
     LADDER_WGMMA(E4m3, "k32.f32.e4m3.e4m3", N, NAMES, FLOATS, A, B, ADD, "")
-LADDER_WGMMA_ALL(64, LADDER_NAMES_32, LADDER_FLOATS_32_ALL, "%32", "%33", "%34", "%35")
+LADDER_WGMMA_ALL(32, LADDER_NAMES_16, LADDER_FLOATS_16, "%16", "%17", "%18", "%19")
+LADDER_WGMMA_ALL(64, LADDER_NAMES_32, LADDER_FLOATS_32, "%32", "%33", "%34", "%35")
+LADDER_WGMMA_ALL(96, LADDER_NAMES_48, LADDER_FLOATS_48, "%48", "%49", "%50", "%51")
 LADDER_WGMMA_ALL(128, LADDER_NAMES_64, LADDER_FLOATS_64, "%64", "%65", "%66", "%67")
+LADDER_WGMMA_ALL(160, LADDER_NAMES_80, LADDER_FLOATS_80, "%80", "%81", "%82", "%83")
 LADDER_WGMMA_ALL(192, LADDER_NAMES_96, LADDER_FLOATS_96, "%96", "%97", "%98", "%99")
+LADDER_WGMMA_ALL(224, LADDER_NAMES_112, LADDER_FLOATS_112, "%112", "%113", "%114", "%115")
 LADDER_WGMMA_ALL(256, LADDER_NAMES_128, LADDER_FLOATS_128, "%128", "%129", "%130", "%131")

@@ -26,6 +26,7 @@ COMMANDS = {
     "clock": "hold the timer against NVBench and against itself",
     "throughput": "time a whole tuning sweep from an empty cache",
     "banks": "predict bank conflicts of a shared-memory access",
+    "choose": "choose a kernel's configurations by shape from a sweep's timings",
     "figures": "draw the figures of a sweep",
     "claims": "decide the claims from the tables",
     "report": "write report.md",

@@ -32,6 +32,10 @@ class Project:
         return self.root / "config" / "sweeps"
 
     @property
+    def best(self) -> Path:
+        return self.root / "config" / "best"
+
+    @property
     def results(self) -> Path:
         return self.root / "results"
 

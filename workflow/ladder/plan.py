@@ -47,7 +47,7 @@ def _argument(argument: Argument, variant: Variant, size: Mapping[str, int]) -> 
         "tensor_map": argument.name,
         "box": box,
         "swizzle": argument.swizzle,
-        "l2_promotion": argument.l2_promotion,
+        "l2_promotion": variant.params.get(argument.l2_promotion, argument.l2_promotion),
     }
 
 

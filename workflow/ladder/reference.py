@@ -12,6 +12,7 @@ KINDS = {
     "sweep": "config/sweeps/NAME.yaml",
     "kernel": "kernels/…/NAME.yaml",
     "claims": "config/claims.yaml",
+    "choices": "config/best/KERNEL.yaml",
 }
 """Document kinds and where such documents stand."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ladder import documents
 from ladder.catalog import Condition, Kernel, ParamValue, Size, Variant
+from ladder.choices import load_choices
 from ladder.errors import LadderError, refuse
 from ladder.expressions import evaluate
 from ladder.problems import PROBLEMS, problem_named
@@ -41,6 +42,8 @@ class Entry:
     rung: str
     technique: str
     sizes: tuple[Condition, ...] = ()
+    only: tuple[Size, ...] | None = None
+    """Sizes it was chosen for (`params: best`); None: any."""
 
     def unsupported(self, size: Size) -> str | None:
         """Why there is nothing to measure at `size`: the variant is not right there, or left out; else None."""
@@ -118,13 +121,36 @@ class Sweep:
         for dtype in self.dtypes:
             for size in self.sizes:
                 for entry in self.entries:
-                    if entry.variant.dtype == dtype:
+                    if entry.variant.dtype == dtype and (entry.only is None or size in entry.only):
                         yield Cell(entry, size)
 
 
 def _combinations(params: Mapping[str, Any]) -> list[dict[str, ParamValue]]:
     axes = [value if isinstance(value, list) else [value] for value in params.values()]
     return [dict(zip(params, values, strict=True)) for values in itertools.product(*axes)]
+
+
+def _chosen(
+    path: Path,
+    where: str,
+    document: Mapping[str, Any],
+    kernel: Kernel,
+    dtypes: tuple[str, ...],
+    layout: str | None,
+    sizes: tuple[Size, ...],
+) -> list[Entry]:
+    """One entry for each configuration that config/best chooses for some of `sizes`, in the order of the sizes."""
+    for field in ("where", "rung", "sizes"):
+        if field in document:
+            raise refuse(path, f"{where}{field}", document[field], "nothing beside `params: best`")
+    choices = load_choices(path.parent.parent / "best" / f"{kernel.name}.yaml", kernel)
+    chosen: dict[Variant, list[Size]] = {}
+    for dtype in dtypes:
+        for size in sizes:
+            chosen.setdefault(choices.at(size, dtype, layout), []).append(size)
+    return [
+        Entry(variant, "", document.get("technique", ""), only=tuple(own)) for variant, own in chosen.items()
+    ]
 
 
 def _entries(
@@ -135,6 +161,7 @@ def _entries(
     problem: Problem,
     dtypes: tuple[str, ...],
     layout: str | None,
+    sizes: tuple[Size, ...],
 ) -> tuple[list[Entry], int]:
     where = f"variants[{index}]."
     name = document["kernel"]
@@ -144,11 +171,13 @@ def _entries(
     if kernel.problem != problem.name:
         same = [other.name for other in catalog.values() if other.problem == problem.name]
         raise refuse(path, f"{where}kernel", name, same, why=f"its problem is {kernel.problem}")
+    if document.get("params") == "best":
+        return _chosen(path, where, document, kernel, dtypes, layout, sizes), 0
     combinations = _combinations(document.get("params", {}))
     rung = document.get("rung", "")
     if rung and len(combinations) > 1:
         raise refuse(path, f"{where}rung", rung, "a rung for one combination of parameters only")
-    sizes = tuple(Condition(one["expr"], one["reason"]) for one in document.get("sizes", ()))
+    conditions = tuple(Condition(one["expr"], one["reason"]) for one in document.get("sizes", ()))
     record = document.get("excluded", "drop") == "record"
     entries, excluded = [], 0
     for dtype in dtypes:
@@ -173,7 +202,7 @@ def _entries(
                 if not keep:
                     excluded += 1
                     continue
-            entries.append(Entry(variant, rung, document.get("technique", ""), sizes))
+            entries.append(Entry(variant, rung, document.get("technique", ""), conditions))
     if not entries:
         raise LadderError(f"{path}: {where}params: no combination is left after the constraints and where")
     return entries, excluded
@@ -242,7 +271,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     entries: list[Entry] = []
     excluded = 0
     for index, given in enumerate(document["variants"]):
-        more, dropped = _entries(path, index, given, catalog, problem, dtypes, layout)
+        more, dropped = _entries(path, index, given, catalog, problem, dtypes, layout, sizes)
         for entry in more:
             if any(other.variant == entry.variant for other in entries):
                 raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")

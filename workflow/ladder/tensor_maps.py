@@ -32,7 +32,7 @@ class Tensor:
 
 
 def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) -> Any:
-    """The descriptor of tiled copies of `box` elements, outermost extent first.
+    """The descriptor of tiled copies of `box` elements, outermost extent first; swizzle "rows" is as wide as its rows.
 
     Elements outside the tensor read as zero. Raises LadderError where the driver refuses, such as for rows that are
     no multiple of 16 bytes.
@@ -46,6 +46,10 @@ def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) 
     if len(box) != len(tensor.shape):
         raise LadderError(f"a box of {len(box)} extents for a tensor of {len(tensor.shape)}")
     element = np.dtype(f"u{ELEMENT_BYTES[tensor.dtype]}")
+    if swizzle == "rows":
+        swizzle = f"{box[-1] * element.itemsize}B"
+        if swizzle not in _SWIZZLES:
+            raise LadderError(f"no swizzle is {swizzle} wide, as rows of the box {box} are: 32B, 64B and 128B are")
     view = StridedMemoryView.from_buffer(
         tensor.buffer, tensor.shape, itemsize=element.itemsize, dtype=element
     )

@@ -3,14 +3,15 @@
 //
 // The techniques (catalogue C2 to C8), each a parameter: a ring of Stages tiles between the copying thread and Consumers
 // warpgroups, so that copies run ahead of products; registers moved to the consumers (Reallocate); tiles that several
-// consumers share row-wise; persistent blocks that take tiles in the order of a Raster; clusters whose blocks load shared
+// consumers share, along M or (ConsumersN) along N; persistent blocks that take tiles in the order of a Raster; clusters whose blocks load shared
 // operands once (multicast); results that leave through shared memory while the next tile begins (Store::staged); a first
 // consumer that runs Stagger steps ahead, so that one multiplies while the other stores; rounds that go back along K, through
 // what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster, where tiles are few.
 //
 // Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, which
 // 16-bit elements only may be, Major::k for N x K. BM, BN: block tile in elements; 128 bytes of K at a time. Cluster: blocks
-// per cluster along M and N. Boxes: 8 KiB boxes of C per consumer.
+// per cluster along M and N. Boxes: of 64 rows of C per consumer, 128 bytes wide or 64
+// (where its columns are no multiple of that).
 
 #include "accumulator_store.cuh"
 #include "operand_tile.cuh"
@@ -19,23 +20,23 @@
 #include "slice_sum.cuh"
 #include "tile_scheduler.cuh"
 
-template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int Boxes>
+template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int ConsumersN, int Boxes>
 struct Shared {
     OperandTile<Element, Major::k, BM> a[Stages];
     OperandTile<Element, OrderB, BN> b[Stages];
-    StoreRing<Output<Element>, Boxes> c[Consumers];
+    StoreRing<Output<Element>, BN / ConsumersN, Boxes> c[Consumers];
     RingBarriers<Stages> ring;
     TilePosition origin[Stages];  // of the tile that a stage belongs to
 };
 
-template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, bool Reallocate, class Cluster, int Raster,
-          bool Serpentine, int Stagger, Store How, int Boxes, int Slices>
+template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int ConsumersN, bool Reallocate,
+          class Cluster, int Raster, bool Serpentine, int Stagger, Store How, int Boxes, int Slices>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_c, Output<Element>* c, int m, int n, int k, float alpha,
             float beta) {
     alignas(1024) extern __shared__ unsigned char memory[];
-    auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN, Stages, Consumers, Boxes>*>(memory);
+    auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN, Stages, Consumers, ConsumersN, Boxes>*>(memory);
     auto& ring = shared.ring;
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
     const int rank = Cluster::size > 1 ? cluster_rank() : 0, slice = Slices > 1 ? cluster_rank() : 0;
@@ -76,9 +77,10 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         if constexpr (Slices > 1) cluster_barrier();  // all sums lie in shared memory
     } else {
         if constexpr (Reallocate) grow_registers<consumer_registers<Consumers>>();
-        constexpr int blocks = BM / 64 / Consumers;
-        const int consumer = warpgroup - 1, first_block = consumer * blocks;
-        float sum[blocks][BN / 2];
+        constexpr int blocks = BM / 64 / (Consumers / ConsumersN), columns = BN / ConsumersN;  // of a consumer
+        const int consumer = warpgroup - 1;
+        const int tile_row = consumer / ConsumersN * blocks * 64, tile_column = consumer % ConsumersN * columns;
+        float sum[blocks][columns / 2];
         RingPosition<Stages> at;
         constexpr int all_consumers = Consumers + 1;  // barriers: a warpgroup's own has its number
         int ahead = Stagger > 0 && consumer + 1 < Consumers ? lesser(Stagger, steps) - 1 : -1;
@@ -90,8 +92,8 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                     ahead = -1;
                 }
             };
-            const int held = multiply_stages<Cluster>(sum, shared.a, shared.b, ring, at, steps, first_block, rank,
-                                                      thread % 32, after_step);
+            const int held = multiply_stages<Cluster>(sum, shared.a, shared.b, ring, at, steps, tile_row, tile_column,
+                                                      rank, thread % 32, after_step);
             const TilePosition origin = shared.origin[held];
             __syncwarp();  // all lanes have read it
             wgmma_wait<0>();
@@ -99,17 +101,17 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             if constexpr (Slices > 1) {
                 auto& sums = reinterpret_cast<SliceSum<BM, BN>&>(shared.a);  // the ring is done: there is one tile
                 warpgroup_barrier<Consumers>(all_consumers);
-                sums.lay_down(sum, first_block * 64, thread);
+                sums.lay_down(sum, tile_row, tile_column, thread);
                 cluster_barrier();  // all sums lie in shared memory
                 sums.template store<Consumers * warpgroup_threads>(c, m, n, origin, Slices, alpha, beta,
                                                                    consumer * warpgroup_threads + thread);
             } else {
-                const int first_row = origin.row + first_block * 64;
-                blend_sums(sum, c, m, n, first_row, origin.column, alpha, beta, thread);
+                const int row = origin.row + tile_row, column = origin.column + tile_column;
+                blend_sums(sum, c, m, n, row, column, alpha, beta, thread);
                 if constexpr (How == Store::staged) {
-                    shared.c[consumer].store(sum, map_c, first_row, origin.column, thread, warpgroup, next_box);
+                    shared.c[consumer].store(sum, map_c, row, column, thread, warpgroup, next_box);
                 } else {
-                    store_direct(sum, c, m, n, first_row, origin.column, thread);
+                    store_direct(sum, c, m, n, row, column, thread);
                 }
             }
         }

@@ -41,7 +41,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
         }
         mbarrier_wait(shared.full, parity);
         wgmma_fence();
-        multiply_tiles(sum, shared.a, shared.b, 0, first > 0);
+        multiply_tiles(sum, shared.a, shared.b, 0, 0, first > 0);
         wgmma_commit();
         wgmma_wait<0>();
         __syncthreads();  // everybody's products have read the tiles

@@ -1,0 +1,47 @@
+"""Choose a kernel's configurations by class of shapes from a sweep's timings, for `params: best`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the step's arguments."""
+    parser.add_argument("--sweep", required=True, help="sweep of one kernel over its configurations")
+    parser.add_argument(
+        "--tables", type=Path, required=True, help="folder of its timings, such as results/published/nvidia-h200"
+    )
+    parser.add_argument("--out", type=Path, help="file to write (default: config/best/KERNEL.yaml)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Raises LadderError for a sweep that does not exist, or that has no results there."""
+    import json
+    import logging
+
+    from ladder import tables
+    from ladder.catalog import load_catalog
+    from ladder.choices import choose
+    from ladder.layout import Project
+    from ladder.sweeps import load_sweeps
+    from ladder.tables import replace_file
+
+    project = Project(arguments.root)
+    sweep = load_sweeps(project.sweeps, load_catalog(project.kernels), [arguments.sweep])[arguments.sweep]
+    record = next(
+        (path for path in (arguments.tables, arguments.tables.parent) if (path / "environment.json").is_file()),
+        arguments.tables,
+    )
+    environment = json.loads((record / "environment.json").read_text(encoding="utf-8"))
+    source = {
+        "sweep": sweep.name,
+        "gpu": (environment.get("gpu") or {}).get("name"),
+        "started": environment.get("started"),
+        "tree": (environment.get("tree") or {}).get("digest"),
+    }
+    text = choose(sweep, tables.read("timings", arguments.tables), source)
+    out = arguments.out or project.best / f"{sweep.entries[0].variant.kernel.name}.yaml"
+    replace_file(out, text.encode())
+    logging.info("%s: %d classes of shapes", out, len(sweep.sizes))
+    return 0
