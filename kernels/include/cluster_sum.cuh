@@ -6,15 +6,15 @@
 #include "cluster.cuh"
 #include "epilogue.cuh"
 #include "index.cuh"
-#include "words.cuh"
+#include "neighbours.cuh"
 
 // The word at `address` of this block's shared memory, in that of the block with this rank: four neighbours of it.
-__device__ inline Words<4> load_from_block(unsigned address, int rank) {
+__device__ inline Neighbours<float, 4> load_from_block(unsigned address, int rank) {
     unsigned there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-    Words<4> words;
+    Neighbours<float, 4> words;
     asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(words.word[0]), "=f"(words.word[1]), "=f"(words.word[2]), "=f"(words.word[3])
+                 : "=f"(words.value[0]), "=f"(words.value[1]), "=f"(words.value[2]), "=f"(words.value[3])
                  : "r"(there)
                  : "memory");
     return words;
@@ -31,13 +31,13 @@ __device__ inline void for_each_sum_of_cluster(unsigned tile, int blocks, int th
     for (int i = begin * groups + thread; i < end * groups; i += Threads) {
         const int row = i / groups, column = i % groups * 4;
         const unsigned address = tile + 4 * (row * Stride + column);
-        Words<4> sum = load_from_block(address, 0);
+        Neighbours<float, 4> sum = load_from_block(address, 0);
         for (int rank = 1; rank < blocks; ++rank) {
-            const Words<4> more = load_from_block(address, rank);
+            const Neighbours<float, 4> more = load_from_block(address, rank);
 #pragma unroll
-            for (int w = 0; w < 4; ++w) sum.word[w] += more.word[w];
+            for (int w = 0; w < 4; ++w) sum.value[w] += more.value[w];
         }
-        act(row, column, sum.word);
+        act(row, column, sum.value);
     }
 }
 

@@ -1,9 +1,11 @@
-// Elements of a tensor-core product: conversion to and from fp32, and sixteen bytes of them moved by one instruction.
+// Elements of a tensor-core product: conversion to and from fp32, and neighbours of them blended into C.
 // float stands for tf32: fp32 of which the tensor cores read the upper 19 bits.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+#include "neighbours.cuh"
 
 __device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(__half value) { return __half2float(value); }
@@ -18,26 +20,9 @@ __device__ inline __half from_float<__half>(float value) { return __float2half_r
 template <>
 __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
 
-// Count neighbours; the alignment is what lets the compiler move them at once.
-template <class Element, int Count>
-struct alignas(Count * sizeof(Element)) Neighbours {
-    static_assert(Count * sizeof(Element) <= 16, "one instruction moves sixteen bytes");
-    Element value[Count];
-};
-
 // Elements of sixteen bytes.
 template <class Element>
 constexpr int per_chunk = 16 / sizeof(Element);
-
-template <int Count, class Element>
-__device__ inline Neighbours<Element, Count> load_neighbours(const Element* from) {
-    return *reinterpret_cast<const Neighbours<Element, Count>*>(from);
-}
-
-template <int Count, class Element>
-__device__ inline void store_neighbours(Element* to, const Neighbours<Element, Count>& neighbours) {
-    *reinterpret_cast<Neighbours<Element, Count>*>(to) = neighbours;
-}
 
 // c = alpha * sum + beta * c for Count neighbours. As in BLAS, beta == 0 means that c counts for nothing, NaN included.
 template <int Count, class Element>

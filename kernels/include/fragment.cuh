@@ -2,7 +2,7 @@
 #pragma once
 
 #include "index.cuh"
-#include "words.cuh"
+#include "neighbours.cuh"
 
 // Along a row of the tile, in accesses as wide as the layout's alignment allows: up to LDS.128.
 // `origin`: where the thread's first value of row 0 lies.
@@ -12,9 +12,9 @@ __device__ inline void load_along_row(float (&fragment)[Count], const float* til
     const float* first = Layout::rows_alike ? origin + row * Layout::pitch : Layout::at(tile, row, Along::first(thread));
 #pragma unroll
     for (int i = 0; i < Count; i += width) {
-        const Words<width> read = load_words<width>(first + Layout::step_words(Along::step(i)));
+        const Neighbours<float, width> read = load_neighbours<width>(first + Layout::step_words(Along::step(i)));
 #pragma unroll
-        for (int w = 0; w < width; ++w) fragment[i + w] = read.word[w];
+        for (int w = 0; w < width; ++w) fragment[i + w] = read.value[w];
     }
 }
 

@@ -9,7 +9,7 @@
 
 #include "async_copy.cuh"
 #include "index.cuh"
-#include "words.cuh"
+#include "neighbours.cuh"
 
 template <class Layout, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
 class TileCopy {
@@ -26,7 +26,7 @@ class TileCopy {
     Index pitch;
     int rows_left, columns_left;  // from there to the matrix's ends
     int thread;
-    Words<Width> staged[per_thread];
+    Neighbours<float, Width> staged[per_thread];
 
     // A thread's vectors lie a fixed distance apart: only its first depends on the thread, the steps are constants.
     __device__ static constexpr int row_of(int vector) { return vector % (Rows * panel) / panel; }
@@ -71,8 +71,8 @@ class TileCopy {
     __device__ void fetch() {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {
-            staged[i] = Words<Width>{};
-            if (mine(i) && inside(i)) staged[i] = load_words<Width>(source(i));
+            staged[i] = Neighbours<float, Width>{};
+            if (mine(i) && inside(i)) staged[i] = load_neighbours<Width>(source(i));
         }
     }
 
@@ -84,11 +84,11 @@ class TileCopy {
 #pragma unroll
             for (int store = 0; store < stores; ++store) {
                 if ((i * stores + store) * parts / (per_thread * stores) != part || !mine(i)) continue;
-                Words<together> words;
+                Neighbours<float, together> words;
 #pragma unroll
-                for (int p = 0; p < together; ++p) words.word[p] = staged[i].word[store * together + p];
+                for (int p = 0; p < together; ++p) words.value[p] = staged[i].value[store * together + p];
                 float* to = reinterpret_cast<float*>(tile);
-                store_words(Layout::at(to, to_row(i, store * together), to_column(i, store * together)), words);
+                store_neighbours(Layout::at(to, to_row(i, store * together), to_column(i, store * together)), words);
             }
         }
     }

@@ -72,7 +72,8 @@ struct WmmaSum<float, 16> {
 
     __device__ void add_product(const WmmaOperand<__half>& a, const WmmaOperand<__half>& b) {
         asm("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, "
-            "{%8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23}, {%0, %1, %2, %3, %4, %5, %6, %7};"
+            "{%8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23}, "
+            "{%0, %1, %2, %3, %4, %5, %6, %7};"
             : LADDER_WORDS_8("+f", word) : LADDER_WORDS_8("r", a.word), LADDER_WORDS_8("r", b.word));
     }
 
