@@ -1,8 +1,8 @@
 // C = alpha * sum + beta * C for the accumulators of a warpgroup, Blocks x 64 rows of Columns (wgmma.cuh says which thread
 // holds what), to a C of m x n with an even number of columns. What lies outside of C is left out.
 //   Store::direct  every thread writes its pairs to global memory: four lanes fill sixteen bytes of a row.
-//   Store::staged  boxes of 64 rows x 128 or 64 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and the copy
-//                  engine writes them, whole lines at a time, while the warpgroup goes on. A warpgroup has a ring of Boxes.
+//   Store::staged  boxes of 64 rows x 128 or 64 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and
+//                  the copy engine writes them while the warpgroup goes on, which has a ring of Boxes.
 #pragma once
 
 #include "index.cuh"

@@ -3,15 +3,14 @@
 //
 // The techniques (catalogue C2 to C8), each a parameter: a ring of Stages tiles between the copying thread and Consumers
 // warpgroups, so that copies run ahead of products; registers moved to the consumers (Reallocate); tiles that several
-// consumers share, along M or (ConsumersN) along N; persistent blocks that take tiles in the order of a Raster; clusters whose blocks load shared
-// operands once (multicast); results that leave through shared memory while the next tile begins (Store::staged); a first
-// consumer that runs Stagger steps ahead, so that one multiplies while the other stores; rounds that go back along K, through
-// what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster, where tiles are few.
+// consumers share along M or (ConsumersN) N; persistent blocks that take tiles in the order of a Raster; clusters whose
+// blocks load shared operands once (multicast); results that leave through shared memory while the next tile begins
+// (Store::staged); a first consumer that runs Stagger steps ahead, so that one multiplies while the other stores; rounds
+// that go back along K, through what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster.
 //
 // Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, which
 // 16-bit elements only may be, Major::k for N x K. BM, BN: block tile in elements; 128 bytes of K at a time. Cluster: blocks
-// per cluster along M and N. Boxes: of 64 rows of C per consumer, 128 bytes wide or 64
-// (where its columns are no multiple of that).
+// per cluster along M and N. Boxes: of C per consumer, 64 rows x 128 bytes (64 where its columns are no multiple of that).
 
 #include "accumulator_store.cuh"
 #include "operand_tile.cuh"
@@ -33,8 +32,7 @@ template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers
           class Cluster, int Raster, bool Serpentine, int Stagger, Store How, int Boxes, int Slices>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-            const __grid_constant__ TensorMap map_c, Output<Element>* c, int m, int n, int k, float alpha,
-            float beta) {
+            const __grid_constant__ TensorMap map_c, Output<Element>* c, int m, int n, int k, float alpha, float beta) {
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN, Stages, Consumers, ConsumersN, Boxes>*>(memory);
     auto& ring = shared.ring;
@@ -67,8 +65,8 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                     ring.wait_until_empty(at);
                     shared.origin[at.stage] = origin;
                     mbarrier_arrive_expect(full, shared.a[0].bytes + shared.b[0].bytes);
-                    shared.a[at.stage].template load<Cluster::columns>(map_a, origin.row, first, full,
-                                                                       Cluster::column(rank), Cluster::row_mask(rank));
+                    shared.a[at.stage].template load<Cluster::columns>(map_a, origin.row, first, full, Cluster::column(rank),
+                                                                       Cluster::row_mask(rank));
                     shared.b[at.stage].template load<Cluster::rows>(map_b, origin.column, first, full,
                                                                     Cluster::row(rank), Cluster::column_mask(rank));
                 }
