@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -106,15 +107,15 @@ class Sweep:
     counter_variants: tuple[Variant, ...]
     figures: tuple[Figure, ...]
 
-    @property
-    def variants(self) -> list[Variant]:
+    @functools.cached_property
+    def variants(self) -> tuple[Variant, ...]:
         """Every variant to compile, those of reference kernels included, without repetition."""
         own = [entry.variant for entry in self.entries if entry.variant.excluded() is None]
         wanted = list(own)
         for reference in self.references:
             if reference.kernel is not None:
                 wanted += [reference.variant_for(variant) for variant in own]
-        return list(dict.fromkeys(wanted))
+        return tuple(dict.fromkeys(wanted))
 
     def cells(self) -> Iterator[Cell]:
         """Cells in measuring order: by dtype and size, so that inputs and reference are made once."""

@@ -18,9 +18,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Raises LadderError for a sweep the run does not have."""
-    from ladder.plan import write_plan
+    from ladder.catalog import load_catalog
+    from ladder.layout import Project
+    from ladder.plan import plan_sweep, write_plan
+    from ladder.runs import choose_device, parse_over, read_settings
+    from ladder.sweeps import load_sweeps
 
+    # Not the whole run: checking its other sweeps and its claims takes ten times as long.
+    project, name = Project(arguments.root), arguments.sweep
     over = {"arch": arguments.arch} if arguments.arch else {}
-    loaded = common.load(arguments, {"sweeps": [arguments.sweep], **over})
-    write_plan(loaded.plans[arguments.sweep], arguments.out)
+    config = read_settings(project, arguments.configfile, parse_over(arguments.settings) | over)
+    sweep = load_sweeps(project.sweeps, load_catalog(project.kernels), [name])[name]
+    write_plan(plan_sweep(sweep, config, choose_device(config)[1]), arguments.out)
     return 0
