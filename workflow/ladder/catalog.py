@@ -21,6 +21,8 @@ Size = Mapping[str, int]
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 _ID_LIMIT = 150
+L2_PROMOTIONS = ("none", "64B", "128B", "256B")
+"""What the L2 may fetch from memory for a TMA copy that asks for less."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Kernel:
     arguments: tuple[Argument, ...]
     spills_allowed: bool
     passes: tuple[Pass, ...]
+    work: str | None = None
 
     def variant(
         self,
@@ -288,6 +291,11 @@ def load_kernel(path: Path) -> Kernel:
         raise LadderError(f"{path}: parameters: {error}") from error
     arguments = tuple(_argument(entry) for entry in document["arguments"])
     for index, argument in enumerate(arguments):
+        named = parameters.get(argument.l2_promotion)
+        for promotion in named.values if named else [argument.l2_promotion]:
+            if promotion not in L2_PROMOTIONS:
+                accepted = [*L2_PROMOTIONS, *parameters]
+                raise refuse(path, f"arguments[{index}].l2_promotion", promotion, accepted)
         if argument.kind == "scalar":
             known = [*problem.scalars, *problem.size_fields, *parameters]
         else:
@@ -327,6 +335,7 @@ def load_kernel(path: Path) -> Kernel:
         arguments=arguments,
         spills_allowed=document.get("spills", "never") == "allowed",
         passes=tuple(Pass(asked["name"], asked["when"]) for asked in document.get("passes", [])),
+        work=document.get("work"),
     )
     _try_expressions(kernel)
     return kernel
@@ -361,6 +370,11 @@ def _try_expressions(kernel: Kernel) -> None:
         if str(kernel.path) in str(error):
             raise
         raise LadderError(f"{kernel.path}: launch or sizes: {error}") from error
+    if kernel.work is not None:
+        try:
+            evaluate(kernel.work, variant.names(size))
+        except LadderError as error:
+            raise LadderError(f"{kernel.path}: work: {error}") from error
 
 
 def load_catalog(root: Path) -> dict[str, Kernel]:

@@ -1,7 +1,8 @@
 """Which configuration of a kernel suits a shape: `params: best` of a sweep, chosen from another sweep's timings.
 
 Every size of that sweep stands for a class of shapes. Within a class a configuration's time is taken to grow as the
-kernel's `work` does (rounds of tiles on the GPU x steps of K, say), so that shapes between the measured ones are served too.
+kernel's `work` does (rounds of tiles on the GPU x steps of K, say), so that shapes between the measured ones are
+served too.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Choices:
             if variant.unsupported(size) is None
         ]
         if not expected:
-            raise LadderError(f"{self.path}: no configuration of the class {dict(near)} supports {dict(size)}")
+            raise LadderError(
+                f"{self.path}: no configuration of the class {dict(near)} supports {dict(size)}"
+            )
         return min(expected, key=lambda one: one[:2])[2]
 
 

@@ -10,7 +10,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the step's arguments."""
     parser.add_argument("--sweep", required=True, help="sweep of one kernel over its configurations")
     parser.add_argument(
-        "--tables", type=Path, required=True, help="folder of its timings, such as results/published/nvidia-h200"
+        "--tables",
+        type=Path,
+        required=True,
+        help="folder of its timings, such as results/published/nvidia-h200",
     )
     parser.add_argument("--out", type=Path, help="file to write (default: config/best/KERNEL.yaml)")
 
@@ -30,7 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
     project = Project(arguments.root)
     sweep = load_sweeps(project.sweeps, load_catalog(project.kernels), [arguments.sweep])[arguments.sweep]
     record = next(
-        (path for path in (arguments.tables, arguments.tables.parent) if (path / "environment.json").is_file()),
+        (
+            path
+            for path in (arguments.tables, arguments.tables.parent)
+            if (path / "environment.json").is_file()
+        ),
         arguments.tables,
     )
     environment = json.loads((record / "environment.json").read_text(encoding="utf-8"))
