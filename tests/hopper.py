@@ -11,6 +11,7 @@ from typing import Any
 from ladder.catalog import Kernel, Variant, load_kernel
 from ladder.compiler import compile_source, compile_variant
 from ladder.cubin import sass
+from ladder.expressions import evaluate_int
 
 ROOT = Path(__file__).resolve().parent.parent
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
@@ -18,6 +19,8 @@ INCLUDE = ROOT / "kernels" / "include"
 ARCH = "sm_90a"
 ONE = "hopper_tma_wgmma"
 RING = "hopper_gemm"
+NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}
+SLICED: dict[str, int | str] = {"store": "direct", "blocks": 0}
 VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (ONE, "bf16", "NN", {}),
     (ONE, "fp16", "TN", {"bm": 64, "bn": 256}),
@@ -32,22 +35,21 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (RING, "tf32", "TN", {"cluster_m": 2}),
     (RING, "fp8", "TN", {"bm": 256, "bn": 128, "cluster_n": 2}),
     (RING, "bf16", "TN", {"stagger": 1, "serpentine": 1}),
-    (RING, "fp16", "NN", {"store": "direct", "blocks": 0, "split_k": 4, "stagger": 1}),
-    (
-        RING,
-        "tf32",
-        "TN",
-        {
-            "bm": 64,
-            "bn": 64,
-            "stages": 8,
-            "consumers": 1,
-            "reallocate": 0,
-            "store": "direct",
-            "blocks": 0,
-            "split_k": 3,
-        },
-    ),
+    (RING, "fp16", "NN", {**SLICED, "split_k": 4, "stagger": 1}),
+    (RING, "tf32", "TN", {**NARROW, **SLICED, "bn": 64, "stages": 8, "split_k": 3}),
+    # Widths that are no multiple of 64: results in boxes of 64 bytes, but for fp32.
+    (RING, "bf16", "TN", {"bn": 96, "stages": 7, "cluster_m": 2, "stagger": 1}),
+    (RING, "fp16", "TN", {"bn": 160, "stages": 5, "cluster_m": 4, "fetch": "256B"}),
+    (RING, "bf16", "TN", {"bn": 224, "boxes": 4, "cluster_n": 2}),
+    (RING, "tf32", "TN", {"bn": 96, "stages": 5, "boxes": 4}),
+    (RING, "fp8", "TN", {"bn": 160, "stages": 5, "cluster_m": 2}),
+    (RING, "bf16", "TN", {**NARROW, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4}),
+    # Consumers side by side along N.
+    (RING, "bf16", "TN", {"bn": 320, "consumers_n": 2, "stages": 3, "boxes": 4, "cluster_m": 2}),
+    (RING, "bf16", "TN", {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "boxes": 4, "blocks": 0}),
+    (RING, "fp8", "TN", {"bn": 384, "consumers_n": 2, "stages": 3, "stagger": 1}),
+    (RING, "bf16", "NN", {"bn": 384, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
+    (RING, "fp16", "TN", {**SLICED, "bm": 64, "bn": 320, "consumers_n": 2, "split_k": 2}),
 ]
 
 
@@ -58,6 +60,15 @@ def kernel(name: str) -> Kernel:
 
 def variant(name: str, dtype: str = "bf16", layout: str = "NN", **params: int | str) -> Variant:
     return kernel(name).variant(params, dtype, layout)
+
+
+def box(one: Variant, buffer: str) -> tuple[int, int]:
+    """Lines and elements per line of the box that the YAML gives the tensor map of `buffer`."""
+    extents = next(
+        argument.box for argument in one.kernel.arguments if argument.name == buffer and argument.box
+    )
+    lines, elements = (evaluate_int(extent, one.names()) for extent in extents)
+    return lines, elements
 
 
 @functools.cache
@@ -73,6 +84,26 @@ def compiled(
 ) -> tuple[dict[str, Any], list[str]]:
     """Facts and the instructions in their order, compiled once per test process."""
     return _compiled(name, dtype, layout, json.dumps(params, sort_keys=True))
+
+
+def loads(sharings: list[tuple[str, str, int, int]]) -> list[int]:
+    """How many copies a block starts for its share of each tile of (element, Major, extent, sharers): UTMALDGs."""
+    kernels = "\n".join(
+        f"""extern "C" __global__ void load_{index}(
+        const __grid_constant__ TensorMap map, int first, int k, int part) {{
+    alignas(1024) extern __shared__ unsigned char memory[];
+    __shared__ Mbarrier full;
+    reinterpret_cast<OperandTile<{element}, Major::{major}, {extent}>*>(memory)->load<{sharers}>(
+        map, first, k, full, part, 1);
+}}"""
+        for index, (element, major, extent, sharers) in enumerate(sharings)
+    )
+    names = [f"load_{index}" for index in range(len(sharings))]
+    cubin, _, _ = compile_source(
+        f'#include "operand_tile.cuh"\n{kernels}', "loads.cu", names, [INCLUDE], ARCH
+    )
+    functions = dict(re.findall(r"\.text\.(load_\d+):(.*?)(?=\.text\.load_|\Z)", sass(cubin), re.DOTALL))
+    return [len(re.findall(r"\bUTMALDG\.2D", functions[name])) for name in names]
 
 
 def hold(text: str, *assertions: str) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hopper import ARCH, INCLUDE, VARIANTS, compiled, variant
+from hopper import ARCH, INCLUDE, VARIANTS, box, compiled, variant
 from ladder.catalog import load_kernel
 from ladder.compiler import compile_variant
 
@@ -25,12 +25,14 @@ def test_products_are_issued_back_to_back(
     facts, code = compiled(name, dtype, layout, params)
     assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
     fixed = variant(name, dtype, layout, **params).params
-    consumers, bm, bn = int(fixed.get("consumers", 1)), int(fixed["bm"]), int(fixed["bn"])
+    consumers, along_n = int(fixed.get("consumers", 1)), int(fixed.get("consumers_n", 1))
+    bm, bn = int(fixed["bm"]), int(fixed["bn"])
     places = [index for index, line in enumerate(code) if "GMMA" in line]
     products = [code[index] for index in places]
-    # Four products of 32 bytes in 128 bytes of K, for each block of 64 rows; the loop over K is their only copy.
-    assert len(products) == 4 * bm // 64 // consumers
-    assert all(product.startswith(PRODUCT[dtype].format(bn)) for product in products)
+    # Four products of 32 bytes in 128 bytes of K, for each block of 64 rows of a consumer, as wide as its columns; the
+    # loop over K is their only copy.
+    assert len(products) == 4 * bm // 64 // (consumers // along_n)
+    assert all(product.startswith(PRODUCT[dtype].format(bn // along_n)) for product in products)
     assert all((".tnspB" in product) == (layout == "NN") for product in products)
     between = code[places[0] : places[-1]]
     assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], "nothing waits among them"
@@ -42,9 +44,14 @@ def test_copies_and_registers_are_what_the_parameters_say(
     name: str, dtype: str, layout: str, params: dict[str, int | str]
 ) -> None:
     _, code = compiled(name, dtype, layout, params)
-    fixed = variant(name, dtype, layout, **params).params
+    one = variant(name, dtype, layout, **params)
+    fixed = one.params
     cluster_m, cluster_n = int(fixed.get("cluster_m", 1)), int(fixed.get("cluster_n", 1))
-    boxes_a, boxes_b = int(fixed["bm"]) // 64 // cluster_n, int(fixed["bn"]) // 64 // cluster_m
+    # A block loads its share of a tile. Lines are rows of A, and columns of B but where B lies along N: those of K.
+    share_a, share_b = int(fixed["bm"]) // cluster_n, int(fixed["bn"]) // cluster_m
+    along_n = layout == "NN"
+    boxes_a, boxes_b = share_a // box(one, "a")[0], share_b // box(one, "b")[along_n]
+    assert (boxes_a * box(one, "a")[0], boxes_b * box(one, "b")[along_n]) == (share_a, share_b)
     loads = [line for line in code if "UTMALDG.2D" in line]
     assert len(loads) == boxes_a + boxes_b
     multicast = (boxes_a if cluster_n > 1 else 0) + (boxes_b if cluster_m > 1 else 0)
@@ -52,6 +59,11 @@ def test_copies_and_registers_are_what_the_parameters_say(
     staged = fixed.get("store") == "staged"
     assert any("UTMASTG" in line for line in code) == staged
     assert any("STSM" in line for line in code) == (staged and dtype != "tf32"), "fp32 has no stmatrix"
+    if staged:
+        consumers_n, consumers = int(fixed["consumers_n"]), int(fixed["consumers"])
+        rows, columns = int(fixed["bm"]) // (consumers // consumers_n), int(fixed["bn"]) // consumers_n
+        lines, width = box(one, "c")
+        assert sum("UTMASTG.2D" in line for line in code) * lines * width == rows * columns
     assert sum("USETMAXREG" in line for line in code) == (2 if fixed.get("reallocate") else 0)
     cluster = cluster_m * cluster_n * int(fixed.get("split_k", 1))
     assert any("UCGABAR" in line for line in code) == (cluster > 1)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
-from hopper import hold
+from hopper import INCLUDE, hold
 from ladder.errors import LadderError
+from ptx import compile_ptx
 
 LINE, BOX = 128, 64 * 128
-"""Bytes of a swizzled line and of a box of 64."""
+"""Bytes of a swizzled line and of a box of 64 lines."""
 
 # Operands in shared memory: the copy engine's rule, the descriptor's rule, and the source's formulas agree.
 
 
-def by_copy_engine(line: int, byte: int) -> int:
-    """Offset in a box that the copy engine writes a byte to: address bits 4-6 are XORed with bits 7-9."""
-    plain = line * LINE + byte
-    return plain ^ (plain >> 7 & 7) << 4
+def by_copy_engine(line: int, byte: int, width: int = LINE) -> int:
+    """Offset in a box that the copy engine has a byte at, with a swizzle as wide as the lines.
+
+    Address bits from 4 on are XORed with as many from 7 on: three for 128 bytes, two for 64.
+    """
+    plain = line * width + byte
+    return plain ^ (plain >> 7 & width // 16 - 1) << 4
 
 
 def decoded(descriptor: int) -> dict[str, int]:
@@ -50,15 +55,22 @@ def by_tensor_core(fields: dict[str, int], major: str, along: int, k: int, size:
     [
         ("__nv_bfloat16", 2, "k", 128),
         ("__half", 2, "k", 256),
+        ("__nv_bfloat16", 2, "k", 32),
+        ("__half", 2, "k", 448),
         ("__half", 2, "mn", 128),
         ("__nv_bfloat16", 2, "mn", 256),
+        ("__nv_bfloat16", 2, "mn", 384),
         ("Tf32", 4, "k", 128),
+        ("Tf32", 4, "k", 96),
         ("E4m3", 1, "k", 256),
+        ("E4m3", 1, "k", 224),
     ],
 )
 def test_tensor_cores_read_what_the_copy_engine_wrote(
     element: str, size: int, major: str, extent: int
 ) -> None:
+    # Along K a box is as long as the block's share of the tile, and the place of a line is that in the tile (see
+    # test_a_box_may_begin_at_any_whole_swizzle). Along N it holds 64 columns.
     base, depth = 5 * 1024, 32 // size
     tile = f"OperandTile<{element}, Major::{major}, {extent}>"
     descriptors = []
@@ -73,7 +85,7 @@ def test_tensor_cores_read_what_the_copy_engine_wrote(
         for along, k in itertools.product(range(extent), range(depth)):
             deep = step * depth + k
             if major == "k":
-                written = base + along // 64 * BOX + by_copy_engine(along % 64, deep * size)
+                written = base + by_copy_engine(along, deep * size)
             else:
                 written = base + along // 64 * BOX + by_copy_engine(deep, along % 64 * size)
             assert by_tensor_core(fields, major, along, k, size) == written
@@ -82,6 +94,47 @@ def test_tensor_cores_read_what_the_copy_engine_wrote(
         *(f"{tile}::descriptor_at({base}, {step}) == {value}ull" for step, value in enumerate(descriptors)),
         f"{tile}::bytes == {extent * LINE} && {tile}::depth == {LINE // size}",
     )
+
+
+@pytest.mark.parametrize("share", [8, 16, 24, 40, 56, 96, 160, 224])
+def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
+    for part in range(4):
+        begin = part * share * LINE
+        assert begin % 1024 == 0, "as the copy engine demands of 128-byte swizzle"
+        for line, byte in itertools.product(range(share), range(0, LINE, 16)):
+            assert begin + by_copy_engine(line, byte) == by_copy_engine(part * share + line, byte)
+
+
+@pytest.mark.parametrize("width", [32, 64, 96, 128, 160, 192, 224, 256])
+@pytest.mark.parametrize("element", ["__half", "Tf32"])
+def test_a_product_names_the_registers_of_its_sums_in_order(element: str, width: int) -> None:
+    text = f"""#include "wgmma.cuh"
+extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned long long b, int add) {{
+    float d[{width // 2}];
+    for (int i = 0; i < {width // 2}; ++i) d[i] = sums[i];
+    Wgmma<{element}, {width}>::multiply<false>(d, a, b, add);
+    for (int i = 0; i < {width // 2}; ++i) sums[i] = d[i];
+}}
+"""
+    ptx = compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text)
+    (product,) = re.findall(r"wgmma\.mma_async\.\S*\.m64n(\d+)k\S* \{(.*?)\}, (%\w+), (%\w+), add,", ptx)
+    (add,) = re.findall(r"setp\.ne\.b32 add, (%\w+), 0", ptx)
+    sums = product[1].split(", ")
+    assert product[0] == str(width)
+    for way, found in (
+        ("loaded", re.findall(r"ld\.global\.f32\s+(%f\d+), \[%rd\d+(?:\+(\d+))?\]", ptx)),
+        (
+            "stored",
+            [
+                turned[::-1]
+                for turned in re.findall(r"st\.global\.f32\s+\[%rd\d+(?:\+(\d+))?\], (%f\d+)", ptx)
+            ],
+        ),
+    ):
+        places = {register: int(offset or 0) // 4 for register, offset in found}
+        assert [places[register] for register in sums] == list(range(width // 2)), way
+    given = dict(re.findall(r"ld\.param\.u\d+\s+(%\w+), \[kernel_param_(\d)\]", ptx))
+    assert [given[register] for register in (*product[2:], add)] == ["1", "2", "3"]
 
 
 def test_the_descriptor_keeps_addresses_within_its_field() -> None:
@@ -103,12 +156,13 @@ def test_only_16_bit_operands_run_along_n() -> None:
 BOX_OF_RESULTS = """
 #include "accumulator_store.cuh"
 
-template <class Value>
+// Address bits from 4 on are XORed with as many from 7 on: three for lines of 128 bytes, two for 64.
+template <int Line>
 __host__ __device__ constexpr bool engine_order() {
     for (int line = 0; line < 64; ++line) {
-        for (int byte = 0; byte < 128; ++byte) {
-            const int plain = line * 128 + byte;
-            if (swizzled(line, byte) != (plain ^ (plain >> 7 & 7) << 4)) return false;
+        for (int byte = 0; byte < Line; ++byte) {
+            const int plain = line * Line + byte;
+            if (swizzled<Line>(line, byte) != (plain ^ (plain >> 7 & (Line / 16 - 1)) << 4)) return false;
         }
     }
     return true;
@@ -116,14 +170,16 @@ __host__ __device__ constexpr bool engine_order() {
 
 // Word w of a stmatrix: lane l holds row l / 4, columns 2 (l % 4) on, of matrix w, whose row r lies where lane 8 w + r
 // of the warp points.
+template <int Columns>
 __host__ __device__ constexpr bool matrices_land_in_place() {
-    using Ring = StoreRing<__nv_bfloat16, 1>;
+    using Ring = StoreRing<__nv_bfloat16, Columns, 1>;
     for (int thread = 0; thread < 128; ++thread) {
         const int warp = thread / 32 * 32, lane = thread % 32;
-        for (int i = 0; i < 32; i += 8) {
+        for (int i = 0; i < Ring::box_columns / 2; i += 8) {
             for (int w = 0; w < 4; ++w) {
                 const int to = Ring::matrix_line(warp + 8 * w + lane / 4, i) + lane % 4 * 4;
-                if (to != swizzled(sum_row(thread, i + 2 * w), 2 * sum_column(thread, i + 2 * w))) return false;
+                const int row = sum_row(thread, i + 2 * w), byte = 2 * sum_column(thread, i + 2 * w);
+                if (to != swizzled<Ring::line>(row, byte)) return false;
             }
         }
     }
@@ -131,15 +187,36 @@ __host__ __device__ constexpr bool matrices_land_in_place() {
 }
 
 // The eight lanes that address one matrix reach all 32 banks.
+template <int Columns>
 __host__ __device__ constexpr bool matrices_are_conflict_free() {
+    using Ring = StoreRing<__half, Columns, 1>;
     for (int first = 0; first < 128; first += 8) {
-        for (int i = 0; i < 32; i += 8) {
+        for (int i = 0; i < Ring::box_columns / 2; i += 8) {
             unsigned seen = 0;
-            for (int lane = 0; lane < 8; ++lane) {
-                seen |= 1u << StoreRing<__half, 1>::matrix_line(first + lane, i) / 16 % 8;
-            }
+            for (int lane = 0; lane < 8; ++lane) seen |= 1u << Ring::matrix_line(first + lane, i) / 16 % 8;
             if (seen != 0xff) return false;
         }
+    }
+    return true;
+}
+
+// The boxes of a consumer, filled with its sums from register `first` on, are its columns one after the other.
+template <class Value, int Columns>
+__host__ __device__ constexpr bool boxes_cover() {
+    using Ring = StoreRing<Value, Columns, 1>;
+    bool seen[Columns] = {};
+    for (int first = 0; first < Columns / 2; first += Ring::box_columns / 2) {
+        for (int thread = 0; thread < 128; ++thread) {
+            for (int i = 0; i < Ring::box_columns / 2; ++i) {
+                const int column = first * 2 + sum_column(thread, i);
+                if (column != sum_column(thread, first + i)) return false;
+                if (sum_row(thread, i) != sum_row(thread, first + i)) return false;
+                seen[column] = true;
+            }
+        }
+    }
+    for (const bool here : seen) {
+        if (!here) return false;
     }
     return true;
 }
@@ -162,12 +239,42 @@ __host__ __device__ constexpr bool registers_cover() {
 def test_results_land_where_the_copy_engine_looks_for_them() -> None:
     hold(
         BOX_OF_RESULTS,
-        "engine_order<float>()",
-        "matrices_land_in_place()",
-        "matrices_are_conflict_free()",
+        "engine_order<128>()",
+        "engine_order<64>()",
+        *(f"matrices_land_in_place<{columns}>()" for columns in (32, 64, 96, 160, 224, 256)),
+        *(f"matrices_are_conflict_free<{columns}>()" for columns in (32, 64, 96, 160, 224, 256)),
+        *(
+            f"boxes_cover<{value}, {columns}>()"
+            for value in ("__half", "float")
+            for columns in range(32, 257, 32)
+        ),
+        "registers_cover<96>()",
         "registers_cover<64>()",
         "registers_cover<16>()",
     )
+
+
+def test_boxes_of_the_wrong_swizzle_are_caught() -> None:
+    wrong = BOX_OF_RESULTS.replace("swizzled<Ring::line>(row", "swizzled<192 - Ring::line>(row")
+    for columns in (64, 96):
+        with pytest.raises(LadderError, match="static assertion failed"):
+            hold(wrong, f"matrices_land_in_place<{columns}>()")
+
+
+def test_lines_of_results_are_as_wide_as_the_columns_allow() -> None:
+    hold(
+        BOX_OF_RESULTS,
+        *(f"StoreRing<__half, {columns}, 2>::line == 128" for columns in (64, 128, 192, 256)),
+        *(f"StoreRing<__half, {columns}, 2>::line == 64" for columns in (32, 96, 160, 224)),
+        *(f"StoreRing<float, {columns}, 2>::line == 128" for columns in range(32, 257, 32)),
+        *(
+            f"sizeof(StoreRing<__half, {columns}, 3>) == {3 * 64 * line}"
+            f" && alignof(StoreRing<__half, {columns}, 3>) == 1024"
+            for columns, line in ((96, 64), (128, 128))
+        ),
+    )
+    with pytest.raises(LadderError, match="whole boxes"):
+        hold(BOX_OF_RESULTS, "sizeof(StoreRing<__half, 48, 1>) > 0")
 
 
 def test_registers_are_where_the_isa_says() -> None:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
-from hopper import HOPPER, ONE, RING, VARIANTS, hold, kernel, variant
+import yaml
+from hopper import HOPPER, ONE, RING, VARIANTS, box, hold, kernel, loads, variant
+from ladder.catalog import Variant
+from ladder.config import load_config
 from ladder.errors import LadderError
+from ladder.plan import plan_sweep
+from ladder.sweeps import load_sweep
+
+ROOT = HOPPER.parents[2]
 
 
 @pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
@@ -16,12 +27,87 @@ def test_shared_bytes_hold_what_the_kernel_declares(
     element = kernel(name).dtypes[dtype]["element"]
     axes = [element, layout, *(str(one.params[axis]) for axis in ("bm", "bn"))]
     if name == RING:
-        axes += [str(one.params[axis]) for axis in ("stages", "consumers", "boxes")]
+        axes += [str(one.params[axis]) for axis in ("stages", "consumers", "consumers_n", "boxes")]
     text = (HOPPER / f"{name}.cu").read_text()
     shared = f"Shared<{', '.join(axes)}>"
     hold(
         text, f"sizeof({shared}) <= {given} && alignof({shared}) == 1024 && {given} - sizeof({shared}) < 1024"
     )
+
+
+def tiles() -> Iterator[Variant]:
+    """Every tile, cluster and number of consumers that the ring kernel accepts, with the smallest ring there is."""
+    axes = ("bm", "bn", "cluster_m", "cluster_n", "consumers", "consumers_n")
+    for dtype, layout in (("bf16", "NN"), ("bf16", "TN"), ("tf32", "TN"), ("fp8", "TN")):
+        for values in itertools.product(*(kernel(RING).parameters[axis].values for axis in axes)):
+            params = dict(zip(axes, values, strict=True))
+            ring = {"stages": 2, "boxes": 1, "reallocate": int(params["consumers"] != 1)}
+            one = kernel(RING).variant(params | ring, dtype, layout, excluded=True)
+            if one.excluded() is None:
+                yield one
+
+
+def test_boxes_of_operands_are_those_that_the_kernel_loads() -> None:
+    named: dict[tuple[str, str, int, int], int] = {}
+    others = [variant(ONE, "fp16", layout, bm=64, bn=bn) for layout in ("NN", "TN") for bn in (64, 128, 256)]
+    for one in (*tiles(), *others):
+        fixed = {name: int(value) for name, value in one.params.items() if isinstance(value, int)}
+        element = one.kernel.dtypes[one.dtype]["element"]
+        for buffer, extent, sharers in (("a", "bm", "cluster_n"), ("b", "bn", "cluster_m")):
+            share = fixed[extent] // fixed.get(sharers, 1)
+            along_n = buffer == "b" and one.layout == "NN"
+            lines, elements = box(one, buffer)
+            assert elements * one.names()["element_bytes"] == 128, "lines of 128 bytes, and a swizzle as wide"
+            assert lines % 8 == 0
+            assert max(lines, elements) <= 256, "as long as a box may be"
+            own = elements if along_n else lines
+            copies, rest = divmod(share, own)
+            assert rest == 0, "whole boxes"
+            sharing = (element, "mn" if along_n else "k", fixed[extent], fixed.get(sharers, 1))
+            assert named.setdefault(sharing, copies) == copies
+    assert {extent for _, major, extent, _ in named if major == "k"} >= {32, 96, 160, 224, 320, 448}
+    assert {sharers for _, _, _, sharers in named} == {1, 2, 4}
+    assert loads(list(named)) == list(named.values())
+
+
+def test_boxes_of_results_are_those_that_the_kernel_stores() -> None:
+    claims = set()
+    for one in tiles():
+        columns = int(one.params["bn"]) // int(one.params["consumers_n"])
+        value = {"bf16": "__nv_bfloat16", "tf32": "float", "fp8": "__nv_bfloat16"}[one.dtype]
+        size = {"m": 64, "n": 64, "k": 64}
+        more = kernel(RING).variant({**one.params, "boxes": 2}, one.dtype, one.layout)
+        ring = f"StoreRing<{value}, {columns}, 1>"
+        lines, elements = box(one, "c")
+        claims.add(f"{lines} == 64 && {ring}::box_columns == {elements} && {columns} % {elements} == 0")
+        one_box_each = more.geometry(size).shared_bytes - one.geometry(size).shared_bytes
+        claims.add(f"sizeof({ring}) * {one.params['consumers']} == {one_box_each}")
+    hold('#include "accumulator_store.cuh"', *sorted(claims))
+
+
+def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:
+    sweep = {
+        "title": "t",
+        "question": "q?",
+        "problem": "gemm",
+        "dtypes": ["bf16"],
+        "layout": "TN",
+        "sizes": [256],
+        "variants": [{"kernel": RING, "params": {"fetch": ["none", "128B", "256B"]}}],
+        "references": ["cublas"],
+    }
+    path = tmp_path / "fetch.yaml"
+    path.write_text(yaml.safe_dump(sweep))
+    plan = plan_sweep(
+        load_sweep(path, {RING: kernel(RING)}), load_config(ROOT / "config" / "config.yaml"), "sm_90a"
+    )
+    for cell in plan["cells"]:
+        launch = cell["launch"]
+        maps = {one["tensor_map"]: one for one in launch["arguments"] if "tensor_map" in one}
+        fetched = [maps[buffer]["l2_promotion"] for buffer in "abc"]
+        assert fetched == [launch["params"]["fetch"]] * 2 + ["none"]
+        assert {one["swizzle"] for one in maps.values()} == {"rows"}
+    assert [cell["launch"]["params"]["fetch"] for cell in plan["cells"]] == ["none", "128B", "256B"]
 
 
 def test_grids_are_whole_clusters_and_never_more_than_the_tiles() -> None:
@@ -61,7 +147,12 @@ def test_rows_of_other_widths() -> None:
         ({"bm": 64}, "whole blocks of 64 rows"),
         ({"bm": 256, "bn": 256}, "registers"),
         ({"consumers": 1, "bn": 128}, "nothing to move"),
-        ({"bn": 192, "cluster_m": 2}, "equal numbers"),
+        ({"bn": 192, "cluster_m": 2}, "as many for each block"),
+        ({"bn": 96}, "of B along N whole boxes of 64"),
+        ({"bn": 320, "stages": 3}, "at most 256 columns"),
+        ({"bn": 64, "consumers_n": 2}, "of B along N whole boxes of 64"),
+        ({"bm": 64, "bn": 192, "consumers_n": 2, "consumers": 3}, "whole blocks of 64 rows"),
+        ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole blocks of 64 rows"),
         ({"stages": 5}, "227 KiB"),
         ({"split_k": 2}, "cluster of their own"),
         ({"split_k": 2, "blocks": 0, "store": "direct", "cluster_m": 2}, "cluster of their own"),
@@ -73,6 +164,32 @@ def test_rows_of_other_widths() -> None:
         ({"stages": 2, "stagger": 3}, "released a stage"),
     ],
 )
-def test_impossible_combinations_are_refused_with_the_reason(params: dict[str, int], reason: str) -> None:
+def test_impossible_combinations_are_refused_with_the_reason(
+    params: dict[str, int | str], reason: str
+) -> None:
     with pytest.raises(LadderError, match=reason):
         variant(RING, **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"bn": 32, "consumers_n": 2}, "multiples of 32"),
+        ({"bn": 96, "consumers_n": 2}, "multiples of 32"),
+        ({"bn": 448, "consumers_n": 1, "bm": 64, "stages": 3}, "whole blocks of 64 rows"),
+        ({"bn": 448, "consumers_n": 2, "stages": 2}, "registers"),
+        ({"bn": 96, "stages": 8, "boxes": 1}, "227 KiB"),
+    ],
+)
+def test_impossible_combinations_along_k_are_refused_too(params: dict[str, int | str], reason: str) -> None:
+    with pytest.raises(LadderError, match=reason):
+        variant(RING, "bf16", "TN", **params)
+
+
+def test_narrow_boxes_leave_room_for_a_stage() -> None:
+    size = {"m": 64, "n": 96, "k": 64}
+    one = variant(RING, "bf16", "TN", bn=96, stages=7)
+    # In boxes of 128 bytes, as fp32 has them, the seventh stage would not fit.
+    assert one.geometry(size).shared_bytes == 7 * (128 + 96) * 128 + 2 * 2 * 4096 + 1024
+    with pytest.raises(LadderError, match="227 KiB"):
+        variant(RING, "tf32", "TN", bn=96, stages=7)

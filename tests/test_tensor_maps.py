@@ -1,0 +1,71 @@
+"""Tensor maps: what the driver is asked for, without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ladder.errors import LadderError
+from ladder.tensor_maps import Tensor, tensor_map
+
+
+class View:
+    """Stands in for a buffer on a GPU, and keeps what it is asked for."""
+
+    asked: dict[str, Any]
+
+    @classmethod
+    def from_buffer(cls, buffer: Any, shape: tuple[int, ...], **_: Any) -> View:
+        assert len(shape) == 2
+        return cls()
+
+    def as_tensor_map(self, box: tuple[int, ...], **asked: Any) -> dict[str, Any]:
+        return {"box": box} | {name: value.name for name, value in asked.items()}
+
+
+@pytest.fixture(autouse=True)
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuda.core.utils.StridedMemoryView", View)
+
+
+def asked(dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str = "none") -> dict[str, Any]:
+    buffer: Any = None
+    found: dict[str, Any] = tensor_map(Tensor(buffer, (256, 256), dtype), box, swizzle, l2_promotion)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "swizzle"),
+    [
+        ("bf16", 64, "SWIZZLE_128B"),
+        ("fp16", 32, "SWIZZLE_64B"),
+        ("fp16", 16, "SWIZZLE_32B"),
+        ("tf32", 32, "SWIZZLE_128B"),
+        ("fp32", 16, "SWIZZLE_64B"),
+        ("fp8", 128, "SWIZZLE_128B"),
+    ],
+)
+def test_the_swizzle_is_as_wide_as_the_rows_of_the_box(dtype: str, columns: int, swizzle: str) -> None:
+    found = asked(dtype, [64, columns])
+    assert (found["box"], found["swizzle"]) == ((64, columns), swizzle)
+
+
+def test_a_named_swizzle_stays_and_the_l2_fetches_what_it_is_told() -> None:
+    found = asked("bf16", [64, 64], "none", "256B")
+    assert (found["swizzle"], found["l2_promotion"]) == ("NONE", "L2_256B")
+    assert asked("bf16", [64, 64])["l2_promotion"] == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "bytes_"), [("bf16", 48, 96), ("fp32", 64, 256), ("fp8", 16, 16)]
+)
+def test_rows_as_wide_as_no_swizzle_are_refused(dtype: str, columns: int, bytes_: int) -> None:
+    with pytest.raises(
+        LadderError, match=rf"no swizzle is {bytes_}B wide.*\[64, {columns}\].*32B, 64B and 128B"
+    ):
+        asked(dtype, [64, columns])
+
+
+def test_a_box_has_as_many_extents_as_the_tensor() -> None:
+    with pytest.raises(LadderError, match="1 extents for a tensor of 2"):
+        asked("bf16", [64])
