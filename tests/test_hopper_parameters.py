@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import hopper_repetitions
 import pytest
 import yaml
 from hopper import HOPPER, ONE, RING, VARIANTS, box, hold, kernel, loads, variant
-from ladder.catalog import Variant
+from ladder.catalog import Variant, load_kernel
 from ladder.config import load_config
 from ladder.errors import LadderError
 from ladder.plan import plan_sweep
@@ -193,3 +194,15 @@ def test_narrow_boxes_leave_room_for_a_stage() -> None:
     assert one.geometry(size).shared_bytes == 7 * (128 + 96) * 128 + 2 * 2 * 4096 + 1024
     with pytest.raises(LadderError, match="227 KiB"):
         variant(RING, "tf32", "TN", bn=96, stages=7)
+
+
+def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:
+    for name, variants in hopper_repetitions.VARIANTS.items():
+        sweeps = [(dtype, layout) for kernel, dtype, layout in hopper_repetitions.SWEEPS if kernel == name]
+        path = next(ROOT.glob(f"kernels/gemm/*/{name}.yaml"))
+        for params in variants:
+            every = [load_kernel(path).variant(params, *sweep, excluded=True) for sweep in sweeps]
+            accepted = [one for one in every if one.excluded() is None]
+            assert len(accepted) >= 2, params
+            reasons = {one.unsupported(size) for one in accepted for size in hopper_repetitions.SIZES}
+            assert reasons == {None}
