@@ -148,7 +148,7 @@ def resource_table(data: SweepData) -> str:
 def sweep_section(data: SweepData) -> dict[str, Any]:
     """What the template needs of one sweep."""
     sweep = data.sweep
-    cells = len(sweep.entries) * len(sweep.sizes)
+    cells = len(list(sweep.cells()))
     return {
         "name": sweep.name,
         "title": sweep.title,
@@ -191,7 +191,7 @@ def headline(sections: Sequence[SweepData]) -> str:
     lines = []
     for data in sections:
         rows = data.ok()
-        cells = len(data.sweep.entries) * len(data.sweep.sizes)
+        cells = len(list(data.sweep.cells()))
         title = f"[{cell(data.sweep.title)}](#{anchor(data.sweep.title)})"
         here = at_size(rows, data.size) if len(rows) else rows
         here = here if len(here) else rows

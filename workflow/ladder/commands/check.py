@@ -18,9 +18,9 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"device {run.device}, architecture {run.arch}, results in {run.folder.root}")
     print(f"{len(run.catalog)} kernels; {len(run.variants)} variants to compile; {len(run.claims)} claims")
     for name, sweep in run.sweeps.items():
-        cells = len(sweep.entries) * len(sweep.sizes)
+        cells, sizes = len(list(sweep.cells())), len(sweep.sizes)
         dropped = f", {sweep.excluded} combinations excluded" if sweep.excluded else ""
-        print(f"  {name}: {len(sweep.entries)} variants x {len(sweep.sizes)} sizes = {cells} cells{dropped}")
+        print(f"  {name}: {len(sweep.entries)} variants, {sizes} sizes, {cells} cells{dropped}")
     if not run.measures:
         source = run.published or "none: nothing is published for " + run.config.published
         print(f"no GPU: timings are taken from {source}")

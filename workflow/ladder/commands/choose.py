@@ -19,28 +19,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Raises LadderError for a sweep that does not exist, or that has no results there."""
-    import json
+    """Raises LadderError for a sweep that does not exist, or that has no results or no record of the run there."""
     import logging
 
     from ladder import tables
     from ladder.catalog import load_catalog
     from ladder.choices import choose
+    from ladder.collect import read_json
+    from ladder.errors import LadderError
     from ladder.layout import Project
     from ladder.sweeps import load_sweeps
     from ladder.tables import replace_file
 
     project = Project(arguments.root)
     sweep = load_sweeps(project.sweeps, load_catalog(project.kernels), [arguments.sweep])[arguments.sweep]
-    record = next(
-        (
-            path
-            for path in (arguments.tables, arguments.tables.parent)
-            if (path / "environment.json").is_file()
-        ),
-        arguments.tables,
-    )
-    environment = json.loads((record / "environment.json").read_text(encoding="utf-8"))
+    folders = (arguments.tables, arguments.tables.parent)
+    environment = next(filter(None, (read_json(folder / "environment.json") for folder in folders)), None)
+    if environment is None:
+        raise LadderError(
+            f"{arguments.tables}: no environment.json, here or above, says where the timings are from"
+        )
     source = {
         "sweep": sweep.name,
         "gpu": (environment.get("gpu") or {}).get("name"),
