@@ -12,27 +12,18 @@ shown by the assembler maxas (Scott Gray); order and search here are our own.
 
 from __future__ import annotations
 
-import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from ladder import sass
-from ladder.same_program import (
-    FFMA_LATENCY,
-    LONGEST_LATENCY,
-    cycles_apart,
-    labels,
-    mistakes,
-    same_program,
-    stretches,
-)
+from ladder.same_program import FFMA_LATENCY, LONGEST_LATENCY, cycles_apart, mistakes, same_program, stretches
 
-BEAM = 24
+BEAM = 12
 """Orders that the search follows at a time."""
 
-BRANCHES = 6
+BRANCHES = 5
 """Continuations that it tries of each."""
 
 
@@ -93,7 +84,6 @@ def _kept_between(first: int, second: int) -> int:
     )
 
 
-@functools.lru_cache(1 << 18)
 def _cycles_behind(first: int | None, second: int) -> int:
     """Cycles of `second` right behind the FFMA `first`, with everything kept that helps; None: something else."""
     if first is None:
@@ -190,13 +180,10 @@ def _candidates(zone: _Zone, step: int, order: _Order, behind: int | None, cycle
             choice &= members
             break
     ready = [member for member in _bits(choice) if not zone.after[member] & remaining]
-    recent = [(issued, other) for issued, other in order.recent if cycle - issued < FFMA_LATENCY]
-    touched = {register for _, other in recent for register in sass.registers(other)}
     early = {
         member
         for member in ready
-        if not touched.isdisjoint(sass.registers(zone.words[member]))
-        and any(cycle - issued < cycles_apart(other, zone.words[member]) for issued, other in recent)
+        if any(cycle - issued < cycles_apart(other, zone.words[member]) for issued, other in order.recent)
     }
     # Where all come too early they may have done so before; `same_program` knows.
     ready = [member for member in ready if member not in early] or ready
@@ -262,8 +249,7 @@ def _search(words: Sequence[int], zones: Sequence[_Zone], issue: Sequence[int]) 
 
 
 def _keep_anew(before: Sequence[int], after: list[int]) -> None:
-    """Set which operands are kept in every run of FFMAs that changed, and nowhere else; none across a label."""
-    entered = labels(before)
+    """Set which operands are kept in every run of FFMAs that changed, and nowhere else."""
     index = 0
     while index < len(after):
         first = index
@@ -271,8 +257,7 @@ def _keep_anew(before: Sequence[int], after: list[int]) -> None:
             index += 1
         if list(before[first:index]) != after[first:index]:
             for at in range(first, index):
-                straight = at + 1 < index and at + 1 not in entered
-                kept = _kept_between(after[at], after[at + 1]) if straight else 0
+                kept = _kept_between(after[at], after[at + 1]) if at + 1 < index else 0
                 after[at] = sass.with_reuse(after[at], kept)
         index = max(index, first + 1)
 
@@ -298,18 +283,17 @@ def sorted_words(words: Sequence[int]) -> list[int]:
     for part in _zone_ranges(words):
         if (zone := _zone(words, issue, part)) is not None:
             by_stretch.setdefault(starts[bisect_right(starts, part.start) - 1], []).append(zone)
-    accepted: dict[int, int] = {}
     for zones in by_stretch.values():
         while zones:
             chosen = _search(words, zones, issue)
             if chosen is None:
                 break
-            after = _reordered(words, accepted | chosen)
+            after = _reordered(words, chosen)
             wrong = {index for index, _ in mistakes(words, after)}
             if not wrong:
-                if sass.loop_cycles(after) < sass.loop_cycles(result):
-                    accepted |= chosen
-                    result = after
+                span = slice(zones[0].places[0], zones[-1].places[-1] + 2)
+                if sass.loop_cycles(after[span]) < sass.loop_cycles(words[span]):
+                    result[span] = after[span]
                 break
             # The end of one zone and the start of another are too near: both stay as they are.
             kept = [zone for zone in zones if wrong.isdisjoint(zone.places)]

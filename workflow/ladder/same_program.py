@@ -208,12 +208,11 @@ def _kept_for_nobody(
     before: Sequence[int], after: Sequence[int], changed: set[int]
 ) -> Iterator[tuple[int, str]]:
     """FFMAs whose own or next instruction changed and that keep an operand which the next one does not read there."""
-    entered = labels(before)
     for index in sorted(changed):
         word = after[index]
         if not sass.is_register_ffma(word) or before[index : index + 2] == after[index : index + 2]:
             continue
-        following = after[index + 1] if index + 1 < len(after) and index + 1 not in entered else 0
+        following = after[index + 1] if index + 1 < len(after) else 0
         read = sass.operands(following) if sass.is_ffma(following) else sass.NOTHING_KEPT
         for place, (kept, wanted) in enumerate(zip(sass.kept_by(word), read, strict=True)):
             if kept != sass.RZ and (kept != wanted or kept == sass.registers(word)[0]):
