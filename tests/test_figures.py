@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import math
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from factory import Lab, failed
 from ladder import tables
 from ladder.__main__ import main
@@ -20,12 +26,20 @@ from ladder.figures import curves, figure_names, rungs
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.registry import FIGURES, render
 from ladder.figures.style import to_png
+from ladder.findings import findings
 from ladder.statistics import at_size
 from ladder.sweeps import Figure, Reference
 from matplotlib.figure import Figure as Drawing
 from matplotlib.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """No drawing outlives its test."""
+    yield
+    plt.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +82,7 @@ CASES = [
     ("fp32_transpose", "heatmap"),
     ("bank_stride", "banks"),
     ("stencil_reach", "stencil"),
+    ("fp32_ladder", "shapes"),
 ]
 
 
@@ -327,6 +342,180 @@ def test_counted_bytes_move_a_mark_of_the_roofline(lab: Lab) -> None:
     assert "counted by the profiler" in axis.get_xlabel()
     marks = {round(float(line.get_xdata()[0]), 2) for line in axis.lines if len(line.get_xdata()) == 1}
     assert marks == {round(2 * 4096**3 / 2e9, 2)}
+
+
+SHAPES = [
+    {"m": 64, "n": 4096, "k": 4096},
+    {"m": 1024, "n": 4096, "k": 1024},
+    {"m": 64, "n": 1024, "k": 16384},
+    {"m": 1024, "n": 1024, "k": 1024},
+    {"m": 64, "n": 1024, "k": 1024},
+]
+FASTEST = {(64, 1024, 1024): 1.25, (64, 1024, 16384): 0.8, (1024, 1024, 1024): 1.001, (1024, 4096, 1024): 1.1}
+"""Speed of the fastest variant, BM = 64 and BK = 16; the others are slower. 64 x 4096 x 4096 has no result."""
+
+
+def shapes_data(root: Path, factor: float = 1.0, **change: Any) -> FigureData:
+    """A sweep over rectangles, its speeds `factor` times those of FASTEST."""
+    lab = Lab(root)
+    sweep: dict[str, Any] = {
+        "title": "Shapes",
+        "question": "q?",
+        "problem": "gemm",
+        "dtypes": ["fp32"],
+        "sizes": SHAPES,
+        "variants": [
+            {
+                "kernel": "gemm_register_tile",
+                "params": {"bm": [64, 128], "bk": [8, 16], "transpose_a": [0, 1]},
+            }
+        ],
+        "references": ["cublas"],
+        "regimes": ["cold"],
+        "figures": [{"kind": "shapes", "caption": "c"}],
+    }
+    path = lab.project.sweeps / "shapes.yaml"
+    path.write_text(yaml.safe_dump(sweep | change))
+
+    def timed(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        speed = FASTEST.get(tuple(cell.size.values()))
+        if speed is None:
+            return failed("timeout", "t")(record)
+        params = cell.variant.params
+        speed *= factor * (1 if params["bm"] == 64 else 0.9) * (1 if params["bk"] == 16 else 0.9)
+        speed *= 1 if params["transpose_a"] else 0.9
+        ends = {"speedup": speed, "speedup_low": speed * 0.99, "speedup_high": speed * 1.01}
+        record["regimes"]["cold"] |= ends
+        return record
+
+    lab.record(["shapes"], timed)
+    lab.collect(["shapes"])
+    return data(lab, "shapes", "shapes")
+
+
+def test_every_shape_has_a_row_with_its_fastest_variant(tmp_path: Path) -> None:
+    left, right = FIGURES["shapes"](shapes_data(tmp_path)).axes
+    shapes = [label.get_text() for label in left.get_yticklabels()]
+    assert shapes == [
+        "64 x 1024 x 1024",
+        "64 x 1024 x 16384",
+        "64 x 4096 x 4096",
+        "1024 x 1024 x 1024",
+        "1024 x 4096 x 1024",
+    ]
+    rows = dict(zip([float(place) for place in left.get_yticks()], shapes, strict=True))
+    shown = {
+        rows[float(y)]: float(x) for line in left.containers for x, y in zip(*line[0].get_data(), strict=True)
+    }
+    assert shown == pytest.approx({" x ".join(map(str, size)): speed for size, speed in FASTEST.items()})
+    # The first parameter always stands, of the others what is no default: transpose_a=1 is one.
+    names = [label.get_text() for label in right.get_yticklabels()]
+    assert names == ["bm=64, bk=16", "bm=64, bk=16", "", "bm=64, bk=16", "bm=64, bk=16"]
+    assert list(right.get_yticks()) == list(left.get_yticks())
+    assert right.get_ylim() == left.get_ylim()
+    (words_,) = [text for text in left.texts if text.get_text() == "no result"]
+    assert rows[words_.get_position()[1]] == "64 x 4096 x 4096"
+
+
+def test_rows_of_one_m_stand_together(tmp_path: Path) -> None:
+    left, _ = FIGURES["shapes"](shapes_data(tmp_path)).axes
+    steps = [float(step) for step in np.diff(left.get_yticks())]
+    assert steps[2] > 1.2 * steps[0]
+    assert steps == pytest.approx([steps[0], steps[0], steps[2], steps[0]])
+
+
+def test_the_mean_of_the_shapes_is_the_geometric_one(tmp_path: Path) -> None:
+    left = FIGURES["shapes"](shapes_data(tmp_path)).axes[0]
+    mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST))
+    uprights = {
+        line.get_linestyle(): float(line.get_xdata()[0])
+        for line in left.lines
+        if len(set(line.get_xdata())) == 1 and list(line.get_ydata()) == [0, 1]
+    }
+    assert uprights == pytest.approx({"-": 1.0, "--": mean})
+    assert f"geometric mean of 4: {mean:.3f}" in words(left.figure)
+
+
+def test_shapes_are_told_apart_by_verdict_in_colour_and_mark(tmp_path: Path) -> None:
+    drawing = FIGURES["shapes"](shapes_data(tmp_path))
+    assert [text.get_text() for text in drawing.legends[0].get_texts()] == [
+        "ahead: 2",
+        "behind: 1",
+        "interval holds 1: 1",
+    ]
+    looks = {(line[0].get_color(), line[0].get_marker()) for line in drawing.axes[0].containers}
+    assert len({color for color, _ in looks}) == len({marker for _, marker in looks}) == 3
+
+
+@pytest.mark.parametrize(("factor", "scale"), [(1.0, "linear"), (0.3, "log"), (3.0, "log")])
+def test_far_ratios_stand_on_a_logarithmic_axis_that_shows_one(
+    tmp_path: Path, factor: float, scale: str
+) -> None:
+    axis = FIGURES["shapes"](shapes_data(tmp_path, factor)).axes[0]
+    low, high = axis.get_xlim()
+    assert axis.get_xscale() == scale
+    assert low < min(1, factor * 0.8 * 0.99)
+    assert high > max(1, factor * 1.25 * 1.01)
+    ticks = [tick for tick in axis.get_xticks() if low <= tick <= high]
+    assert len(ticks) >= 3
+
+
+def test_one_variant_is_not_named_at_every_shape(tmp_path: Path) -> None:
+    given = shapes_data(tmp_path, variants=[{"kernel": "gemm_register_tile", "params": {"bm": 64, "bk": 16}}])
+    (axis,) = FIGURES["shapes"](given).axes
+    assert "bk=16" not in words(axis.figure)
+    assert "speed relative to cublas" in words(axis.figure).lower()
+
+
+def test_no_name_of_forty_shapes_is_cut_off(tmp_path: Path) -> None:
+    sizes = [{"m": 64 * 2**i, "n": 57344, "k": 28672 + 64 * j} for i in range(5) for j in range(8)]
+    given = shapes_data(tmp_path, sizes=[*sizes, *SHAPES[:2]])
+    rows = given.timings[given.timings["status"] == "ok"].copy()
+    rows["params"] = [
+        json.dumps(
+            {f"a_parameter_with_a_long_name_{name}": value for name, value in json.loads(text).items()}
+        )
+        for text in rows["params"]
+    ]
+    each = [rows.iloc[[place % len(rows)]].assign(**size) for place, size in enumerate(sizes)]
+    many = dataclasses.replace(given, timings=pd.concat(each, ignore_index=True))
+    drawing = FIGURES["shapes"](many)
+    width, height = size_of_png(to_png(drawing))
+    assert height < 2800
+    left, right = drawing.axes
+    labels = [*left.get_yticklabels(), *right.get_yticklabels()]
+    assert any("\n" in label.get_text() for label in labels)
+    for label in labels:
+        box = label.get_window_extent()
+        assert 0 <= box.x0 <= box.x1 <= width
+        assert 0 <= box.y0 <= box.y1 <= height
+    for side in (left, right):
+        boxes = [label.get_window_extent() for label in side.get_yticklabels() if label.get_text()]
+        assert all(upper.y0 >= lower.y1 - 1 for upper, lower in itertools.pairwise(boxes)), (
+            "none covers another"
+        )
+
+
+def test_a_sweep_over_shapes_is_summed_up_by_their_mean(tmp_path: Path) -> None:
+    given = shapes_data(tmp_path)
+    first, second = findings(given)
+    mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST))
+    assert first == (
+        f"Over 4 of 5 shapes the fastest variant has {mean:.3f} times the speed of cublas in the geometric mean: "
+        "it is faster at 2, slower at 1, and undecided (the 95 % interval holds 1) at 1."
+    )
+    assert second == "The ratio runs from 0.800 (64x1024x16384) to 1.25 (64x1024x1024)."
+    whole = dataclasses.replace(
+        given,
+        sweep=dataclasses.replace(
+            given.sweep, sizes=tuple(size for size in given.sweep.sizes if size != SHAPES[0])
+        ),
+    )
+    assert findings(whole)[0].startswith("Over 4 shapes the fastest")
+    assert (
+        "geometric"
+        not in findings(dataclasses.replace(given, sweep=dataclasses.replace(given.sweep, figures=())))[0]
+    )
 
 
 def test_equal_data_give_equal_files(lab: Lab) -> None:

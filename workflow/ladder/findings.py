@@ -14,6 +14,8 @@ from ladder.statistics import (
     at_size,
     estimate,
     fastest,
+    fastest_by_size,
+    geometric_mean,
     median_of,
     parameter,
     rate_column,
@@ -62,15 +64,20 @@ def _steps(data: SweepData, names: dict[str, str]) -> str:
     return "".join(f"{sentence}. " for sentence in sentences).strip()
 
 
+def _verdicts(rows: list[Row]) -> Counter[str]:
+    """How many are faster than their reference, slower, and undecided."""
+    return Counter(
+        "faster" if row["speedup_low"] > 1 else "slower" if row["speedup_high"] < 1 else "undecided"
+        for row in rows
+    )
+
+
 def _twins(data: SweepData, rows: pd.DataFrame, names: dict[str, str]) -> list[str]:
     """Cells against their twins: how many are faster, and by how much; a twin itself is not counted."""
     given = [row for row in records(rows) if row["reference"] != row["variant"]]
     if not given:
         return ["Only the reference itself gave a result."]
-    verdicts = Counter(
-        "faster" if row["speedup_low"] > 1 else "slower" if row["speedup_high"] < 1 else "undecided"
-        for row in given
-    )
+    verdicts = _verdicts(given)
     best, worst = max(given, key=lambda row: row["speedup"]), min(given, key=lambda row: row["speedup"])
     middle = median_of([row["speedup"] for row in given])
     first = (
@@ -86,11 +93,32 @@ def _twins(data: SweepData, rows: pd.DataFrame, names: dict[str, str]) -> list[s
     return [first, second]
 
 
+def _shapes(data: SweepData, rows: pd.DataFrame) -> list[str]:
+    """The fastest of every shape together: their mean, where they stand, and the two ends."""
+    given = fastest_by_size(rows)
+    verdicts, mean = _verdicts(given), geometric_mean([row["speedup"] for row in given])
+    wanted = len(data.sweep.sizes) * len(data.sweep.dtypes)
+    missing = f"{len(given)} of " if len(given) < wanted else ""
+    best, worst = max(given, key=lambda row: row["speedup"]), min(given, key=lambda row: row["speedup"])
+    first = (
+        f"Over {missing}{count(wanted, 'shape')} the fastest variant has {mean:.3f} times the speed of "
+        f"{data.reference_name} in the geometric mean: it is faster at {verdicts['faster']}, slower at "
+        f"{verdicts['slower']}, and undecided (the 95 % interval holds 1) at {verdicts['undecided']}."
+    )
+    second = (
+        f"The ratio runs from {figure(worst['speedup'], 3)} ({size_label(size_of(worst))}) to "
+        f"{figure(best['speedup'], 3)} ({size_label(size_of(best))})."
+    )
+    return [first, second]
+
+
 def _gemm(data: SweepData) -> list[str]:
     rows = data.ok()
     names = data.labels(data.timings)
     if data.paired_with_kernel:
         return _twins(data, rows, names)
+    if any(asked.kind == "shapes" for asked in data.sweep.figures):
+        return _shapes(data, rows)
     here = records(at_size(rows, data.size))
     if not here:
         return [f"No cell at {data.size_text} gave a result."]

@@ -139,6 +139,12 @@ def fastest(rows: pd.DataFrame) -> dict[str, Any]:
     return records(rows.loc[[rows[ranking(rows)].astype(float).idxmax()]])[0]
 
 
+def fastest_by_size(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The fastest row of each dtype and size."""
+    fields = [name for name in SIZE_COLUMNS if rows[name].notna().any()]
+    return [fastest(own) for _, own in rows.groupby(["dtype", *fields], sort=False)]
+
+
 def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
     """How many times faster `row` is than `baseline`: from paired ratios where both have the same reference.
 
@@ -198,6 +204,11 @@ def coverage_interval(covered: int, trials: int) -> tuple[float, float]:
     middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
     reach = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2))
     return max(middle - reach, 0.0), min(middle + reach, 1.0)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The mean of ratios: of a ratio and its inverse it is 1."""
+    return math.exp(fmean(math.log(value) for value in values))
 
 
 def median_of(values: Sequence[float]) -> Estimate:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from ladder.figures import banks, curves, heatmap, roofline, rungs, stencil
+from ladder.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
 from ladder.figures.data import FigureData, NoDataError
 from ladder.figures.style import message, to_png
 
@@ -17,6 +17,7 @@ FIGURES: dict[str, Callable[[FigureData], Figure]] = {
     "roofline": roofline.draw,
     "banks": banks.draw,
     "stencil": stencil.draw,
+    "shapes": shapes.draw,
 }
 
 
