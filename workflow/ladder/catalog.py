@@ -14,7 +14,6 @@ from typing import Any
 from ladder import documents
 from ladder.errors import LadderError, refuse
 from ladder.expressions import evaluate, evaluate_int
-from ladder.passes import PASSES
 
 ParamValue = int | str
 Size = Mapping[str, int]
@@ -42,14 +41,6 @@ class Condition:
 
     expr: str
     reason: str
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A pass over the machine code, by its name in ladder.passes, and the expression that asks for it."""
-
-    name: str
-    when: str
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,6 @@ class Kernel:
     launch: Launch
     arguments: tuple[Argument, ...]
     spills_allowed: bool
-    passes: tuple[Pass, ...]
     work: str | None = None
 
     def variant(
@@ -195,12 +185,6 @@ class Variant:
         """NVRTC name expression with parameters and dtype substitutions filled in."""
         substitutions = {**self.kernel.dtypes[self.dtype], **self.params, "layout": self.layout}
         return self.kernel.entry.format(**substitutions)
-
-    @property
-    def passes(self) -> tuple[str, ...]:
-        """Names of the passes over the machine code that its parameters ask for, in order."""
-        names = self.names()
-        return tuple(asked.name for asked in self.kernel.passes if evaluate(asked.when, names))
 
     def excluded(self) -> Condition | None:
         """The first constraint this combination breaks, if any."""
@@ -307,9 +291,6 @@ def load_kernel(path: Path) -> Kernel:
         for _, field, _, _ in Formatter().parse(document["entry"]):
             if field is not None and field not in known:
                 raise refuse(path, f"entry (for {dtype})", "{" + field + "}", known)
-    for index, asked in enumerate(document.get("passes", [])):
-        if asked["name"] not in PASSES:
-            raise refuse(path, f"passes[{index}].name", asked["name"], PASSES)
     launch = document["launch"]
     kernel = Kernel(
         name=path.stem,
@@ -334,7 +315,6 @@ def load_kernel(path: Path) -> Kernel:
         ),
         arguments=arguments,
         spills_allowed=document.get("spills", "never") == "allowed",
-        passes=tuple(Pass(asked["name"], asked["when"]) for asked in document.get("passes", [])),
         work=document.get("work"),
     )
     _try_expressions(kernel)
@@ -358,10 +338,6 @@ def _try_expressions(kernel: Kernel) -> None:
         raise LadderError(f"{kernel.path}: constraints: {error}") from error
     if broken is not None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
-    try:
-        _ = variant.passes
-    except LadderError as error:
-        raise LadderError(f"{kernel.path}: passes: {error}") from error
     size = problem.parse_size(4096, str(kernel.path), "sizes")
     try:
         variant.unsupported(size)

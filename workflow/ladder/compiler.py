@@ -15,10 +15,8 @@ from ladder.cubin import instruction_counts, sass
 from ladder.digest import digest_files, sha256
 from ladder.errors import LadderError
 from ladder.occupancy import occupancy, sm_limits
-from ladder.passes import PASSES
 from ladder.plan import arch_number
 from ladder.problems import problem_named
-from ladder.sass import ffma_share
 
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+) bytes smem")
@@ -177,14 +175,11 @@ def compile_variant(
                 f"spills {facts['spill_store_bytes']} bytes of registers, and {variant.kernel.path.name} "
                 "does not say `spills: allowed`"
             )
-        for name in variant.passes:
-            cubin = PASSES[name](cubin)
     except LadderError as error:
         facts |= {"status": "compile_error", "reason": str(error)}
         facts.setdefault("compile_s", round(time.perf_counter() - start, 3))
         return b"", facts
     facts |= _block_facts(variant, arch, facts)
     facts |= instruction_counts(sass(cubin))
-    facts["ffma_share"] = ffma_share(cubin)
     facts["cubin_sha256"] = sha256(cubin)
     return cubin, facts
