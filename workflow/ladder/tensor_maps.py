@@ -49,7 +49,9 @@ def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) 
     if swizzle == "rows":
         swizzle = f"{box[-1] * element.itemsize}B"
         if swizzle not in _SWIZZLES:
-            raise LadderError(f"no swizzle is {swizzle} wide, as rows of the box {box} are: 32B, 64B and 128B are")
+            raise LadderError(
+                f"no swizzle is {swizzle} wide, as rows of the box {box} are: 32B, 64B and 128B are"
+            )
     view = StridedMemoryView.from_buffer(
         tensor.buffer, tensor.shape, itemsize=element.itemsize, dtype=element
     )
