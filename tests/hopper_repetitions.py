@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -118,10 +119,12 @@ def main() -> int:
             }
             path.write_text(yaml.safe_dump(sweep))
             loaded = load_sweep(path, catalog)
-            cubins = {
-                one.id: compile_variant(one, ROOT / "kernels" / "include", arch, ())[0]
-                for one in loaded.variants
-            }
+            with ThreadPoolExecutor() as pool:
+                made = pool.map(
+                    lambda one: compile_variant(one, ROOT / "kernels" / "include", arch, ())[0],
+                    loaded.variants,
+                )
+                cubins = {one.id: cubin for one, cubin in zip(loaded.variants, made, strict=True)}
             plan = plan_sweep(loaded, config, arch)
             found = wrong_results(gpu, plan, cubins, repetitions)
             wrong += found

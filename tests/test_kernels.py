@@ -418,7 +418,9 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
         "what cannot be written is on record (B10)"
     )
     assert "takes a base and a stride" in str(without.popitem()[1])
-    assert len([cell for cell in cells if cell.unsupported is None]) <= 2000, "they take time on a GPU"
+    assert len([cell for cell in cells if cell.unsupported is None]) <= 3000, (
+        "each takes up to half a second of a GPU"
+    )
     assert {cell.variant.kernel.name for cell in cells} == set(catalog())
 
 
