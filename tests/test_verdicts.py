@@ -40,6 +40,7 @@ CACHE = {
     "kernel": "stencil_register_cache",
     **RATIO,
     "at_least": 1,
+    "noise_percent": 0.5,
     "per": ["k"],
     "require": "any",
 }
@@ -222,8 +223,10 @@ def test_neighbours_of_two_rows_with_one_reference_compare_by_their_ratios(lab: 
         "equals": 0.66 / 0.16,
         "tolerance": 0.1,
     }
-    assert decide(lab, test)["verdict"] == "holds"
+    assert decide(lab, test)["verdict"] == "inconclusive", "the tolerance is less than GPUs differ by"
+    assert decide(lab, test | {"noise_percent": 0.5})["verdict"] == "holds"
     best = test | {
+        "noise_percent": 0.5,
         "kernel": "gemm_shared_tile",
         "where": "n == 4096",
         "against": {"match": ["n"], "pick": "speedup"},

@@ -12,6 +12,7 @@ import pandas as pd
 from ladder import __version__, clock_section, sections, tables
 from ladder.collect import read_json
 from ladder.layout import RunFolder
+from ladder.ledger import DEFAULT_NOISE_PERCENT
 from ladder.statistics import failures
 from ladder.sweep_data import SweepData
 from ladder.sweeps import Sweep
@@ -115,6 +116,7 @@ def context(folder: RunFolder, sweeps: Mapping[str, Sweep], csv_prefix: str) -> 
         "broken_variants": len(broken),
         "claims": claims_text,
         "evidence": evidence,
+        "noise_percent": DEFAULT_NOISE_PERCENT,
         "nvbench": clock_section.clock_nvbench(nvbench) if len(nvbench) else "",
         "aa": clock_section.clock_aa(trials) if len(trials) else "",
         "jobs": clock_section.jobs_table(frames["jobs"]) if len(frames["jobs"]) else "",
