@@ -239,7 +239,20 @@ def test_a_heatmap_shows_the_best_and_marks_what_is_missing(tmp_path: Path) -> N
     lab.collect(["fp32_transpose"])
     axis = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap")).axes[0]
     shown = [text.get_text() for text in axis.texts]
-    assert [text for text in shown if text] == ["1.25", "1.25", "1.25", "none"]
+    assert [text for text in shown if text] == ["1.25", "1.25", "1.25", "-"]
+
+
+def test_a_heatmap_leaves_out_values_that_were_not_tried(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        left_out = cell.variant.params["bm"] == 64
+        return failed("unsupported", "too small")(record) if left_out else record
+
+    lab.record(["fp32_transpose"], change)
+    lab.collect(["fp32_transpose"])
+    figure = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap"))
+    assert "64" not in words(figure).split()
 
 
 def test_a_heatmap_needs_its_axes(lab: Lab) -> None:

@@ -25,7 +25,7 @@ def _axis_values(data: FigureData, name: str) -> list[int | str]:
 
 
 def draw(data: FigureData) -> Figure:
-    """Annotated cells; an empty one says that no combination exists or none gave a result."""
+    """Annotated cells; a dash says that no combination exists or none gave a result. Values not tried are left out."""
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
@@ -35,7 +35,10 @@ def draw(data: FigureData) -> Figure:
     rows["hue"] = parameter(rows, hue) if hue else ""
     panels: list[int | str] = _axis_values(data, hue) if hue else [""]
     panels = [value for value in panels if (rows["hue"] == value).any()]
-    xs, ys = _axis_values(data, x), _axis_values(data, y)
+    timed = at_size(data.timings, data.size)
+    tried = timed[timed["status"] != "unsupported"]
+    xs = [value for value in _axis_values(data, x) if (parameter(tried, x) == value).any()]
+    ys = [value for value in _axis_values(data, y) if (parameter(tried, y) == value).any()]
     several = rows.groupby(["x", "y", "hue"]).size().max() > 1
     what = f"{'best ' if several else ''}speed relative to {data.reference_name} by {x} and {y}, {data.size_text}"
     figure, axes = canvas(
@@ -64,7 +67,7 @@ def draw(data: FigureData) -> Figure:
         for row, line in enumerate(grid):
             for position, value in enumerate(line):
                 if np.isnan(value):
-                    axis.text(position + 0.5, row + 0.5, "none", ha="center", va="center", color=MUTED)
+                    axis.text(position + 0.5, row + 0.5, "-", ha="center", va="center", color=MUTED)
         axis.set_xlabel(x)
         axis.set_ylabel(y if place == 0 else "")
         axis.tick_params(axis="y", rotation=0)
