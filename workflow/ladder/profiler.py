@@ -59,6 +59,8 @@ METRIC_GROUPS: dict[str, tuple[str, ...]] = {
             "mio_throttle",
             "lg_throttle",
             "math_pipe_throttle",
+            "dispatch_stall",
+            "no_instruction",
             "barrier",
             "wait",
         )
