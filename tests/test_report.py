@@ -241,6 +241,26 @@ def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
     assert speeds == sorted(speeds, reverse=True)
 
 
+def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    path = lab.project.sweeps / "fp32_ladder.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["figures"] = [{"kind": "shapes", "caption": "Every size."}]
+    path.write_text(yaml.safe_dump(document))
+    lab.record(SWEEPS)
+    lab.collect(SWEEPS)
+    part = section(report(lab), "The FP32 ladder")
+    timed = tables.read("timings", lab.folder.sweep("fp32_ladder"))
+    cold = timed[(timed["regime"] == "cold") & (timed["status"] == "ok")]
+    shapes = int(cold["m"].nunique())
+    assert f"Shown: the fastest at each of {shapes} shapes; {len(cold)} cells in all" in part
+    lines = part.split("<details>")[0].splitlines()
+    rows = [line.split("|") for line in lines if re.match(r"\| .* \| \d+ \|", line)]
+    assert [int(row[2]) for row in rows] == sorted(int(size) for size in cold["m"].unique())
+    best = cold.groupby("m")["median_us"].min().sort_index()
+    assert [float(row[3].split("[")[0]) for row in rows] == pytest.approx(list(best), rel=1e-3)
+
+
 def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: Path) -> None:
     lab = made(tmp_path)
     kernels = [("short", 15.8, 15.0), ("long", 1870.5, 1869.5)]

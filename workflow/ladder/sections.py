@@ -16,6 +16,7 @@ from ladder.statistics import (
     estimate,
     failures,
     fastest,
+    fastest_by_size,
     ok_rows,
     ranking,
     rate_column,
@@ -25,6 +26,7 @@ from ladder.statistics import (
 )
 from ladder.steps import step_sentences
 from ladder.sweep_data import SweepData
+from ladder.tables import SIZE_COLUMNS
 
 MOST_ROWS = 36
 BEST, WORST = 10, 3
@@ -34,6 +36,14 @@ MOST_FAILURES = 40
 def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     """Rows the table shows, and the words that say which they are."""
     rows = data.ok()
+    if any(asked.kind == "shapes" for asked in data.sweep.figures):
+        chosen = {(row["variant"], *size_of(row).items()) for row in fastest_by_size(rows)}
+        best = rows[[(row["variant"], *size_of(row).items()) in chosen for row in records(rows)]]
+        by_shape = best.sort_values([name for name in SIZE_COLUMNS if best[name].notna().any()])
+        words = (
+            f"Shown: the fastest at each of {count(len(best), 'shape')}; {count(len(rows), 'cell')} in all"
+        )
+        return by_shape, words if len(best) < len(rows) else ""
     if len(rows) <= MOST_ROWS:
         return rows, ""
     here = at_size(rows, data.size)
