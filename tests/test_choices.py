@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import edit_yaml
+from conftest import ROOT, edit_yaml
 from factory import Lab, failed
 from ladder import choices, documents, tables
 from ladder.__main__ import main
@@ -368,3 +368,10 @@ def test_a_wrong_l2_promotion_is_refused(
     assert said.startswith(f"{path}: arguments[1].l2_promotion: {value} is not accepted")
     assert hint in said
     assert said.endswith("accepted: none, 64B, 128B, 256B, fetch")
+
+
+def test_the_choices_that_ship_are_those_of_the_published_run(tmp_path: Path) -> None:
+    made = tmp_path / "best.yaml"
+    step = ["--root", str(ROOT), "choose", "--sweep", "hopper_tiles", "--out", str(made)]
+    assert main([*step, "--tables", str(ROOT / "results" / "published" / "nvidia-h200")]) == 0
+    assert made.read_text() == (ROOT / "config" / "best" / "hopper_gemm.yaml").read_text()
