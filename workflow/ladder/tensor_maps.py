@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ladder.catalog import L2_PROMOTIONS
 from ladder.errors import LadderError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _DATA_TYPES = {
     "int32": "INT32",
 }
 _SWIZZLES = {"none": "NONE", "32B": "SWIZZLE_32B", "64B": "SWIZZLE_64B", "128B": "SWIZZLE_128B"}
-_PROMOTIONS = {"none": "NONE", "64B": "L2_64B", "128B": "L2_128B", "256B": "L2_256B"}
+_PROMOTIONS = {name: "NONE" if name == "none" else f"L2_{name}" for name in L2_PROMOTIONS}
 
 
 @dataclass(frozen=True)
