@@ -1,10 +1,11 @@
-"""`ladder choose` and `params: best`: each shape gets the configuration that is expected to be fastest in its class."""
+"""`ladder choose` and `params: best`: each shape gets what was fastest there, or else what is expected to be."""
 
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from conftest import ROOT, edit_yaml
 from factory import Lab, failed
 from ladder import choices, documents, tables
 from ladder.__main__ import main
-from ladder.catalog import load_catalog, load_kernel
+from ladder.catalog import Variant, load_catalog, load_kernel
 from ladder.choices import choose, load_choices
 from ladder.errors import LadderError
 from ladder.plan import plan_sweep
@@ -25,18 +26,13 @@ from ladder.sweeps import Cell, Sweep
 KERNEL = "gemm_register_tile"
 # Rounds of tiles on 64 multiprocessors x what a tile takes: at 1024 x 1024 both tiles fill whole rounds.
 WORK = "ceil_div(ceil_div(m, bm) * ceil_div(n, bm), 64) * bm * bm * k"
+UNIT = 1024**3 / 64
 SMALL, LARGE = {"m": 1024, "n": 1024, "k": 1024}, {"m": 4096, "n": 4096, "k": 512}
-TIMES = {
-    (1024, 128, 8): 0.9,
-    (1024, 128, 16): 0.95,
-    (1024, 64, 8): 1.0,
-    (1024, 64, 16): 1.25,
-    (4096, 128, 8): 1.0,
-    (4096, 128, 16): 0.8,
-    (4096, 64, 8): 1.25,
-    (4096, 64, 16): 1.6,
-}
-"""Time relative to the reference by m, bm and bk."""
+"""One unit of work, and eight."""
+MIDDLE = {"m": 2048, "n": 2048, "k": 1024}
+"""Four units."""
+COSTS = {(128, 8): (2.0, 7.0), (128, 16): (4.0, 5.5), (64, 8): (1.5, 9.0), (64, 16): (3.5, 9.0)}
+"""Start and time of a unit of work (us) by bm and bk: at 1024 (128, 8) is fastest, from 1.3 units on (128, 16)."""
 SHAPES: dict[str, Any] = {
     "title": "Shapes",
     "question": "q?",
@@ -48,16 +44,23 @@ SHAPES: dict[str, Any] = {
 }
 
 
-def timed(cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with the time that TIMES gives it; in the other regime the order is the opposite."""
-    params = cell.variant.params
-    time = TIMES[cell.size["m"], int(params["bm"]), int(params["bk"])]
+def work(variant: Variant, size: Mapping[str, int]) -> float:
+    """WORK in units."""
+    tiles = math.ceil(size["m"] / variant.params["bm"]) * math.ceil(size["n"] / variant.params["bm"])
+    return math.ceil(tiles / 64) * variant.params["bm"] ** 2 * size["k"] / UNIT
+
+
+def timed(cell: Cell, record: dict[str, Any], factor: float = 1) -> dict[str, Any]:
+    """The record with `factor` x the time of COSTS; in the other regime the order is the opposite."""
+    start, slope = COSTS[cell.variant.params["bm"], cell.variant.params["bk"]]
+    time = factor * (start + slope * work(cell.variant, cell.size))
     for regime, measured in record["regimes"].items():
-        speedup = 1 / time if regime == "cold" else time
+        speedup = 20 / time if regime == "cold" else time / 20
         measured |= {
             "speedup": speedup,
             "speedup_low": speedup * 0.999,
             "speedup_high": speedup * 1.001,
+            "reference_us": [20.0] * 20,
         }
     return record
 
@@ -103,18 +106,22 @@ def lab(tmp_path: Path) -> Chosen:
     return lab
 
 
-def test_what_is_chosen_is_what_was_measured_fastest_first(lab: Chosen) -> None:
+def test_what_was_fastest_and_what_each_costs_is_written_down(lab: Chosen) -> None:
     found = lab.loaded()
-    assert [dict(size) for size, _ in found.classes] == [SMALL, LARGE]
-    for size, configurations in found.classes:
-        params = [
-            lab.sweeps(["tiles"])["tiles"].entries[0].variant.kernel.variant(one.params, "fp32").params
-            for one in configurations
-        ]
-        times = [TIMES[size["m"], int(given["bm"]), int(given["bk"])] for given in params]
-        assert len(times) == 4
-        assert times == sorted(times)
-        assert [one.time for one in configurations] == pytest.approx(times, abs=1e-4)
+    assert [(dict(size), dict(params)) for size, params in found.fastest] == [
+        (SMALL, {}),
+        (LARGE, {"bk": 16}),
+    ]
+    kernel = load_catalog(lab.project.kernels)[KERNEL]
+    costs = {}
+    for one in found.configurations:
+        params = kernel.variant(one.params, "fp32").params
+        costs[params["bm"], params["bk"]] = (one.start_us, one.us_per_work * UNIT)
+        assert one.least == {"m": 1024, "n": 1024, "k": 512}
+        assert one.most == {"m": 4096, "n": 4096, "k": 1024}
+    assert costs.keys() == COSTS.keys()
+    for key, cost in COSTS.items():
+        assert costs[key] == pytest.approx(cost, rel=1e-4)
     document = documents.load(lab.best, "choices")
     assert document["source"] == {
         "sweep": "tiles",
@@ -122,9 +129,7 @@ def test_what_is_chosen_is_what_was_measured_fastest_first(lab: Chosen) -> None:
         "started": lab.environment["started"],
         "tree": lab.environment["tree"]["digest"],
     }
-    assert document["classes"][0]["configurations"][0] == {"time": 0.9, "params": {}}, (
-        "defaults go without saying"
-    )
+    assert document["fastest"][0]["params"] == {}, "defaults go without saying"
     assert lab.best.read_text().startswith(
         "# Written by `ladder choose` from the timings of tiles: do not edit.\n"
     )
@@ -133,34 +138,90 @@ def test_what_is_chosen_is_what_was_measured_fastest_first(lab: Chosen) -> None:
     assert lab.best.read_bytes() == before
 
 
-def test_a_shape_takes_after_the_nearest_class(lab: Chosen) -> None:
+def test_between_and_beyond_measured_sizes_the_least_time_expected_is_chosen(lab: Chosen) -> None:
+    # Units of work: one, where it was measured and where not; half a one; two; four; eight.
     assert lab.at(**SMALL) == (128, 8)
+    assert lab.at(2048, 1024, 512) == (128, 8)
+    assert lab.at(1024, 1024, 512) == (128, 8)
+    assert lab.at(2048, 1024, 1024) == (128, 16)
+    assert lab.at(**MIDDLE) == (128, 16)
     assert lab.at(**LARGE) == (128, 16)
-    # In octaves from 1024 x 1024 x 1024 and from 4096 x 4096 x 512.
-    assert lab.at(2048, 1024, 1024) == (128, 8)
-    assert lab.at(2048, 4096, 512) == (128, 16)
-    assert lab.at(1024, 1024, 8192) == (128, 8)
 
 
 def test_where_the_first_needs_another_round_the_second_is_chosen(lab: Chosen) -> None:
-    # 9 x 8 tiles of 128 take two rounds: 0.9 * 2. 18 x 16 of 64 take five instead of four: 1.0 * 5 / 4.
+    # 9 x 8 tiles of 128 take two rounds: 2 + 7 * 2. 18 x 16 of 64 take five instead of four: 1.5 + 9 * 5 / 4.
     assert lab.at(1152, 1024, 1024) == (64, 8)
-    # Two full rounds, and eight: as at the measured size.
-    assert lab.at(2048, 1024, 1024) == (128, 8)
 
 
 def test_configurations_that_do_not_support_a_shape_are_passed_over(lab: Chosen) -> None:
     # M must be a multiple of BM, and 960 is one of 64 only.
     assert lab.at(960, 1024, 1024) == (64, 8)
-    with pytest.raises(LadderError, match=r"no configuration of the class .*1024.* supports .*'m': 1000"):
+    with pytest.raises(LadderError, match=r"no configuration supports .*'m': 1000"):
         lab.at(1000, 1024, 1024)
+    edit_yaml(lab.best, lambda document: document["fastest"][0]["size"].update(m=960))
+    assert lab.at(960, 1024, 1024) == (64, 8), "not even what is said to be fastest there"
 
 
-def test_only_the_fastest_few_of_a_class_are_kept(lab: Chosen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "MOST", 1)
+def test_a_configuration_is_not_expected_to_be_fast_far_from_where_it_was_measured(lab: Chosen) -> None:
+    large = [{"expr": "m >= 4096", "reason": "a choice for large products"}]
+    lab.write(
+        "tiles",
+        sizes=[SMALL, LARGE, {"m": 4096, "n": 4096, "k": 1024}],
+        variants=[
+            {"kernel": KERNEL, "params": {"bm": 128, "bk": 8}},
+            {"kernel": KERNEL, "params": {"bm": 128, "bk": 16}, "sizes": large},
+        ],
+    )
+    lab.measure()
     assert lab.choose() == 0
-    assert [[one.time for one in kept] for _, kept in lab.loaded().classes] == [[0.9], [0.8]]
-    assert lab.at(1152, 1024, 1024) == (128, 8)
+    # Two units of work or more each, of which (128, 16) takes less.
+    assert lab.at(2048, 2048, 1024) == (128, 16), "half the rows"
+    assert lab.at(1920, 4096, 1024) == (128, 8), "less than half"
+    assert lab.at(8192, 8192, 2048) == (128, 16), "twice the rows, columns and depth"
+    assert lab.at(16384, 4096, 1024) == (128, 16), "none was measured near: both count"
+    assert lab.at(1024, 1024, 4096) == (128, 16), "none was measured near: both count"
+
+
+def test_at_a_measured_size_the_measured_time_counts(lab: Chosen) -> None:
+    sizes = [SMALL, MIDDLE, LARGE]
+    lab.write("tiles", sizes=sizes, variants=[{"kernel": KERNEL, "params": {"bm": [64, 128], "bk": [8, 16]}}])
+
+    def change(cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
+        odd = cell.size == MIDDLE and (cell.variant.params["bm"], cell.variant.params["bk"]) == (64, 8)
+        return timed(cell, record, 25 / 37.5 if odd else 1)
+
+    lab.measure(change)
+    assert lab.choose() == 0
+    assert lab.at(**MIDDLE) == (64, 8), "25 us, where (128, 16) takes 26"
+    assert lab.at(2048, 2048, 960) == (128, 16)
+
+
+def test_the_fit_is_of_relative_errors_with_nothing_negative(lab: Chosen) -> None:
+    sizes = [SMALL, MIDDLE, LARGE]
+    lab.write("tiles", sizes=sizes, variants=[{"kernel": KERNEL, "params": {"bk": [8, 16]}}])
+    # Of 9, 30 and 58 us, and of 9.5, 26 and 48: more in the middle, and so much less at first that no start is left.
+    factors = {8: (1, 1.2, 1), 16: (0.3, 1, 1)}
+
+    def change(cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
+        return timed(cell, record, factors[cell.variant.params["bk"]][sizes.index(dict(cell.size))])
+
+    lab.measure(change)
+    assert lab.choose() == 0
+    first, second = (
+        (one.start_us, one.us_per_work * UNIT)
+        for one in sorted(lab.loaded().configurations, key=lambda one: one.params.get("bk", 0))
+    )
+    units = (1, 4, 8)
+    times = (9, 36, 58)
+    # Where the sum of squares is least, the errors are perpendicular to what each coefficient adds to them.
+    errors = [(first[0] + first[1] * unit) / time - 1 for unit, time in zip(units, times, strict=True)]
+    assert max(map(abs, errors)) > 0.05
+    for terms in ([1, 1, 1], units):
+        assert sum(
+            e * term / time for e, term, time in zip(errors, terms, times, strict=True)
+        ) == pytest.approx(0, abs=1e-4)
+    shares = [unit / time for unit, time in zip(units, (0.3 * 9.5, 26, 48), strict=True)]
+    assert second == (0, pytest.approx(sum(shares) / sum(share**2 for share in shares), rel=1e-4))
 
 
 def test_what_gave_no_right_result_is_not_chosen(lab: Chosen) -> None:
@@ -171,7 +232,24 @@ def test_what_gave_no_right_result_is_not_chosen(lab: Chosen) -> None:
     lab.measure(change)
     assert lab.choose() == 0
     assert lab.at(**SMALL) == (128, 16)
-    assert [len(kept) for _, kept in lab.loaded().classes] == [3, 4]
+    assert len(lab.loaded().configurations) == 3
+    assert lab.at(1024, 1024, 512) == (64, 8), "one size says nothing of other ones"
+
+
+def test_without_a_configuration_at_two_sizes_nothing_is_chosen(
+    lab: Chosen, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.measure(
+        lambda cell, record: (
+            timed(cell, record)
+            if (cell.size["m"] == 1024) == (cell.variant.params["bm"] == 128)
+            else failed("incorrect", "wrong")(record)
+        )
+    )
+    before = lab.best.read_bytes()
+    assert lab.choose() == 2
+    assert f"{lab.project.sweeps / 'tiles.yaml'}: no configuration has results at two sizes" in caplog.text
+    assert lab.best.read_bytes() == before
 
 
 def test_timings_of_another_sweep_do_not_count(lab: Chosen) -> None:
@@ -267,10 +345,13 @@ def test_the_file_of_another_kernel_is_refused(lab: Chosen) -> None:
     assert said == f"{lab.best}: kernel: 'gemm_naive' is not accepted; accepted: {KERNEL}"
 
 
-def test_a_parameter_that_the_kernel_has_no_more_is_named_with_its_class(lab: Chosen) -> None:
-    edit_yaml(lab.best, lambda document: document["classes"][1]["configurations"][0]["params"].update(bk=32))
-    said = refused(lab, lambda sweep: None)
-    assert said.startswith(f"{lab.best}: {LARGE}: params.bk: 32 is not accepted")
+@pytest.mark.parametrize("part", ["fastest", "configurations"])
+def test_a_parameter_that_the_kernel_has_no_more_is_named_with_its_place(lab: Chosen, part: str) -> None:
+    edit_yaml(lab.best, lambda document: document[part][1]["params"].update(bk=32))
+    with pytest.raises(LadderError) as error:
+        lab.at(**(LARGE if part == "fastest" else MIDDLE))
+    said = str(error.value)
+    assert said.startswith(f"{lab.best}: {part}[1].params.bk: 32 is not accepted")
     assert said.endswith("accepted: 8, 16")
 
 

@@ -1,13 +1,11 @@
 """Which configuration of a kernel suits a shape: `params: best` of a sweep, chosen from another sweep's timings.
 
-Every size of that sweep stands for a class of shapes. Within a class a configuration's time is taken to grow as the
-kernel's `work` does (rounds of tiles on the GPU x steps of K, say), so that shapes between the measured ones are
-served too.
+At a size of that sweep it is the fastest there. Elsewhere a configuration is taken to cost a start and a time for each
+unit of the kernel's `work` (rounds of tiles on the GPU x steps of K, say), both fitted to the sizes it was measured at.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,49 +21,61 @@ if TYPE_CHECKING:
 
     from ladder.sweeps import Sweep
 
-MOST = 8
-"""Configurations kept of a class: those that a near shape with other rounds of tiles may want."""
+NEAR = 2
+"""Factor by which each field of a size may lie outside what a configuration was measured at."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Parameters, and the time they took relative to the reference's at the size of their class."""
+    """Parameters, what they cost, and the least and the greatest value of each field of the sizes measured."""
 
     params: Mapping[str, ParamValue]
-    time: float
+    start_us: float
+    us_per_work: float
+    least: Size
+    most: Size
+
+    def near(self, size: Size) -> bool:
+        """Whether `size` lies within a factor of NEAR of what was measured."""
+        return all(self.least[name] / NEAR <= size[name] <= self.most[name] * NEAR for name in size)
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Configurations of a kernel by class of shapes, the fastest of each class first."""
+    """What was fastest at each measured size, and what every configuration costs elsewhere."""
 
     path: Path
     kernel: Kernel
-    classes: tuple[tuple[Mapping[str, int], tuple[Configuration, ...]], ...]
+    fastest: tuple[tuple[Size, Mapping[str, ParamValue]], ...]
+    configurations: tuple[Configuration, ...]
 
     def at(self, size: Size, dtype: str, layout: str | None) -> Variant:
-        """The variant for `size`: the least time expected of those of the nearest class (in octaves) that support it.
+        """The variant for `size`: the fastest where it was measured, else the least time expected (us).
 
-        Raises LadderError where none does.
+        Of those that support `size` the ones measured near it are compared, or all where there are none.
+        Raises LadderError where none supports it.
         """
-        near, configurations = min(
-            self.classes, key=lambda one: sum(math.log2(size[name] / one[0][name]) ** 2 for name in size)
-        )
-        where = f"{dict(near)}: "
+        for index, (measured, params) in enumerate(self.fastest):
+            if measured == size:
+                variant = self._variant(params, dtype, layout, f"fastest[{index}].")
+                if variant.unsupported(size) is None:
+                    return variant
         variants = [
-            (self.kernel.variant(one.params, dtype, layout, where=where, file=self.path), one.time)
-            for one in configurations
+            (self._variant(one.params, dtype, layout, f"configurations[{index}]."), one)
+            for index, one in enumerate(self.configurations)
         ]
-        expected = [
-            (time * _work(variant, size) / _work(variant, near), place, variant)
-            for place, (variant, time) in enumerate(variants)
-            if variant.unsupported(size) is None
-        ]
-        if not expected:
-            raise LadderError(
-                f"{self.path}: no configuration of the class {dict(near)} supports {dict(size)}"
-            )
-        return min(expected, key=lambda one: one[:2])[2]
+        supported = [pair for pair in variants if pair[0].unsupported(size) is None]
+        if not supported:
+            raise LadderError(f"{self.path}: no configuration supports {dict(size)}")
+        near = [pair for pair in supported if pair[1].near(size)]
+        return min(
+            near or supported, key=lambda pair: pair[1].start_us + pair[1].us_per_work * _work(pair[0], size)
+        )[0]
+
+    def _variant(
+        self, params: Mapping[str, ParamValue], dtype: str, layout: str | None, where: str
+    ) -> Variant:
+        return self.kernel.variant(params, dtype, layout, where=where, file=self.path)
 
 
 def _work(variant: Variant, size: Size) -> float:
@@ -82,17 +92,15 @@ def load_choices(path: Path, kernel: Kernel) -> Choices:
     document = documents.load(path, "choices")
     if document["kernel"] != kernel.name:
         raise refuse(path, "kernel", document["kernel"], kernel.name)
-    classes = tuple(
-        (one["size"], tuple(Configuration(entry["params"], entry["time"]) for entry in one["configurations"]))
-        for one in document["classes"]
-    )
-    return Choices(path, kernel, classes)
+    fastest = tuple((one["size"], one["params"]) for one in document["fastest"])
+    return Choices(path, kernel, fastest, tuple(Configuration(**one) for one in document["configurations"]))
 
 
 def choose(sweep: Sweep, timings: pd.DataFrame, source: Mapping[str, Any]) -> str:
     """The document for load_choices, as text: what `timings` say of the variants of `sweep`, of one kernel and dtype.
 
-    `source` says where the timings are from. Raises LadderError where a size of the sweep has no result.
+    A time is the reference's median at the size (us) / the speed-up, which is paired. `source` says where the timings
+    are from. Raises LadderError where a size of the sweep has no result, or no configuration has results at two sizes.
     """
     import yaml
 
@@ -102,29 +110,54 @@ def choose(sweep: Sweep, timings: pd.DataFrame, source: Mapping[str, Any]) -> st
     kernel = sweep.entries[0].variant.kernel
     if kernel.work is None:
         raise LadderError(f"{kernel.path}: the field 'work' is missing, which a choice goes by")
-    rows = timings[(timings["sweep"] == sweep.name) & (timings["status"] == "ok")]
-    rows = rows[rows["regime"] == sweep.regimes[0]]
     variants = {entry.variant.id: entry.variant for entry in sweep.entries}
-    classes = []
+    rows = timings[(timings["sweep"] == sweep.name) & (timings["status"] == "ok")]
+    rows = rows[(rows["regime"] == sweep.regimes[0]) & rows["variant"].isin(list(variants))]
+    fastest = []
+    times: dict[str, list[tuple[Size, float]]] = {name: [] for name in variants}
     for size in sweep.sizes:
-        here = rows[rows["variant"].isin(list(variants))]
+        here = rows
         for name, value in size.items():
             here = here[here[name] == value]
         if here.empty:
             raise LadderError(f"{sweep.path}: no result at {dict(size)} to choose from")
-        fastest = here.sort_values("speedup", ascending=False).head(MOST)
-        configurations = [
-            {
-                "time": round(1 / speedup, 4),
-                "params": {
-                    name: value
-                    for name, value in variants[variant].params.items()
-                    if value != kernel.parameters[name].default
-                },
-            }
-            for variant, speedup in zip(fastest["variant"], fastest["speedup"], strict=True)
-        ]
-        classes.append({"size": dict(size), "configurations": configurations})
-    document = {"kernel": kernel.name, "source": dict(source), "classes": classes}
+        best = here["variant"].iloc[int(here["speedup"].argmax())]
+        fastest.append({"size": dict(size), "params": _changed(variants[best])})
+        reference = float(here["reference_median_us"].median())
+        for name, speedup in zip(here["variant"], here["speedup"], strict=True):
+            times[name].append((size, reference / speedup))
+    configurations = [_fitted(variants[name], own) for name, own in times.items() if len(own) >= 2]
+    if not configurations:
+        raise LadderError(f"{sweep.path}: no configuration has results at two sizes, which a choice goes by")
+    document = {
+        "kernel": kernel.name,
+        "source": dict(source),
+        "fastest": fastest,
+        "configurations": configurations,
+    }
     body = yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=118)
     return f"# Written by `ladder choose` from the timings of {sweep.name}: do not edit.\n{body}"
+
+
+def _fitted(variant: Variant, times: list[tuple[Size, float]]) -> dict[str, Any]:
+    """Start and slope (us) of least squares, neither negative, of the errors relative to the time at each size."""
+    import numpy as np
+    from scipy.optimize import nnls
+
+    us = np.array([time for _, time in times])
+    work = np.array([_work(variant, size) for size, _ in times])
+    unit = work.max()  # the expression's unit is the kernel's own, and may be far from a start's
+    (start, slope), _ = nnls(np.stack([1 / us, work / unit / us], axis=1), np.ones(len(us)))
+    return {
+        "start_us": float(f"{start:.5g}"),
+        "us_per_work": float(f"{slope / unit:.5g}"),
+        "least": {name: min(size[name] for size, _ in times) for name in times[0][0]},
+        "most": {name: max(size[name] for size, _ in times) for name in times[0][0]},
+        "params": _changed(variant),
+    }
+
+
+def _changed(variant: Variant) -> dict[str, ParamValue]:
+    """Parameters that differ from their defaults."""
+    parameters = variant.kernel.parameters
+    return {name: value for name, value in variant.params.items() if value != parameters[name].default}

@@ -1,4 +1,4 @@
-"""Choose a kernel's configurations by class of shapes from a sweep's timings, for `params: best`."""
+"""Learn what a kernel's configurations cost from a sweep's timings, for `params: best`."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def run(arguments: argparse.Namespace) -> int:
     text = choose(sweep, tables.read("timings", arguments.tables), source)
     out = arguments.out or project.best / f"{sweep.entries[0].variant.kernel.name}.yaml"
     replace_file(out, text.encode())
-    logging.info("%s: %d classes of shapes", out, len(sweep.sizes))
+    logging.info("%s: from %d sizes", out, len(sweep.sizes))
     return 0
