@@ -1,8 +1,8 @@
 // C = alpha * sum + beta * C for the accumulators of a warpgroup, Blocks x 64 rows of Columns (wgmma.cuh says which thread
 // holds what), to a C of m x n with an even number of columns. What lies outside of C is left out.
 //   Store::direct  every thread writes its pairs to global memory: four lanes fill sixteen bytes of a row.
-//   Store::staged  boxes of 64 rows x 128 or 64 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and
-//                  the copy engine writes them while the warpgroup goes on, which has a ring of Boxes.
+//   Store::staged  boxes of 64 rows x 128 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and the
+//                  copy engine writes them while the warpgroup goes on, which has a ring of Boxes.
 #pragma once
 
 #include "index.cuh"
@@ -59,27 +59,29 @@ __device__ inline void store_direct(float (&sum)[Blocks][Half], Value* c, int m,
                   [&](typename Pair<Value>::Words* at, float low, float high) { *at = Pair<Value>::pack(low, high); });
 }
 
-// The boxes of one warpgroup. `next` is the box that is written next; all threads of the warpgroup agree on it.
+// The boxes of one warpgroup, of 64 rows x 128 bytes. Where the columns are no multiple of that, a box is several copies,
+// 64 or 32 bytes wide, of which the tile's last box has fewer. `next` is the box that is written next; all threads of the
+// warpgroup agree on it.
 template <class Value, int Columns, int Boxes>
 struct StoreRing {
-    static constexpr int line = Columns * sizeof(Value) % 128 == 0 ? 128 : 64;  // bytes; whole boxes make up the tile
-    static constexpr int box_columns = line / sizeof(Value);
-    static_assert(Columns % box_columns == 0, "whole boxes");
+    static constexpr int line = Columns * sizeof(Value) % 128 == 0 ? 128 : Columns * sizeof(Value) % 64 == 0 ? 64 : 32;
+    static constexpr int copy_columns = line / sizeof(Value), copy_bytes = 64 * line, box_copies = 128 / line;
+    static_assert(Columns % copy_columns == 0, "whole copies");
 
-    alignas(1024) unsigned char box[Boxes][64 * line];
+    alignas(1024) unsigned char box[Boxes][box_copies][copy_bytes];
 
-    // Where in a box a thread's line of the stmatrix begins that stores registers i to i + 7: the four matrices are both
+    // Where in a copy a thread's line of the stmatrix begins that stores registers i to i + 7: the four matrices are both
     // halves of the warp's sixteen rows, then the eight columns beside them.
     __host__ __device__ static constexpr int matrix_line(int thread, int i) {
         return swizzled<line>(thread / 32 * 16 + thread % 16, (sum_column(0, i) + thread % 32 / 16 * 8) * 2);
     }
 
-    // 64 rows of `box_columns` sums from sum[first] on.
+    // 64 rows of `copy_columns` sums from sum[first] on.
     template <int Half>
     __device__ static void fill(unsigned char* to, const float (&sum)[Half], int first, int thread) {
         if constexpr (sizeof(Value) == 2) {
 #pragma unroll
-            for (int i = 0; i < box_columns / 2; i += 8) {
+            for (int i = 0; i < copy_columns / 2; i += 8) {
                 unsigned word[4];
 #pragma unroll
                 for (int w = 0; w < 4; ++w) {
@@ -89,7 +91,7 @@ struct StoreRing {
             }
         } else {
 #pragma unroll
-            for (int i = 0; i < box_columns / 2; i += 2) {
+            for (int i = 0; i < copy_columns / 2; i += 2) {
                 unsigned char* at = to + swizzled<line>(sum_row(thread, i), sum_column(thread, i) * sizeof(Value));
                 *pair_at(reinterpret_cast<Value*>(at)) = Pair<Value>::pack(sum[first + i], sum[first + i + 1]);
             }
@@ -97,20 +99,28 @@ struct StoreRing {
     }
 
     // All threads of the warpgroup, whose barrier is `barrier`; thread 0 starts the copies and waits for them.
-    template <int Blocks, int Half>
+    template <Evict When, int Blocks, int Half>
     __device__ void store(const float (&sum)[Blocks][Half], const TensorMap& map, int first_row, int first_column,
                           int thread, int barrier, int& next) {
+        constexpr int copy_sums = copy_columns / 2, box_sums = box_copies * copy_sums;
 #pragma unroll
         for (int block = 0; block < Blocks; ++block) {
 #pragma unroll
-            for (int first = 0; first < Half; first += box_columns / 2) {
+            for (int first = 0; first < Half; first += box_sums) {
+                const int copies = lesser(box_copies, (Half - first) / copy_sums);
                 if (thread == 0) wait_for_store_reads<Boxes - 1>();
                 warpgroup_barrier(barrier);  // the copy engine has read what this box held before
-                fill(box[next], sum[block], first, thread);
+#pragma unroll
+                for (int copy = 0; copy < copies; ++copy) {
+                    fill(box[next][copy], sum[block], first + copy * copy_sums, thread);
+                }
                 fence_async_proxy();
                 warpgroup_barrier(barrier);  // the box is written
                 if (thread == 0) {
-                    tma_store(map, first_row + block * 64, first_column + first * 2, box[next]);
+#pragma unroll
+                    for (int copy = 0; copy < copies; ++copy) {
+                        tma_store<When>(map, first_row + block * 64, first_column + (first + copy * copy_sums) * 2, box[next][copy]);
+                    }
                     commit_stores();
                 }
                 next = next + 1 == Boxes ? 0 : next + 1;

@@ -33,7 +33,7 @@ struct alignas(1024) OperandTile {
 
     // Starts the loads of the tile whose first element is `first` of M (N) and `k` of K. One thread. The blocks of the
     // cluster that want the same tile (a bit each in `sharers`) load a part each, and the engine writes it to all of them.
-    template <int Sharers>
+    template <int Sharers, Evict When = Evict::normal>
     __device__ void load(const TensorMap& map, int first, int k, Mbarrier& full, int part, unsigned sharers) {
         constexpr int share = Extent / Sharers;
         constexpr int box = Order == Major::mn ? box_columns : share <= 256 ? share : share / 2;
@@ -43,9 +43,9 @@ struct alignas(1024) OperandTile {
             const int at = part * share + i, along = first + at;
             const int row = Order == Major::k ? along : k, column = Order == Major::k ? k : along;
             if constexpr (Sharers == 1) {
-                tma_load(byte + at * line_bytes, map, row, column, full);
+                tma_load<When>(byte + at * line_bytes, map, row, column, full);
             } else {
-                tma_load_multicast(byte + at * line_bytes, map, row, column, full, sharers);
+                tma_load_multicast<When>(byte + at * line_bytes, map, row, column, full, sharers);
             }
         }
     }

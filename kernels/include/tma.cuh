@@ -15,32 +15,70 @@ __device__ inline void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
+// When the L2 evicts what a copy brings there: in its turn, before other lines or after them (PTX ISA 9.7.9.15). Data that
+// are read once and evicted first replace one another, and not lines that have yet to be written to memory.
+enum class Evict { normal, first, last };
+
+template <Evict When>
+__device__ inline unsigned long long l2_policy() {
+    static_assert(When != Evict::normal, "needs no policy");
+    unsigned long long policy;
+    if constexpr (When == Evict::first) {
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    } else {
+        asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    }
+    return policy;
+}
+
+#define LADDER_TMA_LOAD "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+
 // Loads the box whose first element is (row, column) to `to` in this block, and counts it at `full`.
+template <Evict When = Evict::normal>
 __device__ inline void tma_load(void* to, const TensorMap& map, int row, int column, Mbarrier& full) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-            "r"(shared_address(to)),
-        "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full))
-        : "memory");
+    if constexpr (When == Evict::normal) {
+        asm volatile(LADDER_TMA_LOAD " [%0], [%1, {%2, %3}], [%4];" ::"r"(shared_address(to)), "l"(&map), "r"(column),
+                     "r"(row), "r"(shared_address(&full))
+                     : "memory");
+    } else {
+        asm volatile(LADDER_TMA_LOAD ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+                     "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "l"(l2_policy<When>())
+                     : "memory");
+    }
 }
 
 // The same to the same place, and counted at the same barrier, in every block of the cluster whose bit `blocks` has.
+template <Evict When = Evict::normal>
 __device__ inline void tma_load_multicast(void* to, const TensorMap& map, int row, int column, Mbarrier& full,
                                           unsigned blocks) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
-        " [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
-        "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "h"(static_cast<unsigned short>(blocks))
-        : "memory");
+    const auto mask = static_cast<unsigned short>(blocks);
+    if constexpr (When == Evict::normal) {
+        asm volatile(LADDER_TMA_LOAD ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+                     "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "h"(mask)
+                     : "memory");
+    } else {
+        asm volatile(LADDER_TMA_LOAD ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::
+                         "r"(shared_address(to)),
+                     "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "h"(mask), "l"(l2_policy<When>())
+                     : "memory");
+    }
 }
 
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Starts the store of a box; stores of a thread are collected into groups.
+template <Evict When = Evict::normal>
 __device__ inline void tma_store(const TensorMap& map, int row, int column, const void* from) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
-                 "r"(column), "r"(row), "r"(shared_address(from))
-                 : "memory");
+    if constexpr (When == Evict::normal) {
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+                     "r"(column), "r"(row), "r"(shared_address(from))
+                     : "memory");
+    } else {
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%1, %2}], [%3], %4;" ::
+                         "l"(&map),
+                     "r"(column), "r"(row), "r"(shared_address(from)), "l"(l2_policy<When>())
+                     : "memory");
+    }
 }
 
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

@@ -43,28 +43,42 @@ __host__ __device__ constexpr unsigned long long swizzled_descriptor(unsigned ad
 template <class Element, int N>
 struct Wgmma;
 
-// The registers of D as operands of the instruction, and their names in its text, sixteen at a time.
-#define LADDER_FLOATS_8(d, i)                                       \
+// The registers of D as operands of the instruction, and their names in its text, eight more at a time.
+#define LADDER_FLOATS(d, i)                                         \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]),     \
     "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define LADDER_FLOATS_16(d) LADDER_FLOATS_8(d, 0), LADDER_FLOATS_8(d, 8)
-#define LADDER_FLOATS_32(d) LADDER_FLOATS_16(d), LADDER_FLOATS_8(d, 16), LADDER_FLOATS_8(d, 24)
-#define LADDER_FLOATS_48(d) LADDER_FLOATS_32(d), LADDER_FLOATS_8(d, 32), LADDER_FLOATS_8(d, 40)
-#define LADDER_FLOATS_64(d) LADDER_FLOATS_48(d), LADDER_FLOATS_8(d, 48), LADDER_FLOATS_8(d, 56)
-#define LADDER_FLOATS_80(d) LADDER_FLOATS_64(d), LADDER_FLOATS_8(d, 64), LADDER_FLOATS_8(d, 72)
-#define LADDER_FLOATS_96(d) LADDER_FLOATS_80(d), LADDER_FLOATS_8(d, 80), LADDER_FLOATS_8(d, 88)
-#define LADDER_FLOATS_112(d) LADDER_FLOATS_96(d), LADDER_FLOATS_8(d, 96), LADDER_FLOATS_8(d, 104)
-#define LADDER_FLOATS_128(d) LADDER_FLOATS_112(d), LADDER_FLOATS_8(d, 112), LADDER_FLOATS_8(d, 120)
-#define LADDER_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define LADDER_NAMES_32 LADDER_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define LADDER_NAMES_48 LADDER_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define LADDER_NAMES_64 LADDER_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define LADDER_NAMES_80 LADDER_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define LADDER_NAMES_96 LADDER_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define LADDER_NAMES_112 LADDER_NAMES_96 \
-    ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define LADDER_NAMES_128 LADDER_NAMES_112 \
-    ", %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define LADDER_FLOATS_8(d) LADDER_FLOATS(d, 0)
+#define LADDER_FLOATS_16(d) LADDER_FLOATS_8(d), LADDER_FLOATS(d, 8)
+#define LADDER_FLOATS_24(d) LADDER_FLOATS_16(d), LADDER_FLOATS(d, 16)
+#define LADDER_FLOATS_32(d) LADDER_FLOATS_24(d), LADDER_FLOATS(d, 24)
+#define LADDER_FLOATS_40(d) LADDER_FLOATS_32(d), LADDER_FLOATS(d, 32)
+#define LADDER_FLOATS_48(d) LADDER_FLOATS_40(d), LADDER_FLOATS(d, 40)
+#define LADDER_FLOATS_56(d) LADDER_FLOATS_48(d), LADDER_FLOATS(d, 48)
+#define LADDER_FLOATS_64(d) LADDER_FLOATS_56(d), LADDER_FLOATS(d, 56)
+#define LADDER_FLOATS_72(d) LADDER_FLOATS_64(d), LADDER_FLOATS(d, 64)
+#define LADDER_FLOATS_80(d) LADDER_FLOATS_72(d), LADDER_FLOATS(d, 72)
+#define LADDER_FLOATS_88(d) LADDER_FLOATS_80(d), LADDER_FLOATS(d, 80)
+#define LADDER_FLOATS_96(d) LADDER_FLOATS_88(d), LADDER_FLOATS(d, 88)
+#define LADDER_FLOATS_104(d) LADDER_FLOATS_96(d), LADDER_FLOATS(d, 96)
+#define LADDER_FLOATS_112(d) LADDER_FLOATS_104(d), LADDER_FLOATS(d, 104)
+#define LADDER_FLOATS_120(d) LADDER_FLOATS_112(d), LADDER_FLOATS(d, 112)
+#define LADDER_FLOATS_128(d) LADDER_FLOATS_120(d), LADDER_FLOATS(d, 120)
+#define LADDER_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define LADDER_NAMES_16 LADDER_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define LADDER_NAMES_24 LADDER_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define LADDER_NAMES_32 LADDER_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define LADDER_NAMES_40 LADDER_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LADDER_NAMES_48 LADDER_NAMES_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define LADDER_NAMES_56 LADDER_NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define LADDER_NAMES_64 LADDER_NAMES_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define LADDER_NAMES_72 LADDER_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define LADDER_NAMES_80 LADDER_NAMES_72 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define LADDER_NAMES_88 LADDER_NAMES_80 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define LADDER_NAMES_96 LADDER_NAMES_88 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define LADDER_NAMES_104 LADDER_NAMES_96 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define LADDER_NAMES_112 LADDER_NAMES_104 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define LADDER_NAMES_120 LADDER_NAMES_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define LADDER_NAMES_128 LADDER_NAMES_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define LADDER_WGMMA(ELEMENT, TYPES, N, NAMES, FLOATS, A, B, ADD, MAJOR, ...)                                        \
     template <>                                                                                                      \
@@ -83,10 +97,17 @@ struct Wgmma;
     LADDER_WGMMA(Tf32, "k8.f32.tf32.tf32", N, NAMES, FLOATS, A, B, ADD, "")                                              \
     LADDER_WGMMA(E4m3, "k32.f32.e4m3.e4m3", N, NAMES, FLOATS, A, B, ADD, "")
 LADDER_WGMMA_ALL(32, LADDER_NAMES_16, LADDER_FLOATS_16, "%16", "%17", "%18", "%19")
+LADDER_WGMMA_ALL(48, LADDER_NAMES_24, LADDER_FLOATS_24, "%24", "%25", "%26", "%27")
 LADDER_WGMMA_ALL(64, LADDER_NAMES_32, LADDER_FLOATS_32, "%32", "%33", "%34", "%35")
+LADDER_WGMMA_ALL(80, LADDER_NAMES_40, LADDER_FLOATS_40, "%40", "%41", "%42", "%43")
 LADDER_WGMMA_ALL(96, LADDER_NAMES_48, LADDER_FLOATS_48, "%48", "%49", "%50", "%51")
+LADDER_WGMMA_ALL(112, LADDER_NAMES_56, LADDER_FLOATS_56, "%56", "%57", "%58", "%59")
 LADDER_WGMMA_ALL(128, LADDER_NAMES_64, LADDER_FLOATS_64, "%64", "%65", "%66", "%67")
+LADDER_WGMMA_ALL(144, LADDER_NAMES_72, LADDER_FLOATS_72, "%72", "%73", "%74", "%75")
 LADDER_WGMMA_ALL(160, LADDER_NAMES_80, LADDER_FLOATS_80, "%80", "%81", "%82", "%83")
+LADDER_WGMMA_ALL(176, LADDER_NAMES_88, LADDER_FLOATS_88, "%88", "%89", "%90", "%91")
 LADDER_WGMMA_ALL(192, LADDER_NAMES_96, LADDER_FLOATS_96, "%96", "%97", "%98", "%99")
+LADDER_WGMMA_ALL(208, LADDER_NAMES_104, LADDER_FLOATS_104, "%104", "%105", "%106", "%107")
 LADDER_WGMMA_ALL(224, LADDER_NAMES_112, LADDER_FLOATS_112, "%112", "%113", "%114", "%115")
+LADDER_WGMMA_ALL(240, LADDER_NAMES_120, LADDER_FLOATS_120, "%120", "%121", "%122", "%123")
 LADDER_WGMMA_ALL(256, LADDER_NAMES_128, LADDER_FLOATS_128, "%128", "%129", "%130", "%131")

@@ -10,7 +10,7 @@
 //
 // Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, which
 // 16-bit elements only may be, Major::k for N x K. BM, BN: block tile in elements; 128 bytes of K at a time. Cluster: blocks
-// per cluster along M and N. Boxes: of C per consumer, 64 rows x 128 bytes (64 where its columns are no multiple of that).
+// per cluster along M and N. Boxes: of C per consumer, 64 rows x 128 bytes.
 
 #include "accumulator_store.cuh"
 #include "operand_tile.cuh"
@@ -29,7 +29,8 @@ struct Shared {
 };
 
 template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int ConsumersN, bool Reallocate,
-          class Cluster, int Raster, bool Serpentine, int Stagger, Store How, int Boxes, int Slices>
+          class Cluster, int Raster, bool Serpentine, int Stagger, Store How, int Boxes, int Slices,
+          Evict EvictA, Evict EvictB, Evict EvictC>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_c, Output<Element>* c, int m, int n, int k, float alpha, float beta) {
@@ -65,9 +66,9 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                     ring.wait_until_empty(at);
                     shared.origin[at.stage] = origin;
                     mbarrier_arrive_expect(full, shared.a[0].bytes + shared.b[0].bytes);
-                    shared.a[at.stage].template load<Cluster::columns>(map_a, origin.row, first, full, Cluster::column(rank),
+                    shared.a[at.stage].template load<Cluster::columns, EvictA>(map_a, origin.row, first, full, Cluster::column(rank),
                                                                        Cluster::row_mask(rank));
-                    shared.b[at.stage].template load<Cluster::rows>(map_b, origin.column, first, full,
+                    shared.b[at.stage].template load<Cluster::rows, EvictB>(map_b, origin.column, first, full,
                                                                     Cluster::row(rank), Cluster::column_mask(rank));
                 }
             }
@@ -107,7 +108,7 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                 const int row = origin.row + tile_row, column = origin.column + tile_column;
                 blend_sums(sum, c, m, n, row, column, alpha, beta, thread);
                 if constexpr (How == Store::staged) {
-                    shared.c[consumer].store(sum, map_c, row, column, thread, warpgroup, next_box);
+                    shared.c[consumer].template store<EvictC>(sum, map_c, row, column, thread, warpgroup, next_box);
                 } else {
                     store_direct(sum, c, m, n, row, column, thread);
                 }
