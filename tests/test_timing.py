@@ -17,6 +17,7 @@ from ladder.timing import (
     measure_pairs,
     measure_warm,
     quick_time,
+    quick_times,
     time_launches,
 )
 
@@ -186,6 +187,25 @@ def test_the_shorter_a_kernel_the_more_launches_choose(gpu: Any, cold_us: float,
     primed = 2 if cold_us < 300 else 1
     assert gpu.log.count("A") == 3 + primed * (launches + 1)
     assert gpu.log[0] == "A", "loading a kernel waits for the GPU, so it must not stand behind the gate"
+
+
+def test_times_to_choose_by_are_taken_in_turns(gpu: Any) -> None:
+    quick_times(gpu, [gpu.steady("A", 20_000.0), gpu.steady("B", 1000.0), gpu.steady("C", 20_000.0)])
+    # Each loaded and timed twice; the fastest gives five rounds, after one to warm up.
+    launched = [entry for entry in gpu.log if entry in "ABC"]
+    assert "".join(launched) == "AAABBBCCC" + "ABCCBA" * 3
+
+
+def test_sagging_clocks_choose_no_other_reference(gpu: Any) -> None:
+    """One after the other, A would seem the fastest, for B and C ran later."""
+
+    def sagging(center: float) -> Callable[[], float]:
+        return lambda: center * (1 + 0.002 * gpu.launches)
+
+    times = quick_times(
+        gpu, [gpu.launcher(name, sagging(us)) for name, us in (("A", 3000.0), ("B", 2990.0), ("C", 2970.0))]
+    )
+    assert sorted(times) == times[::-1]
 
 
 # Ratios.

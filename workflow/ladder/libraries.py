@@ -129,14 +129,15 @@ class Libraries:
         return run
 
     def cublaslt(
-        self, product: Product, candidates: int, time_one: Callable[[Callable[[], None]], float]
+        self, product: Product, candidates: int, times_of: Callable[[list[Callable[[], None]]], list[float]]
     ) -> Any:
-        """The fastest of cuBLASLt's first `candidates` heuristic algorithms, each timed by `time_one` (µs).
+        """The fastest of cuBLASLt's first `candidates` heuristic algorithms by `times_of` them (µs).
 
         Raises LadderError where the heuristic has none for the problem.
         """
         launchers = self._lt_candidates(product, candidates)
-        return min(launchers, key=time_one)
+        times = times_of(launchers)
+        return launchers[times.index(min(times))]
 
     def _lt_candidates(self, product: Product, candidates: int) -> list[Callable[[], None]]:
         import numpy as np

@@ -24,7 +24,7 @@ from ladder.intervals import median
 from ladder.plan import read_plan
 from ladder.problems import problem_named
 from ladder.problems.base import Check, Instance
-from ladder.timing import Pairs, StoppingRule, measure_cold, measure_warm, quick_time
+from ladder.timing import Pairs, StoppingRule, measure_cold, measure_warm, quick_time, quick_times
 
 _BETA = 0.5
 _OBSERVED_LAUNCHES = 9
@@ -178,11 +178,11 @@ class Worker:
         return [f"{key[1]}: {text}" for key, text in self.known.items() if isinstance(key, tuple)]
 
     def _fastest(self, references: Mapping[str, Callable[[], None]]) -> tuple[str, dict[str, float]]:
-        times: dict[str, float] = {}
-        for name, launcher in references.items():
-            if f"time of {name}" not in self.known:
-                self.known[f"time of {name}"] = quick_time(self.gpu, launcher)
-            times[name] = self.known[f"time of {name}"]
+        known = "times of " + ", ".join(references)
+        if known not in self.known:
+            found = quick_times(self.gpu, list(references.values()))
+            self.known[known] = dict(zip(references, found, strict=True))
+        times: dict[str, float] = self.known[known]
         return min(times, key=lambda name: times[name]), times
 
     def measure(self, cell: Mapping[str, Any]) -> dict[str, Any]:

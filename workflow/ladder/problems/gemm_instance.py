@@ -10,6 +10,7 @@ their type.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from ladder.libraries import Product
 from ladder.problems.base import ELEMENT_BYTES, Check, Instance, Launcher, Params
 from ladder.problems.gemm import OUTPUT_BYTES
 from ladder.tensor_maps import Tensor
-from ladder.timing import quick_time
+from ladder.timing import quick_times
 
 if TYPE_CHECKING:
     from cuda.core import Buffer
@@ -234,10 +235,8 @@ class GemmInstance(Instance):
         if name == "cublas":
             return self.gpu.libraries.cublas(product)
 
-        def time_one(launch: Launcher) -> float:
-            return quick_time(self.gpu, launch)
-
-        chosen: Launcher = self.gpu.libraries.cublaslt(product, self.gpu.lt_heuristics, time_one)
+        times_of = functools.partial(quick_times, self.gpu)
+        chosen: Launcher = self.gpu.libraries.cublaslt(product, self.gpu.lt_heuristics, times_of)
         return chosen
 
     def _free_regions(self) -> None:
