@@ -21,6 +21,8 @@ ONE = "hopper_tma_wgmma"
 RING = "hopper_gemm"
 NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}
 SLICED: dict[str, int | str] = {"store": "direct", "blocks": 0}
+SHARING: dict[str, int | str] = {"cluster_m": 2, "cluster_n": 4}
+HINTS: dict[str, int | str] = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
 VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (ONE, "bf16", "NN", {}),
     (ONE, "fp16", "TN", {"bm": 64, "bn": 256}),
@@ -37,20 +39,47 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (RING, "bf16", "TN", {"stagger": 1, "serpentine": 1}),
     (RING, "fp16", "NN", {**SLICED, "split_k": 4, "stagger": 1}),
     (RING, "tf32", "TN", {**NARROW, **SLICED, "bn": 64, "stages": 8, "split_k": 3}),
-    # Widths that are no multiple of 64: results in boxes of 64 bytes, but for fp32.
-    (RING, "bf16", "TN", {"bn": 96, "stages": 7, "cluster_m": 2, "stagger": 1}),
+    # Widths that are no multiple of 64: boxes of several copies, 64 or 32 bytes wide, and hints for the L2.
+    (RING, "bf16", "TN", {"bn": 96, "stages": 7, "boxes": 1, "cluster_m": 2, "stagger": 1}),
     (RING, "fp16", "TN", {"bn": 160, "stages": 5, "cluster_m": 4, "fetch": "256B"}),
-    (RING, "bf16", "TN", {"bn": 224, "boxes": 4, "cluster_n": 2}),
+    (RING, "bf16", "TN", {"bn": 224, "cluster_n": 2}),
     (RING, "tf32", "TN", {"bn": 96, "stages": 5, "boxes": 4}),
     (RING, "fp8", "TN", {"bn": 160, "stages": 5, "cluster_m": 2}),
     (RING, "bf16", "TN", {**NARROW, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4}),
+    (RING, "bf16", "TN", {**SHARING, "bn": 80, "boxes": 1, "stages": 8, "evict_b": "first"}),
+    (RING, "bf16", "TN", {"bn": 112, "stages": 6, "cluster_m": 2, "evict_a": "last"}),
+    (RING, "fp16", "TN", {"bn": 144, "stages": 5, "cluster_n": 2, **HINTS}),
+    (RING, "bf16", "TN", {"bn": 176, "boxes": 1, "stages": 5, "stagger": 1, "evict_c": "first"}),
+    (RING, "bf16", "TN", {"bn": 208, "boxes": 1, "stages": 5, "evict_b": "first"}),
+    (RING, "fp16", "TN", {"bn": 240, "boxes": 1, "stages": 4, "cluster_m": 2, "evict_c": "last"}),
+    (RING, "tf32", "TN", {"bn": 176, "boxes": 1, "stages": 5, "cluster_m": 2, **HINTS}),
+    (RING, "fp8", "TN", {"bn": 80, "boxes": 1, "stages": 8, "cluster_m": 2, "evict_b": "last"}),
+    (RING, "fp16", "TN", {**NARROW, "bn": 48, "stages": 11, "boxes": 4, "cluster_m": 2, **HINTS}),
+    (RING, "bf16", "TN", {**SLICED, "bn": 80, "stages": 6, "split_k": 2, "evict_b": "first"}),
+    (RING, "bf16", "NN", {"evict_b": "first", "evict_c": "last"}),
     # Consumers side by side along N.
-    (RING, "bf16", "TN", {"bn": 320, "consumers_n": 2, "stages": 3, "boxes": 4, "cluster_m": 2}),
-    (RING, "bf16", "TN", {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "boxes": 4, "blocks": 0}),
+    (RING, "bf16", "TN", {"bn": 320, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
+    (RING, "bf16", "TN", {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "blocks": 0}),
+    (RING, "bf16", "TN", {"bn": 352, "consumers_n": 2, "stages": 3, "stagger": 1, "evict_b": "first"}),
+    (RING, "fp16", "TN", {"bn": 288, "consumers_n": 2, "stages": 3, "cluster_m": 2, "evict_a": "first"}),
     (RING, "fp8", "TN", {"bn": 384, "consumers_n": 2, "stages": 3, "stagger": 1}),
     (RING, "bf16", "NN", {"bn": 384, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
     (RING, "fp16", "TN", {**SLICED, "bm": 64, "bn": 320, "consumers_n": 2, "split_k": 2}),
 ]
+
+LINE, BOX = 128, 64 * 128
+"""Bytes of a swizzled line and of a box of 64 lines."""
+WIDTHS = range(32, 257, 16)
+"""Columns that a consumer may have: those of a product."""
+
+
+def by_copy_engine(line: int, byte: int, width: int = LINE) -> int:
+    """Offset in a box that the copy engine has a byte at, with a swizzle as wide as the lines.
+
+    Address bits from 4 on are XORed with as many from 7 on: three for 128 bytes, two for 64, one for 32.
+    """
+    plain = line * width + byte
+    return plain ^ (plain >> 7 & width // 16 - 1) << 4
 
 
 @functools.cache

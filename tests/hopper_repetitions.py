@@ -26,6 +26,7 @@ from ladder.sweeps import load_sweep
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
 SLICED = {"blocks": 0, "store": "direct"}
+HINTS = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hopper_gemm": [
         {"stagger": 1},
@@ -34,10 +35,21 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"cluster_n": 2, "raster": "hilbert", "fetch": "256B"},
         {"bm": 256, "bn": 128, "stagger": 1},
         {"bn": 128, "stages": 6, "stagger": 1, "cluster_m": 2, "cluster_n": 2},
-        {"bn": 96, "stages": 7, "stagger": 1, "cluster_m": 2},
+        {"bn": 96, "stages": 7, "boxes": 1, "stagger": 1, "cluster_m": 2},
         {"bn": 160, "stages": 5, "stagger": 1, "cluster_m": 4, "fetch": "256B"},
-        {"bn": 224, "boxes": 4, "stagger": 1},
-        {"bn": 320, "consumers_n": 2, "stages": 3, "boxes": 4, "cluster_m": 2},
+        {"bn": 224, "stagger": 1},
+        {"bn": 320, "consumers_n": 2, "stages": 3, "cluster_m": 2},
+        # Boxes of four copies, of which the last has fewer, and hints for the L2.
+        {"bn": 80, "stages": 8, "boxes": 1, "cluster_m": 2, "cluster_n": 4, "evict_b": "first"},
+        {"bn": 112, "stages": 6, "stagger": 1, "cluster_m": 2, "evict_a": "last", "evict_c": "first"},
+        {"bn": 144, "stages": 4, "boxes": 4, "cluster_n": 2, **HINTS},
+        {"bn": 176, "stages": 5, "boxes": 1, "stagger": 1, "evict_b": "last"},
+        {"bn": 208, "stages": 4, "stagger": 1, "fetch": "256B", "evict_b": "first"},
+        {"bn": 240, "boxes": 1, "serpentine": 1, "evict_c": "last"},
+        {"bn": 352, "consumers_n": 2, "stages": 3, "stagger": 1, "evict_b": "first"},
+        {**SMALL, "bm": 64, "bn": 48, "stages": 11, "boxes": 4, "cluster_m": 2, **HINTS},
+        {**SLICED, "bn": 80, "stages": 6, "split_k": 2, "evict_b": "first"},
+        {"stagger": 1, "cluster_m": 2, **HINTS},
         {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "blocks": 0},
         {**SMALL, "bm": 64, "bn": 128, "stages": 8},
         {**SMALL, "bm": 64, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4},

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hopper import ARCH, INCLUDE, VARIANTS, box, compiled, variant
+from hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
 from ladder.catalog import load_kernel
-from ladder.compiler import compile_variant
+from ladder.compiler import compile_source, compile_variant
+from ptx import compile_ptx
 
 PRODUCT = {
     "bf16": "HGMMA.64x{}x16.F32.BF16",
@@ -56,6 +57,11 @@ def test_copies_and_registers_are_what_the_parameters_say(
     assert len(loads) == boxes_a + boxes_b
     multicast = (boxes_a if cluster_n > 1 else 0) + (boxes_b if cluster_m > 1 else 0)
     assert sum(".MULTICAST" in line for line in loads) == multicast
+    # A hint is one more operand, a policy in uniform registers.
+    hinted = {name: fixed.get(f"evict_{name}", "normal") != "normal" for name in "abc"}
+    assert sum("desc[" in line for line in loads) == boxes_a * hinted["a"] + boxes_b * hinted["b"]
+    stores = [line for line in code if "UTMASTG.2D" in line]
+    assert ["desc[" in line for line in stores] == [hinted["c"]] * len(stores)
     staged = fixed.get("store") == "staged"
     assert any("UTMASTG" in line for line in code) == staged
     assert any("STSM" in line for line in code) == (staged and dtype != "tf32"), "fp32 has no stmatrix"
@@ -63,7 +69,7 @@ def test_copies_and_registers_are_what_the_parameters_say(
         consumers_n, consumers = int(fixed["consumers_n"]), int(fixed["consumers"])
         rows, columns = int(fixed["bm"]) // (consumers // consumers_n), int(fixed["bn"]) // consumers_n
         lines, width = box(one, "c")
-        assert sum("UTMASTG.2D" in line for line in code) * lines * width == rows * columns
+        assert len(stores) * lines * width == rows * columns
     assert sum("USETMAXREG" in line for line in code) == (2 if fixed.get("reallocate") else 0)
     cluster = cluster_m * cluster_n * int(fixed.get("split_k", 1))
     assert any("UCGABAR" in line for line in code) == (cluster > 1)
@@ -75,6 +81,121 @@ def test_no_step_fences_all_memory(name: str, dtype: str, layout: str, params: d
     # Barriers of the cluster do, at the beginning and the end; a release in the loop did so once and cost 40 %.
     fences = sum("MEMBAR.ALL.GPU" in line for line in code)
     assert fences <= sum("UCGABAR_ARV" in line for line in code)
+
+
+def hints(text: str) -> dict[str, set[tuple[bool, str]]]:
+    """Of the copies of A, B and C in a kernel's PTX: whether they are multicast, and the priority of their policy."""
+    where = dict(re.findall(r"mov\.b64\s+(%\w+), \w+_param_(\d+);", text))
+    maps = {to: "abc"[int(where[of])] for to, of in re.findall(r"cvta\.param\.u64\s+(%\w+), (%\w+);", text)}
+    made = re.findall(r"createpolicy\.fractional\.L2::evict_(\w+)\.b64 (%\w+), 1\.0;", text)
+    policies = {register: priority for priority, register in made}
+    assert len(policies) == len(made) == text.count("createpolicy"), "a register each"
+    found: dict[str, set[tuple[bool, str]]] = {name: set() for name in "abc"}
+    for opcode, rest in re.findall(r"(cp\.async\.bulk\.tensor\S+) (.+);", text):
+        (name,) = (maps[register] for register in re.findall(r"\[(%\w+), \{", rest))
+        assert (".global.shared" in opcode) == (name == "c"), "results go out, operands come in"
+        policy = policies[rest.split(", ")[-1]] if opcode.endswith(".L2::cache_hint") else "normal"
+        found[name].add((".multicast::cluster" in opcode, policy))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("layout", "params"),
+    [("TN", {**SHARING, "bn": 80, "boxes": 1}), ("TN", {"bn": 176, "cluster_m": 2, "stages": 3}), ("NN", {})],
+)
+@pytest.mark.parametrize(
+    ("a", "b", "c"),
+    [
+        ("normal", "normal", "normal"),
+        ("first", "normal", "normal"),
+        ("normal", "first", "normal"),
+        ("normal", "normal", "first"),
+        ("last", "first", "normal"),
+        ("first", "last", "last"),
+    ],
+)
+def test_hints_reach_the_copies_of_their_operand(
+    layout: str, params: dict[str, int | str], a: str, b: str, c: str
+) -> None:
+    one = variant(RING, "bf16", layout, **params, evict_a=a, evict_b=b, evict_c=c)
+    assert hints(compile_ptx(one.kernel.source, one.entry, [INCLUDE])) == {
+        "a": {(one.params["cluster_n"] != 1, a)},
+        "b": {(one.params["cluster_m"] != 1, b)},
+        "c": {(False, c)},
+    }
+
+
+def test_hints_are_told_apart_by_what_they_belong_to() -> None:
+    # The test above must see them in the wrong place: operands, priorities, multicast copies.
+    text = (HOPPER / f"{RING}.cu").read_text()
+    assert "load<Cluster::rows, EvictB>" in text
+    one = variant(RING, "bf16", "NN", evict_a="last", evict_b="first")
+    wrong = text.replace("load<Cluster::rows, EvictB>", "load<Cluster::rows, EvictA>")
+    found = hints(compile_ptx(one.kernel.source, one.entry, [INCLUDE], wrong))
+    assert found == {"a": {(False, "last")}, "b": {(False, "last")}, "c": {(False, "normal")}}
+
+
+@pytest.mark.parametrize(
+    ("hint", "loads", "stores"),
+    [
+        ({"evict_a": "normal", "evict_b": "normal", "evict_c": "normal"}, 0, 0),
+        ({"evict_a": "first"}, 1, 0),
+        ({"evict_b": "first"}, 4, 0),
+        ({"evict_c": "last"}, 0, 4),
+        ({"evict_a": "last", "evict_b": "first"}, 5, 0),
+    ],
+)
+def test_hints_reach_the_machine_code(hint: dict[str, int | str], loads: int, stores: int) -> None:
+    # B is four boxes of 64 columns and A one of 128 rows, so that their number says whose the hints are.
+    _, code = compiled(RING, "bf16", "NN", hint)
+    _, plain = compiled(RING, "bf16", "NN", {})
+    for opcode, wanted, all_ in (("UTMALDG", loads, 5), ("UTMASTG", stores, 4)):
+        copies = [line for line in code if opcode in line]
+        assert (len(copies), sum("desc[" in line for line in copies)) == (all_, wanted)
+    assert (code == plain) == (set(hint.values()) == {"normal"})
+
+
+WITHOUT = """
+#include "tma.cuh"
+extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, int row, int column, unsigned blocks) {
+    __shared__ alignas(128) unsigned char box[128];
+    __shared__ Mbarrier full;
+    COPY
+}
+"""
+LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+
+
+@pytest.mark.parametrize(
+    ("call", "instruction", "operands"),
+    [
+        (
+            "tma_load<{}>(box, map, row, column, full);",
+            f"{LOAD} [%0], [%1, {{%2, %3}}], [%4];",
+            '"r"(shared_address(box)), "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full))',
+        ),
+        (
+            "tma_load_multicast<{}>(box, map, row, column, full, blocks);",
+            f"{LOAD}.multicast::cluster [%0], [%1, {{%2, %3}}], [%4], %5;",
+            '"r"(shared_address(box)), "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)),'
+            ' "h"(static_cast<unsigned short>(blocks))',
+        ),
+        (
+            "tma_store<{}>(map, row, column, box);",
+            "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];",
+            '"l"(&map), "r"(column), "r"(row), "r"(shared_address(box))',
+        ),
+    ],
+)
+def test_a_normal_copy_is_the_instruction_without_a_hint(call: str, instruction: str, operands: str) -> None:
+    def cubin(copy: str) -> bytes:
+        return compile_source(WITHOUT.replace("COPY", copy), "one.cu", ["kernel"], [INCLUDE], ARCH)[0]
+
+    bare = cubin(f'asm volatile("{instruction}" ::{operands} : "memory");')
+    assert cubin(call.format("Evict::normal")) == cubin(call.replace("<{}>", "")) == bare
+    hinted = {cubin(call.format(f"Evict::{when}")) for when in ("first", "last")}
+    assert len(hinted) == 2
+    assert bare not in hinted
 
 
 PIPELINE = """

@@ -6,23 +6,11 @@ import itertools
 import re
 
 import pytest
-from hopper import INCLUDE, hold
+from hopper import BOX, INCLUDE, LINE, WIDTHS, by_copy_engine, hold
 from ladder.errors import LadderError
 from ptx import compile_ptx
 
-LINE, BOX = 128, 64 * 128
-"""Bytes of a swizzled line and of a box of 64 lines."""
-
 # Operands in shared memory: the copy engine's rule, the descriptor's rule, and the source's formulas agree.
-
-
-def by_copy_engine(line: int, byte: int, width: int = LINE) -> int:
-    """Offset in a box that the copy engine has a byte at, with a swizzle as wide as the lines.
-
-    Address bits from 4 on are XORed with as many from 7 on: three for 128 bytes, two for 64.
-    """
-    plain = line * width + byte
-    return plain ^ (plain >> 7 & width // 16 - 1) << 4
 
 
 def decoded(descriptor: int) -> dict[str, int]:
@@ -62,6 +50,8 @@ def by_tensor_core(fields: dict[str, int], major: str, along: int, k: int, size:
         ("__nv_bfloat16", 2, "mn", 384),
         ("Tf32", 4, "k", 128),
         ("Tf32", 4, "k", 96),
+        ("Tf32", 4, "k", 176),
+        ("E4m3", 1, "k", 80),
         ("E4m3", 1, "k", 256),
         ("E4m3", 1, "k", 224),
     ],
@@ -105,7 +95,7 @@ def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
             assert begin + by_copy_engine(line, byte) == by_copy_engine(part * share + line, byte)
 
 
-@pytest.mark.parametrize("width", [32, 64, 96, 128, 160, 192, 224, 256])
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("element", ["__half", "Tf32"])
 def test_a_product_names_the_registers_of_its_sums_in_order(element: str, width: int) -> None:
     text = f"""#include "wgmma.cuh"
@@ -156,7 +146,8 @@ def test_only_16_bit_operands_run_along_n() -> None:
 BOX_OF_RESULTS = """
 #include "accumulator_store.cuh"
 
-// Address bits from 4 on are XORed with as many from 7 on: three for lines of 128 bytes, two for 64.
+// Address bits from 4 on are XORed with as many from 7 on: three for lines of 128 bytes, two for 64,
+// one for 32.
 template <int Line>
 __host__ __device__ constexpr bool engine_order() {
     for (int line = 0; line < 64; ++line) {
@@ -175,7 +166,7 @@ __host__ __device__ constexpr bool matrices_land_in_place() {
     using Ring = StoreRing<__nv_bfloat16, Columns, 1>;
     for (int thread = 0; thread < 128; ++thread) {
         const int warp = thread / 32 * 32, lane = thread % 32;
-        for (int i = 0; i < Ring::box_columns / 2; i += 8) {
+        for (int i = 0; i < Ring::copy_columns / 2; i += 8) {
             for (int w = 0; w < 4; ++w) {
                 const int to = Ring::matrix_line(warp + 8 * w + lane / 4, i) + lane % 4 * 4;
                 const int row = sum_row(thread, i + 2 * w), byte = 2 * sum_column(thread, i + 2 * w);
@@ -191,7 +182,7 @@ template <int Columns>
 __host__ __device__ constexpr bool matrices_are_conflict_free() {
     using Ring = StoreRing<__half, Columns, 1>;
     for (int first = 0; first < 128; first += 8) {
-        for (int i = 0; i < Ring::box_columns / 2; i += 8) {
+        for (int i = 0; i < Ring::copy_columns / 2; i += 8) {
             unsigned seen = 0;
             for (int lane = 0; lane < 8; ++lane) seen |= 1u << Ring::matrix_line(first + lane, i) / 16 % 8;
             if (seen != 0xff) return false;
@@ -200,25 +191,29 @@ __host__ __device__ constexpr bool matrices_are_conflict_free() {
     return true;
 }
 
-// The boxes of a consumer, filled with its sums from register `first` on, are its columns one after the other.
+// The copies of a consumer's boxes, filled with its sums from register `first` on, are its columns one after the other.
 template <class Value, int Columns>
 __host__ __device__ constexpr bool boxes_cover() {
     using Ring = StoreRing<Value, Columns, 1>;
     bool seen[Columns] = {};
-    for (int first = 0; first < Columns / 2; first += Ring::box_columns / 2) {
+    int next = 0;
+    for (int first = 0; first < Columns / 2; first += Ring::copy_columns / 2) {
+        if (first * 2 != next) return false;
         for (int thread = 0; thread < 128; ++thread) {
-            for (int i = 0; i < Ring::box_columns / 2; ++i) {
+            for (int i = 0; i < Ring::copy_columns / 2; ++i) {
                 const int column = first * 2 + sum_column(thread, i);
                 if (column != sum_column(thread, first + i)) return false;
                 if (sum_row(thread, i) != sum_row(thread, first + i)) return false;
+                if (column < next || column >= next + Ring::copy_columns) return false;
                 seen[column] = true;
             }
         }
+        next += Ring::copy_columns;
     }
     for (const bool here : seen) {
         if (!here) return false;
     }
-    return true;
+    return next == Columns;
 }
 
 template <int N>
@@ -239,42 +234,46 @@ __host__ __device__ constexpr bool registers_cover() {
 def test_results_land_where_the_copy_engine_looks_for_them() -> None:
     hold(
         BOX_OF_RESULTS,
-        "engine_order<128>()",
-        "engine_order<64>()",
-        *(f"matrices_land_in_place<{columns}>()" for columns in (32, 64, 96, 160, 224, 256)),
-        *(f"matrices_are_conflict_free<{columns}>()" for columns in (32, 64, 96, 160, 224, 256)),
-        *(
-            f"boxes_cover<{value}, {columns}>()"
-            for value in ("__half", "float")
-            for columns in range(32, 257, 32)
-        ),
+        *(f"engine_order<{line}>()" for line in (128, 64, 32)),
+        *(f"matrices_land_in_place<{columns}>()" for columns in WIDTHS),
+        *(f"matrices_are_conflict_free<{columns}>()" for columns in WIDTHS),
+        *(f"boxes_cover<{value}, {columns}>()" for value in ("__half", "float") for columns in WIDTHS),
         "registers_cover<96>()",
+        "registers_cover<80>()",
         "registers_cover<64>()",
         "registers_cover<16>()",
     )
 
 
 def test_boxes_of_the_wrong_swizzle_are_caught() -> None:
-    wrong = BOX_OF_RESULTS.replace("swizzled<Ring::line>(row", "swizzled<192 - Ring::line>(row")
-    for columns in (64, 96):
+    for columns, wrong in ((64, 64), (96, 128), (80, 64), (48, 128)):
+        text = BOX_OF_RESULTS.replace("swizzled<Ring::line>(row", f"swizzled<{wrong}>(row")
         with pytest.raises(LadderError, match="static assertion failed"):
-            hold(wrong, f"matrices_land_in_place<{columns}>()")
+            hold(text, f"matrices_land_in_place<{columns}>()")
 
 
-def test_lines_of_results_are_as_wide_as_the_columns_allow() -> None:
+def line_of(columns: int, size: int) -> int:
+    """Bytes of the widest lines that whole copies of `columns` results of `size` bytes have."""
+    return next(line for line in (128, 64, 32) if columns * size % line == 0)
+
+
+def test_boxes_hold_as_many_copies_as_fit() -> None:
     hold(
         BOX_OF_RESULTS,
-        *(f"StoreRing<__half, {columns}, 2>::line == 128" for columns in (64, 128, 192, 256)),
-        *(f"StoreRing<__half, {columns}, 2>::line == 64" for columns in (32, 96, 160, 224)),
-        *(f"StoreRing<float, {columns}, 2>::line == 128" for columns in range(32, 257, 32)),
         *(
-            f"sizeof(StoreRing<__half, {columns}, 3>) == {3 * 64 * line}"
-            f" && alignof(StoreRing<__half, {columns}, 3>) == 1024"
-            for columns, line in ((96, 64), (128, 128))
+            f"{ring}::line == {line} && {ring}::copy_columns == {line // size} && {ring}::copy_bytes == {64 * line}"
+            f" && {ring}::box_copies == {LINE // line}"
+            f" && sizeof({ring}) == {boxes * BOX} && alignof({ring}) == 1024"
+            for value, size in (("__half", 2), ("__nv_bfloat16", 2), ("float", 4))
+            for columns in WIDTHS
+            for boxes in (1, 3)
+            for ring, line in ((f"StoreRing<{value}, {columns}, {boxes}>", line_of(columns, size)),)
         ),
     )
-    with pytest.raises(LadderError, match="whole boxes"):
-        hold(BOX_OF_RESULTS, "sizeof(StoreRing<__half, 48, 1>) > 0")
+    assert {line_of(columns, 2) for columns in WIDTHS} == {128, 64, 32}
+    assert {line_of(columns, 4) for columns in WIDTHS} == {128, 64}
+    with pytest.raises(LadderError, match="whole copies"):
+        hold(BOX_OF_RESULTS, "sizeof(StoreRing<__half, 72, 1>) > 0")
 
 
 def test_registers_are_where_the_isa_says() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import hopper_repetitions
 import pytest
 import yaml
-from hopper import HOPPER, ONE, RING, VARIANTS, box, hold, kernel, loads, variant
+from hopper import BOX, HOPPER, ONE, RING, VARIANTS, WIDTHS, box, hold, kernel, loads, variant
 from ladder.catalog import Variant, load_kernel
 from ladder.config import load_config
 from ladder.errors import LadderError
@@ -66,13 +66,13 @@ def test_boxes_of_operands_are_those_that_the_kernel_loads() -> None:
             assert rest == 0, "whole boxes"
             sharing = (element, "mn" if along_n else "k", fixed[extent], fixed.get(sharers, 1))
             assert named.setdefault(sharing, copies) == copies
-    assert {extent for _, major, extent, _ in named if major == "k"} >= {32, 96, 160, 224, 320, 448}
+    assert {extent for _, major, extent, _ in named if major == "k"} >= {*range(32, 257, 16), 320, 352, 448}
     assert {sharers for _, _, _, sharers in named} == {1, 2, 4}
     assert loads(list(named)) == list(named.values())
 
 
 def test_boxes_of_results_are_those_that_the_kernel_stores() -> None:
-    claims = set()
+    claims, widths = set(), set()
     for one in tiles():
         columns = int(one.params["bn"]) // int(one.params["consumers_n"])
         value = {"bf16": "__nv_bfloat16", "tf32": "float", "fp8": "__nv_bfloat16"}[one.dtype]
@@ -80,10 +80,26 @@ def test_boxes_of_results_are_those_that_the_kernel_stores() -> None:
         more = kernel(RING).variant({**one.params, "boxes": 2}, one.dtype, one.layout)
         ring = f"StoreRing<{value}, {columns}, 1>"
         lines, elements = box(one, "c")
-        claims.add(f"{lines} == 64 && {ring}::box_columns == {elements} && {columns} % {elements} == 0")
+        # The box of the map is a copy: whole ones make up the columns, and whole ones a box in shared memory.
+        claims.add(f"{lines} == 64 && {ring}::copy_columns == {elements} && {columns} % {elements} == 0")
+        claims.add(f"{ring}::copy_bytes == {lines} * {elements} * sizeof({value})")
+        claims.add(f"{ring}::box_copies * {ring}::copy_bytes == {BOX} && sizeof({ring}::box[0]) == {BOX}")
+        widths.add(elements * (4 if one.dtype == "tf32" else 2))
         one_box_each = more.geometry(size).shared_bytes - one.geometry(size).shared_bytes
         claims.add(f"sizeof({ring}) * {one.params['consumers']} == {one_box_each}")
+    assert widths == {128, 64, 32}, "as wide as a swizzle may be"
     hold('#include "accumulator_store.cuh"', *sorted(claims))
+
+
+@pytest.mark.xfail(strict=True, reason="bn=32 with consumers_n=2 is accepted: 16 columns, no product's width")
+def test_every_accepted_width_is_that_of_a_product() -> None:
+    # sizeof of a product that is only declared does not compile.
+    products = {
+        (one.kernel.dtypes[one.dtype]["element"], int(one.params["bn"]) // int(one.params["consumers_n"]))
+        for one in tiles()
+    }
+    assert {columns for _, columns in products} == set(WIDTHS)
+    hold('#include "wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(products)))
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:
@@ -175,11 +191,16 @@ def test_impossible_combinations_are_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
-        ({"bn": 32, "consumers_n": 2}, "multiples of 32"),
-        ({"bn": 96, "consumers_n": 2}, "multiples of 32"),
+        ({"bn": 48, "consumers_n": 2}, "consumers take multiples of 16"),
+        ({"bn": 80, "consumers_n": 2}, "consumers take multiples of 16"),
+        ({"bn": 80, "cluster_m": 4}, "begins where the swizzle does, every 8 rows"),
+        ({"bn": 48, "cluster_m": 4, "bm": 64, "consumers": 1, "reallocate": 0}, "every 8 rows"),
+        ({"bn": 112, "cluster_m": 4, "cluster_n": 2}, "every 8 rows"),
         ({"bn": 448, "consumers_n": 1, "bm": 64, "stages": 3}, "whole blocks of 64 rows"),
         ({"bn": 448, "consumers_n": 2, "stages": 2}, "registers"),
         ({"bn": 96, "stages": 8, "boxes": 1}, "227 KiB"),
+        ({"bn": 224, "boxes": 4}, "227 KiB"),
+        ({"bn": 208, "stages": 5, "boxes": 2}, "227 KiB"),
     ],
 )
 def test_impossible_combinations_along_k_are_refused_too(params: dict[str, int | str], reason: str) -> None:
@@ -187,13 +208,34 @@ def test_impossible_combinations_along_k_are_refused_too(params: dict[str, int |
         variant(RING, "bf16", "TN", **params)
 
 
-def test_narrow_boxes_leave_room_for_a_stage() -> None:
-    size = {"m": 64, "n": 96, "k": 64}
-    one = variant(RING, "bf16", "TN", bn=96, stages=7)
-    # In boxes of 128 bytes, as fp32 has them, the seventh stage would not fit.
-    assert one.geometry(size).shared_bytes == 7 * (128 + 96) * 128 + 2 * 2 * 4096 + 1024
+@pytest.mark.parametrize("dtype", ["bf16", "tf32", "fp8"])
+def test_one_box_leaves_room_for_a_stage(dtype: str) -> None:
+    one = variant(RING, dtype, "TN", bn=96, stages=7, boxes=1)
+    given = one.geometry({"m": 64, "n": 96, "k": 128}).shared_bytes
+    assert given == 7 * (128 + 96) * 128 + 2 * BOX + 1024
     with pytest.raises(LadderError, match="227 KiB"):
-        variant(RING, "tf32", "TN", bn=96, stages=7)
+        variant(RING, dtype, "TN", bn=96, stages=7, boxes=2)
+
+
+@pytest.mark.parametrize(("bn", "cluster_m"), [(80, 2), (112, 2), (32, 4), (96, 4), (160, 4), (224, 4)])
+def test_shares_of_whole_swizzles_are_accepted(bn: int, cluster_m: int) -> None:
+    one = variant(RING, "bf16", "TN", bn=bn, cluster_m=cluster_m, boxes=1)
+    assert box(one, "b")[0] == bn // cluster_m
+    assert box(one, "b")[0] % 8 == 0
+
+
+@pytest.mark.parametrize("bn", [48, 80, 96, 112, 144, 160, 176, 208, 224, 240, 352])
+def test_widths_of_no_whole_box_are_refused_where_b_lies_along_n(bn: int) -> None:
+    with pytest.raises(LadderError, match="of B along N whole boxes of 64"):
+        variant(RING, "bf16", "NN", bn=bn, boxes=1, stages=2, consumers_n=2 if bn > 256 else 1)
+
+
+@pytest.mark.parametrize("operand", "abc")
+def test_hints_are_normal_first_or_last(operand: str) -> None:
+    axis = kernel(RING).parameters[f"evict_{operand}"]
+    assert (axis.values, axis.default) == (("normal", "first", "last"), "normal")
+    with pytest.raises(LadderError, match=f"evict_{operand}"):
+        variant(RING, "bf16", "NN", **{f"evict_{operand}": "never"})
 
 
 def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:

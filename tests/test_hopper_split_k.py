@@ -39,6 +39,6 @@ __host__ __device__ constexpr bool conflict_free() {
     return true;
 }
 """
-    hold(text, *(f"conflict_free<{columns}>()" for columns in (64, 96, 128, 192, 224, 256, 320)))
+    hold(text, *(f"conflict_free<{columns}>()" for columns in (*range(32, 257, 16), 320, 448)))
     with pytest.raises(LadderError, match="static assertion failed"):
         hold(text.replace("SliceSum<64, Columns>::stride", "Columns"), "conflict_free<128>()")
