@@ -146,6 +146,63 @@ MISTAKES = [
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
     Mistake(
+        "product of which nothing is left at any size",
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k * elements > 2**22"),
+        (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
+    ),
+    Mistake(
+        "unknown name in the expression that keeps a combination",
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: elments > 4"),
+        (SWEEP, "variants[0].where", "'elments'", "known names", "elements", "k, layout"),
+    ),
+    Mistake(
+        "unknown name that no size and no combination leads to",
+        text(
+            SWEEP,
+            "    params: {k: [2, 4]}",
+            "    params: {k: [2, 4]}\n    where: elements > 4 or reach > 4",
+        ),
+        (SWEEP, "variants[0].where", "'reach'", "known names", "elements", "k, layout"),
+    ),
+    Mistake(
+        "unknown function in the expression that keeps a combination",
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k > 1 or root(k) > 4"),
+        (SWEEP, "variants[0].where", "'root'", "known names", "log2"),
+    ),
+    Mistake(
+        "no expression",
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: elements >"),
+        (SWEEP, "variants[0].where", "'elements >'"),
+    ),
+    Mistake(
+        "size no variant that is asked for there supports",
+        text(
+            SWEEP,
+            "sizes: [2**16, 2**20]\nvariants:\n  - kernel: alone\n    params: {k: [2, 4]}",
+            "sizes: [2**16, 2**20 + 1]\nvariants:\n  - kernel: alone\n    params: {k: [2, 4]}\n"
+            "    where: k == 2 or elements == 2**16",
+        ),
+        (SWEEP, "sizes[1]", "1048577", "no variant of variants[0]", "elements are a multiple of 256"),
+    ),
+    Mistake(
+        "variant of two entries, though at different sizes",
+        text(
+            SWEEP,
+            "    params: {k: [2, 4]}",
+            "    where: elements < 2**18\n  - kernel: alone\n    where: elements > 2**18",
+        ),
+        (SWEEP, "variants[1]", "'alone-fp32'", "each variant once"),
+    ),
+    Mistake(
+        "entry that keeps none of the sizes it asks for",
+        text(
+            SWEEP,
+            "    params: {k: [2, 4]}",
+            "    where: elements > 2**18\n    sizes: [{expr: elements < 2**18, reason: none}]",
+        ),
+        (SWEEP, "variants[0].sizes", "elements < 2**18", "expressions that keep a size"),
+    ),
+    Mistake(
         "size no variant supports",
         text(SWEEP, "2**20", "2**20 + 1"),
         (SWEEP, "sizes[1]", "1048577", "elements are a multiple of 256", "unsupported: record"),
@@ -202,6 +259,38 @@ MISTAKES = [
         "counters of no variant",
         text(SWEEP, "figures:", "counters: {groups: [memory], where: k > 4}\nfigures:"),
         (SWEEP, "counters.where", "'k > 4'", "an expression that keeps a variant"),
+    ),
+    Mistake(
+        "counters at a size where nothing is asked for",
+        text(
+            SWEEP,
+            "    params: {k: [2, 4]}",
+            "    where: elements > 2**18\ncounters: {groups: [memory], sizes: [2**16]}",
+        ),
+        (SWEEP, "counters.sizes[0]", "'2**16'", "no variant is asked for there", "one of the sweep's sizes"),
+    ),
+    Mistake(
+        "counters at a size of another sweep",
+        text(SWEEP, "figures:", "counters: {groups: [memory], sizes: [2**18]}\nfigures:"),
+        (SWEEP, "counters.sizes[0]", "'2**18' is not accepted; accepted: one of the sweep's sizes"),
+    ),
+    Mistake(
+        "figure of a size where nothing is asked for",
+        lambda project: (
+            edit(project / SWEEP, "    params: {k: [2, 4]}", "    where: elements > 2**18"),
+            edit(project / SWEEP, "kind: curves,", "kind: ladder, at: 2**16,"),
+        ),
+        (SWEEP, "figures[0].at", "'2**16'", "no variant is asked for there", "one of the sweep's sizes"),
+    ),
+    Mistake(
+        "counters of variants that are not asked for at the size to profile",
+        text(
+            SWEEP,
+            "    params: {k: [2, 4]}",
+            "    params: {k: [2, 4]}\n    where: k == 2 or elements > 2**18\n"
+            "counters: {groups: [memory], where: k == 4}",
+        ),
+        (SWEEP, "counters.where", "'k == 4'", "a variant asked for at a size to profile"),
     ),
     Mistake(
         "counters of variants by a name that does not exist",

@@ -293,6 +293,56 @@ def test_one_configuration_for_several_shapes_is_compiled_once(lab: Chosen) -> N
     assert only(sweep)["fp32"] == sizes
 
 
+LEFT = {
+    "first": [{"kernel": KERNEL, "technique": "plain"}, *SHAPES["variants"]],
+    "last": [*SHAPES["variants"], {"kernel": KERNEL, "technique": "plain"}],
+}
+"""The defaults, (128, 8), which are chosen for the first of the shapes; before the best and after it."""
+
+
+@pytest.mark.parametrize("place", LEFT)
+def test_the_best_leaves_a_size_to_the_entry_that_has_what_is_chosen(lab: Chosen, place: str) -> None:
+    lab.write("shapes", sizes=SHAPES["sizes"], variants=LEFT[place])
+    sweep = lab.sweeps(["shapes"])["shapes"]
+    techniques = ["plain", "suits the shape", "suits the shape"]
+    assert [entry.technique for entry in sweep.entries] == techniques[:: 1 if place == "first" else -1]
+    cells = {(cell.entry.technique, cell.size["m"]) for cell in sweep.cells()}
+    plain = {("plain", size["m"]) for size in SHAPES["sizes"]}
+    assert cells == plain | {("suits the shape", 1152), ("suits the shape", 3072)}
+    assert len(list(sweep.cells())) == 5, "the chosen one stands beside it at two of three sizes"
+
+
+def test_the_best_is_left_to_an_entry_that_asks_for_that_size(lab: Chosen) -> None:
+    variants = [{"kernel": KERNEL, "where": "m == 1024"}, *SHAPES["variants"]]
+    lab.write("shapes", sizes=SHAPES["sizes"], variants=variants)
+    assert only(lab.sweeps(["shapes"])["shapes"])["fp32"] == SHAPES["sizes"]
+
+
+def test_the_best_may_be_left_to_others_at_every_size(lab: Chosen) -> None:
+    lab.write("shapes", sizes=[SMALL], variants=[*SHAPES["variants"], {"kernel": KERNEL}])
+    sweep = lab.sweeps(["shapes"])["shapes"]
+    assert [(entry.variant.params["bk"], entry.technique) for entry in sweep.entries] == [(8, "")]
+    assert only(sweep)["fp32"] == [SMALL]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"where": "m > 1024"},
+        {"sizes": [{"expr": "m > 1024", "reason": "known"}]},
+        {"params": "best"},
+    ],
+    ids=["where", "sizes", "best"],
+)
+def test_the_best_is_not_left_to_an_entry_that_does_not_measure_it(
+    lab: Chosen, other: dict[str, Any]
+) -> None:
+    said = refused(lab, lambda sweep: sweep["variants"].append({"kernel": KERNEL, **other}))
+    place = 1 if "params" in other else 0
+    assert said.startswith(f"{lab.project.sweeps / 'shapes.yaml'}: variants[{place}]: '{KERNEL}-fp32'")
+    assert said.endswith("accepted: each variant once")
+
+
 def test_the_report_counts_the_cells_there_are(lab: Chosen) -> None:
     lab.write("shapes", sizes=SHAPES["sizes"])
     lab.record(["shapes"])

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import edit_yaml
 from factory import CUBLAS_TFLOPS, Lab, failed
 from ladder import tables
 from ladder.collect import collect_sweep, read_json, read_lines, write_tables
 from ladder.errors import LadderError
+from ladder.plan import plan_sweep
 from ladder.published import collect_published
 from ladder.statistics import at_size, coefficient_of_variation
+from ladder.sweeps import Sweep
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +188,100 @@ def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(tmp_path: Path)
     assert list(bad["kernel"]) == ["gemm_shared_tile"]
     assert list(bad["n"]) == [8192]
     assert list(bad["reason"]) == ["a launch takes a second"]
+
+
+def kept_where(lab: Lab, expression: str, **change: object) -> Sweep:
+    """The sweep of tiles with a `where`, and what else is changed of its only entry."""
+    path = lab.project.sweeps / "fp32_transpose.yaml"
+    edit_yaml(path, lambda sweep: sweep["variants"][0].update(where=expression, **change))
+    return lab.sweeps(["fp32_transpose"])["fp32_transpose"]
+
+
+def asked(sweep: Sweep) -> dict[tuple[object, object], list[int]]:
+    """Sizes of the cells by bm and bk."""
+    found: dict[tuple[object, object], list[int]] = {}
+    for cell in sweep.cells():
+        params = cell.variant.params
+        found.setdefault((params["bm"], params["bk"]), []).append(cell.size["n"])
+    return found
+
+
+def test_where_over_parameters_drops_combinations(tmp_path: Path) -> None:
+    sweep = kept_where(Lab(tmp_path), "bm == 128 or bk == 8")
+    both = [1024, 4096]
+    assert asked(sweep) == {(64, 8): both, (128, 8): both, (128, 16): both}
+    assert sweep.excluded == 1
+
+
+def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    sweep = kept_where(lab, "bm == 128 if m > 1024 else bk == 8")
+    assert asked(sweep) == {(64, 8): [1024], (128, 8): [1024, 4096], (128, 16): [4096]}
+    assert sweep.excluded == 1, "of bm=64, bk=16 nothing is asked"
+    assert all(cell.unsupported is None for cell in sweep.cells())
+    cells = plan_sweep(sweep, lab.config(), "sm_90a")["cells"]
+    assert len(cells) == 4
+    lab.record(["fp32_transpose"])
+    lab.collect(["fp32_transpose"])
+    rows = timings(lab, "fp32_transpose")
+    assert len(rows[rows["regime"] == "cold"]) == 4
+    assert set(rows["status"]) == {"ok"}
+    assert tables.read("notes", lab.folder.sweep("fp32_transpose")).query("stage == 'measure'").empty
+    assert not tables.read("resources", lab.folder.tables)["variant"].str.contains("bm=64-bk=16").any()
+
+
+def test_sizes_and_where_leave_out_with_and_without_a_row(tmp_path: Path) -> None:
+    left_out = [{"expr": "m <= 1024", "reason": "takes long"}]
+    sweep = kept_where(Lab(tmp_path), "bm == 128 or m == 1024", sizes=left_out)
+    assert [(cell.variant.params["bm"], cell.size["m"], cell.unsupported) for cell in sweep.cells()] == [
+        (64, 1024, None),
+        (64, 1024, None),
+        (128, 1024, None),
+        (128, 1024, None),
+        (128, 4096, "takes long"),
+        (128, 4096, "takes long"),
+    ]
+
+
+def test_what_a_constraint_excludes_is_recorded_at_the_sizes_asked_for(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    reason = "deep tiles are narrow"
+    edit_yaml(
+        lab.project.kernels / "gemm_register_tile.yaml",
+        lambda kernel: kernel.update(constraints=[{"expr": "bm * bk <= 1024", "reason": reason}]),
+    )
+    sweep = kept_where(lab, "bk == 16 and m > 1024", excluded="record")
+    found = [(cell.variant.params["bm"], cell.size["m"], cell.unsupported) for cell in sweep.cells()]
+    assert found == [(64, 4096, None), (128, 4096, reason)]
+
+
+def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep["sizes"].append(1000))
+    with pytest.raises(LadderError, match=r"no variant of variants\[0\]"):
+        lab.sweeps(["fp32_transpose"])
+    sweep = kept_where(lab, "m != 1000")
+    assert [size["m"] for size in sweep.sizes] == [1024, 4096], "those at which it asks for something"
+
+
+def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    path = lab.project.sweeps / "fp32_transpose.yaml"
+    edit_yaml(path, lambda sweep: sweep.update(counters={"groups": ["banks"]}))
+    assert [size["m"] for size in kept_where(lab, "m > 1024").counter_sizes] == [4096]
+
+
+def test_where_is_asked_of_each_dtype(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    edit_yaml(
+        lab.project.kernels / "gemm_register_tile.yaml", lambda kernel: kernel["dtypes"].update(fp16={})
+    )
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(dtypes=["fp32", "fp16"]))
+    sweep = kept_where(lab, "bm == 128 and bk == 16 and m * element_bytes <= 8192")
+    shapes = [("fp32", 1024), ("fp16", 1024), ("fp16", 4096)]
+    assert [(cell.variant.dtype, cell.size["m"]) for cell in sweep.cells()] == shapes
+    assert [(dtype, size["m"]) for dtype, size in sweep.shapes()] == shapes
+    assert sweep.excluded == 6
 
 
 def test_a_truncated_last_line_is_a_cell_not_yet_there(tmp_path: Path) -> None:

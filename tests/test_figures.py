@@ -430,6 +430,18 @@ def test_every_shape_has_a_row_with_its_fastest_variant(tmp_path: Path) -> None:
     assert rows[words_.get_position()[1]] == "64 x 4096 x 4096"
 
 
+def test_a_shape_that_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
+    variants = [{"kernel": "gemm_register_tile", "params": {"bm": 64}, "where": "m > 64 or k != 4096"}]
+    given = shapes_data(tmp_path, variants=variants)
+    # A shape counts in the dtypes it is asked for in: of fp16 there is no variant here.
+    other = dataclasses.replace(given, sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "fp16")))
+    for one in (given, other):
+        drawing = FIGURES["shapes"](one)
+        assert "no result" not in words(drawing)
+        assert len(drawing.axes[0].get_yticklabels()) == len(FASTEST)
+        assert findings(one)[0].startswith("Over 4 shapes the fastest")
+
+
 def test_rows_of_one_m_stand_together(tmp_path: Path) -> None:
     left, _ = FIGURES["shapes"](shapes_data(tmp_path)).axes
     steps = [float(step) for step in np.diff(left.get_yticks())]

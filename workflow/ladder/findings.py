@@ -97,7 +97,7 @@ def _shapes(data: SweepData, rows: pd.DataFrame) -> list[str]:
     """The fastest of every shape together: their mean, where they stand, and the two ends."""
     given = fastest_by_size(rows)
     verdicts, mean = _verdicts(given), geometric_mean([row["speedup"] for row in given])
-    wanted = len(data.sweep.sizes) * len(data.sweep.dtypes)
+    wanted = len(data.sweep.shapes())
     missing = f"{len(given)} of " if len(given) < wanted else ""
     best, worst = max(given, key=lambda row: row["speedup"]), min(given, key=lambda row: row["speedup"])
     first = (

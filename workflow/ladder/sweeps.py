@@ -13,7 +13,7 @@ from ladder import documents
 from ladder.catalog import Condition, Kernel, ParamValue, Size, Variant
 from ladder.choices import load_choices
 from ladder.errors import LadderError, refuse
-from ladder.expressions import evaluate
+from ladder.expressions import FUNCTIONS, evaluate, words
 from ladder.problems import PROBLEMS, problem_named
 from ladder.problems.base import Problem
 
@@ -44,14 +44,21 @@ class Entry:
     technique: str
     sizes: tuple[Condition, ...] = ()
     only: tuple[Size, ...] | None = None
-    """Sizes it was chosen for (`params: best`); None: any."""
+    """Sizes the sweep asks for it at, so that it has no cell elsewhere; None: any.
+
+    They are those at which `where` is true, or which it was chosen for (`params: best`).
+    """
+
+    def asks(self, size: Size) -> bool:
+        """Whether the sweep asks for it at `size`."""
+        return self.only is None or size in self.only
 
     def unsupported(self, size: Size) -> str | None:
         """Why there is nothing to measure at `size`: the variant is not right there, or left out; else None."""
         return self.variant.unsupported(size) or self.left_out(size)
 
     def left_out(self, size: Size) -> str | None:
-        """Why the sweep leaves `size` out, or None."""
+        """Why the sweep leaves `size` out although it asks for it there (`sizes`), or None."""
         names = self.variant.names(size)
         return next((one.reason for one in self.sizes if not evaluate(one.expr, names)), None)
 
@@ -87,7 +94,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Variants x sizes that answer one question."""
+    """Variants x sizes that answer one question; of the sizes given, those at which it asks for a variant."""
 
     name: str
     path: Path
@@ -117,18 +124,40 @@ class Sweep:
                 wanted += [reference.variant_for(variant) for variant in own]
         return tuple(dict.fromkeys(wanted))
 
+    def shapes(self) -> list[tuple[str, Size]]:
+        """Every dtype with every size at which the sweep asks for a variant in it."""
+        return [
+            (dtype, size)
+            for dtype in self.dtypes
+            for size in self.sizes
+            if any(entry.variant.dtype == dtype and entry.asks(size) for entry in self.entries)
+        ]
+
     def cells(self) -> Iterator[Cell]:
         """Cells in measuring order: by dtype and size, so that inputs and reference are made once."""
         for dtype in self.dtypes:
             for size in self.sizes:
                 for entry in self.entries:
-                    if entry.variant.dtype == dtype and (entry.only is None or size in entry.only):
+                    if entry.variant.dtype == dtype and entry.asks(size):
                         yield Cell(entry, size)
 
 
 def _combinations(params: Mapping[str, Any]) -> list[dict[str, ParamValue]]:
     axes = [value if isinstance(value, list) else [value] for value in params.values()]
     return [dict(zip(params, values, strict=True)) for values in itertools.product(*axes)]
+
+
+def _kept(expression: str, variant: Variant, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """Sizes at which `where` is true of a variant: all or none where it names no field of the size."""
+    names = variant.names(sizes[0])
+    named, called = words(expression)
+    for word in sorted((named | called) - {*names, *FUNCTIONS}):
+        # Evaluation need not come to it: what stands before may decide.
+        known = ", ".join(sorted([*names, *FUNCTIONS]))
+        raise LadderError(f"expression {expression!r}: {word!r} is not defined; known names: {known}")
+    if named.isdisjoint(sizes[0]):
+        return sizes if evaluate(expression, names) else ()
+    return tuple(size for size in sizes if evaluate(expression, variant.names(size)))
 
 
 def _chosen(
@@ -139,16 +168,24 @@ def _chosen(
     dtypes: tuple[str, ...],
     layout: str | None,
     sizes: tuple[Size, ...],
+    others: list[Entry],
 ) -> list[Entry]:
-    """One entry for each configuration that config/best chooses for some of `sizes`, in the order of the sizes."""
+    """One entry for each configuration that config/best chooses for some of `sizes`, in the order of the sizes.
+
+    A size is left to the one of `others` that measures the configuration chosen for it.
+    """
     for field in ("where", "rung", "sizes"):
         if field in document:
             raise refuse(path, f"{where}{field}", document[field], "nothing beside `params: best`")
     choices = load_choices(path.parent.parent / "best" / f"{kernel.name}.yaml", kernel)
+    measured = {other.variant: other for other in others}
     chosen: dict[Variant, list[Size]] = {}
     for dtype in dtypes:
         for size in sizes:
-            chosen.setdefault(choices.at(size, dtype, layout), []).append(size)
+            variant = choices.at(size, dtype, layout)
+            other = measured.get(variant)
+            if other is None or not other.asks(size) or other.left_out(size):
+                chosen.setdefault(variant, []).append(size)
     return [
         Entry(variant, "", document.get("technique", ""), only=tuple(own)) for variant, own in chosen.items()
     ]
@@ -163,6 +200,7 @@ def _entries(
     dtypes: tuple[str, ...],
     layout: str | None,
     sizes: tuple[Size, ...],
+    others: list[Entry],
 ) -> tuple[list[Entry], int]:
     where = f"variants[{index}]."
     name = document["kernel"]
@@ -173,7 +211,7 @@ def _entries(
         same = [other.name for other in catalog.values() if other.problem == problem.name]
         raise refuse(path, f"{where}kernel", name, same, why=f"its problem is {kernel.problem}")
     if document.get("params") == "best":
-        return _chosen(path, where, document, kernel, dtypes, layout, sizes), 0
+        return _chosen(path, where, document, kernel, dtypes, layout, sizes, others), 0
     combinations = _combinations(document.get("params", {}))
     rung = document.get("rung", "")
     if rung and len(combinations) > 1:
@@ -195,15 +233,16 @@ def _entries(
             if not record and variant.excluded() is not None:
                 excluded += 1
                 continue
+            only = None
             if "where" in document:
                 try:
-                    keep = evaluate(document["where"], variant.names())
+                    only = _kept(document["where"], variant, sizes)
                 except LadderError as error:
                     raise LadderError(f"{path}: {where}where: {error}") from error
-                if not keep:
+                if not only:
                     excluded += 1
                     continue
-            entries.append(Entry(variant, rung, document.get("technique", ""), conditions))
+            entries.append(Entry(variant, rung, document.get("technique", ""), conditions, only))
     if not entries:
         raise LadderError(f"{path}: {where}params: no combination is left after the constraints and where")
     return entries, excluded
@@ -235,18 +274,20 @@ def _references(
     return tuple(references)
 
 
-def _counted(path: Path, expression: str | None, entries: list[Entry]) -> tuple[Variant, ...]:
-    """Variants to profile: all, or those that `counters.where` keeps."""
-    variants = [entry.variant for entry in entries if entry.variant.excluded() is None]
-    if expression is None:
-        return tuple(variants)
-    try:
-        kept = tuple(variant for variant in variants if evaluate(expression, variant.names()))
-    except LadderError as error:
-        raise LadderError(f"{path}: counters.where: {error}") from error
-    if not kept:
-        raise refuse(path, "counters.where", expression, "an expression that keeps a variant")
-    return kept
+def _counted(
+    path: Path, expression: str | None, entries: list[Entry], sizes: tuple[Size, ...]
+) -> tuple[Variant, ...]:
+    """Variants to profile at `sizes`: all, or those that `counters.where` keeps."""
+    kept = [entry for entry in entries if entry.variant.excluded() is None]
+    if expression is not None:
+        try:
+            kept = [entry for entry in kept if evaluate(expression, entry.variant.names())]
+        except LadderError as error:
+            raise LadderError(f"{path}: counters.where: {error}") from error
+        if not any(entry.asks(size) for entry in kept for size in sizes):
+            accepted = "an expression that keeps a variant asked for at a size to profile"
+            raise refuse(path, "counters.where", expression, accepted)
+    return tuple(entry.variant for entry in kept)
 
 
 def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
@@ -270,23 +311,32 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         if size in sizes[:index]:
             raise refuse(path, f"sizes[{index}]", dict(size), "each size once")
     entries: list[Entry] = []
+    others: list[Entry] = []
+    places: dict[Variant, int] = {}
     excluded = 0
-    for index, given in enumerate(document["variants"]):
-        more, dropped = _entries(path, index, given, catalog, problem, dtypes, layout, sizes)
+    # `params: best` comes last, for it leaves sizes to the other entries.
+    for best, index in sorted(
+        (given.get("params") == "best", index) for index, given in enumerate(document["variants"])
+    ):
+        given = document["variants"][index]
+        more, dropped = _entries(path, index, given, catalog, problem, dtypes, layout, sizes, others)
         for entry in more:
-            if any(other.variant == entry.variant for other in entries):
+            if entry.variant in places:
                 raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
+            places[entry.variant] = index
             entries.append(entry)
+        if not best:
+            others += more
         try:
-            nowhere = all(entry.left_out(size) for entry in more for size in sizes)
+            nowhere = all(entry.left_out(size) for entry in more for size in sizes if entry.asks(size))
         except LadderError as error:
             raise LadderError(f"{path}: variants[{index}].sizes: {error}") from error
-        if nowhere:
+        if nowhere and "sizes" in given:
             raise refuse(path, f"variants[{index}].sizes", given["sizes"], "expressions that keep a size")
         if given.get("unsupported", "refuse") == "refuse" and given.get("excluded", "drop") == "drop":
             for position, size in enumerate(sizes):
-                reasons = [entry.variant.unsupported(size) for entry in more]
-                if all(reasons):
+                reasons = [entry.variant.unsupported(size) for entry in more if entry.asks(size)]
+                if reasons and all(reasons):
                     raise refuse(
                         path,
                         f"sizes[{position}]",
@@ -295,26 +345,30 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
                         why=f"no variant of variants[{index}] ({given['kernel']}) supports it: {reasons[0]}",
                     )
         excluded += dropped
+    entries.sort(key=lambda entry: places[entry.variant])
+    asked = tuple(size for size in sizes if any(entry.asks(size) for entry in entries))
+
+    def one_of_them(given: Any, where: str) -> dict[str, int]:
+        size = problem.parse_size(given, str(path), where)
+        if size not in asked:
+            why = "no variant is asked for there" if size in sizes else ""
+            raise refuse(path, where, given, "one of the sweep's sizes", why=why)
+        return size
+
     references = _references(path, document["references"], catalog, problem)
-    sweep_size_list = list(sizes)
     counters = document.get("counters", {})
-    counter_sizes = []
-    for index, given in enumerate(counters.get("sizes", [])):
-        size = problem.parse_size(given, str(path), f"counters.sizes[{index}]")
-        if size not in sweep_size_list:
-            raise refuse(path, f"counters.sizes[{index}]", given, "one of the sweep's sizes")
-        counter_sizes.append(size)
+    counter_sizes = asked[:1]
+    if "sizes" in counters:
+        counter_sizes = tuple(
+            one_of_them(given, f"counters.sizes[{index}]") for index, given in enumerate(counters["sizes"])
+        )
     axes = {name for entry in entries for name in entry.variant.params}
     figures = []
     for index, given in enumerate(document.get("figures", [])):
         for axis in ("x", "y", "hue"):
             if axis in given and given[axis] not in axes:
                 raise refuse(path, f"figures[{index}].{axis}", given[axis], sorted(axes))
-        at = None
-        if "at" in given:
-            at = problem.parse_size(given["at"], str(path), f"figures[{index}].at")
-            if at not in sweep_size_list:
-                raise refuse(path, f"figures[{index}].at", given["at"], "one of the sweep's sizes")
+        at = one_of_them(given["at"], f"figures[{index}].at") if "at" in given else None
         figures.append(
             Figure(
                 given["kind"],
@@ -333,15 +387,15 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         problem=problem,
         dtypes=dtypes,
         layout=layout,
-        sizes=sizes,
+        sizes=asked,
         entries=tuple(entries),
         excluded=excluded,
         references=references,
         precision=document.get("precision"),
         regimes=tuple(document.get("regimes", DEFAULT_REGIMES)),
         counter_groups=tuple(counters.get("groups", ())),
-        counter_sizes=tuple(counter_sizes) or sizes[:1],
-        counter_variants=_counted(path, counters.get("where"), entries),
+        counter_sizes=counter_sizes,
+        counter_variants=_counted(path, counters.get("where"), entries, counter_sizes),
         figures=tuple(figures),
     )
     for index, reference in enumerate(references):

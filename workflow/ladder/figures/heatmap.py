@@ -25,7 +25,7 @@ def _axis_values(data: FigureData, name: str) -> list[int | str]:
 
 
 def draw(data: FigureData) -> Figure:
-    """Annotated cells; a dash says that no combination exists or none gave a result. Values not tried are left out."""
+    """Annotated cells; a dash: no combination was asked for or gave a result. Values not tried are left out."""
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")

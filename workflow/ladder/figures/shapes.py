@@ -42,12 +42,9 @@ def _verdict(row: dict[str, Any]) -> str | None:
 def _rows(data: FigureData, timed: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """By dtype, M, N and K: the fastest row of every shape, or the shape alone where it has no result."""
     found = {(row["dtype"], *size_of(row).values()): row for row in timed}
-    sizes = sorted(data.sweep.sizes, key=lambda size: tuple(size.values()))
-    return [
-        found.get((dtype, *size.values()), {"dtype": dtype, **size})
-        for dtype in data.sweep.dtypes
-        for size in sizes
-    ]
+    dtypes = data.sweep.dtypes
+    shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
+    return [found.get((dtype, *size.values()), {"dtype": dtype, **size}) for dtype, size in shapes]
 
 
 def _names(data: FigureData, rows: list[dict[str, Any]]) -> list[str]:
