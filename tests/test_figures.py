@@ -430,6 +430,28 @@ def test_every_shape_has_a_row_with_its_fastest_variant(tmp_path: Path) -> None:
     assert rows[words_.get_position()[1]] == "64 x 4096 x 4096"
 
 
+def test_what_a_clean_l2_gives_stands_beside(tmp_path: Path) -> None:
+    given = shapes_data(tmp_path)
+    clean = given.timings[given.timings["status"] == "ok"].assign(regime="clean")
+    clean["speedup"] *= 0.5
+    both = dataclasses.replace(given, timings=pd.concat([given.timings, clean], ignore_index=True))
+    axis = FIGURES["shapes"](both).axes[0]
+    (strokes,) = [
+        line
+        for line in axis.lines
+        if line.get_marker() == "|" and line.get_linestyle() == "None" and "clean" in str(line.get_label())
+    ]
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    rows = dict(zip([float(place) for place in axis.get_yticks()], labels, strict=True))
+    marked = {rows[float(y)]: float(x) for x, y in zip(*strokes.get_data(), strict=True)}
+    # Of the variants that the rows are of, not of the slower ones.
+    assert marked == pytest.approx({" x ".join(map(str, size)): speed / 2 for size, speed in FASTEST.items()})
+    mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST)) / 2
+    assert str(strokes.get_label()).endswith(f"geometric mean {mean:.3f}")
+    assert axis.get_xlim()[0] < min(marked.values())
+    assert "clean" not in words(FIGURES["shapes"](given))
+
+
 def test_a_shape_that_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
     variants = [{"kernel": "gemm_register_tile", "params": {"bm": 64}, "where": "m > 64 or k != 4096"}]
     given = shapes_data(tmp_path, variants=variants)

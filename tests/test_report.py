@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,7 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     path = lab.project.sweeps / "fp32_ladder.yaml"
     document = yaml.safe_load(path.read_text())
     document["figures"] = [{"kind": "shapes", "caption": "Every size."}]
+    document["regimes"] = ["cold", "clean"]
     path.write_text(yaml.safe_dump(document))
     lab.record(SWEEPS)
     lab.collect(SWEEPS)
@@ -259,6 +261,18 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     assert [int(row[2]) for row in rows] == sorted(int(size) for size in cold["m"].unique())
     best = cold.groupby("m")["median_us"].min().sort_index()
     assert [float(row[3].split("[")[0]) for row in rows] == pytest.approx(list(best), rel=1e-3)
+    # The same variants in the other regime stand beside them, and the means of both below.
+    fastest = cold.loc[cold.groupby("m")["median_us"].idxmin()].sort_values("m")
+    clean = timed[timed["regime"] == "clean"].merge(fastest[["variant", "m"]], on=["variant", "m"])
+    assert 0 < len(clean) < shapes, "short kernels alone are measured in a second regime here"
+    header = next(line for line in lines if "time µs" in line).split("|")
+    column = header.index(" clean: time µs ")
+    beside = {int(row[2]): row[column] for row in rows}
+    assert {m: float(text) for m, text in beside.items() if text.strip()} == pytest.approx(
+        dict(zip(clean["m"].astype(int), clean["median_us"], strict=True)), rel=1e-3
+    )
+    means = [math.exp(rows["speedup"].map(math.log).mean()) for rows in (fastest, clean)]
+    assert f"over the shapes: {means[0]:.3f} (cold), {means[1]:.3f} (clean)." in part
 
 
 def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: Path) -> None:

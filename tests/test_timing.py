@@ -75,6 +75,9 @@ class SimulatedGpu:
         self.now_us += FLUSH_US
         self.log.append("flush")
 
+    def clean_l2(self) -> None:
+        self.log.append("clean")
+
     def sync(self) -> None:
         self.log.append("sync")
 
@@ -151,6 +154,14 @@ def test_a_launch_is_timed_alone_and_the_host_waits_for_it(gpu: Any) -> None:
 def test_warm_launches_are_not_flushed(gpu: Any) -> None:
     time_launches(gpu, [gpu.steady("A", 5.0)] * 2, flush=False)
     assert gpu.log == ["sync", "close", "A", "open", "sync"] * 2
+
+
+def test_a_clean_l2_is_read_through_after_its_flush_and_before_the_rest(gpu: Any) -> None:
+    measure_cold(gpu, gpu.steady("A", 400.0), gpu.steady("B", 500.0), rule(), clean=True)
+    assert gpu.log[-7:-3] == ["flush", "clean", "sync", "close"]
+    gpu.log.clear()
+    measure_cold(gpu, gpu.steady("A", 400.0), gpu.steady("B", 500.0), rule())
+    assert "clean" not in gpu.log
 
 
 def test_no_collection_falls_between_two_launches_and_collecting_goes_on_after(gpu: Any) -> None:

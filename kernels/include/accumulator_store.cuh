@@ -119,7 +119,8 @@ struct StoreRing {
                 if (thread == 0) {
 #pragma unroll
                     for (int copy = 0; copy < copies; ++copy) {
-                        tma_store<When>(map, first_row + block * 64, first_column + (first + copy * copy_sums) * 2, box[next][copy]);
+                        const int column = first_column + (first + copy * copy_sums) * 2;
+                        tma_store<When>(map, first_row + block * 64, column, box[next][copy]);
                     }
                     commit_stores();
                 }

@@ -127,7 +127,7 @@ class Collector:
             reason = record.get("reason") or check.get("detail") or None
             yield self.failed(cell, facts, record["status"], reason) | common
             return
-        for regime in sorted(regimes, key=("cold", "warm").index):
+        for regime in sorted(regimes, key=tables.REGIMES.index):
             timed = self.timed(cell, regimes[regime], record.get("copy_us") if regime == "cold" else None)
             yield self.head(cell, facts) | common | timed | {"status": "ok", "regime": regime}
 

@@ -15,7 +15,7 @@ from cuda.bindings import driver
 from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from ladder.errors import LadderError
-from ladder.harness import GATE, split_harness
+from ladder.harness import GATE, READ, split_harness
 from ladder.tensor_maps import tensor_map
 
 if TYPE_CHECKING:
@@ -157,6 +157,19 @@ class Gpu:
     def flush_l2(self) -> None:
         """Overwrite the L2, so that the next launch finds none of its data there."""
         self._flush.fill(0, stream=self.stream)
+
+    @functools.cached_property
+    def _clean(self) -> Buffer:
+        """Zeros, four times what the L2 holds: less might leave what it means to evict."""
+        buffer = self.allocate(4 * max(self.l2_bytes, _LEAST_FLUSH_BYTES))
+        buffer.fill(0, stream=self.stream)
+        return buffer
+
+    def clean_l2(self) -> None:
+        """Read through other data, so that the L2 holds nothing that has yet to be written to memory."""
+        chunks = self._clean.size // 16
+        pointers = int(self._clean.handle), int(self._scratch.handle)
+        self.run_harness(READ, chunks, pointers[0], ctypes.c_longlong(chunks), pointers[1])
 
     def warm_up(self, seconds: float) -> None:
         """Keep the GPU busy until its clocks have risen."""

@@ -17,6 +17,7 @@ from ladder.statistics import (
     failures,
     fastest,
     fastest_by_size,
+    geometric_mean,
     ok_rows,
     ranking,
     rate_column,
@@ -26,7 +27,7 @@ from ladder.statistics import (
 )
 from ladder.steps import step_sentences
 from ladder.sweep_data import SweepData
-from ladder.tables import SIZE_COLUMNS
+from ladder.tables import REGIMES, SIZE_COLUMNS
 
 MOST_ROWS = 36
 BEST, WORST = 10, 3
@@ -64,6 +65,32 @@ def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     )
 
 
+_Cells = dict[tuple[Any, ...], dict[str, Any]]
+"""Rows by variant and size."""
+
+
+def _other_regimes(data: SweepData, rows: pd.DataFrame) -> dict[str, _Cells]:
+    """By regime but that of `rows`, where there is one: the rows of the same cells."""
+    cells = {(row["variant"], *size_of(row).items()) for row in records(rows)}
+    others: dict[str, _Cells] = {}
+    for regime in REGIMES:
+        if regime != rows["regime"].iloc[0]:
+            found = {
+                (row["variant"], *size_of(row).items()): row for row in records(ok_rows(data.timings, regime))
+            }
+            own = {key: row for key, row in found.items() if key in cells}
+            others |= {regime: own} if own else {}
+    return others
+
+
+def _means(rows: pd.DataFrame, others: dict[str, _Cells]) -> str:
+    """The geometric mean of the speed over shapes, in every regime."""
+    speeds = {rows["regime"].iloc[0]: list(rows["speedup"])}
+    speeds |= {regime: [row["speedup"] for row in found.values()] for regime, found in others.items()}
+    means = (f"{geometric_mean(values):.3f} ({regime})" for regime, values in speeds.items())
+    return f"Geometric mean of the speed over the shapes: {', '.join(means)}."
+
+
 def timing_table(data: SweepData) -> str:
     """The sweep's compact table, with the words that say what of the whole it shows."""
     rows, words = _selected(data)
@@ -71,8 +98,7 @@ def timing_table(data: SweepData) -> str:
         return "No cell gave a result."
     names = data.labels(data.timings)
     rate = rate_column(rows)
-    warm = {(row["variant"], *size_of(row).items()): row for row in records(ok_rows(data.timings, "warm"))}
-    with_warm = any((row["variant"], *size_of(row).items()) in warm for row in records(rows))
+    others = _other_regimes(data, rows)
     what = "rung" if any(entry.rung for entry in data.sweep.entries) else "variant"
     header = [what, "size", "time µs [95 %]", "speed / reference [95 %]"]
     header += [rate[1]] if rate else []
@@ -80,7 +106,7 @@ def timing_table(data: SweepData) -> str:
     if rate is None:
         costs = {row["variant"]: row for row in records(access_costs(rows, data.metrics))}
         header += ["cycles / access", "wavefronts / request", "model"]
-    header += ["warm: time µs", "warm: speed / reference"] if with_warm else []
+    header += [f"{regime}: {name}" for regime in others for name in ("time µs", "speed / reference")]
     lines = []
     for row in records(rows):
         line = [cell(names[row["variant"]]), size_label(size_of(row))]
@@ -89,14 +115,16 @@ def timing_table(data: SweepData) -> str:
         line += [
             figure(costs[row["variant"]][name], 3) for name in ("cycles", "wavefronts", "model") if costs
         ]
-        if with_warm:
-            hot = warm.get((row["variant"], *size_of(row).items()))
-            line += [figure(hot["median_us"]), figure(hot["speedup"])] if hot else ["", ""]
+        for found in others.values():
+            other = found.get((row["variant"], *size_of(row).items()))
+            line += [figure(other["median_us"]), figure(other["speedup"])] if other else ["", ""]
         if row["throttled"] is True or row["busy"] is True:
             line[0] += " (throttled)" if row["throttled"] is True else " (GPU shared)"
         lines.append(line)
     text = table(header, lines, right=range(1, len(header)))
     below = [f"Reference: {data.reference_name}.", f"{words}." if words else ""]
+    if any(asked.kind == "shapes" for asked in data.sweep.figures):
+        below.append(_means(rows, others))
     if unnamed := data.unnamed(data.timings):
         below.append(f"Changing along with those named: {', '.join(unnamed)}.")
     if without := len(failures(data.timings)):

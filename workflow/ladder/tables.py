@@ -15,6 +15,7 @@ from ladder.errors import LadderError
 if TYPE_CHECKING:
     import pandas as pd
 
+REGIMES = ("cold", "clean", "warm")
 STATUSES = ("ok", "compile_error", "unsupported", "launch_error", "incorrect", "timeout")
 """What can become of a cell. `unmeasured` cells have no row."""
 

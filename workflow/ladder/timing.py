@@ -1,15 +1,17 @@
 """Timing: variant and reference interleaved, cold (L2 flushed) or warm (CUDA graph), until the interval is small.
 
 The rule in words. Cold: before each launch the L2 is overwritten (as many bytes as it holds, like NVBench) and the
-GPU comes to rest. Then a gate holds the stream until event, launch and event are enqueued behind it, so that the
-events time the launch alone, the host's latency is outside, and the host is silent while the kernel runs. Short kernels
-run once, untimed, before the flush: the data are cold then, the instructions not, as in any loop that calls one kernel.
-Launches go A B B A, B A A B, …; each such group gives one ratio, the reference's time over the variant's, in which
-drift and order cancel. The speed-up is the median ratio with its distribution-free 95 % interval. Stop when the
-interval's half-width is below the precision asked for and the ratios' spread says that so many pairs should reach it
-(so that sampling does not end just where an interval happens to be narrow), or when the pairs or the GPU time of the
-cell are used up; the result says which. Each look has 1.4 times the pairs of the one before. Warm: the same with a
-CUDA graph of back-to-back launches in place of each launch.
+GPU comes to rest. What overwrote it has yet to be written to memory: a kernel that fetches its data pays for that, or
+not, by what it evicts. Clean: a read of other data follows, so that the L2 holds nothing to be written. Then a gate
+holds the stream until event, launch and event are enqueued behind it, so that the events time the launch alone, the
+host's latency is outside, and the host is silent while the kernel runs. Short kernels run once, untimed, before the
+flush: the data are cold then, the instructions not, as in any loop that calls one kernel. Launches go A B B A, B A A
+B, …; each such group gives one ratio, the reference's time over the variant's, in which drift and order cancel. The
+speed-up is the median ratio with its distribution-free 95 % interval. Stop when the interval's half-width is below
+the precision asked for and the ratios' spread says that so many pairs should reach it (so that sampling does not end
+just where an interval happens to be narrow), or when the pairs or the GPU time of the cell are used up; the result
+says which. Each look has 1.4 times the pairs of the one before. Warm: the same with a CUDA graph of back-to-back
+launches in place of each launch.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class Pairs:
 
 
 def time_launches(
-    gpu: Gpu, launches: Sequence[Launcher], flush: bool, prime: bool = False
+    gpu: Gpu, launches: Sequence[Launcher], flush: bool, prime: bool = False, clean: bool = False
 ) -> tuple[list[float], float]:
     """Time each launch in µs, in order, and the GPU time in µs they took with their flushes.
 
@@ -106,6 +108,8 @@ def time_launches(
                 launch()
             if flush:
                 gpu.flush_l2()
+            if clean:
+                gpu.clean_l2()
             record(flushed)
             gpu.sync()
             with gpu.gate:
@@ -165,6 +169,7 @@ def measure_pairs(
     flush: bool,
     prime: bool = False,
     scale: float = 1.0,
+    clean: bool = False,
 ) -> Pairs:
     """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
     pairs = Pairs()
@@ -180,7 +185,7 @@ def measure_pairs(
             outer, inner = (variant, reference) if outside else (reference, variant)
             order += [outer, inner, inner, outer]
         # One launch more in front: the first after a pause reads longer.
-        times, spent = time_launches(gpu, [order[0], *order], flush, prime)
+        times, spent = time_launches(gpu, [order[0], *order], flush, prime, clean)
         pairs.gpu_us += spent
         scaled = [time / scale for time in times[1:]]
         for index, outside in enumerate(variant_outside):
@@ -204,10 +209,12 @@ def measure_pairs(
     return pairs
 
 
-def measure_cold(gpu: Gpu, variant: Launcher, reference: Launcher, rule: StoppingRule) -> Pairs:
-    """Groups with the L2 flushed before each launch."""
+def measure_cold(
+    gpu: Gpu, variant: Launcher, reference: Launcher, rule: StoppingRule, *, clean: bool = False
+) -> Pairs:
+    """Groups with the L2 flushed before each launch, and cleaned where `clean`."""
     prime = min(first_time(gpu, variant), first_time(gpu, reference)) < _PRIMED_BELOW_US
-    return measure_pairs(gpu, variant, reference, rule, flush=True, prime=prime)
+    return measure_pairs(gpu, variant, reference, rule, flush=True, prime=prime, clean=clean)
 
 
 def measure_warm(

@@ -201,6 +201,9 @@ class Worker:
         cold = measure_cold(self.gpu, loaded, references[name], rule)
         if "cold" in self.plan["regimes"]:
             regimes["cold"] = _regime(cold, name)
+        if "clean" in self.plan["regimes"]:
+            clean = measure_cold(self.gpu, loaded, references[name], rule, clean=True)
+            regimes["clean"] = _regime(clean, name)
         cold_us = median(cold.variant_us)
         if "warm" in self.plan["regimes"] and cold_us < settings["warm_below_us"]:
             regimes["warm"] = _regime(measure_warm(self.gpu, loaded, references[name], rule, cold_us), name)

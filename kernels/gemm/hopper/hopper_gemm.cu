@@ -6,11 +6,11 @@
 // consumers share along M or (ConsumersN) N; persistent blocks that take tiles in the order of a Raster; clusters whose
 // blocks load shared operands once (multicast); results that leave through shared memory while the next tile begins
 // (Store::staged); a first consumer that runs Stagger steps ahead, so that one multiplies while the other stores; rounds
-// that go back along K, through what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster.
+// that go back along K, through what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster;
+// operands and results that the L2 evicts before other lines or after them (EvictA, EvictB, EvictC).
 //
-// Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, which
-// 16-bit elements only may be, Major::k for N x K. BM, BN: block tile in elements; 128 bytes of K at a time. Cluster: blocks
-// per cluster along M and N. Boxes: of C per consumer, 64 rows x 128 bytes.
+// Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, of
+// 16-bit elements only, Major::k for N x K. BM, BN: block tile, 128 bytes of K deep. Boxes: of C per consumer.
 
 #include "accumulator_store.cuh"
 #include "operand_tile.cuh"
@@ -52,7 +52,6 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     }
     constexpr bool in_cluster = Cluster::size * Slices > 1;
     block_or_cluster_barrier<in_cluster>();
-
     if (warpgroup == 0) {
         if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
@@ -66,10 +65,10 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                     ring.wait_until_empty(at);
                     shared.origin[at.stage] = origin;
                     mbarrier_arrive_expect(full, shared.a[0].bytes + shared.b[0].bytes);
-                    shared.a[at.stage].template load<Cluster::columns, EvictA>(map_a, origin.row, first, full, Cluster::column(rank),
-                                                                       Cluster::row_mask(rank));
-                    shared.b[at.stage].template load<Cluster::rows, EvictB>(map_b, origin.column, first, full,
-                                                                    Cluster::row(rank), Cluster::column_mask(rank));
+                    shared.a[at.stage].template load<Cluster::columns, EvictA>(
+                        map_a, origin.row, first, full, Cluster::column(rank), Cluster::row_mask(rank));
+                    shared.b[at.stage].template load<Cluster::rows, EvictB>(
+                        map_b, origin.column, first, full, Cluster::row(rank), Cluster::column_mask(rank));
                 }
             }
         }

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ladder.figures.data import FigureData
 from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, heading, legend_below
-from ladder.statistics import estimate, fastest_by_size, geometric_mean, size_of
+from ladder.statistics import estimate, fastest_by_size, geometric_mean, ok_rows, records, size_of
 
 ROW, LINE, GAP = 0.2, 0.115, 0.1
 """Inches from row to row, for each line of a name where it takes several, and between groups of rows."""
@@ -97,6 +97,25 @@ def _marks(axis: Axes, rows: list[dict[str, Any]], places: list[float]) -> None:
             axis.text(1, place, "no result", zorder=4, **words)
 
 
+def _beside(
+    axis: Axes, data: FigureData, timed: list[dict[str, Any]], rows: list[dict[str, Any]], places: list[float]
+) -> list[float]:
+    """Mark what the same variants reach with a clean L2, where that was measured; their speeds."""
+    at = {(row["dtype"], *size_of(row).values()): place for row, place in zip(rows, places, strict=True)}
+    shown = {(row["variant"], *size_of(row).values()) for row in timed}
+    found = [
+        (at[(row["dtype"], *size_of(row).values())], row["speedup"])
+        for row in records(ok_rows(data.timings, "clean"))
+        if (row["variant"], *size_of(row).values()) in shown and row["regime"] != timed[0]["regime"]
+    ]
+    speeds = [speed for _, speed in found]
+    if found:
+        label = f"with a clean L2; geometric mean {geometric_mean(speeds):.3f}"
+        style: dict[str, Any] = {"marker": "|", "ls": "", "ms": 8, "mew": 1.6, "color": "black"}
+        axis.plot(speeds, [place for place, _ in found], label=label, zorder=2.5, **style)
+    return speeds
+
+
 def _scale(axis: Axes, low: float, high: float) -> None:
     """Ratios are read against 1, so the axis shows 1 and not 0."""
     if high < _LOGARITHMIC * low:
@@ -142,7 +161,11 @@ def draw(data: FigureData) -> Figure:
     figure, (axis,) = canvas(data, 2.3 + height, title)
     _marks(axis, rows, places)
     estimates = [estimate(row, "speedup") for row in timed]
-    ends = (min(speed.low for speed in estimates), max(speed.high for speed in estimates))
+    beside = _beside(axis, data, timed, rows, places)
+    ends = (
+        min(beside + [speed.low for speed in estimates]),
+        max(beside + [speed.high for speed in estimates]),
+    )
     _scale(axis, min(1.0, ends[0]), max(1.0, ends[1]))
     mean = geometric_mean([speed.value for speed in estimates])
     _upright(axis, 1, "reference", on_the_left=mean >= 1, style="-")

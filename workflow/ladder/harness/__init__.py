@@ -17,10 +17,11 @@ C_TYPES = {
     "fp8": "__nv_fp8_e4m3",
     "int32": "int",
 }
-GATE = "gate"
+GATE, READ = "gate", "read_through"
 _OUTPUTS = ("fp32", "fp16", "bf16")
 ENTRIES = [
     GATE,
+    READ,
     *(f"fill_uniform<{c_type}>" for c_type in C_TYPES.values()),
     *(f"widen<{c_type}>" for name, c_type in C_TYPES.items() if name != "int32"),
     *(f"{kernel}<{C_TYPES[name]}>" for kernel in ("compare_product", "count_nan") for name in _OUTPUTS),
