@@ -81,7 +81,10 @@ def test_tensor_cores_read_what_the_copy_engine_wrote(
             assert by_tensor_core(fields, major, along, k, size) == written
     hold(
         '#include "operand_tile.cuh"',
-        *(f"{tile}::descriptor_at({base}, {step}) == {value}ull" for step, value in enumerate(descriptors)),
+        *(
+            f"{tile}::at_step({tile}::descriptor_at({base}), {step}) == {value}ull"
+            for step, value in enumerate(descriptors)
+        ),
         f"{tile}::bytes == {extent * LINE} && {tile}::depth == {LINE // size}",
     )
 
@@ -133,6 +136,9 @@ def test_the_descriptor_keeps_addresses_within_its_field() -> None:
         '#include "wgmma.cuh"',
         f"swizzled_descriptor({top}, 16, 1024) == {top >> 4 | 1 << 16 | 64 << 32 | 1 << 62}ull",
         "swizzled_descriptor(0x1000400, 16, 1024) == swizzled_descriptor(0x400, 16, 1024)",
+        # Only the low word moves: its sum must not carry into the strides.
+        f"moved(swizzled_descriptor({top}, 16, 1024), 992) == swizzled_descriptor({top + 992}, 16, 1024)",
+        f"moved(swizzled_descriptor({top}, 8192, 1024), -{top}) == swizzled_descriptor(0, 8192, 1024)",
     )
 
 

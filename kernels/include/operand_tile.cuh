@@ -50,18 +50,21 @@ struct alignas(1024) OperandTile {
         }
     }
 
-    // The operand of the step-th product of a tile whose first line lies at `address`, a multiple of 1024.
-    // Along K, eight lines are 1024 bytes on, and a step is 32 bytes within the lines. Along N, the next 64 columns are a
-    // box on, eight lines of K are 1024 bytes on, and a step is product_depth lines.
-    __host__ __device__ static constexpr unsigned long long descriptor_at(unsigned address, int step) {
+    // The operand of the first product of a tile whose first line lies at `address`, a multiple of 1024. Along K, eight
+    // lines are 1024 bytes on; along N, the next 64 columns are a box on, and eight lines of K 1024 bytes.
+    __host__ __device__ static constexpr unsigned long long descriptor_at(unsigned address) {
         constexpr int eight_lines = 8 * line_bytes;
-        return Order == Major::k ? swizzled_descriptor(address + step * 32, 16, eight_lines)
-                                 : swizzled_descriptor(address + step * product_depth * line_bytes,
-                                                       box_columns * line_bytes, eight_lines);
+        return Order == Major::k ? swizzled_descriptor(address, 16, eight_lines)
+                                 : swizzled_descriptor(address, box_columns * line_bytes, eight_lines);
     }
 
-    __device__ unsigned long long descriptor(int first_line, int step) const {
-        return descriptor_at(shared_address(byte + first_line * line_bytes), step);
+    __device__ unsigned long long descriptor(int first_line) const {
+        return descriptor_at(shared_address(byte + first_line * line_bytes));
+    }
+
+    // That of the step-th product: 32 bytes within the lines on, or product_depth lines.
+    __host__ __device__ static constexpr unsigned long long at_step(unsigned long long descriptor, int step) {
+        return moved(descriptor, step * (Order == Major::k ? 32 : product_depth * line_bytes));
     }
 };
 
@@ -71,12 +74,14 @@ template <class Element, Major OrderB, int BM, int BN, int Blocks, int Half>
 __device__ inline void multiply_tiles(float (&sum)[Blocks][Half], const OperandTile<Element, Major::k, BM>& a,
                                       const OperandTile<Element, OrderB, BN>& b, int row, int column, int add) {
     constexpr int steps = line_bytes / 32;
+    const unsigned long long first_a = a.descriptor(row), first_b = b.descriptor(column);
 #pragma unroll
     for (int step = 0; step < steps; ++step) {
 #pragma unroll
         for (int block = 0; block < Blocks; ++block) {
+            const unsigned long long block_a = moved(a.at_step(first_a, step), block * 64 * line_bytes);
             Wgmma<Element, 2 * Half>::template multiply<OrderB == Major::mn>(
-                sum[block], a.descriptor(row + block * 64, step), b.descriptor(column, step), step > 0 ? 1 : add);
+                sum[block], block_a, b.at_step(first_b, step), step > 0 ? 1 : add);
         }
     }
 }

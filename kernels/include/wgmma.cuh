@@ -38,6 +38,11 @@ __host__ __device__ constexpr unsigned long long swizzled_descriptor(unsigned ad
            static_cast<unsigned long long>(stride_bytes / 16) << 32 | 1ull << 62;
 }
 
+// The descriptor of what lies `bytes`, a multiple of sixteen, further on in the same 256 KiB: the address is in the low word.
+__host__ __device__ constexpr unsigned long long moved(unsigned long long descriptor, int bytes) {
+    return descriptor >> 32 << 32 | (static_cast<unsigned>(descriptor) + bytes / 16);
+}
+
 // Wgmma<Element, N>::multiply<NMajorB>(d, a, b, add): d = a @ b + (add ? d : 0). NMajorB says that neighbours in memory are
 // neighbours along N; only 16-bit elements may be so.
 template <class Element, int N>
