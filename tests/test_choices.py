@@ -236,6 +236,15 @@ def test_what_gave_no_right_result_is_not_chosen(lab: Chosen) -> None:
     assert lab.at(1024, 1024, 512) == (64, 8), "one size says nothing of other ones"
 
 
+def test_what_the_sweep_asks_for_no_more_is_not_chosen(lab: Chosen) -> None:
+    params = {"bm": [64, 128], "bk": [8, 16]}
+    where = "bm == 64 or bk == 16 or m > 1024"
+    lab.write("tiles", variants=[{"kernel": KERNEL, "params": params, "where": where}])
+    assert lab.choose() == 0, "from the tables of before"
+    assert lab.at(**SMALL) == (128, 16)
+    assert len(lab.loaded().configurations) == 3
+
+
 def test_without_a_configuration_at_two_sizes_nothing_is_chosen(
     lab: Chosen, caplog: pytest.LogCaptureFixture
 ) -> None:

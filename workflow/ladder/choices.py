@@ -112,11 +112,12 @@ def choose(sweep: Sweep, timings: pd.DataFrame, source: Mapping[str, Any]) -> st
         raise LadderError(f"{kernel.path}: the field 'work' is missing, which a choice goes by")
     variants = {entry.variant.id: entry.variant for entry in sweep.entries}
     rows = timings[(timings["sweep"] == sweep.name) & (timings["status"] == "ok")]
-    rows = rows[(rows["regime"] == sweep.regimes[0]) & rows["variant"].isin(list(variants))]
+    rows = rows[rows["regime"] == sweep.regimes[0]]
     fastest = []
     times: dict[str, list[tuple[Size, float]]] = {name: [] for name in variants}
     for size in sweep.sizes:
-        here = rows
+        asked = [entry.variant.id for entry in sweep.entries if entry.asks(size)]
+        here = rows[rows["variant"].isin(asked)]
         for name, value in size.items():
             here = here[here[name] == value]
         if here.empty:
