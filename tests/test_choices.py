@@ -162,6 +162,18 @@ def test_configurations_that_do_not_support_a_shape_are_passed_over(lab: Chosen)
     assert lab.at(960, 1024, 1024) == (64, 8), "not even what is said to be fastest there"
 
 
+def test_configurations_that_the_kernel_excludes_by_now_are_passed_over(lab: Chosen) -> None:
+    assert lab.at(**LARGE) == (128, 16)
+    constraints = [{"expr": "bk == 8 or bm == 32", "reason": "registers"}]
+    edit_yaml(lab.project.kernels / f"{KERNEL}.yaml", lambda kernel: kernel.update(constraints=constraints))
+    # 2 + 8 * 7 against 1.5 + 8 * 9: so that the sweep they are chosen from can be run again.
+    assert lab.at(**LARGE) == (128, 8)
+    edit_yaml(lab.best, lambda document: document.update(configurations=document["configurations"][1:2]))
+    assert [one.params for one in lab.loaded().configurations] == [{"bm": 64, "bk": 16}], "which it excludes"
+    with pytest.raises(LadderError, match="no configuration supports"):
+        lab.at(**LARGE)
+
+
 def test_a_configuration_is_not_expected_to_be_fast_far_from_where_it_was_measured(lab: Chosen) -> None:
     large = [{"expr": "m >= 4096", "reason": "a choice for large products"}]
     lab.write(

@@ -272,7 +272,14 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
         dict(zip(clean["m"].astype(int), clean["median_us"], strict=True)), rel=1e-3
     )
     means = [math.exp(rows["speedup"].map(math.log).mean()) for rows in (fastest, clean)]
-    assert f"over the shapes: {means[0]:.3f} (cold), {means[1]:.3f} (clean)." in part
+    found = re.search(r"over the shapes: (\S+) \[(\S+), (\S+)\] \(cold\), (\S+) \[", part)
+    assert found is not None
+    value, low, high, clean_value = map(float, found.groups())
+    assert (value, clean_value) == pytest.approx(means, rel=1e-3)
+    # The factory's intervals are 0.2 % to either side of every speed, and so is that of their mean.
+    assert (low / value, high / value) == pytest.approx((0.998, 1.002), abs=5e-4)
+    (line,) = [line for line in report(lab).splitlines() if line.startswith("| [The FP32 ladder](")]
+    assert f"| geometric mean | {shapes} shapes | {value:.3g} [" in line
 
 
 def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: Path) -> None:

@@ -52,19 +52,22 @@ class Choices:
     def at(self, size: Size, dtype: str, layout: str | None) -> Variant:
         """The variant for `size`: the fastest where it was measured, else the least time expected (us).
 
-        Of those that support `size` the ones measured near it are compared, or all where there are none.
-        Raises LadderError where none supports it.
+        Of those that support `size` the ones measured near it are compared, or all where there are none. What the
+        kernel's constraints exclude, since they changed or for another layout, is passed over. Raises LadderError where
+        none supports it.
         """
         for index, (measured, params) in enumerate(self.fastest):
             if measured == size:
                 variant = self._variant(params, dtype, layout, f"fastest[{index}].")
-                if variant.unsupported(size) is None:
+                if variant.excluded() is None and variant.unsupported(size) is None:
                     return variant
         variants = [
             (self._variant(one.params, dtype, layout, f"configurations[{index}]."), one)
             for index, one in enumerate(self.configurations)
         ]
-        supported = [pair for pair in variants if pair[0].unsupported(size) is None]
+        supported = [
+            pair for pair in variants if pair[0].excluded() is None and pair[0].unsupported(size) is None
+        ]
         if not supported:
             raise LadderError(f"{self.path}: no configuration supports {dict(size)}")
         near = [pair for pair in supported if pair[1].near(size)]
@@ -75,7 +78,7 @@ class Choices:
     def _variant(
         self, params: Mapping[str, ParamValue], dtype: str, layout: str | None, where: str
     ) -> Variant:
-        return self.kernel.variant(params, dtype, layout, where=where, file=self.path)
+        return self.kernel.variant(params, dtype, layout, where=where, file=self.path, excluded=True)
 
 
 def _work(variant: Variant, size: Size) -> float:

@@ -17,7 +17,7 @@ from ladder.statistics import (
     failures,
     fastest,
     fastest_by_size,
-    geometric_mean,
+    mean_speed,
     ok_rows,
     ranking,
     rate_column,
@@ -85,9 +85,9 @@ def _other_regimes(data: SweepData, rows: pd.DataFrame) -> dict[str, _Cells]:
 
 def _means(rows: pd.DataFrame, others: dict[str, _Cells]) -> str:
     """The geometric mean of the speed over shapes, in every regime."""
-    speeds = {rows["regime"].iloc[0]: list(rows["speedup"])}
-    speeds |= {regime: [row["speedup"] for row in found.values()] for regime, found in others.items()}
-    means = (f"{geometric_mean(values):.3f} ({regime})" for regime, values in speeds.items())
+    by_regime = {rows["regime"].iloc[0]: records(rows)}
+    by_regime |= {regime: list(found.values()) for regime, found in others.items()}
+    means = (f"{spread(mean_speed(own))} ({regime})" for regime, own in by_regime.items())
     return f"Geometric mean of the speed over the shapes: {', '.join(means)}."
 
 
@@ -236,6 +236,11 @@ def headline(sections: Sequence[SweepData]) -> str:
         ok = f"{len(rows)} of {cells}"
         if not len(here):
             lines.append([title, "no result", "", "", "", ok])
+            continue
+        if any(asked.kind == "shapes" for asked in data.sweep.figures):
+            best_rows = fastest_by_size(rows)
+            against = f"{spread(mean_speed(best_rows), 3)} x {data.reference_name}"
+            lines.append([title, "geometric mean", count(len(best_rows), "shape"), against, "", ok])
             continue
         rate = rate_column(here)
         # Of accesses that do no work the dearest is the one that matters.

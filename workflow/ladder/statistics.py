@@ -211,6 +211,17 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(fmean(math.log(value) for value in values))
 
 
+def mean_speed(rows: Sequence[Mapping[str, Any]]) -> Estimate:
+    """Geometric mean of the speed-ups of `rows`; its interval is that of their ends, which is wide."""
+    speeds = [estimate(row, "speedup") for row in rows]
+    ends = (
+        [speed.value for speed in speeds],
+        [speed.low for speed in speeds],
+        [speed.high for speed in speeds],
+    )
+    return Estimate(*map(geometric_mean, ends))
+
+
 def median_of(values: Sequence[float]) -> Estimate:
     """Median of a few cells with its order-statistic interval."""
     ordered = sorted(values)

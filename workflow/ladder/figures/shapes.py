@@ -48,7 +48,7 @@ def _rows(data: FigureData, timed: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def _names(data: FigureData, rows: list[dict[str, Any]]) -> list[str]:
-    """What was fastest at each row, as the table names it but for what is the kernel's default anyway."""
+    """What was fastest at each row: its rung, or its parameters but for what is the kernel's default anyway."""
     labels = data.labels(data.timings)
     variants = {entry.variant.id: entry.variant for entry in data.sweep.entries}
     names = []
@@ -57,11 +57,14 @@ def _names(data: FigureData, rows: list[dict[str, Any]]) -> list[str]:
             names.append("")
             continue
         label = labels[row["variant"]].removesuffix(f" ({row['dtype']})")
-        axes = variants[row["variant"]].kernel.parameters.values()
-        # The first parameter, such as the tile's width, always stands.
-        first, *others = label.split(", ") if pd.isna(row["rung"]) else [label]
-        kept = [part for part in others if part not in {f"{axis.name}={axis.default}" for axis in axes}]
-        names.append(textwrap.fill(", ".join([first, *kept]), _NAME_WIDTH))
+        if pd.isna(row["rung"]):
+            # The first parameter that tells variants apart, such as the tile's width, always stands.
+            first = label.split(", ")[0]
+            variant = variants[row["variant"]]
+            axes = variant.kernel.parameters
+            given = {f"{name}={value}": value == axes[name].default for name, value in variant.params.items()}
+            label = ", ".join(text for text, default in given.items() if text == first or not default)
+        names.append(textwrap.fill(label, _NAME_WIDTH))
     return names
 
 
