@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ladder.figures.data import FigureData
 from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, heading, legend_below
-from ladder.statistics import estimate, fastest_by_size, geometric_mean, ok_rows, records, size_of
+from ladder.statistics import estimate, fastest_by_size, geometric_mean, ok_rows, params_of, records, size_of
 
 ROW, LINE, GAP = 0.2, 0.115, 0.1
 """Inches from row to row, for each line of a name where it takes several, and between groups of rows."""
@@ -60,10 +60,10 @@ def _names(data: FigureData, rows: list[dict[str, Any]]) -> list[str]:
         if pd.isna(row["rung"]):
             # The first parameter that tells variants apart, such as the tile's width, always stands.
             first = label.split(", ")[0]
-            variant = variants[row["variant"]]
-            axes = variant.kernel.parameters
-            given = {f"{name}={value}": value == axes[name].default for name, value in variant.params.items()}
-            label = ", ".join(text for text, default in given.items() if text == first or not default)
+            axes = variants[row["variant"]].kernel.parameters
+            defaults = {f"{axis.name}={axis.default}" for axis in axes.values()}
+            given = [f"{name}={value}" for name, value in params_of(row["params"]).items()]
+            label = ", ".join(text for text in given if text == first or text not in defaults)
         names.append(textwrap.fill(label, _NAME_WIDTH))
     return names
 
