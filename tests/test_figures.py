@@ -194,6 +194,30 @@ def test_parameters_that_change_together_are_named_once(lab: Lab) -> None:
     assert len(set(before.values())) == len(before)
 
 
+def test_of_many_parameters_those_are_named_that_are_no_default(lab: Lab) -> None:
+    given = data(lab, "fp32_transpose", "curves")
+    kernel = given.sweep.entries[0].variant.kernel
+    defaults = {axis.name: axis.default for axis in kernel.parameters.values()}
+    # Each of eight variants has one parameter of its own, so that it takes seven to tell them apart.
+    own = [f"p{place}" for place in range(8)]
+    params = [
+        {"p": place % 2} | {axis: place if axis == mine else None for axis in own} | defaults
+        for place, mine in enumerate(own)
+    ]
+    first = given.timings.iloc[[0]]
+    rows = pd.concat(
+        [first.assign(variant=mine, params=json.dumps(each)) for mine, each in zip(own, params, strict=True)]
+    )
+    assert given.leaves_out_defaults(rows)
+    assert given.unnamed(rows) == []
+    for place, mine in enumerate(own):
+        named = given.labels(rows)[mine].split(", ")
+        # p0 is the first that tells them apart and always stands; of the others what is no default does.
+        one = "p0=0" if mine == "p0" else "p0=None"
+        assert set(named) == {f"p={place % 2}", one, f"{mine}={place}"}
+    assert not given.leaves_out_defaults(given.timings)
+
+
 def test_panels_name_their_dtype_once_and_a_long_reference_stands_in_the_legend(lab: Lab) -> None:
     given = data(lab, "fp32_transpose", "curves")
     kernel = given.sweep.references[0].kernel

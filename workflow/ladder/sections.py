@@ -127,6 +127,8 @@ def timing_table(data: SweepData) -> str:
         below.append(_means(rows, others))
     if unnamed := data.unnamed(data.timings):
         below.append(f"Changing along with those named: {', '.join(unnamed)}.")
+    if data.leaves_out_defaults(data.timings):
+        below.append("Parameters that are not named have the kernel's defaults.")
     if without := len(failures(data.timings)):
         below.append(f"[{count(without, 'cell')} without a result](#failures).")
     return f"{text}\n\n{' '.join(part for part in below if part)}"

@@ -11,6 +11,9 @@ import pandas as pd
 from ladder.statistics import at_size, ok_rows, params_of, records, size_label
 from ladder.sweeps import Sweep
 
+MOST_TELLING = 6
+"""Parameters that a name is made of at most where all of them are named, whatever their values."""
+
 
 def _telling(variants: Sequence[Mapping[str, Any]]) -> set[str]:
     """Parameters that tell variants apart; of those that change together the first is enough."""
@@ -97,31 +100,57 @@ class SweepData:
     def unnamed(self, rows: pd.DataFrame) -> list[str]:
         """Parameters that change from variant to variant of `rows` although no label needs them."""
         found: dict[str, None] = {}
-        without_rung = rows[rows["rung"].isna()].drop_duplicates("variant")
-        for _, own in without_rung.groupby("kernel"):
-            given = [params_of(text) for text in own["params"]]
+        for given in self._params(rows[rows["rung"].isna()]).values():
             told = _telling(given)
             for name in dict.fromkeys(name for params in given for name in params):
-                if name not in told and len({params.get(name) for params in given}) > 1:
+                several = len({params.get(name) for params in given}) > 1
+                if several and name not in told and len(told) <= MOST_TELLING:
                     found[name] = None
         return list(found)
 
+    def leaves_out_defaults(self, rows: pd.DataFrame) -> bool:
+        """Whether a label of `rows` leaves out what is the kernel's default."""
+        given = self._params(rows[rows["rung"].isna()])
+        return any(len(_telling(own)) > MOST_TELLING for own in given.values())
+
     def labels(self, rows: pd.DataFrame) -> dict[str, str]:
-        """A short name for each variant of `rows`: its rung, else what tells it from the others."""
+        """A short name for each variant of `rows`: its rung, else what tells it from the others.
+
+        Where it takes many parameters to tell them apart, a name has the first of those and whatever is not the
+        kernel's default.
+        """
         found = {row["variant"]: row for row in records(rows)}
-        kernels: dict[str, list[dict[str, Any]]] = {}
-        for row in found.values():
-            kernels.setdefault(row["kernel"], []).append(params_of(row["params"]))
-        apart = {kernel: _telling(given) for kernel, given in kernels.items()}
-        several = len(kernels) > 1
+        apart = {kernel: _telling(given) for kernel, given in self._params(rows).items()}
+        defaults = self._defaults
+        several = len(apart) > 1
         labels = {}
         for name, row in found.items():
-            differing = ", ".join(
-                f"{axis}={value}"
-                for axis, value in params_of(row["params"]).items()
-                if axis in apart[row["kernel"]]
-            )
+            telling, params = apart[row["kernel"]], params_of(row["params"])
+            if len(telling) > MOST_TELLING:
+                first = next(axis for axis in params if axis in telling)
+                given = defaults.get(row["kernel"], {})
+                named = [axis for axis, value in params.items() if axis == first or given.get(axis) != value]
+            else:
+                named = [axis for axis in params if axis in telling]
+            differing = ", ".join(f"{axis}={params[axis]}" for axis in named)
             plain = row["kernel"] if several or not differing else ""
             label = f"{plain} {differing}".strip() if pd.isna(row["rung"]) else str(row["rung"])
             labels[name] = label if len(self.sweep.dtypes) == 1 else f"{label} ({row['dtype']})"
         return labels
+
+    @property
+    def _defaults(self) -> dict[str, dict[str, Any]]:
+        """Defaults of the sweep's kernels' parameters, by kernel and name."""
+        kernels = {entry.variant.kernel.name: entry.variant.kernel for entry in self.sweep.entries}
+        return {
+            name: {axis.name: axis.default for axis in kernel.parameters.values()}
+            for name, kernel in kernels.items()
+        }
+
+    def _params(self, rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+        """The parameters of every variant of `rows`, by kernel."""
+        found = {row["variant"]: row for row in records(rows)}
+        kernels: dict[str, list[dict[str, Any]]] = {}
+        for row in found.values():
+            kernels.setdefault(row["kernel"], []).append(params_of(row["params"]))
+        return kernels

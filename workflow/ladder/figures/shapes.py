@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ladder.figures.data import FigureData
 from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, heading, legend_below
-from ladder.statistics import estimate, fastest_by_size, geometric_mean, ok_rows, params_of, records, size_of
+from ladder.statistics import estimate, fastest_by_size, geometric_mean, ok_rows, records, size_of
 
 ROW, LINE, GAP = 0.2, 0.115, 0.1
 """Inches from row to row, for each line of a name where it takes several, and between groups of rows."""
@@ -48,7 +48,7 @@ def _rows(data: FigureData, timed: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def _names(data: FigureData, rows: list[dict[str, Any]]) -> list[str]:
-    """What was fastest at each row: its rung, or its parameters but for what is the kernel's default anyway."""
+    """What was fastest at each row, as the table names it but for what is the kernel's default anyway."""
     labels = data.labels(data.timings)
     variants = {entry.variant.id: entry.variant for entry in data.sweep.entries}
     names = []
@@ -57,14 +57,11 @@ def _names(data: FigureData, rows: list[dict[str, Any]]) -> list[str]:
             names.append("")
             continue
         label = labels[row["variant"]].removesuffix(f" ({row['dtype']})")
-        if pd.isna(row["rung"]):
-            # The first parameter that tells variants apart, such as the tile's width, always stands.
-            first = label.split(", ")[0]
-            axes = variants[row["variant"]].kernel.parameters
-            defaults = {f"{axis.name}={axis.default}" for axis in axes.values()}
-            given = [f"{name}={value}" for name, value in params_of(row["params"]).items()]
-            label = ", ".join(text for text in given if text == first or text not in defaults)
-        names.append(textwrap.fill(label, _NAME_WIDTH))
+        axes = variants[row["variant"]].kernel.parameters.values()
+        # The first parameter, such as the tile's width, always stands.
+        first, *others = label.split(", ") if pd.isna(row["rung"]) else [label]
+        kept = [part for part in others if part not in {f"{axis.name}={axis.default}" for axis in axes}]
+        names.append(textwrap.fill(", ".join([first, *kept]), _NAME_WIDTH))
     return names
 
 
