@@ -117,8 +117,7 @@ def test_what_was_fastest_and_what_each_costs_is_written_down(lab: Chosen) -> No
     for one in found.configurations:
         params = kernel.variant(one.params, "fp32").params
         costs[params["bm"], params["bk"]] = (one.start_us, one.us_per_work * UNIT)
-        assert one.least == {"m": 1024, "n": 1024, "k": 512}
-        assert one.most == {"m": 4096, "n": 4096, "k": 1024}
+        assert one.where == ""
     assert costs.keys() == COSTS.keys()
     for key, cost in COSTS.items():
         assert costs[key] == pytest.approx(cost, rel=1e-4)
@@ -174,24 +173,31 @@ def test_configurations_that_the_kernel_excludes_by_now_are_passed_over(lab: Cho
         lab.at(**LARGE)
 
 
-def test_a_configuration_is_not_expected_to_be_fast_far_from_where_it_was_measured(lab: Chosen) -> None:
-    large = [{"expr": "m >= 4096", "reason": "a choice for large products"}]
+def test_a_configuration_is_expected_to_be_fast_where_the_sweep_would_try_it(lab: Chosen) -> None:
+    large = [{"expr": "m >= 2048", "reason": "a choice for large products"}]
     lab.write(
         "tiles",
         sizes=[SMALL, LARGE, {"m": 4096, "n": 4096, "k": 1024}],
         variants=[
-            {"kernel": KERNEL, "params": {"bm": 128, "bk": 8}},
-            {"kernel": KERNEL, "params": {"bm": 128, "bk": 16}, "sizes": large},
+            {"kernel": KERNEL, "params": {"bm": 128, "bk": 8}, "where": "n >= bm * bk"},
+            {"kernel": KERNEL, "params": {"bm": 128, "bk": 16}, "where": "k <= 2048", "sizes": large},
         ],
     )
     lab.measure()
     assert lab.choose() == 0
+    assert [one.where for one in lab.loaded().configurations] == [
+        "(n >= bm * bk)",
+        "(k <= 2048) and (m >= 2048)",
+    ]
     # Two units of work or more each, of which (128, 16) takes less.
-    assert lab.at(2048, 2048, 1024) == (128, 16), "half the rows"
-    assert lab.at(1920, 4096, 1024) == (128, 8), "less than half"
-    assert lab.at(8192, 8192, 2048) == (128, 16), "twice the rows, columns and depth"
-    assert lab.at(16384, 4096, 1024) == (128, 16), "none was measured near: both count"
-    assert lab.at(1024, 1024, 4096) == (128, 16), "none was measured near: both count"
+    assert lab.at(2048, 2048, 1024) == (128, 16)
+    assert lab.at(1920, 4096, 1024) == (128, 8), "too few rows"
+    assert lab.at(4096, 4096, 2304) == (128, 8), "too deep"
+    assert lab.at(2048, 1024, 1024) == (128, 16)
+    assert lab.at(1920, 896, 4096) == (128, 16), "none would be tried there: both count"
+    edit_yaml(lab.best, lambda document: document["configurations"][1].update(where="rows > 4"))
+    with pytest.raises(LadderError, match=r"configurations: where: .*'rows' is not defined"):
+        lab.at(2048, 2048, 1024)
 
 
 def test_at_a_measured_size_the_measured_time_counts(lab: Chosen) -> None:

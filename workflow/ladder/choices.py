@@ -19,25 +19,17 @@ from ladder.expressions import evaluate
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ladder.sweeps import Sweep
-
-NEAR = 2
-"""Factor by which each field of a size may lie outside what a configuration was measured at."""
+    from ladder.sweeps import Entry, Sweep
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Parameters, what they cost, and the least and the greatest value of each field of the sizes measured."""
+    """Parameters, what they cost, and where the sweep tries them: an expression over them and the size, or nothing."""
 
     params: Mapping[str, ParamValue]
     start_us: float
     us_per_work: float
-    least: Size
-    most: Size
-
-    def near(self, size: Size) -> bool:
-        """Whether `size` lies within a factor of NEAR of what was measured."""
-        return all(self.least[name] / NEAR <= size[name] <= self.most[name] * NEAR for name in size)
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,9 +44,9 @@ class Choices:
     def at(self, size: Size, dtype: str, layout: str | None) -> Variant:
         """The variant for `size`: the fastest where it was measured, else the least time expected (us).
 
-        Of those that support `size` the ones measured near it are compared, or all where there are none. What the
-        kernel's constraints exclude, since they changed or for another layout, is passed over. Raises LadderError where
-        none supports it.
+        Of those that support `size` the ones are compared that the sweep would try there, or all where there are none.
+        What the kernel's constraints exclude, since they changed or for another layout, is passed over. Raises
+        LadderError where none supports it.
         """
         for index, (measured, params) in enumerate(self.fastest):
             if measured == size:
@@ -70,10 +62,16 @@ class Choices:
         ]
         if not supported:
             raise LadderError(f"{self.path}: no configuration supports {dict(size)}")
-        near = [pair for pair in supported if pair[1].near(size)]
+        tried = [(variant, one) for variant, one in supported if self._tries(variant, one, size)]
         return min(
-            near or supported, key=lambda pair: pair[1].start_us + pair[1].us_per_work * _work(pair[0], size)
+            tried or supported, key=lambda pair: pair[1].start_us + pair[1].us_per_work * _work(pair[0], size)
         )[0]
+
+    def _tries(self, variant: Variant, configuration: Configuration, size: Size) -> bool:
+        try:
+            return not configuration.where or bool(evaluate(configuration.where, variant.names(size)))
+        except LadderError as error:
+            raise LadderError(f"{self.path}: configurations: where: {error}") from error
 
     def _variant(
         self, params: Mapping[str, ParamValue], dtype: str, layout: str | None, where: str
@@ -113,11 +111,11 @@ def choose(sweep: Sweep, timings: pd.DataFrame, source: Mapping[str, Any]) -> st
     kernel = sweep.entries[0].variant.kernel
     if kernel.work is None:
         raise LadderError(f"{kernel.path}: the field 'work' is missing, which a choice goes by")
-    variants = {entry.variant.id: entry.variant for entry in sweep.entries}
+    entries = {entry.variant.id: entry for entry in sweep.entries}
     rows = timings[(timings["sweep"] == sweep.name) & (timings["status"] == "ok")]
     rows = rows[rows["regime"] == sweep.regimes[0]]
     fastest = []
-    times: dict[str, list[tuple[Size, float]]] = {name: [] for name in variants}
+    times: dict[str, list[tuple[Size, float]]] = {name: [] for name in entries}
     for size in sweep.sizes:
         asked = [entry.variant.id for entry in sweep.entries if entry.asks(size)]
         here = rows[rows["variant"].isin(asked)]
@@ -126,11 +124,15 @@ def choose(sweep: Sweep, timings: pd.DataFrame, source: Mapping[str, Any]) -> st
         if here.empty:
             raise LadderError(f"{sweep.path}: no result at {dict(size)} to choose from")
         best = here["variant"].iloc[int(here["speedup"].argmax())]
-        fastest.append({"size": dict(size), "params": _changed(variants[best])})
+        fastest.append({"size": dict(size), "params": _changed(entries[best].variant)})
         reference = float(here["reference_median_us"].median())
         for name, speedup in zip(here["variant"], here["speedup"], strict=True):
             times[name].append((size, reference / speedup))
-    configurations = [_fitted(variants[name], own) for name, own in times.items() if len(own) >= 2]
+    configurations = [
+        {**_fitted(entries[name].variant, own), **_where(entries[name])}
+        for name, own in times.items()
+        if len(own) >= 2
+    ]
     if not configurations:
         raise LadderError(f"{sweep.path}: no configuration has results at two sizes, which a choice goes by")
     document = {
@@ -155,10 +157,12 @@ def _fitted(variant: Variant, times: list[tuple[Size, float]]) -> dict[str, Any]
     return {
         "start_us": float(f"{start:.5g}"),
         "us_per_work": float(f"{slope / unit:.5g}"),
-        "least": {name: min(size[name] for size, _ in times) for name in times[0][0]},
-        "most": {name: max(size[name] for size, _ in times) for name in times[0][0]},
         "params": _changed(variant),
     }
+
+
+def _where(entry: Entry) -> dict[str, str]:
+    return {"where": entry.conditions} if entry.conditions else {}
 
 
 def _changed(variant: Variant) -> dict[str, ParamValue]:

@@ -48,6 +48,13 @@ class Entry:
 
     They are those at which `where` is true, or which it was chosen for (`params: best`).
     """
+    where: str = ""
+
+    @property
+    def conditions(self) -> str:
+        """One expression for what `where` and `sizes` demand, over parameters and the size; empty: nothing."""
+        demanded = [self.where, *(one.expr for one in self.sizes)]
+        return " and ".join(f"({expr})" for expr in demanded if expr)
 
     def asks(self, size: Size) -> bool:
         """Whether the sweep asks for it at `size`."""
@@ -242,7 +249,8 @@ def _entries(
                 if not only:
                     excluded += 1
                     continue
-            entries.append(Entry(variant, rung, document.get("technique", ""), conditions, only))
+            technique, expression = document.get("technique", ""), document.get("where", "")
+            entries.append(Entry(variant, rung, technique, conditions, only, expression))
     if not entries:
         raise LadderError(f"{path}: {where}params: no combination is left after the constraints and where")
     return entries, excluded
