@@ -196,8 +196,24 @@ def test_a_configuration_is_expected_to_be_fast_where_the_sweep_would_try_it(lab
     assert lab.at(2048, 1024, 1024) == (128, 16)
     assert lab.at(1920, 896, 4096) == (128, 16), "none would be tried there: both count"
     edit_yaml(lab.best, lambda document: document["configurations"][1].update(where="rows > 4"))
-    with pytest.raises(LadderError, match=r"configurations: where: .*'rows' is not defined"):
-        lab.at(2048, 2048, 1024)
+    with pytest.raises(LadderError, match=r"configurations\[1\].where: .*'rows' is not defined"):
+        lab.loaded()
+
+
+@pytest.mark.parametrize("part", ["fastest", "configurations"])
+@pytest.mark.parametrize(("params", "found"), [({"bmm": 64}, "did you mean 'bm'"), ({"bm": 65}, "65")])
+def test_mistakes_are_found_where_nothing_is_chosen_too(
+    lab: Chosen, part: str, params: dict[str, int], found: str
+) -> None:
+    edit_yaml(lab.best, lambda document: document[part][1].update(params=params))
+    with pytest.raises(LadderError, match=rf"{part}\[1\].*{found}"):
+        lab.loaded()
+
+
+def test_a_size_without_one_of_its_fields_is_refused(lab: Chosen) -> None:
+    edit_yaml(lab.best, lambda document: document["fastest"][1]["size"].pop("k"))
+    with pytest.raises(LadderError, match=r"fastest\[1\].size: .* accepted: m, n, k"):
+        lab.loaded()
 
 
 def test_at_a_measured_size_the_measured_time_counts(lab: Chosen) -> None:

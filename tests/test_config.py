@@ -18,7 +18,7 @@ from ladder.__main__ import COMMANDS, main
 from ladder.discovery import FoundGpu, arch, slug, visible
 from ladder.documents import SCHEMAS, schema
 from ladder.errors import LadderError
-from ladder.expressions import FUNCTIONS
+from ladder.expressions import FUNCTIONS, evaluate
 from ladder.layout import Project
 from ladder.reference import KINDS, reference
 from ladder.runs import choose_device, load_run, merged, read_settings
@@ -191,6 +191,12 @@ def test_the_reference_names_every_setting_of_the_configuration() -> None:
         assert f"| `{path}` |" in text
 
 
+@pytest.mark.parametrize("text", ["m = 128", "m == 1; m == 2", "m == 1\nm == 2", "m ==", ""])
+def test_what_is_no_one_expression_is_refused(text: str) -> None:
+    with pytest.raises(LadderError, match="expression"):
+        evaluate(text, {"m": 128})
+
+
 def test_the_readme_names_every_function_of_expressions() -> None:
     readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`(\w+)`", readme.split("The functions are")[1].split(";")[0])) == set(FUNCTIONS)
@@ -207,6 +213,19 @@ def test_every_step_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
             main([step, "--help"])
         assert end.value.code == 0
         assert "usage: python -m ladder" in capsys.readouterr().out
+
+
+def test_check_names_the_sizes_that_nothing_is_asked_for_at(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "config" / "sweeps" / "alone.yaml"
+    document = yaml.safe_load(path.read_text())
+    for entry in document["variants"]:
+        entry["where"] = "elements > 2**16"
+    path.write_text(yaml.safe_dump(document))
+    assert main(["--root", str(project), "check"]) == 0
+    text = capsys.readouterr().out
+    assert "alone: 2 variants, 1 sizes, 2 cells\n    nothing is asked for at 2^16\n" in text
 
 
 def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

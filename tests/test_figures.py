@@ -469,7 +469,7 @@ def test_what_a_clean_l2_gives_stands_beside(tmp_path: Path) -> None:
     # Of the variants that the rows are of, not of the slower ones.
     assert marked == pytest.approx({" x ".join(map(str, size)): speed / 2 for size, speed in FASTEST.items()})
     mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST)) / 2
-    assert str(strokes.get_label()).endswith(f"geometric mean {mean:.3f}")
+    assert str(strokes.get_label()).endswith(f"geometric mean: {mean:.3f}")
     assert axis.get_xlim()[0] < min(marked.values())
     assert "clean" not in words(FIGURES["shapes"](given))
 

@@ -16,7 +16,7 @@ __device__ inline void prefetch(const TensorMap& map) {
 }
 
 // When the L2 evicts what a copy brings there: in its turn, before other lines or after them (PTX ISA 9.7.9.15). Data that
-// are read once and evicted first replace one another, and not lines that have yet to be written to memory.
+// are read once and evicted first replace one another, rather than lines that have yet to be written to memory.
 enum class Evict { normal, first, last };
 
 template <Evict When>

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ladder import documents
 from ladder.catalog import Kernel, ParamValue, Size, Variant
 from ladder.errors import LadderError, refuse
-from ladder.expressions import evaluate
+from ladder.expressions import evaluate, refuse_unknown
+from ladder.problems import problem_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,22 @@ class Choices:
     fastest: tuple[tuple[Size, Mapping[str, ParamValue]], ...]
     configurations: tuple[Configuration, ...]
 
+    def check(self) -> None:
+        """Raises LadderError for a size, parameter or expression that the kernel cannot have."""
+        fields = problem_named(self.kernel.problem).size_fields
+        dtype, layout = next(iter(self.kernel.dtypes)), self.kernel.layouts[0]
+        names = dict.fromkeys(fields, 1)
+        for index, (size, params) in enumerate(self.fastest):
+            if size.keys() != set(fields):
+                raise refuse(self.path, f"fastest[{index}].size", dict(size), ", ".join(fields))
+            self._variant(params, dtype, layout, f"fastest[{index}].")
+        for index, one in enumerate(self.configurations):
+            variant = self._variant(one.params, dtype, layout, f"configurations[{index}].")
+            try:
+                refuse_unknown(one.where or "0", variant.names(names))
+            except LadderError as error:
+                raise LadderError(f"{self.path}: configurations[{index}].where: {error}") from error
+
     def at(self, size: Size, dtype: str, layout: str | None) -> Variant:
         """The variant for `size`: the fastest where it was measured, else the least time expected (us).
 
@@ -62,16 +79,14 @@ class Choices:
         ]
         if not supported:
             raise LadderError(f"{self.path}: no configuration supports {dict(size)}")
-        tried = [(variant, one) for variant, one in supported if self._tries(variant, one, size)]
+        tried = [
+            (variant, one)
+            for variant, one in supported
+            if not one.where or evaluate(one.where, variant.names(size))
+        ]
         return min(
             tried or supported, key=lambda pair: pair[1].start_us + pair[1].us_per_work * _work(pair[0], size)
         )[0]
-
-    def _tries(self, variant: Variant, configuration: Configuration, size: Size) -> bool:
-        try:
-            return not configuration.where or bool(evaluate(configuration.where, variant.names(size)))
-        except LadderError as error:
-            raise LadderError(f"{self.path}: configurations: where: {error}") from error
 
     def _variant(
         self, params: Mapping[str, ParamValue], dtype: str, layout: str | None, where: str
@@ -94,7 +109,11 @@ def load_choices(path: Path, kernel: Kernel) -> Choices:
     if document["kernel"] != kernel.name:
         raise refuse(path, "kernel", document["kernel"], kernel.name)
     fastest = tuple((one["size"], one["params"]) for one in document["fastest"])
-    return Choices(path, kernel, fastest, tuple(Configuration(**one) for one in document["configurations"]))
+    choices = Choices(
+        path, kernel, fastest, tuple(Configuration(**one) for one in document["configurations"])
+    )
+    choices.check()
+    return choices
 
 
 def choose(sweep: Sweep, timings: pd.DataFrame, source: Mapping[str, Any]) -> str:

@@ -48,8 +48,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def _parsed(expression: str) -> ast.expr:
-    parsed: ast.expr = SimpleEval.parse(expression.strip())
-    return parsed
+    return ast.parse(
+        expression.strip(), mode="eval"
+    ).body  # SimpleEval.parse takes assignments and several statements
 
 
 def evaluate(
@@ -89,6 +90,14 @@ def words(expression: str | int | float) -> tuple[set[str], set[str]]:
     }
     named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return named - called, called
+
+
+def refuse_unknown(expression: str, known: Mapping[str, Any]) -> None:
+    """Raises LadderError for a name or function that does not exist, also where evaluation need not come to it."""
+    named, called = words(expression)
+    for word in sorted((named | called) - {*known, *FUNCTIONS}):
+        listed = ", ".join(sorted([*known, *FUNCTIONS]))
+        raise LadderError(f"expression {expression!r}: {word!r} is not defined; known names: {listed}")
 
 
 def evaluate_int(expression: str | int, names: Mapping[str, Any]) -> int:

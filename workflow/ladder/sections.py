@@ -87,7 +87,10 @@ def _means(rows: pd.DataFrame, others: dict[str, _Cells]) -> str:
     """The geometric mean of the speed over shapes, in every regime."""
     by_regime = {rows["regime"].iloc[0]: records(rows)}
     by_regime |= {regime: list(found.values()) for regime, found in others.items()}
-    means = (f"{spread(mean_speed(own))} ({regime})" for regime, own in by_regime.items())
+    means = (
+        f"{spread(mean_speed(own))} ({regime}{'' if len(own) == len(rows) else f', {len(own)} of them'})"
+        for regime, own in by_regime.items()
+    )
     return f"Geometric mean of the speed over the shapes: {', '.join(means)}."
 
 

@@ -13,7 +13,7 @@ from ladder import documents
 from ladder.catalog import Condition, Kernel, ParamValue, Size, Variant
 from ladder.choices import load_choices
 from ladder.errors import LadderError, refuse
-from ladder.expressions import FUNCTIONS, evaluate, words
+from ladder.expressions import evaluate, refuse_unknown, words
 from ladder.problems import PROBLEMS, problem_named
 from ladder.problems.base import Problem
 
@@ -111,6 +111,8 @@ class Sweep:
     dtypes: tuple[str, ...]
     layout: str | None
     sizes: tuple[Mapping[str, int], ...]
+    """Those at which some variant is asked for; the others are `unasked`."""
+    unasked: tuple[Mapping[str, int], ...]
     entries: tuple[Entry, ...]
     excluded: int
     references: tuple[Reference, ...]
@@ -157,12 +159,8 @@ def _combinations(params: Mapping[str, Any]) -> list[dict[str, ParamValue]]:
 def _kept(expression: str, variant: Variant, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
     """Sizes at which `where` is true of a variant: all or none where it names no field of the size."""
     names = variant.names(sizes[0])
-    named, called = words(expression)
-    for word in sorted((named | called) - {*names, *FUNCTIONS}):
-        # Evaluation need not come to it: what stands before may decide.
-        known = ", ".join(sorted([*names, *FUNCTIONS]))
-        raise LadderError(f"expression {expression!r}: {word!r} is not defined; known names: {known}")
-    if named.isdisjoint(sizes[0]):
+    refuse_unknown(expression, names)
+    if words(expression)[0].isdisjoint(sizes[0]):
         return sizes if evaluate(expression, names) else ()
     return tuple(size for size in sizes if evaluate(expression, variant.names(size)))
 
@@ -330,7 +328,12 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         more, dropped = _entries(path, index, given, catalog, problem, dtypes, layout, sizes, others)
         for entry in more:
             if entry.variant in places:
-                raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
+                why = (
+                    f"variants[{places[entry.variant]}] has it, and not at every size it is chosen for"
+                    if best
+                    else ""
+                )
+                raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once", why=why)
             places[entry.variant] = index
             entries.append(entry)
         if not best:
@@ -396,6 +399,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         dtypes=dtypes,
         layout=layout,
         sizes=asked,
+        unasked=tuple(size for size in sizes if size not in asked),
         entries=tuple(entries),
         excluded=excluded,
         references=references,

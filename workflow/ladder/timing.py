@@ -36,7 +36,7 @@ LEAST_PAIRS = 12
 _GROUPS_BETWEEN_BUDGET_CHECKS = 4
 _PRIMED_BELOW_US = 300.0
 _QUICK_US = 5000.0
-_QUICK_LAUNCHES = (5, 41)
+_QUICK_ROUNDS = (2, 20)
 _GRAPH_US = 500.0
 _GRAPH_LAUNCHES = 100
 
@@ -139,21 +139,17 @@ def first_time(gpu: Gpu, launch: Launcher) -> float:
 def quick_times(gpu: Gpu, launches: Sequence[Launcher]) -> list[float]:
     """Median cold times in µs, for choosing between references: more rounds the shorter the fastest is.
 
-    A round launches each once, and every second one goes back, so that clocks that sag under load favour nobody: one
-    after the other, the first to run on a rested GPU seemed up to 5 % faster.
+    A round launches each once, there and back, so that clocks that sag under load favour nobody: one after the other,
+    the first to run on a rested GPU seemed up to 5 % faster. The first round does not count.
     """
     expected = min(first_time(gpu, launch) for launch in launches)
-    rounds = min(max(int(_QUICK_US / expected), _QUICK_LAUNCHES[0]), _QUICK_LAUNCHES[1])
-    times: list[list[float]] = [[] for _ in launches]
-    for turn in range(rounds + 1):
-        order = range(len(launches))[:: 1 if turn % 2 == 0 else -1]
-        found, spent = time_launches(
-            gpu, [launches[index] for index in order], True, expected < _PRIMED_BELOW_US
-        )
-        gpu.busy_us += spent
-        for index, time in zip(order, found, strict=True):
-            times[index].append(time)
-    return [median(own[1:]) for own in times]
+    rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
+    there = [*range(len(launches))]
+    order = (there + there[::-1]) * (rounds + 1)
+    found, spent = time_launches(gpu, [launches[index] for index in order], True, expected < _PRIMED_BELOW_US)
+    gpu.busy_us += spent
+    counted = [*zip(order, found, strict=True)][2 * len(there) :]
+    return [median([time for index, time in counted if index == own]) for own in there]
 
 
 def quick_time(gpu: Gpu, launch: Launcher) -> float:

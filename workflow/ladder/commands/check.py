@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ladder.commands import arguments as common
+from ladder.statistics import size_label
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,9 @@ def run(arguments: argparse.Namespace) -> int:
         cells, sizes = len(list(sweep.cells())), len(sweep.sizes)
         dropped = f", {sweep.excluded} combinations excluded" if sweep.excluded else ""
         print(f"  {name}: {len(sweep.entries)} variants, {sizes} sizes, {cells} cells{dropped}")
+        if sweep.unasked:
+            unasked = "; ".join(size_label(size) for size in sweep.unasked)
+            print(f"    nothing is asked for at {unasked}")
     if not run.measures:
         source = run.published or "none: nothing is published for " + run.config.published
         print(f"no GPU: timings are taken from {source}")

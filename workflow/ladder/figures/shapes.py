@@ -110,7 +110,8 @@ def _beside(
     ]
     speeds = [speed for _, speed in found]
     if found:
-        label = f"with a clean L2; geometric mean {geometric_mean(speeds):.3f}"
+        over = "" if len(found) == len(timed) else f" of {len(found)}"
+        label = f"with a clean L2; geometric mean{over}: {geometric_mean(speeds):.3f}"
         style: dict[str, Any] = {"marker": "|", "ls": "", "ms": 8, "mew": 1.6, "color": "black"}
         axis.plot(speeds, [place for place, _ in found], label=label, zorder=2.5, **style)
     return speeds
