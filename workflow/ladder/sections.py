@@ -13,6 +13,7 @@ from ladder.markdown import cell, count, cut, figure, spread, table
 from ladder.statistics import (
     access_costs,
     at_size,
+    cell_of,
     estimate,
     failures,
     fastest,
@@ -38,8 +39,8 @@ def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     """Rows the table shows, and the words that say which they are."""
     rows = data.ok()
     if any(asked.kind == "shapes" for asked in data.sweep.figures):
-        chosen = {(row["variant"], *size_of(row).items()) for row in fastest_by_size(rows)}
-        best = rows[[(row["variant"], *size_of(row).items()) in chosen for row in records(rows)]]
+        chosen = {cell_of(row) for row in fastest_by_size(rows)}
+        best = rows[[cell_of(row) in chosen for row in records(rows)]]
         by_shape = best.sort_values([name for name in SIZE_COLUMNS if best[name].notna().any()])
         words = (
             f"Shown: the fastest at each of {count(len(best), 'shape')}; {count(len(rows), 'cell')} in all"
@@ -71,13 +72,11 @@ _Cells = dict[tuple[Any, ...], dict[str, Any]]
 
 def _other_regimes(data: SweepData, rows: pd.DataFrame) -> dict[str, _Cells]:
     """By regime but that of `rows`, where there is one: the rows of the same cells."""
-    cells = {(row["variant"], *size_of(row).items()) for row in records(rows)}
+    cells = {cell_of(row) for row in records(rows)}
     others: dict[str, _Cells] = {}
     for regime in REGIMES:
         if regime != rows["regime"].iloc[0]:
-            found = {
-                (row["variant"], *size_of(row).items()): row for row in records(ok_rows(data.timings, regime))
-            }
+            found = {cell_of(row): row for row in records(ok_rows(data.timings, regime))}
             own = {key: row for key, row in found.items() if key in cells}
             others |= {regime: own} if own else {}
     return others
@@ -119,7 +118,7 @@ def timing_table(data: SweepData) -> str:
             figure(costs[row["variant"]][name], 3) for name in ("cycles", "wavefronts", "model") if costs
         ]
         for found in others.values():
-            other = found.get((row["variant"], *size_of(row).items()))
+            other = found.get(cell_of(row))
             line += [figure(other["median_us"]), figure(other["speedup"])] if other else ["", ""]
         if row["throttled"] is True or row["busy"] is True:
             line[0] += " (throttled)" if row["throttled"] is True else " (GPU shared)"

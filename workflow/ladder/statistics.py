@@ -71,6 +71,11 @@ def size_of(row: Mapping[str, Any]) -> dict[str, int]:
     return {name: int(row[name]) for name in SIZE_COLUMNS if name in row and not pd.isna(row[name])}
 
 
+def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What the rows of one cell have in common, whatever their regime: variant and size."""
+    return row["variant"], *size_of(row).items()
+
+
 def size_label(size: Mapping[str, int]) -> str:
     """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
     values = list(size.values())

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ladder.figures.data import FigureData
 from ladder.figures.style import MUTED, PALETTE, REFERENCE, canvas, heading, legend_below
-from ladder.statistics import estimate, fastest_by_size, geometric_mean, ok_rows, records, size_of
+from ladder.statistics import cell_of, estimate, fastest_by_size, geometric_mean, ok_rows, records, size_of
 
 ROW, LINE, GAP = 0.2, 0.115, 0.1
 """Inches from row to row, for each line of a name where it takes several, and between groups of rows."""
@@ -102,11 +102,11 @@ def _beside(
 ) -> list[float]:
     """Mark what the same variants reach with a clean L2, where that was measured; their speeds."""
     at = {(row["dtype"], *size_of(row).values()): place for row, place in zip(rows, places, strict=True)}
-    shown = {(row["variant"], *size_of(row).values()) for row in timed}
+    shown = {cell_of(row) for row in timed}
     found = [
         (at[(row["dtype"], *size_of(row).values())], row["speedup"])
         for row in records(ok_rows(data.timings, "clean"))
-        if (row["variant"], *size_of(row).values()) in shown and row["regime"] != timed[0]["regime"]
+        if cell_of(row) in shown and row["regime"] != timed[0]["regime"]
     ]
     speeds = [speed for _, speed in found]
     if found:
