@@ -117,7 +117,7 @@ def _gemm(data: SweepData) -> list[str]:
     names = data.labels(data.timings)
     if data.paired_with_kernel:
         return _twins(data, rows, names)
-    if any(asked.kind == "shapes" for asked in data.sweep.figures):
+    if data.over_shapes:
         return _shapes(data, rows)
     here = records(at_size(rows, data.size))
     if not here:

@@ -38,7 +38,7 @@ MOST_FAILURES = 40
 def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     """Rows the table shows, and the words that say which they are."""
     rows = data.ok()
-    if any(asked.kind == "shapes" for asked in data.sweep.figures):
+    if data.over_shapes:
         chosen = {cell_of(row) for row in fastest_by_size(rows)}
         best = rows[[cell_of(row) in chosen for row in records(rows)]]
         by_shape = best.sort_values([name for name in SIZE_COLUMNS if best[name].notna().any()])
@@ -125,7 +125,7 @@ def timing_table(data: SweepData) -> str:
         lines.append(line)
     text = table(header, lines, right=range(1, len(header)))
     below = [f"Reference: {data.reference_name}.", f"{words}." if words else ""]
-    if any(asked.kind == "shapes" for asked in data.sweep.figures):
+    if data.over_shapes:
         below.append(_means(rows, others))
     if unnamed := data.unnamed(data.timings):
         below.append(f"Changing along with those named: {', '.join(unnamed)}.")
@@ -241,7 +241,7 @@ def headline(sections: Sequence[SweepData]) -> str:
         if not len(here):
             lines.append([title, "no result", "", "", "", ok])
             continue
-        if any(asked.kind == "shapes" for asked in data.sweep.figures):
+        if data.over_shapes:
             best_rows = fastest_by_size(rows)
             against = f"{spread(mean_speed(best_rows), 3)} x {data.reference_name}"
             lines.append([title, "geometric mean", count(len(best_rows), "shape"), against, "", ok])

@@ -57,6 +57,11 @@ class SweepData:
         return self.sweep.references[0].kernel is not None
 
     @property
+    def over_shapes(self) -> bool:
+        """Whether the sweep is about the fastest at each of many shapes, and their mean, not about variants at one."""
+        return any(asked.kind == "shapes" for asked in self.sweep.figures)
+
+    @property
     def reference_name(self) -> str:
         """What cells are timed against, in few words: the libraries, or the kernel with the parameters it fixes."""
         first = self.sweep.references[0]

@@ -39,9 +39,14 @@ def _verdict(row: dict[str, Any]) -> str | None:
     return ahead if speed.low > 1 else behind if speed.high < 1 else undecided
 
 
+def _shape(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What one row of the figure stands for."""
+    return row["dtype"], *size_of(row).values()
+
+
 def _rows(data: FigureData, timed: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """By dtype, M, N and K: the fastest row of every shape, or the shape alone where it has no result."""
-    found = {(row["dtype"], *size_of(row).values()): row for row in timed}
+    found = {_shape(row): row for row in timed}
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
     return [found.get((dtype, *size.values()), {"dtype": dtype, **size}) for dtype, size in shapes]
@@ -101,10 +106,10 @@ def _beside(
     axis: Axes, data: FigureData, timed: list[dict[str, Any]], rows: list[dict[str, Any]], places: list[float]
 ) -> list[float]:
     """Mark what the same variants reach with a clean L2, where that was measured; their speeds."""
-    at = {(row["dtype"], *size_of(row).values()): place for row, place in zip(rows, places, strict=True)}
+    at = {_shape(row): place for row, place in zip(rows, places, strict=True)}
     shown = {cell_of(row) for row in timed}
     found = [
-        (at[(row["dtype"], *size_of(row).values())], row["speedup"])
+        (at[_shape(row)], row["speedup"])
         for row in records(ok_rows(data.timings, "clean"))
         if cell_of(row) in shown and row["regime"] != timed[0]["regime"]
     ]
