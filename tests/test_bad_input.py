@@ -42,6 +42,11 @@ def text(file: str, old: str, new: str) -> Callable[[Path], object]:
     return lambda project: edit(project / file, old, new)
 
 
+def kept_where(expression: str) -> Callable[[Path], object]:
+    """Let an expression decide which combinations of the sweep stay."""
+    return text(SWEEP, "    params: {k: [2, 4]}", f"    params: {{k: [2, 4]}}\n    where: {expression}")
+
+
 MISTAKES = [
     Mistake(
         "misspelt key of the configuration",
@@ -142,36 +147,32 @@ MISTAKES = [
     ),
     Mistake(
         "product of which nothing is left",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k > 4"),
+        kept_where("k > 4"),
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
     Mistake(
         "product of which nothing is left at any size",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k * elements > 2**22"),
+        kept_where("k * elements > 2**22"),
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
     Mistake(
         "unknown name in the expression that keeps a combination",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: elments > 4"),
+        kept_where("elments > 4"),
         (SWEEP, "variants[0].where", "'elments'", "known names", "elements", "k, layout"),
     ),
     Mistake(
         "unknown name that no size and no combination leads to",
-        text(
-            SWEEP,
-            "    params: {k: [2, 4]}",
-            "    params: {k: [2, 4]}\n    where: elements > 4 or reach > 4",
-        ),
+        kept_where("elements > 4 or reach > 4"),
         (SWEEP, "variants[0].where", "'reach'", "known names", "elements", "k, layout"),
     ),
     Mistake(
         "unknown function in the expression that keeps a combination",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k > 1 or root(k) > 4"),
+        kept_where("k > 1 or root(k) > 4"),
         (SWEEP, "variants[0].where", "'root'", "known names", "log2"),
     ),
     Mistake(
         "no expression",
-        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: elements >"),
+        kept_where("elements >"),
         (SWEEP, "variants[0].where", "'elements >'"),
     ),
     Mistake(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from conftest import ROOT, edit_yaml
 from factory import Lab, failed
 from ladder import choices, documents, tables
@@ -491,57 +490,6 @@ def test_tables_without_an_environment_are_refused(lab: Chosen, caplog: pytest.L
     (lab.folder.tables / "environment.json").unlink()
     assert lab.choose() == 2
     assert f"{lab.folder.tables}: no environment.json" in caplog.text
-
-
-# L2 promotion by parameter.
-
-
-def promoted(tmp_path: Path, promotion: str, values: list[str]) -> Path:
-    document = {
-        "summary": "s",
-        "problem": "gemm",
-        "rows": [],
-        "origin": ["tests"],
-        "entry": "kernel",
-        "dtypes": {"bf16": {}},
-        "min_arch": "sm_90a",
-        "parameters": {"fetch": {"values": values, "default": values[0], "description": "d"}},
-        "launch": {"grid": [1], "block": [32]},
-        "arguments": [
-            {"pointer": "c"},
-            {"tensor_map": "a", "box": [64, 64], "swizzle": "rows", "l2_promotion": promotion},
-        ],
-    }
-    path = tmp_path / "promoted.yaml"
-    path.write_text(yaml.safe_dump(document))
-    path.with_suffix(".cu").write_text("// the tests compile nothing\n")
-    return path
-
-
-def test_l2_promotion_is_a_word_or_a_parameter_of_such_words(tmp_path: Path) -> None:
-    for promotion, values in (("256B", ["x"]), ("none", ["x"]), ("fetch", ["none", "64B", "128B", "256B"])):
-        kernel = load_kernel(promoted(tmp_path, promotion, values))
-        assert kernel.arguments[1].l2_promotion == promotion
-
-
-@pytest.mark.parametrize(
-    ("promotion", "values", "value", "hint"),
-    [
-        ("512B", ["none"], "'512B'", ""),
-        ("fetsh", ["none"], "'fetsh'", " (did you mean 'fetch'?)"),
-        ("fetch", ["none", "512B"], "'512B'", ""),
-    ],
-)
-def test_a_wrong_l2_promotion_is_refused(
-    tmp_path: Path, promotion: str, values: list[str], value: str, hint: str
-) -> None:
-    path = promoted(tmp_path, promotion, values)
-    with pytest.raises(LadderError) as error:
-        load_kernel(path)
-    said = str(error.value)
-    assert said.startswith(f"{path}: arguments[1].l2_promotion: {value} is not accepted")
-    assert hint in said
-    assert said.endswith("accepted: none, 64B, 128B, 256B, fetch")
 
 
 def test_the_choices_that_ship_are_those_of_the_published_run(tmp_path: Path) -> None:
