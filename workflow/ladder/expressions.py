@@ -48,9 +48,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 @functools.cache
 def _parsed(expression: str) -> ast.expr:
-    return ast.parse(
-        expression.strip(), mode="eval"
-    ).body  # SimpleEval.parse takes assignments and several statements
+    # SimpleEval.parse takes assignments and several statements too, and evaluates the first.
+    return ast.parse(expression.strip(), mode="eval").body
 
 
 def evaluate(

@@ -6,8 +6,8 @@
 // consumers share along M or (ConsumersN) N; persistent blocks that take tiles in the order of a Raster; clusters whose
 // blocks load shared operands once (multicast); results that leave through shared memory while the next tile begins
 // (Store::staged); a first consumer that runs Stagger steps ahead, so that one multiplies while the other stores; rounds
-// that go back along K, through what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster;
-// operands and results that the L2 evicts before other lines or after them (EvictA, EvictB, EvictC).
+// that go back along K, through what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster; what
+// the L2 evicts before other lines or after them, of operands and results (EvictA, EvictB, EvictC).
 //
 // Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, of
 // 16-bit elements only, Major::k for N x K. BM, BN: block tile, 128 bytes of K deep. Boxes: of C per consumer.
