@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from ladder.bank_model import DEFAULT_MERGE, wavefronts
+from ladder.build.banks import DEFAULT_MERGE, wavefronts
 from ptx import Array, Fault, Instruction, Memory, Program
 from tensor_ptx import TensorMachine
 

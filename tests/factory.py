@@ -9,18 +9,31 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
-from ladder.catalog import Variant, load_catalog
-from ladder.collect import collect_sweep, merge, read_json, write_tables
-from ladder.config import Config, load_config
-from ladder.layout import Project, RunFolder
-from ladder.plan import plan_sweep, write_plan
-from ladder.sweeps import Cell, Sweep, load_sweeps
+from ladder.catalogue.config import Config, load_config
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.gpu.harness import join_harness
+from ladder.measure.conditions import compiled, tree_conditions
+from ladder.measure.store import append_all, read_store
+from ladder.model.cell import COUNTERS
+from ladder.model.files import read_json, write_json
+from ladder.model.folders import Project, RunFolder
+from ladder.model.kernel import Variant
+from ladder.model.plan import Plan, read_plan, write_plan
+from ladder.model.record import Conditions, Record, Session
+from ladder.model.schemas import SWEEP_TABLES
+from ladder.model.sweep import Entry, Sweep
+from ladder.results import tables
+from ladder.results.collect import collect_sweep, merge
+from ladder.results.environment import measured_on
+from ladder.results.view import View
 
 DEVICE = "nvidia-h200"
 CUBLAS_TFLOPS = {"fp32": 51.4, "fp16": 750.0}
@@ -64,7 +77,7 @@ KERNELS = {
         "gemm",
         ["fp32"],
         {"bm": _axis(64, 128, default=128), "bk": _axis(8, 16), "transpose_a": _axis(0, 1, default=1)},
-        sizes=[{"expr": "m % bm == 0", "reason": "M must be a multiple of BM"}],
+        constraints=[{"expr": "m % bm == 0", "reason": "M must be a multiple of BM"}],
     ),
     "wmma_naive": _kernel("gemm", ["fp16"], {}),
     "wmma_tile": _kernel("gemm", ["fp16"], {"warps": _axis(2, 4)}),
@@ -154,7 +167,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
         "sizes": [1024],
         "variants": [{"kernel": "bank_stride", "params": {"stride": list(range(1, 34))}}],
         "references": [{"kernel": "bank_stride", "params": {"stride": 1}}],
-        "regimes": ["cold"],
+        "regimes": ["dirty"],
         "counters": {"groups": ["banks"]},
         "figures": [{"kind": "banks", "caption": "Three views of a conflict.", "x": "stride"}],
     },
@@ -178,12 +191,13 @@ SWEEPS: dict[str, dict[str, Any]] = {
     },
 }
 
-ENVIRONMENT: dict[str, Any] = {
-    "device": DEVICE,
-    "gpu": {
+HOST = {"gpu": "NVIDIA H200", "driver": "580.95"}
+SESSION = Session(
+    id="session-1",
+    started="2026-11-20T10:00:00Z",
+    gpu={
         "name": "NVIDIA H200",
         "uuid": "GPU-1",
-        "architecture": "sm_90",
         "sms": 132,
         "memory_bytes": 150_000_000_000,
         "l2_bytes": 62_914_560,
@@ -193,19 +207,34 @@ ENVIRONMENT: dict[str, Any] = {
         "tensor_peak_tflops": {"fp16": 989.4},
         "copy_gbytes_per_s": 4270.0,
     },
-    "driver": "580.95",
-    "cuda": "13.0",
+    host={"cpu": "a CPU", "cores": 16, "memory_bytes": 1 << 37},
+    versions={"driver": "580.95", "cublas": "13.1", "python": "3.11.2", "packages": {"cuda-core": "1.2.2"}},
+    tree={"digest": "d" * 64, "commit": "c" * 40, "clean": True},
+    clock_floor_us=2.1,
+)
+FINISHED = "2026-11-20T10:20:00Z"
+HERE: dict[str, Any] = {
+    "device": DEVICE,
+    "arch": "sm_90a",
     "nvrtc": "13.0",
-    "cublas": "13.1",
     "ncu": "2025.3.1",
-    "python": "3.11.2",
-    "packages": {"cuda-core": "1.2.2"},
-    "host": {"cpu": "a CPU", "cores": 16, "memory_bytes": 1 << 37},
-    "started": "2026-11-20T10:00:00Z",
-    "finished": "2026-11-20T10:20:00Z",
-    "tree": {"digest": "d" * 64, "commit": "c" * 40, "clean": True},
     "timings_from": "measured",
+    "published": None,
+    "reproduced_cubins": None,
 }
+"""What environment.json holds besides what the sessions say."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A variant at a size, as a sweep asks for it."""
+
+    entry: Entry
+    size: dict[str, int]
+
+    @property
+    def variant(self) -> Variant:
+        return self.entry.variant
 
 
 def conflict_degree(stride: int) -> int:
@@ -217,9 +246,9 @@ def conflict_degree(stride: int) -> int:
 def true_speedup(variant: Variant, size: dict[str, int]) -> float:
     """The speed-up the synthetic device shows for a variant."""
     params, name = variant.params, variant.kernel.name
-    if variant.kernel.problem == "banks":
+    if variant.kernel.problem.name == "banks":
         return 1 / conflict_degree(int(params.get("stride", 1)))
-    if variant.kernel.problem == "stencil":
+    if variant.kernel.problem.name == "stencil":
         k, coarsen = int(params["k"]), int(params["coarsen"])
         if name == "stencil_shared":
             return 1.0
@@ -241,7 +270,9 @@ class Lab:
     root: Path
     run: str = "main"
     device: str = DEVICE
-    environment: dict[str, Any] = field(default_factory=lambda: json.loads(json.dumps(ENVIRONMENT)))
+    session: Session = SESSION
+    host: dict[str, str] = field(default_factory=lambda: dict(HOST))
+    finished: str = FINISHED
     seed: int = 7
 
     def __post_init__(self) -> None:
@@ -268,52 +299,109 @@ class Lab:
         path = Path(__file__).parents[1] / "config" / "config.yaml"
         return load_config(path)
 
+    def plan(self, sweep: Sweep) -> Plan:
+        return plan_sweep(sweep, self.config(), "sm_90a")
+
+    def compile(
+        self, sweep: Sweep, facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given
+    ) -> None:
+        """Write plan, harness and facts of a sweep, as if it had been compiled."""
+        write_plan(self.plan(sweep), self.folder.plan(sweep.name))
+        self.folder.cubins.mkdir(parents=True, exist_ok=True)
+        harness = join_harness({}, f"harness of {sweep.problem.name}", b"")
+        self.folder.harness(sweep.problem.name).write_bytes(harness)
+        for variant in sweep.variants:
+            write_json(self.folder.facts(variant.id), facts(variant, make_facts(variant)))
+
     def record(
         self,
         names: list[str] | None = None,
-        change: Callable[[Cell, dict[str, Any]], dict[str, Any] | None] = lambda _, record: record,
+        change: Callable[[Place, dict[str, Any]], dict[str, Any] | None] = lambda _, record: record,
         facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
         metrics: bool = True,
     ) -> None:
-        """Write plans, facts, cells, profiles and jobs; `change` may alter a record or drop it (None)."""
+        """Write plans, facts, records and accounts; `change` may alter what was measured of a place, or drop it (None)."""
         random_numbers = random.Random(self.seed)
-        self.folder.environment.parent.mkdir(parents=True, exist_ok=True)
-        self.folder.environment.write_text(json.dumps(self.environment))
         for name, sweep in self.sweeps(names).items():
-            write_plan(plan_sweep(sweep, self.config(), "sm_90a"), self.folder.plan(name))
-            for variant in sweep.variants:
-                path = self.folder.facts(variant.id)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(facts(variant, make_facts(variant))))
-            lines = []
-            for cell in sweep.cells():
-                if cell.unsupported is None:
-                    record = change(cell, make_record(sweep, cell, random_numbers))
-                    if record is not None:
-                        lines.append(json.dumps(record))
-            folder = self.folder.sweep(name)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "cells.jsonl").write_text("".join(line + "\n" for line in lines))
-            (folder / "job.json").write_text(json.dumps(make_job(len(lines))))
-            if metrics and sweep.counter_groups:
-                profiles = [
-                    json.dumps(make_profile(cell))
-                    for cell in sweep.cells()
-                    if cell.size in sweep.counter_sizes and cell.variant in sweep.counter_variants
-                ]
-            else:
-                profiles = [json.dumps({"note": {"subject": "ncu", "reason": "ncu was not found"}})]
-            (folder / "profile.jsonl").write_text("".join(line + "\n" for line in profiles))
+            self.compile(sweep, facts)
+            plan = read_plan(self.folder.plan(name))
+            made = compiled(plan, self.folder)
+            found: list[Record] = []
+            for task, (entry, size) in zip(plan.tasks, sweep.asked, strict=True):
+                place = Place(entry, dict(size))
+                if task.absent is None:
+                    measured = change(place, make_record(sweep, place, random_numbers))
+                    if measured is not None and made.broken(task) is None:
+                        found += self._records(plan, made, task, measured)
+                        if metrics and task.counted:
+                            found.append(self._counted(plan, made, task, make_profile(place)))
+            append_all(self.folder.records, name, [self.session, *found])
+            write_json(self.folder.measured(name), make_job(len(found)))
+            lacking = [] if metrics and sweep.counters.groups else [{"subject": "ncu", "reason": "ncu was not found"}]
+            write_json(self.folder.profiled(name), {"notes": lacking})
+
+    def _records(self, plan: Plan, made: Any, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
+        shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}
+        for regime in plan.regimes:
+            timed = measured["regimes"].get(regime)
+            if timed is None and measured["status"] == "ok":
+                continue
+            yield Record(
+                cell=task.cell.in_regime(regime),
+                conditions=Conditions(tree_conditions(plan, task, regime, made), self.host),
+                variant=task.variant,
+                sweep=plan.sweep,
+                session=self.session.id,
+                time=self.finished,
+                status=measured["status"],
+                reason=measured["reason"] or "",
+                result={**(timed or {}), **shared},
+            )
+
+    def _counted(self, plan: Plan, made: Any, task: Any, metrics: list[dict[str, Any]]) -> Record:
+        tree = tree_conditions(plan, task, COUNTERS, made)
+        known = (task.variant, plan.sweep, self.session.id, self.finished, "ok")
+        return Record(task.cell.in_regime(COUNTERS), Conditions(tree, self.host), *known, result={"observations": metrics})
+
+    def view(self, name: str) -> View:
+        """The records of a sweep."""
+        plan = read_plan(self.folder.plan(name))
+        return View(plan, compiled(plan, self.folder), read_store(self.folder.records))
+
+    def frames(self, name: str) -> dict[str, Any]:
+        """The tables of a sweep."""
+        return collect_sweep(
+            self.view(name), read_json(self.folder.measured(name)), read_json(self.folder.profiled(name))
+        )
 
     def collect(self, names: list[str] | None = None) -> None:
-        """Raw records to tables, and all tables joined."""
+        """Records to tables, all tables joined, and the environment that follows from the records."""
         sweeps = self.sweeps(names)
-        for name, sweep in sweeps.items():
-            plan = read_json(self.folder.plan(name))
-            assert plan is not None
-            frames = collect_sweep(sweep, plan, self.folder, read_json(self.folder.environment))
-            write_tables(frames, self.folder.sweep(name))
-        write_tables(merge(self.folder, list(sweeps)), self.folder.tables)
+        parts = {name: self.frames(name) for name in sweeps}
+        for name, frames in parts.items():
+            tables.write_all(frames, self.folder.sweep(name))
+        read = {
+            name: {table: tables.read(table, self.folder.sweep(name)) for table in SWEEP_TABLES} for name in sweeps
+        }
+        tables.write_all(merge(read), self.folder.tables)
+        self.write_environment()
+
+    def write_environment(self, **over: Any) -> None:
+        """environment.json, with some of it replaced."""
+        write_json(self.folder.environment, self.environment() | over)
+
+    def environment(self) -> dict[str, Any]:
+        """What environment.json says."""
+        return HERE | measured_on(read_store(self.folder.records), [self.session.id])
+
+    def plans(self) -> dict[str, Plan]:
+        """Plans of the run's sweeps."""
+        return {path.stem: read_plan(path) for path in sorted((self.folder.root / "plans").glob("*.json"))}
+
+
+def later(session: Session, **over: Any) -> Session:
+    """Another session, with some of it replaced."""
+    return replace(session, **over)
 
 
 def make_facts(variant: Variant) -> dict[str, Any]:
@@ -348,13 +436,14 @@ def make_facts(variant: Variant) -> dict[str, Any]:
         "lds_128": 32 if params.get("transpose_a") else 16,
         "source_sha256": "a" * 64,
         "cubin_sha256": f"{variant.id:x<64}"[:64],
+        "machine_code": f"machine code of {variant.id}",
         "nvrtc": "13.0",
     }
 
 
-def make_record(sweep: Sweep, cell: Cell, random_numbers: random.Random) -> dict[str, Any]:
-    """One line of cells.jsonl."""
-    variant, size = cell.variant, dict(cell.size)
+def make_record(sweep: Sweep, place: Place, random_numbers: random.Random) -> dict[str, Any]:
+    """What was measured of a variant at a size: a result a regime, and what they share."""
+    variant, size = place.variant, place.size
     speedup = true_speedup(variant, size)
     if sweep.name == "fp32_transpose":
         speedup = 1.25
@@ -363,11 +452,11 @@ def make_record(sweep: Sweep, cell: Cell, random_numbers: random.Random) -> dict
         reference_us = work.operations / CUBLAS_TFLOPS[variant.dtype] / 1e6
     else:
         reference_us = {"banks": 40.0, "stencil": 600.0}[sweep.problem.name]
-    reference = sweep.references[0]
-    name = reference.library or reference.variant_for(variant).id
+    against = sweep.reference.variant_for(variant)
+    name = against.id if against is not None else sweep.reference.libraries[0]
     regimes = {}
     for regime in sweep.regimes if reference_us < 200 else sweep.regimes[:1]:
-        scale = 1.0 if regime == "cold" else 0.93
+        scale = 0.93 if regime == "warm" else 1.0
         own = [reference_us / speedup * scale * random_numbers.gauss(1, 0.002) for _ in range(20)]
         theirs = [reference_us * scale * random_numbers.gauss(1, 0.002) for _ in range(20)]
         regimes[regime] = {
@@ -380,27 +469,20 @@ def make_record(sweep: Sweep, cell: Cell, random_numbers: random.Random) -> dict
             "stopped_by": "precision",
         }
     record: dict[str, Any] = {
-        "key": f"key of {variant.id} {size}",
-        "variant": variant.id,
-        "kernel": variant.kernel.name,
-        "dtype": variant.dtype,
-        "layout": variant.layout,
-        "size": size,
         "status": "ok",
         "reason": None,
-        "check": {"max_error": 1e-6, "error_bound": 1e-5, "detail": ""},
+        "check": {"max_error": 1e-6, "error_bound": 1e-5},
         "regimes": regimes,
         "copy_us": 503.0 if sweep.problem.name == "stencil" else None,
         "device": {
             "sm_clock_mhz": 1980,
+            "start_clock_mhz": 1980,
             "power_w": 500.0,
             "temperature_c": 50,
-            "throttled": False,
             "busy": False,
         },
         "observations": [],
-        "gpu_s": 0.3,
-        "wall_s": 0.35,
+        "built": {"source_sha256": "a" * 64, "cubin_sha256": f"{variant.id:x<64}"[:64], "nvrtc": "13.0"},
     }
     if sweep.problem.name == "banks":
         degree = conflict_degree(int(variant.params.get("stride", 1)))
@@ -420,24 +502,15 @@ def failed(status: str, reason: str) -> Callable[[dict[str, Any]], dict[str, Any
     return change
 
 
-def make_profile(cell: Cell) -> dict[str, Any]:
-    """One line of profile.jsonl, with ncu's names."""
-    degree = conflict_degree(int(cell.variant.params.get("stride", 1)))
+def make_profile(place: Place) -> list[dict[str, Any]]:
+    """What the profiler counted, with ncu's names."""
+    degree = conflict_degree(int(place.variant.params.get("stride", 1)))
     requests = 1_000_000
-    return {
-        "key": "k",
-        "variant": cell.variant.id,
-        "size": dict(cell.size),
-        "dtype": cell.variant.dtype,
-        "metrics": [
-            {
-                "metric": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-                "unit": "",
-                "value": degree * requests,
-            },
-            {"metric": "smsp__inst_executed_op_shared_ld.sum", "unit": "inst", "value": requests},
-        ],
-    }
+    wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
+    return [
+        {"metric": wavefronts, "unit": "", "value": degree * requests},
+        {"metric": "smsp__inst_executed_op_shared_ld.sum", "unit": "inst", "value": requests},
+    ]
 
 
 def make_job(cells: int) -> dict[str, Any]:

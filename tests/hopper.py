@@ -8,10 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ladder.catalog import Kernel, Variant, load_kernel
-from ladder.compiler import compile_source, compile_variant
-from ladder.cubin import sass
-from ladder.expressions import evaluate_int
+from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.sass import sass
+from ladder.catalogue.kernels import load_kernel
+from ladder.model.expressions import evaluate_int
+from ladder.model.kernel import Kernel, Variant
 
 ROOT = Path(__file__).resolve().parent.parent
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"

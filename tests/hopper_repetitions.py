@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ladder.catalog import load_catalog
-from ladder.compiler import compile_variant
-from ladder.config import load_config
-from ladder.device import Gpu
-from ladder.harness import compile_harness
-from ladder.plan import plan_sweep
-from ladder.problems import problem_named
-from ladder.sweeps import load_sweep
+from ladder.build.nvrtc import compile_variant
+from ladder.catalogue.config import load_config
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.sweeps import load_sweep
+from ladder.gpu.device import Gpu
+from ladder.gpu.harness import compile_harness
+from ladder.problems.registry import PROBLEMS
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
@@ -88,7 +88,7 @@ def wrong_results(gpu: Gpu, plan: dict[str, Any], cubins: dict[str, bytes], repe
     for number, cell in enumerate(plan["cells"]):
         if "launch" not in cell:
             continue
-        instance: Any = problem_named("gemm").instance(gpu, cell["size"], cell["dtype"], cell["layout"], 0)
+        instance: Any = PROBLEMS["gemm"].instance(gpu, cell["size"], cell["dtype"], cell["layout"], 0)
         for repetition in range(share):
             instance.use_beta(0.5 if repetition % 4 == 3 else 0.0)
             instance.fill_inputs(number * share + repetition + 1)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.bank_model import matrix_wavefronts, wavefronts
+from ladder.build.banks import matrix_wavefronts, wavefronts
 from ptx import _UNSET, Array, Fault, Instruction, Machine, Program, compile_ptx, parse
 
 _HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import edit, edit_yaml, run_snakemake
-from ladder.__main__ import main
+from ladder.cli.app import main
 
 CONFIG = "config/config.yaml"
 SWEEP = "config/sweeps/alone.yaml"

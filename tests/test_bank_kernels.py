@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from ladder.bank_model import matrix_wavefronts
-from ladder.catalog import load_catalog
-from ladder.compiler import compile_source, compile_variant
-from ladder.cubin import sass
-from ladder.problems.banks_sums import expected_sums, predicted_wavefronts, words_read
-from ladder.statistics import access_costs, records
+from ladder.build.banks import matrix_wavefronts
+from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.sass import sass
+from ladder.catalogue.kernels import load_catalog
+from ladder.problems.banks.sums import expected_sums, predicted_wavefronts, words_read
+from ladder.results.statistics import access_costs, records
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "kernels" / "include"

@@ -7,7 +7,7 @@ from math import gcd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ladder.bank_model import (
+from ladder.build.banks import (
     MERGE,
     bank_words,
     conflict_degree,

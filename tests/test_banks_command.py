@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, environment
-from ladder.__main__ import main
+from ladder.cli.app import main
 
 
 def banks(text: str) -> list[dict[int, list[int]]]:
@@ -112,7 +112,7 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
 
 
 def test_lanes_of_a_cell_are_written_as_runs() -> None:
-    from ladder.figures.bank_map import lanes_label
+    from ladder.report.figures.bank_map import lanes_label
 
     assert lanes_label([5]) == "5"
     assert lanes_label([2, 0, 1, 5]) == "0-2\n5"

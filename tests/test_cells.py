@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ladder.cells import RecordFile, cell_key, read_records, write_records
-from ladder.errors import LadderError
-from ladder.supervisor import cubin_digests, finish, split_cells
+from ladder.measure.store import RecordFile, cell_key, read_records, write_records
+from ladder.measure.supervisor import cubin_digests, finish, split_cells
+from ladder.model.errors import LadderError
 
 CUBINS = {"tile-fp32": "aa", "naive-fp32": "bb", "other-fp32": "cc"}
 HOST = {"gpu": "NVIDIA H200", "driver": "580.1", "cublas": "13.0"}

@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 from conftest import ROOT, edit_yaml
 from factory import Lab, failed
-from ladder import choices, documents, tables
-from ladder.__main__ import main
-from ladder.catalog import Variant, load_catalog, load_kernel
-from ladder.choices import choose, load_choices
-from ladder.errors import LadderError
-from ladder.plan import plan_sweep
-from ladder.sections import headline, sweep_section
-from ladder.sweep_data import SweepData
-from ladder.sweeps import Cell, Sweep
+from ladder.catalogue import documents
+from ladder.catalogue.kernels import load_catalog, load_kernel
+from ladder.catalogue.plans import plan_sweep
+from ladder.cli.app import main
+from ladder.model.errors import LadderError
+from ladder.model.kernel import Variant
+from ladder.model.sweep import Cell, Sweep
+from ladder.report.sections import headline, sweep_section
+from ladder.report.sweep_data import SweepData
+from ladder.results import choose as choices
+from ladder.results import tables
+from ladder.results.choose import choose, load_choices
 
 KERNEL = "gemm_register_tile"
 # Rounds of tiles on 64 multiprocessors x what a tile takes: at 1024 x 1024 both tiles fill whole rounds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ladder.clock import Subject, nvbench_times, subjects
+from ladder.measure.clock import Subject, nvbench_times, subjects
 
 
 def measured(*times: float, **changes: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 from conftest import edit_yaml
 from factory import CUBLAS_TFLOPS, Lab, failed
-from ladder import tables
-from ladder.collect import collect_sweep, read_json, read_lines, write_tables
-from ladder.errors import LadderError
-from ladder.plan import plan_sweep
-from ladder.published import collect_published
-from ladder.statistics import at_size, coefficient_of_variation
-from ladder.sweeps import Sweep
+from ladder.catalogue.plans import plan_sweep
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json
+from ladder.model.sweep import Sweep
+from ladder.results import tables
+from ladder.results.archive import collect_published
+from ladder.results.collect import collect_sweep, read_lines, write_tables
+from ladder.results.statistics import at_size, coefficient_of_variation
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from factory import Lab, failed
-from ladder.__main__ import main
-from ladder.compare import compare_folders
+from ladder.cli.app import main
+from ladder.results.compare import compare_folders
 
 SWEEP = ["tensor_ladder"]
 

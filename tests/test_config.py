@@ -13,15 +13,17 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from ladder import discovery, runs
-from ladder.__main__ import COMMANDS, main
-from ladder.discovery import FoundGpu, arch, slug, visible
-from ladder.documents import SCHEMAS, schema
-from ladder.errors import LadderError
-from ladder.expressions import FUNCTIONS, evaluate
-from ladder.layout import Project
-from ladder.reference import KINDS, reference
-from ladder.runs import choose_device, load_run, merged, read_settings
+from ladder.__main__ import COMMANDS
+from ladder.catalogue import runs
+from ladder.catalogue.documents import SCHEMAS, schema
+from ladder.catalogue.reference import KINDS, reference
+from ladder.catalogue.runs import choose_device, load_run, merged, read_settings
+from ladder.cli.app import main
+from ladder.gpu import discovery
+from ladder.gpu.discovery import FoundGpu, arch, slug, visible
+from ladder.model.errors import LadderError
+from ladder.model.expressions import FUNCTIONS, evaluate
+from ladder.model.folders import Project
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from cuda.pathfinder import find_nvidia_binary_utility
-from ladder import cubin
-from ladder.compiler import compile_source
-from ladder.cubin import COUNTED, instruction_counts, sass
-from ladder.errors import LadderError
+from ladder.build import sass as cubin
+from ladder.build.nvrtc import compile_source
+from ladder.build.sass import COUNTED, instruction_counts, sass
+from ladder.model.errors import LadderError
 
 LISTING = """
 	.target	sm_90a

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ladder.digest import digest_files, sha256, tree_digest
+from ladder.model.files import digest_files, sha256, tree_digest
 
 FILES = {
     "kernels/gemm/naive.cu": "kernel",

@@ -19,16 +19,16 @@ import pandas as pd
 import pytest
 import yaml
 from factory import Lab, failed
-from ladder import tables
-from ladder.__main__ import main
-from ladder.collect import read_json
-from ladder.figures import curves, figure_names, rungs
-from ladder.figures.data import FigureData, NoDataError
-from ladder.figures.registry import FIGURES, render
-from ladder.figures.style import to_png
-from ladder.findings import findings
-from ladder.statistics import at_size
-from ladder.sweeps import Figure, Reference
+from ladder.cli.app import main
+from ladder.model.files import read_json
+from ladder.model.sweep import Figure, Reference
+from ladder.report.figures import curves, figure_names, rungs
+from ladder.report.figures.data import FigureData, NoDataError
+from ladder.report.figures.registry import FIGURES, render
+from ladder.report.figures.style import to_png
+from ladder.report.findings import findings
+from ladder.results import tables
+from ladder.results.statistics import at_size
 from matplotlib.figure import Figure as Drawing
 from matplotlib.text import Text
 
@@ -107,7 +107,7 @@ def test_a_sweep_that_failed_altogether_gives_a_picture_that_says_why(
 
 
 def test_every_kind_the_schema_knows_can_be_drawn() -> None:
-    from ladder.documents import schema
+    from ladder.catalogue.documents import schema
 
     kinds = schema("sweep")["properties"]["figures"]["items"]["properties"]["kind"]["enum"]
     assert sorted(kinds) == sorted(FIGURES)

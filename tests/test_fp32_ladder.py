@@ -15,14 +15,16 @@ from conftest import edit
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from ladder.catalog import Kernel, Variant, load_catalog
-from ladder.compiler import compile_variant
-from ladder.config import load_config
-from ladder.ledger import load_claims
-from ladder.occupancy import occupancy, sm_limits
-from ladder.plan import plan_sweep
-from ladder.problems.gemm_instance import accumulation_bound
-from ladder.sweeps import Sweep, load_sweeps
+from ladder.build.nvrtc import compile_variant
+from ladder.build.occupancy import occupancy, sm_limits
+from ladder.catalogue.config import load_config
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.claims.ledger import load_claims
+from ladder.model.kernel import Kernel, Variant
+from ladder.model.sweep import Sweep
+from ladder.problems.gemm.instance import accumulation_bound
 from ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
 from tensor_ptx import compiled_program, parse_tensor
 
@@ -86,7 +88,7 @@ def run(
     """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound."""
     m, n, k = size
     extents = dict(zip("mnk", size, strict=True))
-    assert given.unsupported(extents) is None
+    assert given.absent(extents) is None
     geometry = given.geometry(extents)
     random = np.random.default_rng(6)
     a, b, c = (random.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
@@ -257,7 +259,7 @@ def test_lane_maps_splits_and_walks_reach_every_output_of_a_tile_once(data: st.D
     names = ("bm", "bn", "tm", "tn", "lane_map", "split", "walk")
     params = {name: data.draw(st.sampled_from(kernel.parameters[name].values), name) for name in names}
     candidate = Variant(kernel, {**variant().params, **params}, "fp32", "NN")
-    assume(candidate.excluded() is None)
+    assume(candidate.absent() is None)
     threads = candidate.geometry({"m": 1, "n": 1, "k": 1}).block[0]
     outputs = int(params["bm"]) * int(params["bn"])
     found = computed("thread_map.cuh thread_product.cuh", PLACES.format(**params), threads, outputs)
@@ -437,7 +439,7 @@ def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
 def test_every_size_has_a_tuned_kernel_that_takes_it() -> None:
     assert tuned()
     for m, n, k in ((1, 1, 1), (33, 37, 7), (4095, 4093, 4091), (16, 4096, 4096)):
-        assert not any(given.unsupported({"m": m, "n": n, "k": k}) for given in tuned().values())
+        assert not any(given.absent({"m": m, "n": n, "k": k}) for given in tuned().values())
 
 
 def test_cells_left_out_of_the_ladder_say_why() -> None:

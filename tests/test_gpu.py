@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT, environment, make_project, snakemake_command
-from ladder.cells import read_records
-from ladder.discovery import find_gpus
-from ladder.problems import problem_named
-from ladder.runs import load_run
+from ladder.catalogue.runs import load_run
+from ladder.gpu.discovery import find_gpus
+from ladder.measure.store import read_records
+from ladder.problems.registry import PROBLEMS
 
 GPUS = find_gpus()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
@@ -119,7 +119,7 @@ def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) 
     assert "2048 threads" in threads["reason"]
     memory = records["faulty-fp32 [400000, 400000, 16]"]
     assert memory["status"] == "unsupported"
-    needed = problem_named("gemm").device_bytes(huge, "fp32")
+    needed = PROBLEMS["gemm"].device_bytes(huge, "fp32")
     assert f"{needed} bytes of device memory" in memory["reason"]
     assert records["faulty-fp32 [64, 96, 32]"]["status"] == "ok"
 
@@ -178,9 +178,9 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
 SLOW_LAUNCH = """
 import sys, time
 from pathlib import Path
-from ladder.device import Gpu
-from ladder.errors import LadderError
-from ladder.harness import compile_harness
+from ladder.gpu.device import Gpu
+from ladder.model.errors import LadderError
+from ladder.gpu.harness import compile_harness
 
 harness = Path(sys.argv[1])
 harness.write_bytes(compile_harness(sys.argv[2]))

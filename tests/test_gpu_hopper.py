@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from conftest import ROOT
-from ladder.discovery import find_gpus
+from ladder.gpu.discovery import find_gpus
 
 GPUS = find_gpus()
 pytestmark = [

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from ladder.__main__ import main
-from ladder.discovery import FoundGpu
-from ladder.errors import LadderError
-from ladder.gpu_lock import lock_file, one_gpu
+from ladder.cli.app import main
+from ladder.gpu.discovery import FoundGpu
+from ladder.gpu.lock import lock_file, one_gpu
+from ladder.model.errors import LadderError
 
 HOLDER = """
 import subprocess, sys
-from ladder.discovery import FoundGpu
-from ladder.gpu_lock import one_gpu
+from ladder.gpu.discovery import FoundGpu
+from ladder.gpu.lock import one_gpu
 
 gpus = [FoundGpu(index, "Made-up GPU", uuid, (9, 0)) for index, uuid in enumerate(sys.argv[2:])]
 with one_gpu(gpus) as (gpu, descriptor):

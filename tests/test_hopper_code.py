@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
-from ladder.catalog import load_kernel
-from ladder.compiler import compile_source, compile_variant
+from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.catalogue.kernels import load_kernel
 from ptx import compile_ptx
 
 PRODUCT = {

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from hopper import BOX, INCLUDE, LINE, WIDTHS, by_copy_engine, hold
-from ladder.errors import LadderError
+from ladder.model.errors import LadderError
 from ptx import compile_ptx
 
 # Operands in shared memory: the copy engine's rule, the descriptor's rule, and the source's formulas agree.

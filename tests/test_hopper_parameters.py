@@ -10,11 +10,12 @@ import hopper_repetitions
 import pytest
 import yaml
 from hopper import BOX, HOPPER, ONE, RING, VARIANTS, WIDTHS, box, hold, kernel, loads, variant
-from ladder.catalog import Variant, load_kernel
-from ladder.config import load_config
-from ladder.errors import LadderError
-from ladder.plan import plan_sweep
-from ladder.sweeps import load_sweep
+from ladder.catalogue.config import load_config
+from ladder.catalogue.kernels import load_kernel
+from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.sweeps import load_sweep
+from ladder.model.errors import LadderError
+from ladder.model.kernel import Variant
 
 ROOT = HOPPER.parents[2]
 
@@ -44,7 +45,7 @@ def tiles() -> Iterator[Variant]:
             params = dict(zip(axes, values, strict=True))
             ring = {"stages": 2, "boxes": 1, "reallocate": int(params["consumers"] != 1)}
             one = kernel(RING).variant(params | ring, dtype, layout, excluded=True)
-            if one.excluded() is None:
+            if one.absent() is None:
                 yield one
 
 
@@ -141,17 +142,17 @@ def test_grids_are_whole_clusters_and_never_more_than_the_tiles() -> None:
 @pytest.mark.parametrize("name", [ONE, RING])
 def test_rows_must_be_whole_sixteen_bytes(name: str) -> None:
     one = variant(name)
-    assert one.unsupported({"m": 33, "n": 40, "k": 72}) is None
+    assert one.absent({"m": 33, "n": 40, "k": 72}) is None
     for size in ({"m": 33, "n": 36, "k": 72}, {"m": 33, "n": 40, "k": 70}):
-        assert "multiples of 16 bytes" in str(one.unsupported(size))
+        assert "multiples of 16 bytes" in str(one.absent(size))
 
 
 def test_rows_of_other_widths() -> None:
     tf32, fp8 = variant(RING, "tf32", "TN"), variant(RING, "fp8", "TN")
-    assert tf32.unsupported({"m": 33, "n": 36, "k": 68}) is None
-    assert fp8.unsupported({"m": 33, "n": 40, "k": 80}) is None
-    assert "16 bytes" in str(fp8.unsupported({"m": 33, "n": 40, "k": 72}))
-    assert "16 bytes" in str(fp8.unsupported({"m": 33, "n": 36, "k": 80}))
+    assert tf32.absent({"m": 33, "n": 36, "k": 68}) is None
+    assert fp8.absent({"m": 33, "n": 40, "k": 80}) is None
+    assert "16 bytes" in str(fp8.absent({"m": 33, "n": 40, "k": 72}))
+    assert "16 bytes" in str(fp8.absent({"m": 33, "n": 36, "k": 80}))
     for dtype in ("tf32", "fp8"):
         with pytest.raises(LadderError, match="only along K"):
             variant(RING, dtype, "NN")
@@ -245,7 +246,7 @@ def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:
         path = next(ROOT.glob(f"kernels/gemm/*/{name}.yaml"))
         for params in variants:
             every = [load_kernel(path).variant(params, *sweep, excluded=True) for sweep in sweeps]
-            accepted = [one for one in every if one.excluded() is None]
+            accepted = [one for one in every if one.absent() is None]
             assert len(accepted) >= 2, params
-            reasons = {one.unsupported(size) for one in accepted for size in hopper_repetitions.SIZES}
+            reasons = {one.absent(size) for one in accepted for size in hopper_repetitions.SIZES}
             assert reasons == {None}

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 from hopper import RING, hold, variant
-from ladder.errors import LadderError
+from ladder.model.errors import LadderError
 
 
 def test_slices_cover_k_and_each_has_a_step() -> None:
     for split_k in (2, 3, 4, 6, 8):
         one = variant(RING, split_k=split_k, blocks=0, store="direct")
         for k in (64 * split_k, 64 * split_k + 8, 4096, 5000):
-            assert one.unsupported({"m": 64, "n": 64, "k": k}) is None
+            assert one.absent({"m": 64, "n": 64, "k": k}) is None
             steps = -(-k // 64)
             slices = [(s * steps // split_k, (s + 1) * steps // split_k) for s in range(split_k)]
             assert (slices[0][0], slices[-1][1]) == (0, steps)
             assert all(begin < end for begin, end in slices)
-        assert "every slice" in str(one.unsupported({"m": 64, "n": 64, "k": 64 * split_k - 64}))
+        assert "every slice" in str(one.absent({"m": 64, "n": 64, "k": 64 * split_k - 64}))
         geometry = one.geometry({"m": 300, "n": 600, "k": 4096})
         assert (geometry.grid, geometry.cluster) == ((3 * 3 * split_k, 1, 1), (split_k, 1, 1))
 

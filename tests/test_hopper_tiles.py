@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hopper import hold
-from ladder.errors import LadderError
+from ladder.model.errors import LadderError
 
 TILES = """
 #include "tile_scheduler.cuh"

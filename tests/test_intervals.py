@@ -8,7 +8,7 @@ from math import comb
 
 import numpy as np
 import pytest
-from ladder.intervals import interval_ranks, median, median_interval
+from ladder.model.intervals import interval_ranks, median, median_interval
 
 SAMPLE = 25
 TRIALS = 1500

@@ -11,11 +11,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from ladder.catalog import Kernel, Variant, load_catalog
-from ladder.compiler import compile_source, compile_variant
-from ladder.cubin import sass
-from ladder.errors import LadderError
-from ladder.sweeps import load_sweeps
+from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.sass import sass
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.model.errors import LadderError
+from ladder.model.kernel import Kernel, Variant
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -340,22 +341,22 @@ def test_scalar_kernels_take_any_size() -> None:
     for m, n, k in ((1, 1, 1), (33, 31, 7), (4097, 5, 129)):
         size = gemm_size(m, n, k)
         for mapping in ("flat", "coalesced", "strided"):
-            assert variant("gemm_naive", mapping=mapping).unsupported(size) is None
+            assert variant("gemm_naive", mapping=mapping).absent(size) is None
         for name in ("gemm_shared_tile", "gemm_thread_tile"):
-            assert variant(name).unsupported(size) is None
-        assert variant("gemm_staged", vector=1).unsupported(size) is None
+            assert variant(name).absent(size) is None
+        assert variant("gemm_staged", vector=1).absent(size) is None
 
 
 def test_wide_kernels_say_which_sizes_they_do_not_take() -> None:
     wide = variant("gemm_staged", vector=4)
-    assert wide.unsupported(gemm_size(33, 36, 8)) is None
-    assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 36, 7)))
-    assert "multiples of 4" in str(wide.unsupported(gemm_size(33, 37, 8)))
-    assert variant("wmma_staged", "fp16").unsupported(gemm_size(33, 40, 8)) is None
-    assert "multiples of 8" in str(variant("wmma_staged", "fp16").unsupported(gemm_size(33, 36, 8)))
-    assert "multiples of 16" in str(variant("wmma_naive", "fp16").unsupported(gemm_size(33, 32, 32)))
-    assert "multiples of 8" in str(variant("mma_staged", "fp16").unsupported(gemm_size(33, 36, 8)))
-    assert "multiples of 32" in str(variant("bank_stride", "int32").unsupported({"elements": 33}))
+    assert wide.absent(gemm_size(33, 36, 8)) is None
+    assert "multiples of 4" in str(wide.absent(gemm_size(33, 36, 7)))
+    assert "multiples of 4" in str(wide.absent(gemm_size(33, 37, 8)))
+    assert variant("wmma_staged", "fp16").absent(gemm_size(33, 40, 8)) is None
+    assert "multiples of 8" in str(variant("wmma_staged", "fp16").absent(gemm_size(33, 36, 8)))
+    assert "multiples of 16" in str(variant("wmma_naive", "fp16").absent(gemm_size(33, 32, 32)))
+    assert "multiples of 8" in str(variant("mma_staged", "fp16").absent(gemm_size(33, 36, 8)))
+    assert "multiples of 32" in str(variant("bank_stride", "int32").absent({"elements": 33}))
 
 
 @pytest.mark.parametrize("name", ["gemm_shared_tile", "gemm_thread_tile"])
@@ -414,7 +415,7 @@ def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], re
 def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     cells = [cell for sweep in sweeps.values() for cell in sweep.cells()]
-    without = {cell.variant.id: cell.unsupported for cell in cells if cell.variant.unsupported(cell.size)}
+    without = {cell.variant.id: cell.unsupported for cell in cells if cell.variant.absent(cell.size)}
     assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], (
         "what cannot be written is on record (B10)"
     )

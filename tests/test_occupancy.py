@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ladder.occupancy import Occupancy, SmLimits, occupancy, sm_limits
+from ladder.build.occupancy import Occupancy, SmLimits, occupancy, sm_limits
 
 KIB = 1024
 

@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from ladder import profiler
-from ladder.cells import read_records, write_records
-from ladder.commands import profile as profile_step
-from ladder.discovery import FoundGpu
-from ladder.plan import write_plan
-from ladder.profiler import (
+from ladder.cli import profile as profile_step
+from ladder.gpu.discovery import FoundGpu
+from ladder.measure import profiler
+from ladder.measure.profiler import (
     METRIC_GROUPS,
     ProfilerUnavailable,
     profile,
@@ -25,6 +23,8 @@ from ladder.profiler import (
     read_report,
     wanted_metrics,
 )
+from ladder.measure.store import read_records, write_records
+from ladder.model.plan import write_plan
 
 BANKS = list(METRIC_GROUPS["banks"])
 FAKE_NCU = """#!{python}

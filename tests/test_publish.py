@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from factory import DEVICE, Lab, failed
-from ladder import publish as publishing
-from ladder import tables
-from ladder.digest import tree_digest
-from ladder.errors import LadderError
-from ladder.publish import publish
-from ladder.tables import frame
+import ladder.results.publish as publishing
+from ladder.results import tables
+from ladder.model.files import tree_digest
+from ladder.model.errors import LadderError
+from ladder.results.publish import publish
+from ladder.model.schemas import frame
 
 SWEEP = ["tensor_ladder"]
 

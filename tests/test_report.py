@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 import yaml
 from factory import Lab, failed
-from ladder import sections, tables
-from ladder.__main__ import main
-from ladder.report import render
-from ladder.statistics import fastest
+from ladder.cli.app import main
+from ladder.report import sections
+from ladder.report.document import render
+from ladder.results import tables
+from ladder.results.statistics import fastest
 
 ROOT = Path(__file__).resolve().parent.parent
 

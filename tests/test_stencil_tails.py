@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import edit
-from ladder.catalog import Variant, load_kernel
+from ladder.catalogue.kernels import load_kernel
+from ladder.model.kernel import Variant
 from numpy.lib.stride_tricks import sliding_window_view
 from ptx import Array, Fault, Machine, Memory, compile_ptx, parse
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ladder.catalog import Variant, load_catalog
-from ladder.statistics import Estimate
-from ladder.steps import moved_most, rungs_below
+from ladder.catalogue.kernels import load_catalog
+from ladder.model.kernel import Variant
+from ladder.report.steps import moved_most, rungs_below
+from ladder.results.statistics import Estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 

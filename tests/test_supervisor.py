@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
-from ladder import supervisor
-from ladder.cells import RecordFile, read_records
-from ladder.errors import LadderError
-from ladder.supervisor import Supervisor, WorkerLost, WorkerProcess, finish, progress, split_cells
+from ladder.measure import supervisor
+from ladder.measure.store import RecordFile, read_records
+from ladder.measure.supervisor import Supervisor, WorkerLost, WorkerProcess, finish, progress, split_cells
+from ladder.model.errors import LadderError
 
 WORKER = '''
 """Speaks the worker's protocol and does in each cell what its script says."""
@@ -396,8 +396,8 @@ time.sleep(60)
     "program",
     [
         # What `ladder measure` and `ladder profile` do, and what the worker does.
-        "import os; from ladder.supervisor import end_with_parent; end_with_parent(os.getppid())",
-        "from ladder.worker import die_with_parent; die_with_parent()",
+        "import os; from ladder.measure.supervisor import end_with_parent; end_with_parent(os.getppid())",
+        "from ladder.measure.worker import die_with_parent; die_with_parent()",
     ],
     ids=["the measuring job", "the worker"],
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ladder.catalog import load_kernel
-from ladder.errors import LadderError
-from ladder.tensor_maps import Tensor, tensor_map
+from ladder.catalogue.kernels import load_kernel
+from ladder.gpu.tensor_maps import Tensor, tensor_map
+from ladder.model.errors import LadderError
 
 
 class View:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ladder.timing import (
+from ladder.gpu.timing import (
     LEAST_PAIRS,
     Pairs,
     StoppingRule,

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 from factory import Lab, failed
-from ladder import tables
-from ladder.__main__ import main
-from ladder.catalog import load_catalog
-from ladder.errors import LadderError
-from ladder.ledger import load_claims
-from ladder.statistics import Estimate
-from ladder.sweeps import load_sweeps
-from ladder.verdicts import combine, judge
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.claims.ledger import load_claims
+from ladder.claims.verdicts import combine, judge
+from ladder.cli.app import main
+from ladder.model.errors import LadderError
+from ladder.results import tables
+from ladder.results.statistics import Estimate
 
 ROOT = Path(__file__).resolve().parent.parent
 WAVES = 'metric("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum")'

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import edit
-from ladder.catalog import Kernel, Variant, load_catalog
-from ladder.compiler import compile_source, compile_variant
-from ladder.cubin import sass
-from ladder.errors import LadderError
-from ladder.occupancy import sm_limits
-from ladder.problems.gemm_instance import accumulation_bound
+from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.occupancy import sm_limits
+from ladder.build.sass import sass
+from ladder.catalogue.kernels import load_catalog
+from ladder.model.errors import LadderError
+from ladder.model.kernel import Kernel, Variant
+from ladder.problems.gemm.instance import accumulation_bound
 from ptx import Array, Fault, Memory
 from tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
 
@@ -78,7 +79,7 @@ def run(
     """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound."""
     m, n, k = size
     geometry = given.geometry(dict(zip("mnk", size, strict=True)))
-    assert given.unsupported(dict(zip("mnk", size, strict=True))) is None
+    assert given.absent(dict(zip("mnk", size, strict=True))) is None
     program = compiled_program(given.kernel.source, given.entry, include, geometry.shared_bytes)
     random, element = np.random.default_rng(5), ELEMENT[given.dtype]
     (words_a, a), (words_b, b) = drawn(random, m, k, element), drawn(random, k, n, element)
@@ -475,9 +476,9 @@ def test_what_does_not_exist_is_refused_with_the_reason(
 def test_sizes_need_whole_chunks_and_nothing_else(name: str) -> None:
     for dtype, chunk in (("fp16", 8), ("bf16", 8), ("tf32", 4)):
         given = variant(name, dtype)
-        assert given.unsupported({"m": 33, "n": 5 * chunk, "k": 3 * chunk}) is None
+        assert given.absent({"m": 33, "n": 5 * chunk, "k": 3 * chunk}) is None
         for n, k in ((5 * chunk + chunk // 2, chunk), (chunk, 3 * chunk + 1)):
-            assert "multiples of 8 (tf32: 4)" in str(given.unsupported({"m": 33, "n": n, "k": k}))
+            assert "multiples of 8 (tf32: 4)" in str(given.absent({"m": 33, "n": n, "k": k}))
     given = variant(name, "fp16", bn=128)
     x, y, _ = given.geometry({"m": 129, "n": 257, "k": 8}).grid
     assert (x, y) == (2 * 3, 1)

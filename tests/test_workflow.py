@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
-from ladder.imports import files_of_step
+from ladder.model.code import files_of_step
 
 RESULTS = Path("results/test/no-gpu")
 WITH_HEADERS = ["Compiling with_headers-fp32", "Compiling with_headers-fp32-k=4"]

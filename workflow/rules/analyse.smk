@@ -1,62 +1,12 @@
-"""Raw records to tables, tables to verdicts. Where nothing is measured, the published tables stand in."""
-
-
-rule describe_device:
-    input:
-        harness=rules.compile_harness.output.harness if RUN.measures else [],
-        published=published_files("environment.json"),
-    output:
-        device=f"{FOLDER}/device.json",
-    log:
-        f"{LOGS}/describe_device.log",
-    threads: measuring_threads if RUN.measures else 1
-    resources:
-        gpu=1 if RUN.measures else 0,
-    params:
-        arch=RUN.arch,
-        device=RUN.device,
-        made=lambda wildcards, input: f"--harness {input.harness}" if RUN.measures else STANDS_IN,
-    message:
-        "Describing the device"
-    shell:
-        "python -m ladder --log {log} environment --arch {params.arch} --device {params.device}"
-        " {params.made} --out {output.device}"
-
-
-# What figures and tables need of the device stands in device.json, so that making one sweep does not wait for all.
-rule record_environment:
-    input:
-        harness=rules.describe_device.input.harness,
-        jobs=expand(rules.measure_sweep.output.job, sweep=RUN.sweeps) if RUN.measures else [],
-        cubins=[] if RUN.measures else [cubins_of(sweep) for sweep in RUN.sweeps],
-        published=published_files("environment.json", "resources.csv"),
-    output:
-        environment=f"{FOLDER}/environment.json",
-    log:
-        f"{LOGS}/record_environment.log",
-    threads: measuring_threads if RUN.measures else 1
-    resources:
-        gpu=1 if RUN.measures else 0,
-    params:
-        arch=RUN.arch,
-        device=RUN.device,
-        made=lambda wildcards, input: f"--harness {input.harness}" if RUN.measures else STANDS_IN,
-        jobs=lambda wildcards, input: [f"--job {job}" for job in input.jobs],
-        cubins=cubins_folder,
-        tree=tree_digest(Path()),
-    message:
-        "Recording the environment"
-    shell:
-        "python -m ladder --log {log} environment --arch {params.arch} --device {params.device}"
-        " {params.made} {params.jobs} --cubins {params.cubins} --out {output.environment}"
+"""Records to tables, tables to verdicts. Where nothing is measured, the published records stand in."""
 
 
 rule collect_sweep:
     input:
-        records=records_of,
-        device=ancient(rules.describe_device.output.device),
-        sweep="config/sweeps/{sweep}.yaml",
+        plan=rules.plan_sweep.output.plan,
+        harness=lambda wildcards: harness_of(wildcards.sweep),
         facts=lambda wildcards: facts_of(wildcards.sweep),
+        accounts=lambda wildcards: accounts_of(wildcards.sweep),
         code=code_of("collect"),
     output:
         tables=tables_in(f"{FOLDER}/sweeps/{{sweep}}"),
@@ -65,11 +15,11 @@ rule collect_sweep:
     params:
         folder=run_folder,
         published=STANDS_IN,
+        conditions=conditions_of,
     message:
         "Collecting {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} collect --sweep {wildcards.sweep} --run-folder {params.folder}"
-        " --environment {input.device} {params.published}"
+        "python -m ladder --log {log} collect --plan {input.plan} --run-folder {params.folder} {params.published}"
 
 
 rule merge_tables:
@@ -91,6 +41,28 @@ rule merge_tables:
         "python -m ladder --log {log} merge --run-folder {params.folder} {params.published} {params.sweeps}"
 
 
+rule record_environment:
+    input:
+        tables=rules.merge_tables.output.tables,
+        facts=[facts_of(sweep) for sweep in RUN.sweeps],
+        published=published_files("environment.json", "resources.csv"),
+    output:
+        environment=f"{FOLDER}/environment.json",
+    log:
+        f"{LOGS}/record_environment.log",
+    params:
+        folder=run_folder,
+        arch=RUN.arch,
+        device=RUN.device,
+        published=STANDS_IN,
+        tree=tree_digest(Path()),
+    message:
+        "Recording where the numbers are from"
+    shell:
+        "python -m ladder --log {log} environment --run-folder {params.folder} --arch {params.arch}"
+        " --device {params.device} {params.published}"
+
+
 rule decide_claims:
     input:
         claims="config/claims.yaml",
@@ -102,6 +74,7 @@ rule decide_claims:
         f"{LOGS}/decide_claims.log",
     params:
         folder=run_folder,
+        content=sha256(RUN.project.claims.read_bytes()),
     message:
         "Deciding the claims"
     shell:

@@ -1,6 +1,5 @@
 """The run, loaded and checked once for all rules, and the small functions that rules share."""
 
-import hashlib
 import json
 import re
 import shlex
@@ -14,15 +13,21 @@ from snakemake.shell import shell
 WORKFLOW = Path("workflow")
 sys.path.insert(0, str(WORKFLOW.resolve()))
 
-from ladder.catalog import include_closure
-from ladder.digest import tree_digest
-from ladder.errors import LadderError
-from ladder.figures import figure_names
-from ladder.imports import files_of_step
-from ladder.runs import load_run
+from ladder.build.sources import include_closure
+from ladder.catalogue.runs import load_run
+from ladder.claims.ledger import load_claims
+from ladder.cli.app import STEPS
+from ladder.measure.conditions import known_conditions
+from ladder.model.code import PACKAGE, closure
+from ladder.model.errors import LadderError
+from ladder.model.files import digest_json, sha256, tree_digest
+from ladder.model.plan import to_json
+from ladder.model.schemas import SWEEP_TABLES
+from ladder.problems.registry import PROBLEMS
 
 try:
     RUN = load_run(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
+    load_claims(RUN.project.claims, RUN.every_sweep)
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
@@ -35,7 +40,6 @@ shell.prefix(
 
 FOLDER = RUN.folder.root.as_posix()
 LOGS = f"{FOLDER}/logs"
-TABLES = ["timings", "metrics", "resources", "notes", "jobs"]
 FORMATS = ["csv", "parquet"]
 # Targets may name a sweep that the configuration leaves out of the run.
 VARIANTS = {variant.id: variant for sweep in RUN.every_sweep.values() for variant in sweep.variants}
@@ -43,6 +47,7 @@ VARIANTS = {variant.id: variant for sweep in RUN.every_sweep.values() for varian
 
 wildcard_constraints:
     sweep="|".join(map(re.escape, RUN.every_sweep)),
+    problem="|".join(map(re.escape, PROBLEMS)),
     variant="[^/]+",
 
 
@@ -52,18 +57,14 @@ def modules(*names):
 
 
 def code_of(step):
-    """Every file of the package that a step runs."""
-    return [WORKFLOW / file for file in files_of_step(step)]
+    """Every file of the package that the module of a step may run."""
+    files = closure([f"ladder.cli.{STEPS[step]}"])
+    return [WORKFLOW / file.relative_to(PACKAGE.parent) for file in files]
 
 
 def run_folder(wildcards):
     """results/RUN/DEVICE."""
     return FOLDER
-
-
-def cubins_folder(wildcards):
-    """Folder of every cubin of the run."""
-    return f"{FOLDER}/cubins"
 
 
 def variant_of(wildcards):
@@ -74,6 +75,11 @@ def variant_of(wildcards):
 def sources_of(wildcards):
     """The variant's CUDA source and every header it includes."""
     return include_closure(variant_of(wildcards).kernel.source, RUN.project.include)
+
+
+def source_digest(wildcards):
+    """Digest of those files: a file's time says nothing of what is in it."""
+    return digest_json([sha256(path.read_bytes()) for path in sources_of(wildcards)])
 
 
 def layout_option(wildcards):
@@ -92,14 +98,21 @@ def facts_of(sweep):
     return [RUN.folder.facts(variant.id).as_posix() for variant in RUN.every_sweep[sweep].variants]
 
 
+def harness_of(sweep):
+    """The harness of a sweep's problem."""
+    return RUN.folder.harness(RUN.every_sweep[sweep].problem.name).as_posix()
+
+
 def plan_digest(wildcards):
     """Digest of a sweep's plan: it is written anew only when what it says has changed."""
-    return hashlib.sha256(json.dumps(RUN.plans[wildcards.sweep], sort_keys=True).encode()).hexdigest()
+    return sha256(to_json(RUN.plans[wildcards.sweep]))
 
 
 def plan_settings(wildcards):
-    """The settings a plan takes over, as JSON in fixed order."""
-    return json.dumps({"measure": RUN.plans[wildcards.sweep]["settings"]}, sort_keys=True)
+    """The settings a plan takes over, as the plan step takes them."""
+    plan = RUN.plans[wildcards.sweep]
+    settings = {**plan.settings, "throttle_share": plan.throttle_share}
+    return f"--config measure={shlex.quote(json.dumps(settings, sort_keys=True))}"
 
 
 def measuring_threads(wildcards):
@@ -109,33 +122,41 @@ def measuring_threads(wildcards):
     return max(1, (workflow.cores or 4) // max(1, gpus))
 
 
+def conditions_of(wildcards):
+    """What a sweep's measurements depend on beside plan and cubins, as far as it is known here.
+
+    That a job runs again for a change of it does not mean that cells are measured again: the job compares each.
+    """
+    return digest_json(known_conditions(RUN.every_sweep[wildcards.sweep].problem.name))
+
+
 def published_files(*names):
     """Published files that stand in for measurements, as far as there are any."""
     if RUN.published is None:
         return []
-    return [(RUN.published / name).as_posix() for name in names if (RUN.published / name).is_file()]
+    return [(RUN.published.root / name).as_posix() for name in names if (RUN.published.root / name).is_file()]
 
 
-def records_of(wildcards):
-    """What a sweep's tables are made from."""
+def archive():
+    """Published records, where they stand in for measurements."""
+    return sorted(path.as_posix() for path in RUN.published.archive.glob("*.parquet")) if RUN.published else []
+
+
+def accounts_of(sweep):
+    """What the jobs that measured and profiled a sweep left behind."""
     if not RUN.measures:
-        return published_files("timings.csv", "metrics.csv", "notes.csv", "jobs.csv")
-    folder = f"{FOLDER}/sweeps/{wildcards.sweep}"
-    counters = [f"{folder}/profile.jsonl"] if RUN.every_sweep[wildcards.sweep].counter_groups else []
-    return [
-        f"{FOLDER}/plans/{wildcards.sweep}.json",
-        f"{folder}/cells.jsonl",
-        f"{folder}/job.json",
-        *counters,
-    ]
+        return [*archive(), *published_files("notes.csv", "jobs.csv")]
+    counted = [RUN.folder.profiled(sweep).as_posix()] if RUN.every_sweep[sweep].counters.groups else []
+    return [RUN.folder.measured(sweep).as_posix(), *counted]
 
 
 def figures_of(sweep):
     """Figures a sweep asks for."""
-    return [RUN.folder.figure(sweep, name).as_posix() for name in figure_names(RUN.every_sweep[sweep])]
+    asked = RUN.every_sweep[sweep]
+    return [RUN.folder.figure(sweep, name).as_posix() for name in asked.figure_names()]
 
 
-def tables_in(folder, names=TABLES):
+def tables_in(folder, names=SWEEP_TABLES):
     """Files of tables: CSV with parquet beside it."""
     return [f"{folder}/{name}.{format}" for name in names for format in FORMATS]
 
@@ -148,9 +169,11 @@ def clock_tables():
 
 def throughput_record():
     """Timing of a whole tuning sweep, where someone made it: python -m ladder throughput."""
-    record = RUN.folder.root / "throughput.json"
+    record = RUN.folder.throughput
     return [record.as_posix()] if RUN.measures and record.is_file() else []
 
 
 # Without a GPU the steps that read measurements are told where published ones are.
-STANDS_IN = [] if RUN.measures else [f"--published {RUN.project.published(RUN.config.published).as_posix()}"]
+STANDS_IN = (
+    [] if RUN.measures else [f"--published {shlex.quote(RUN.project.published(RUN.config.published).root.as_posix())}"]
+)

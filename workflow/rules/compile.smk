@@ -17,14 +17,14 @@ rule plan_sweep:
         "Planning {wildcards.sweep}"
     shell:
         "python -m ladder --log {log} plan --sweep {wildcards.sweep} --arch {params.arch}"
-        " --settings {params.settings:q} --out {output.plan}"
+        " {params.settings} --out {output.plan}"
 
 
 rule compile_variant:
     input:
         kernel=lambda wildcards: variant_of(wildcards).kernel.path,
         sources=sources_of,
-        code=modules("compiler", "cubin", "occupancy"),
+        code=modules("build/nvrtc", "build/sass", "build/occupancy", "build/machine_code"),
     output:
         cubin=f"{FOLDER}/cubins/{{variant}}.cubin",
         facts=f"{FOLDER}/cubins/{{variant}}.json",
@@ -38,6 +38,7 @@ rule compile_variant:
         layout=layout_option,
         arch=RUN.arch,
         options=[f"--option={option}" for option in RUN.config.compile_options],
+        sources=source_digest,
     message:
         "Compiling {wildcards.variant}"
     shell:
@@ -48,22 +49,28 @@ rule compile_variant:
 
 rule compile_harness:
     input:
-        sources=[WORKFLOW / "ladder/harness/__init__.py", WORKFLOW / "ladder/harness/harness.cu"],
-        code=modules("compiler"),
+        sources=lambda wildcards: [
+            WORKFLOW / "ladder/gpu/harness.cuh",
+            *sorted((WORKFLOW / "ladder/problems" / wildcards.problem).glob("check.cu")),
+        ],
+        code=modules("build/nvrtc", "build/machine_code", "gpu/harness"),
     output:
-        harness=f"{FOLDER}/cubins/harness.bin",
+        harness=f"{FOLDER}/cubins/harness-{{problem}}.bin",
     log:
-        f"{LOGS}/compile_harness.log",
+        f"{LOGS}/compile_harness/{{problem}}.log",
     priority: 100
     params:
         arch=RUN.arch,
+        kernels=lambda wildcards: list(PROBLEMS[wildcards.problem].harness),
     message:
-        "Compiling the kernels of the measuring harness"
+        "Compiling the measuring harness of {wildcards.problem}"
     shell:
-        "python -m ladder --log {log} harness --arch {params.arch} --cubin {output.harness}"
+        "python -m ladder --log {log} harness --problem {wildcards.problem} --arch {params.arch}"
+        " --out {output.harness}"
 
 
 rule compile:
     input:
         [cubins_of(sweep) for sweep in RUN.sweeps],
+        [harness_of(sweep) for sweep in RUN.sweeps],
         expand(rules.plan_sweep.output, sweep=RUN.sweeps),

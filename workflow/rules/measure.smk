@@ -1,14 +1,14 @@
 """Verifying and timing: one job per sweep, each with a GPU to itself."""
 
 
+# Records are appended to FOLDER/records, which is nobody's output: a job that runs again finds what it has there.
 rule measure_sweep:
     input:
         plan=rules.plan_sweep.output.plan,
-        harness=rules.compile_harness.output.harness,
+        harness=lambda wildcards: harness_of(wildcards.sweep),
         cubins=lambda wildcards: cubins_of(wildcards.sweep),
     output:
-        cells=update(f"{FOLDER}/sweeps/{{sweep}}/cells.jsonl"),
-        job=update(f"{FOLDER}/sweeps/{{sweep}}/job.json"),
+        measured=update(f"{FOLDER}/sweeps/{{sweep}}/measured.json"),
     log:
         f"{LOGS}/measure_sweep/{{sweep}}.log",
     priority: 10
@@ -16,29 +16,24 @@ rule measure_sweep:
     resources:
         gpu=1,
     params:
-        cubins=cubins_folder,
+        folder=run_folder,
         deadline=RUN.config.measure.deadline_s,
         busy=RUN.config.measure.busy,
-        throttle=RUN.config.measure.throttle_share,
-        clocks=f"--lock-clocks {RUN.config.measure.lock_clocks}" if RUN.config.measure.lock_clocks else "",
         remeasure="--remeasure" if RUN.config.measure.remeasure else "",
+        conditions=conditions_of,
     message:
         "Measuring {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} measure --plan {input.plan} --cubins {params.cubins}"
-        " --harness {input.harness} --deadline-s {params.deadline} --busy {params.busy}"
-        " --throttle-share {params.throttle} {params.clocks} {params.remeasure}"
-        " --cells {output.cells} --job {output.job}"
+        "python -m ladder --log {log} measure --plan {input.plan} --run-folder {params.folder}"
+        " --deadline-s {params.deadline} --busy {params.busy} {params.remeasure}"
 
 
 rule check_clock:
     input:
         # The clock is tried, not the kernels: it need not be tried again because a kernel changed.
         plan=ancient(expand(rules.plan_sweep.output.plan, sweep=RUN.config.clock.sweep)),
-        cells=ancient(expand(rules.measure_sweep.output.cells, sweep=RUN.config.clock.sweep)),
-        cubins=ancient(cubins_of(RUN.config.clock.sweep)),
-        harness=ancient(rules.compile_harness.output.harness),
-        code=modules("clock", "timing"),
+        measured=ancient(expand(rules.measure_sweep.output.measured, sweep=RUN.config.clock.sweep)),
+        code=modules("measure/clock", "gpu/timing"),
     output:
         tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]),
     log:
@@ -47,14 +42,13 @@ rule check_clock:
     resources:
         gpu=1,
     params:
-        cubins=cubins_folder,
-        folder=lambda wildcards: f"{FOLDER}/tables",
+        folder=run_folder,
         trials=RUN.config.clock.trials,
     message:
         "Holding the timer against NVBench and against itself"
     shell:
-        "python -m ladder --log {log} clock --plan {input.plan} --cells {input.cells} --cubins {params.cubins}"
-        " --harness {input.harness} --trials {params.trials} --out-folder {params.folder}"
+        "python -m ladder --log {log} clock --plan {input.plan} --run-folder {params.folder}"
+        " --trials {params.trials}"
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.
@@ -64,5 +58,4 @@ for _name in RUN.every_sweep if RUN.measures else ():
         name:
             f"measure_{_name}"
         input:
-            f"{FOLDER}/sweeps/{_name}/cells.jsonl",
-            f"{FOLDER}/sweeps/{_name}/job.json",
+            f"{FOLDER}/sweeps/{_name}/measured.json",

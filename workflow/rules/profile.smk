@@ -4,11 +4,9 @@
 rule profile_sweep:
     input:
         plan=rules.plan_sweep.output.plan,
-        harness=rules.compile_harness.output.harness,
-        cubins=lambda wildcards: cubins_of(wildcards.sweep),
-        cells=rules.measure_sweep.output.cells,
+        measured=rules.measure_sweep.output.measured,
     output:
-        profile=update(f"{FOLDER}/sweeps/{{sweep}}/profile.jsonl"),
+        profiled=update(f"{FOLDER}/sweeps/{{sweep}}/profiled.json"),
     log:
         f"{LOGS}/profile_sweep/{{sweep}}.log",
     priority: 5
@@ -16,12 +14,12 @@ rule profile_sweep:
     resources:
         gpu=1,
     params:
-        cubins=cubins_folder,
+        folder=run_folder,
         timeout=RUN.config.profile.timeout_s,
         disabled="" if RUN.config.profile.enabled else "--disabled",
+        conditions=conditions_of,
     message:
         "Profiling {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} profile --plan {input.plan} --cubins {params.cubins}"
-        " --harness {input.harness} --cells {input.cells} --timeout-s {params.timeout} {params.disabled}"
-        " --out {output.profile}"
+        "python -m ladder --log {log} profile --plan {input.plan} --run-folder {params.folder}"
+        " --timeout-s {params.timeout} {params.disabled}"

@@ -6,9 +6,8 @@ for _name in RUN.every_sweep:
         name:
             f"draw_{_name}"
         input:
-            tables=tables_in(f"{FOLDER}/sweeps/{_name}", ["timings", "metrics", "resources"]),
+            tables=tables_in(f"{FOLDER}/sweeps/{_name}"),
             sweep=f"config/sweeps/{_name}.yaml",
-            device=ancient(rules.describe_device.output.device),
             code=code_of("figures"),
         output:
             report(
@@ -22,6 +21,7 @@ for _name in RUN.every_sweep:
         params:
             sweep=_name,
             folder=run_folder,
+            published=STANDS_IN,
             # For the caption.
             title=RUN.every_sweep[_name].title,
             question=RUN.every_sweep[_name].question,
@@ -29,7 +29,7 @@ for _name in RUN.every_sweep:
             "Drawing the figures of a sweep"
         shell:
             "python -m ladder --log {log} figures --sweep {params.sweep} --run-folder {params.folder}"
-            " --environment {input.device}"
+            " {params.published}"
 
     rule:
         name:
@@ -84,7 +84,10 @@ rule publish:
     params:
         run=RUN.config.run,
         device=RUN.device,
+        files=[f"--configfile {shlex.quote(str(file))}" for file in workflow.overwrite_configfiles],
+        config=[f"--config {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in config.items()],
     message:
         "Publishing the run"
     shell:
         "python -m ladder --log {log} publish --run {params.run} --device {params.device}"
+        " {params.files} {params.config}"

@@ -1,0 +1,1 @@
+"""From CUDA source to a cubin and the facts about it, without a GPU."""

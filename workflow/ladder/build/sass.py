@@ -1,0 +1,74 @@
+"""Facts of a cubin without a GPU: instruction counts from its SASS, disassembled by nvdisasm or cuobjdump."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from ladder.model.errors import LadderError
+
+_INSTRUCTION = re.compile(r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\b", re.MULTILINE)
+
+COUNTED = {
+    "ffma": ("FFMA",),
+    "hmma": ("HMMA",),
+    "hgmma": ("HGMMA", "QGMMA", "IGMMA"),
+    "ldsm": ("LDSM",),
+    "sts": ("STS",),
+    "ldg": ("LDG",),
+    "stg": ("STG",),
+    "ldgsts": ("LDGSTS",),
+    "utmaldg": ("UTMALDG",),
+    "shfl": ("SHFL",),
+    "bar": ("BAR",),
+    "ldl": ("LDL",),
+    "stl": ("STL",),
+}
+"""Table column -> SASS opcodes counted in it."""
+
+
+@functools.cache
+def _disassembler() -> list[str]:
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    for name, options in (("nvdisasm", ["-c", "-ndf"]), ("cuobjdump", ["--dump-sass"])):
+        found = find_nvidia_binary_utility(name) or shutil.which(name)
+        if found:
+            return [str(found), *options]
+    raise LadderError(
+        "neither nvdisasm nor cuobjdump was found: install nvidia-cuda-nvdisasm or a CUDA toolkit"
+    )
+
+
+def sass(cubin: bytes) -> str:
+    """SASS text of a cubin. Raises LadderError where no disassembler exists or it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([*_disassembler(), str(path)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LadderError(f"{_disassembler()[0]} failed: {done.stderr.strip()[:400]}")
+    return done.stdout
+
+
+def instruction_counts(text: str) -> dict[str, int]:
+    """Static counts of the instructions that matter, by table column; `instructions` counts all but NOP."""
+    opcodes = Counter(_INSTRUCTION.findall(text))
+    counts = dict.fromkeys(["instructions", "lds_32", "lds_64", "lds_128", *COUNTED], 0)
+    for opcode, number in opcodes.items():
+        base, *modifiers = opcode.split(".")
+        if base == "NOP":
+            continue
+        counts["instructions"] += number
+        if base == "LDS":
+            width = next((word for word in ("64", "128") if word in modifiers), "32")
+            counts[f"lds_{width}"] += number
+        for column, names in COUNTED.items():
+            if base in names:
+                counts[column] += number
+    return counts

@@ -1,0 +1,79 @@
+"""Plans: what a sweep and the configuration ask for, worked out for an architecture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ladder.catalogue.config import Config
+from ladder.model.expressions import evaluate_int
+from ladder.model.kernel import Argument, Variant
+from ladder.model.plan import Launch, Plan, Task
+from ladder.model.problem import Size
+from ladder.model.sweep import Entry, Sweep
+
+
+def _argument(argument: Argument, variant: Variant, size: Size) -> dict[str, Any]:
+    if argument.kind == "pointer":
+        return {"pointer": argument.name}
+    names = variant.names(size)
+    if argument.kind == "scalar":
+        if argument.name in names:
+            return {"value": names[argument.name], "type": argument.type}
+        return {"scalar": argument.name, "type": argument.type}
+    return {
+        "tensor_map": argument.name,
+        "box": [evaluate_int(extent, names) for extent in argument.box],
+        "swizzle": argument.swizzle,
+        "l2_promotion": variant.params.get(argument.l2_promotion, argument.l2_promotion),
+    }
+
+
+def _launch(variant: Variant, size: Size) -> Launch:
+    geometry = variant.geometry(size)
+    return Launch(
+        variant.id,
+        variant.params,
+        geometry.grid,
+        geometry.block,
+        geometry.cluster,
+        geometry.shared_bytes,
+        tuple(_argument(argument, variant, size) for argument in variant.kernel.arguments),
+    )
+
+
+def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
+    variant, absent = entry.variant, entry.absent(size, arch)
+    against = sweep.reference.variant_for(variant) if absent is None else None
+    return Task(
+        variant=variant.id,
+        cell=sweep.cell(entry, size),
+        rung=entry.rung,
+        absent=absent,
+        launch=_launch(variant, size) if absent is None else None,
+        reference=_launch(against, size) if against is not None else None,
+        counted=absent is None and size in sweep.counters.sizes and variant in sweep.counters.variants,
+    )
+
+
+def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
+    """The plan of one sweep on `arch`."""
+    measure = config.measure
+    return Plan(
+        sweep=sweep.name,
+        problem=sweep.problem.name,
+        arch=arch,
+        regimes=sweep.regimes,
+        settings={
+            "precision": sweep.precision or measure.precision,
+            "min_pairs": measure.min_pairs,
+            "max_pairs": measure.max_pairs,
+            "cell_seconds": measure.cell_seconds,
+            "warm_below_us": measure.warm_below_us,
+            "lt_heuristics": measure.lt_heuristics,
+            "lock_clocks": measure.lock_clocks,
+            "seed": measure.seed,
+        },
+        throttle_share=measure.throttle_share,
+        counter_groups=sweep.counters.groups,
+        tasks=tuple(_task(sweep, entry, size, arch) for entry, size in sweep.asked),
+    )

@@ -1,0 +1,167 @@
+"""A run, loaded and checked as a whole: configuration, catalogue, sweeps and the device it is for."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ladder.build.sources import include_closure
+from ladder.catalogue import documents
+from ladder.catalogue.config import Config, parse_config
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.gpu.discovery import find_gpus
+from ladder.model.arch import DEFAULT_ARCH
+from ladder.model.errors import LadderError, refuse
+from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
+from ladder.model.kernel import Kernel, Variant
+from ladder.model.plan import Plan
+from ladder.model.sweep import Sweep
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything the workflow needs to know before its first job.
+
+    `sweeps` are the chosen ones; every sweep of the project is checked, because claims speak of all of them and a
+    target may name any.
+    """
+
+    project: Project
+    config: Config
+    catalog: Mapping[str, Kernel]
+    sweeps: Mapping[str, Sweep]
+    every_sweep: Mapping[str, Sweep]
+    device: str
+    arch: str
+
+    @functools.cached_property
+    def plans(self) -> dict[str, Plan]:
+        """The plan of every sweep."""
+        return {name: plan_sweep(sweep, self.config, self.arch) for name, sweep in self.every_sweep.items()}
+
+    @functools.cached_property
+    def variants(self) -> dict[str, Variant]:
+        """Every variant of the run's sweeps, by id."""
+        return {variant.id: variant for sweep in self.sweeps.values() for variant in sweep.variants}
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where the run keeps its files."""
+        return self.project.run(self.config.run, self.device)
+
+    @property
+    def measures(self) -> bool:
+        """Whether kernels are launched; otherwise timings are the published ones."""
+        return self.device != NO_GPU
+
+    @property
+    def published(self) -> PublishedFolder | None:
+        """Published measurements that stand in where nothing is measured, if there are any."""
+        folder = self.project.published(self.config.published)
+        return folder if not self.measures and folder.archive.is_dir() else None
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced."""
+    result = copy.deepcopy(dict(base))
+    for key, value in over.items():
+        old = result.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[key] = merged(old, value) if both else copy.deepcopy(value)  # type: ignore[arg-type]
+    return result
+
+
+def _typed(over: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` with words read as YAML where `base` has no word: nested values of `--config` arrive as text."""
+    result: dict[str, Any] = {}
+    for key, value in over.items():
+        old = base.get(key, "")
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = _typed(value, old)
+        elif isinstance(value, str) and not isinstance(old, str):
+            value = yaml.safe_load(value)
+        result[key] = value
+    return result
+
+
+def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, Any]) -> Config:
+    """config/config.yaml, then `files`, then `over`, merged and checked.
+
+    Raises LadderError naming the files, the field, the value and what is accepted.
+    """
+    paths = [project.config / "config.yaml", *files]
+    settings: dict[str, Any] = {}
+    for path in paths:
+        document = documents.read_yaml(path)
+        if not isinstance(document, Mapping):
+            raise LadderError(f"{path}: a mapping of fields is expected, found {type(document).__name__}")
+        settings = merged(settings, document)
+    return parse_config(merged(settings, _typed(over, settings)), " + ".join(str(path) for path in paths))
+
+
+def choose_device(config: Config) -> tuple[str, str]:
+    """Device slug and architecture of the run: what the configuration says, completed by what this host has.
+
+    Raises LadderError where a device that this host lacks is named without its architecture.
+    """
+    gpus = [] if config.device == "none" else find_gpus()
+    if config.device not in ("auto", "none"):
+        gpus = [gpu for gpu in gpus if gpu.slug == config.device]
+        if not gpus and config.arch == "auto":
+            raise refuse(
+                "configuration",
+                "arch",
+                "auto",
+                "an architecture such as sm_90a",
+                why=f"this host has no {config.device} to ask",
+            )
+    device = gpus[0].slug if gpus else NO_GPU
+    if config.device not in ("auto", "none"):
+        device = config.device
+    arch = config.arch
+    if arch == "auto":
+        arch = gpus[0].arch if gpus else DEFAULT_ARCH
+    return device, arch
+
+
+def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Run:
+    """Load and check everything a run reads. Raises LadderError for the first mistake found."""
+    project = Project(root)
+    config = read_settings(project, files, over or {})
+    catalog = load_catalog(project.kernels)
+    for kernel in catalog.values():
+        include_closure(kernel.source, project.include)
+    every = load_sweeps(project.sweeps, catalog, None)
+    for name in config.sweeps or ():
+        if name not in every:
+            raise refuse("configuration", "sweeps", name, every)
+    if config.clock.enabled and config.clock.sweep not in every:
+        raise refuse("configuration", "clock.sweep", config.clock.sweep, every)
+    chosen = {name: every[name] for name in dict.fromkeys(config.sweeps or every)}
+    device, arch = choose_device(config)
+    return Run(project, config, catalog, chosen, every, device, arch)
+
+
+def parse_over(given: Iterable[str]) -> dict[str, Any]:
+    """Settings given as KEY=VALUE, the value in YAML, as snakemake takes them.
+
+    Raises LadderError for one without a key or with a value that is no YAML.
+    """
+    over: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise refuse("command line", "--config", text, "KEY=VALUE, such as run=quick")
+        try:
+            over[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise LadderError(f"command line: --config: {text!r} is not valid YAML: {error}") from error
+    return over

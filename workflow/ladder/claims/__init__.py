@@ -1,0 +1,1 @@
+"""The claims of the literature, decided from the tables."""

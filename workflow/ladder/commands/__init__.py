@@ -1,1 +1,0 @@
-"""One module a step: configure(parser) adds its arguments, run(arguments) does it and returns the exit code."""

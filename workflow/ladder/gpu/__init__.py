@@ -1,0 +1,1 @@
+"""Talking to one GPU: memory, launches, timing, vendor libraries, clocks and power."""

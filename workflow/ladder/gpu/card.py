@@ -1,0 +1,62 @@
+"""One physical GPU as its management library describes it, and the arithmetic peaks that follow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from cuda.bindings import nvml
+
+_FP32_OPS = {75: 128, 80: 128, 86: 256, 87: 256, 89: 256, 90: 256, 100: 256, 103: 256, 120: 256}
+_TENSOR_OPS = {
+    80: {"fp16": 2048, "bf16": 2048, "tf32": 1024},
+    90: {"fp16": 4096, "bf16": 4096, "tf32": 2048, "fp8": 8192},
+}
+"""Dense operations (a multiply-add counts as two) per SM and cycle, from NVIDIA's architecture white papers."""
+
+
+def driver_version() -> str | None:
+    """Version of the kernel-mode driver, or None without one."""
+    try:
+        nvml.init_v2()
+        return str(nvml.system_get_driver_version())
+    except Exception:
+        return None
+
+
+def theoretical_peaks(
+    capability: tuple[int, int], sms: int, clock_mhz: float
+) -> tuple[float | None, dict[str, float]]:
+    """(TFLOP/s of fp32 on CUDA cores, of the tensor cores by dtype) at a clock; empty where not known."""
+    number = 10 * capability[0] + capability[1]
+    cycles = sms * clock_mhz * 1e6
+    fp32 = _FP32_OPS.get(number)
+    tensor = {dtype: ops * cycles / 1e12 for dtype, ops in _TENSOR_OPS.get(number, {}).items()}
+    if "fp16" in tensor:
+        tensor["fp16_acc16"] = tensor["fp16"]
+    return (fp32 * cycles / 1e12 if fp32 else None), tensor
+
+
+def card_facts(uuid: str) -> dict[str, Any]:
+    """Memory, clocks, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has.
+
+    What this card or driver does not tell is left out.
+    """
+    nvml.init_v2()
+    handle = nvml.device_get_handle_by_uuid(uuid)
+    asked: dict[str, Callable[[], Any]] = {
+        "memory_bytes": lambda: int(nvml.device_get_memory_info_v2(handle).total),
+        "sm_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_SM),
+        "memory_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_MEM),
+        "power_limit_w": lambda: nvml.device_get_enforced_power_limit(handle) / 1000,
+        "ecc": lambda: bool(nvml.device_get_ecc_mode(handle)[0]),
+        "mig": lambda: bool(nvml.device_get_mig_mode(handle)[0]),
+        "vbios": lambda: str(nvml.device_get_vbios_version(handle)),
+        "gpus_of_host": lambda: int(nvml.device_get_count_v2()),
+    }
+    facts: dict[str, Any] = {"uuid": uuid}
+    for name, ask in asked.items():
+        with contextlib.suppress(nvml.NvmlError, AttributeError, TypeError):
+            facts[name] = ask()
+    return facts

@@ -1,0 +1,19 @@
+"""Calls of the CUDA driver through its plain bindings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuda.bindings import driver
+
+from ladder.model.errors import LadderError
+
+
+def checked(result: tuple[Any, ...]) -> Any:
+    """Unpack (status, value…) of a driver call; None without a value. Raises LadderError naming the status."""
+    status, *values = result
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise LadderError(f"the driver says {status.name}")
+    if not values:
+        return None
+    return values[0] if len(values) == 1 else tuple(values)

@@ -1,0 +1,73 @@
+"""One GPU to itself: an advisory lock per GPU on this node, which also decides which GPU a job gets.
+
+Snakemake counts GPUs but assigns none. The lock file is inherited by the worker, so that the GPU stays taken until the
+last process of a measurement is gone, however the others ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ladder.gpu.discovery import FoundGpu
+from ladder.model.errors import LadderError
+
+_POLL_S = 0.2
+
+
+def lock_file(uuid: str) -> Path:
+    """Lock of a GPU, in the node's own temporary folder: a lock on a shared file system would bind other nodes."""
+    return Path(tempfile.gettempdir()) / f"kernel-ladder-{uuid}.lock"
+
+
+def _open(path: Path) -> int:
+    # Not created where it exists: in a sticky folder Linux refuses that for another user's file (protected_regular).
+    flags = os.O_RDWR | os.O_CLOEXEC
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:  # Someone was faster.
+        return os.open(path, flags)
+    os.fchmod(descriptor, 0o666)  # Other users of the node must be able to take it, whatever our umask.
+    return descriptor
+
+
+@contextlib.contextmanager
+def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
+    """Wait for the first free GPU of `gpus`; yields it with the lock's file descriptor to hand to the worker.
+
+    Raises LadderError where `gpus` is empty: nobody would ever free one.
+    """
+    if not gpus:
+        raise LadderError(
+            "no GPU is visible: set CUDA_VISIBLE_DEVICES, or the configuration's `device: none`"
+        )
+    files = [(gpu, _open(lock_file(gpu.uuid))) for gpu in gpus]
+    taken: tuple[FoundGpu, int] | None = None
+    waited = False
+    try:
+        while taken is None:
+            for gpu, descriptor in files:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    continue
+                taken = gpu, descriptor
+                break
+            else:
+                if not waited:
+                    names = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus)
+                    logging.info("waiting for a free GPU: %s", names)
+                    waited = True
+                time.sleep(_POLL_S)
+        yield taken
+    finally:
+        for _, descriptor in files:
+            os.close(descriptor)

@@ -1,0 +1,226 @@
+"""Timing: variant and reference interleaved, by single launches or in CUDA graphs, until the interval is small.
+
+The rule in words. Before each launch the L2 is brought into the state of the regime and the GPU comes to rest.
+Dirty: the L2 is overwritten (as many bytes as it holds, like NVBench); what overwrote it has yet to be written to
+memory, and a kernel that fetches its data pays for that, or not, by what it evicts. Cold: a read of other data
+follows, so that the L2 holds nothing to be written. Then a gate holds the stream until event, launch and event are
+enqueued behind it, so that the events time the launch alone, the host's latency is outside, and the host is silent
+while the kernel runs. Short kernels run once, untimed, before the flush: the data are cold then, the instructions
+not, as in any loop that calls one kernel. Launches go A B B A, B A A B, …; each such group gives one ratio, the
+reference's time over the variant's, in which drift and order cancel. The speed-up is the median ratio with its
+distribution-free 95 % interval. Stop when the interval's half-width is below the precision asked for and the
+ratios' spread says that so many pairs should reach it (so that sampling does not end just where an interval happens
+to be narrow), or when the pairs or the GPU time of the cell are used up; the result says which. Each look has 1.4
+times the pairs of the one before. Warm: the same with a CUDA graph of back-to-back launches in place of each
+launch, and nothing before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import quantiles
+
+from ladder.gpu.device import Gpu, Launcher
+from ladder.gpu.gate import Gate
+from ladder.gpu.graph import capture
+from ladder.gpu.harness import GATE
+from ladder.model.intervals import median, median_interval
+
+LEAST_PAIRS = 12
+"""Six groups: the fewest whose extremes bracket the median with 95 %."""
+
+_GROUPS_BETWEEN_BUDGET_CHECKS = 4
+_PRIMED_BELOW_US = 300.0
+_QUICK_US = 5000.0
+_QUICK_ROUNDS = (2, 20)
+_GRAPH_US = 500.0
+_GRAPH_LAUNCHES = 100
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """Half-width of the interval to reach (share), pairs at least and at most, GPU seconds to spend."""
+
+    precision: float
+    min_pairs: int
+    max_pairs: int
+    seconds: float
+
+
+@dataclass
+class Pairs:
+    """Times in µs of variant and reference, pair by pair, and why sampling stopped."""
+
+    variant_us: list[float] = field(default_factory=list)
+    reference_us: list[float] = field(default_factory=list)
+    stopped_by: str = ""
+    gpu_us: float = 0.0
+
+    def add_group(self, times: Sequence[float], variant_outside: bool) -> None:
+        """Add one group of four launches, of which the outer two are the variant's or the reference's."""
+        outer, inner = (times[0], times[3]), (times[1], times[2])
+        self.variant_us += outer if variant_outside else inner
+        self.reference_us += inner if variant_outside else outer
+
+    def ratios(self) -> list[float]:
+        """Reference over variant, group by group."""
+        v, r = self.variant_us, self.reference_us
+        return [(r[i] + r[i + 1]) / (v[i] + v[i + 1]) for i in range(0, len(v), 2)]
+
+    def speedup(self) -> tuple[float, float, float]:
+        """Median ratio with its 95 % interval: (median, low, high)."""
+        ratios = self.ratios()
+        return (median(ratios), *median_interval(ratios))
+
+    def wanted(self, precision: float) -> int:
+        """Pairs that a half-width of `precision` (share) should take, going by the spread so far.
+
+        The median of n normal values has a standard error of 1.253 s / sqrt(n); s comes from the quartiles.
+        """
+        low, middle, high = quantiles(self.ratios(), n=4)
+        spread = (high - low) / 1.349 / middle
+        return 2 * math.ceil(1.1 * (1.96 * 1.253 * spread / precision) ** 2)
+
+    def reached(self, rule: StoppingRule) -> bool:
+        """Whether the interval is as narrow as `rule` asks, and not by chance."""
+        middle, low, high = self.speedup()
+        narrow = (high - low) / 2 <= rule.precision * middle
+        return narrow and self.wanted(rule.precision) <= len(self.variant_us)
+
+
+class Timer:
+    """Times launches on one GPU, and counts in `busy_us` the GPU time that all of it took."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.busy_us = 0.0
+        self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
+        self._events = [gpu.event() for _ in range(4)]
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Count the time between the first and the last work enqueued inside as GPU time."""
+        before, after = self._events[:2]
+        self.gpu.stream.record(before)
+        yield
+        self.gpu.stream.record(after)
+        self.gpu.sync()
+        self.busy_us += (after - before) * 1e3
+
+    def times(
+        self, launches: Sequence[Launcher], regime: str, prime: bool = False
+    ) -> tuple[list[float], float]:
+        """Time each launch in µs, in order, and the GPU time in µs they took with what comes before them.
+
+        `prime` runs each once, untimed, before the L2 is prepared. Commands that arrive while a kernel runs made it
+        read up to 1 us longer on an H200, and unevenly so: hence the gate. A launch right behind the flush read up
+        to 0.5 % longer than one on a GPU at rest, the fewer blocks the more: hence the wait before it.
+        """
+        gpu, record = self.gpu, self.gpu.stream.record
+        begin, prepared, start, stop = self._events
+        times, spent = [], 0.0
+        collecting = gc.isenabled()
+        gc.disable()  # It would only make the GPU wait at the gate.
+        try:
+            for launch in launches:
+                record(begin)
+                if prime:
+                    launch()
+                gpu.l2.prepare(regime)
+                record(prepared)
+                gpu.sync()
+                with self._gate:
+                    record(start)
+                    launch()
+                    record(stop)
+                gpu.sync()
+                times.append((stop - start) * 1e3)
+                spent += (prepared - begin) * 1e3 + times[-1]
+        finally:
+            if collecting:
+                gc.enable()
+        self.busy_us += spent
+        return times, spent
+
+    def first(self, launch: Launcher) -> float:
+        """Time in µs of one launch with a flushed L2, after one that loads and warms up: for planning what follows.
+
+        Loading a kernel waits for the GPU, so its first launch must not stand behind the gate.
+        """
+        launch()
+        return self.times([launch, launch], "dirty")[0][1]
+
+    def quick(self, launches: Sequence[Launcher]) -> list[float]:
+        """Median times in µs with a flushed L2, for choosing between references: more rounds the shorter the
+        fastest is.
+
+        A round launches each once, there and back, so that clocks that sag under load favour nobody: one after the
+        other, the first to run on a rested GPU seemed up to 5 % faster. The first round does not count.
+        """
+        expected = min(self.first(launch) for launch in launches)
+        rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
+        there = [*range(len(launches))]
+        order = (there + there[::-1]) * (rounds + 1)
+        found, _ = self.times([launches[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
+        counted = [*zip(order, found, strict=True)][2 * len(there) :]
+        return [median([time for index, time in counted if index == own]) for own in there]
+
+    def pairs(
+        self,
+        variant: Launcher,
+        reference: Launcher,
+        rule: StoppingRule,
+        regime: str,
+        prime: bool = False,
+        scale: float = 1.0,
+    ) -> Pairs:
+        """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
+        pairs = Pairs()
+        variant()
+        target, groups = rule.min_pairs, 0
+        while not pairs.stopped_by:
+            remaining = -(-(target - len(pairs.variant_us)) // 2)
+            batch = max(1, min(remaining, _GROUPS_BETWEEN_BUDGET_CHECKS))
+            variant_outside = [(groups + index) % 2 == 0 for index in range(batch)]
+            groups += batch
+            order: list[Launcher] = []
+            for outside in variant_outside:
+                outer, inner = (variant, reference) if outside else (reference, variant)
+                order += [outer, inner, inner, outer]
+            # One launch more in front: the first after a pause reads longer.
+            times, spent = self.times([order[0], *order], regime, prime)
+            pairs.gpu_us += spent
+            scaled = [time / scale for time in times[1:]]
+            for index, outside in enumerate(variant_outside):
+                pairs.add_group(scaled[4 * index : 4 * index + 4], outside)
+            count = len(pairs.variant_us)
+            if count >= target:
+                if pairs.reached(rule):
+                    pairs.stopped_by = "precision"
+                target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
+            if not pairs.stopped_by and count >= rule.max_pairs:
+                pairs.stopped_by = "pairs"
+            if not pairs.stopped_by and count >= LEAST_PAIRS and pairs.gpu_us >= rule.seconds * 1e6:
+                pairs.stopped_by = "budget"
+        return pairs
+
+    def singly(self, variant: Launcher, reference: Launcher, rule: StoppingRule, regime: str) -> Pairs:
+        """Groups of single launches, the L2 prepared before each."""
+        prime = min(self.first(variant), self.first(reference)) < _PRIMED_BELOW_US
+        return self.pairs(variant, reference, rule, regime, prime)
+
+    def in_graphs(
+        self, variant: Launcher, reference: Launcher, rule: StoppingRule, single_us: float
+    ) -> Pairs:
+        """Groups of CUDA graphs with back-to-back launches, so many that the graph's own start does not count."""
+        launches = max(4, min(_GRAPH_LAUNCHES, round(_GRAPH_US / single_us)))
+        graphs = [capture(self.gpu.stream, launcher, launches) for launcher in (variant, reference)]
+        try:
+            return self.pairs(graphs[0], graphs[1], rule, "warm", scale=launches)
+        finally:
+            for graph in graphs:
+                graph.close()

@@ -1,0 +1,144 @@
+"""The bench: a GPU, the instance of the current size, and kernels loaded on it and verified."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.gpu.device import Gpu
+from ladder.gpu.instance import Check, Instance
+from ladder.gpu.launching import Loaded, Loader
+from ladder.gpu.timing import Timer
+from ladder.model.cell import Cell
+from ladder.model.files import read_json
+from ladder.model.plan import Launch, Plan, Task
+from ladder.model.problem import Problem
+
+_BETA = 0.5
+_WARM_UP_S = 0.15
+"""The clocks of an idle GPU take about 0.1 s to rise."""
+
+_SPARE_BYTES = 256 * 1024 * 1024
+_COPY_BYTES = 2**31
+
+
+class CellOutcome(Exception):
+    """Ends a cell with a status other than ok."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+class Bench:
+    """Holds the GPU and the instance of the current size, dtype and layout."""
+
+    def __init__(self, plan: Plan, cubins: Path, harness: Path) -> None:
+        self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
+        self.cubins = cubins
+        self.gpu = Gpu(harness)
+        self.timer = Timer(self.gpu)
+        self.loader = Loader(self.gpu.stream, self.gpu.device.device_id)
+        module = importlib.import_module(f"ladder.problems.{plan.problem}.instance")
+        self._instances = module.Instances(self.timer, plan.settings)
+        self._instance: Instance | None = None
+        self._group: tuple[Any, ...] | None = None
+        self._beta_checked: set[str] = set()
+        # What is known for the current instance: library launchers, times of references, the copy's time.
+        self.known: dict[Any, Any] = {}
+        self.gpu.l2.warm_up(_WARM_UP_S)
+
+    def facts(self) -> dict[str, Any]:
+        """The GPU as CUDA sees it, its copy rate (GB/s, read and written) and its clock's floor (us)."""
+        gpu = self.gpu
+        size = min(_COPY_BYTES, gpu.free_bytes() // 4)
+        source, target = gpu.allocate(size), gpu.allocate(size)
+        gpu.fill_words(int(source.handle), size, 0x5BD1E995)
+
+        def copy() -> None:
+            gpu.copy(int(target.handle), int(source.handle), size)
+
+        copy_us, floor_us = self.timer.quick([copy])[0], self.timer.quick([gpu.harness.nothing])[0]
+        for buffer in (source, target):
+            buffer.close(gpu.stream)
+        return {
+            "name": gpu.device.name,
+            "compute_capability": ".".join(str(part) for part in gpu.compute_capability),
+            "sms": gpu.sms,
+            "l2_bytes": gpu.l2_bytes,
+            "copy_gbytes_per_s": round(2 * size / copy_us / 1e3, 2),
+            "clock_floor_us": round(floor_us, 4),
+        }
+
+    def instance(self, cell: Cell) -> Instance:
+        """The instance of a cell. Raises CellOutcome where it does not fit into memory."""
+        group = (cell.dtype, cell.layout, *sorted(cell.size.items()))
+        if group != self._group or self._instance is None:
+            self.release()
+            needed = self.problem.device_bytes(cell.size, cell.dtype)
+            free = self.gpu.free_bytes() - _SPARE_BYTES
+            if needed > free:
+                raise CellOutcome("unsupported", f"needs {needed} bytes of device memory, {free} are free")
+            self._instance = self._instances.create(cell.size, cell.dtype, cell.layout)
+            self._group = group
+        return self._instance
+
+    def release(self) -> None:
+        """Free the current instance."""
+        if self._instance is not None:
+            self._instance.close()
+        self._instance, self._group, self.known = None, None, {}
+
+    def load(self, launch: Launch, instance: Instance) -> Loaded:
+        """A kernel, ready to launch. Raises CellOutcome for one that did not compile or cannot be launched here."""
+        path = self.cubins / f"{launch.variant}.cubin"
+        cubin = path.read_bytes()
+        if not cubin:
+            facts: Mapping[str, Any] = read_json(path.with_suffix(".json")) or {}
+            raise CellOutcome("compile_error", str(facts.get("reason")))
+        x, y, z = launch.block
+        threads, most = x * y * z, self.gpu.block_threads
+        if threads > most:
+            raise CellOutcome("launch_error", f"a block of {threads} threads; the device takes {most}")
+        shared = launch.shared_bytes + self.loader.static_shared_bytes(cubin)
+        if shared > self.gpu.block_shared_bytes:
+            needs, has = f"needs {shared} bytes of shared memory per block", self.gpu.block_shared_bytes
+            raise CellOutcome("unsupported", f"{needs}, the device has {has}")
+        return self.loader.load(cubin, launch, instance)
+
+    def loaded(self, task: Task) -> Loaded:
+        """A task's kernel, ready to launch, without verifying it."""
+        assert task.launch is not None
+        return self.load(task.launch, self.instance(task.cell))
+
+    def check(self, loaded: Loaded, launch: Launch, instance: Instance) -> Check:
+        """Run once on poisoned outputs and check."""
+        with self.timer.working():
+            instance.poison_outputs()
+            loaded()
+            self.gpu.sync()
+            return instance.check(launch.params)
+
+    def verified(self, launch: Launch, instance: Instance, whose: str = "") -> tuple[Loaded, Check]:
+        """Load, run and check. Raises CellOutcome for a wrong result."""
+        loaded = self.load(launch, instance)
+        check = self.check(loaded, launch, instance)
+        if not check.correct:
+            raise CellOutcome("incorrect", f"{whose}{check}")
+        return loaded, check
+
+    def verify_beta(self, launch: Launch, instance: Instance) -> None:
+        """Check a variant once with beta other than 0. Raises CellOutcome for a wrong result."""
+        if not self.problem.has_beta or launch.variant in self._beta_checked:
+            return
+        instance.use_beta(_BETA)
+        try:
+            check = self.check(self.load(launch, instance), launch, instance)
+        finally:
+            instance.use_beta(0.0)
+        if not check.correct:
+            raise CellOutcome("incorrect", f"with beta = {_BETA}: {check}")
+        self._beta_checked.add(launch.variant)

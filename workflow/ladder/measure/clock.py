@@ -1,0 +1,174 @@
+"""Is the timer right? The same kernels timed by NVBench, and a kernel timed against itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.measure.bench import Bench
+from ladder.measure.conditions import Compiled, tree_conditions
+from ladder.measure.store import Records
+from ladder.measure.worker import stopping_rule
+from ladder.model.errors import LadderError
+from ladder.model.intervals import median, median_interval
+from ladder.model.plan import Plan
+
+REGIME = "dirty"
+"""NVBench flushes the L2 by a memset."""
+
+_TARGETS_US = (15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0)
+_AA_TARGETS_US = (30.0, 300.0)
+_CLOSE = 3.0
+"""A cell stands for a target when its time is within this factor."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A measured task that the clock is tried on: its index in the plan and its recorded median in µs."""
+
+    index: int
+    name: str
+    median_us: float
+
+
+def _measured(plan: Plan, made: Compiled, records: Records) -> Iterator[Subject]:
+    for index, task in enumerate(plan.tasks):
+        if task.launch is None or made.broken(task) is not None:
+            continue
+        record = records.latest(task.cell.in_regime(REGIME), tree_conditions(plan, task, REGIME, made))
+        if record is not None and record.status == "ok":
+            size = "x".join(str(value) for value in task.cell.size.values())
+            yield Subject(index, f"{task.variant} at {size}", median(record.result["variant_us"]))
+
+
+def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]:
+    """Those whose times lie nearest to the targets, each once, in order of time."""
+    chosen: dict[int, Subject] = {}
+    for target in targets if known else ():
+        best = min(known, key=lambda subject: abs(math.log(subject.median_us / target)))
+        if abs(math.log(best.median_us / target)) < math.log(_CLOSE):
+            chosen[best.index] = best
+    return sorted(chosen.values(), key=lambda subject: subject.median_us)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The timer of a bench held against itself and against NVBench."""
+
+    bench: Bench
+    plan: Plan
+
+    def against_itself(self, subject: Subject, trials: int) -> list[dict[str, Any]]:
+        """Trials of a kernel as variant and as reference: rows of clock_aa."""
+        launcher, rule = self.bench.loaded(self.plan.tasks[subject.index]), stopping_rule(self.plan)
+        rows = []
+        for trial in range(trials):
+            pairs = self.bench.timer.singly(launcher, launcher, rule, REGIME)
+            speedup, low, high = pairs.speedup()
+            rows.append(
+                {
+                    "trial": trial,
+                    "subject": subject.name,
+                    "samples": len(pairs.variant_us),
+                    "speedup": speedup,
+                    "speedup_low": low,
+                    "speedup_high": high,
+                    "covers": low <= 1.0 <= high,
+                }
+            )
+        return rows
+
+    def against_nvbench(self, chosen: Sequence[Subject]) -> list[dict[str, Any]]:
+        """Our median, taken before and after NVBench's run of the same kernel, beside NVBench's own.
+
+        Raises LadderError where cuda-bench is not installed.
+        """
+        try:
+            import cuda.bench as bench
+            from cuda.core import Stream
+            from cuda.core import launch as enqueue
+        except ImportError as error:
+            raise LadderError(f"cuda-bench (NVBench) is not installed: {error}") from error
+        by_name = {subject.name: subject for subject in chosen}
+        ours: dict[str, tuple[list[float], list[float]]] = {}
+        timer, rule = self.bench.timer, stopping_rule(self.plan)
+
+        def measured(state: Any) -> None:
+            name = state.get_string("subject")
+            kernel = self.bench.loaded(self.plan.tasks[by_name[name].index])
+
+            def once(launch: Any) -> None:
+                stream = Stream.from_handle(launch.get_stream().addressof())
+                enqueue(stream, kernel.config, kernel.kernel, *kernel.arguments)
+
+            before = timer.singly(kernel, kernel, rule, REGIME).variant_us
+            state.exec(once, batched=False)
+            ours[name] = before, timer.singly(kernel, kernel, rule, REGIME).variant_us
+
+        bench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "nvbench.json"
+            bench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
+            theirs = nvbench_times(json.loads(path.read_text(encoding="utf-8")))
+        return [_compared(name, sides, *theirs[name]) for name, sides in ours.items()]
+
+
+def _compared(
+    name: str, sides: tuple[list[float], list[float]], nvbench_us: float, noise: float
+) -> dict[str, Any]:
+    """A row of clock_nvbench: the mean of both sides stands for the moment between them."""
+    middle = sum(median(times) for times in sides) / 2
+    low, high = (sum(ends) / 2 for ends in zip(*(median_interval(times) for times in sides), strict=True))
+    logging.info("%s: %.2f us here, %.2f us by NVBench", name, middle, nvbench_us)
+    return {
+        "subject": name,
+        "median_us": middle,
+        "median_us_low": low,
+        "median_us_high": high,
+        "nvbench_us": nvbench_us,
+        "nvbench_noise": noise,
+        "difference": middle / nvbench_us - 1,
+    }
+
+
+def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Subject -> (cold median in µs, its relative standard deviation) from NVBench's JSON."""
+    times = {}
+    for state in document["benchmarks"][0]["states"]:
+        subject = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "subject")
+        values = {
+            summary["tag"]: float(item["value"])
+            for summary in state["summaries"]
+            for item in summary["data"]
+            if item["name"] == "value" and item["type"] in ("float64", "int64")
+        }
+        times[subject] = (
+            values["nv/cold/time/gpu/median"] * 1e6,
+            values["nv/cold/time/gpu/stdev/relative"],
+        )
+    return times
+
+
+Row = dict[str, Any]
+
+
+def check_clock(
+    bench: Bench, plan: Plan, made: Compiled, records: Records, trials: int
+) -> tuple[list[Row], list[Row]]:
+    """Rows of clock_aa and of clock_nvbench; the second are none, with a warning, without cuda-bench."""
+    known = list(_measured(plan, made, records))
+    tried = Trials(bench, plan)
+    itself = [
+        row for subject in nearest(known, _AA_TARGETS_US) for row in tried.against_itself(subject, trials)
+    ]
+    try:
+        return itself, tried.against_nvbench(nearest(known, _TARGETS_US))
+    except LadderError as error:
+        logging.warning("%s", error)
+        return itself, []

@@ -1,0 +1,236 @@
+"""A measuring job: the cells of one plan that the store does not have yet, on a GPU to itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from ladder.gpu.card import driver_version
+from ladder.gpu.discovery import FoundGpu, find_gpus
+from ladder.gpu.lock import one_gpu
+from ladder.gpu.monitor import Monitor
+from ladder.measure import host
+from ladder.measure.conditions import Compiled, compiled, host_conditions, tree_conditions
+from ladder.measure.store import Appender, Records, read_store
+from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json, write_json
+from ladder.model.folders import RunFolder
+from ladder.model.intervals import median
+from ladder.model.plan import Plan, Task
+from ladder.model.record import Conditions, Record, Session
+
+_LEAVING_S = 10.0
+"""A process that was killed is listed until the driver has cleared its context away."""
+
+Due = list[tuple[int, list[str]]]
+"""Tasks by their index in the plan, with the regimes to measure."""
+
+
+def is_due(record: Record | None, deadline_s: float) -> bool:
+    """Whether a cell must be measured: it never was, or ran into a deadline shorter than today's."""
+    return record is None or (record.status == "timeout" and (record.limit_s or 0.0) < deadline_s)
+
+
+def due(
+    plan: Plan,
+    made: Compiled,
+    records: Records,
+    on: Mapping[str, str] | None,
+    deadline_s: float,
+) -> Due:
+    """What of a plan is to be measured: no record under today's conditions stands for it.
+
+    `on` are the host's conditions; None accepts any host's.
+    """
+    found: Due = []
+    for index, task in enumerate(plan.tasks):
+        if task.launch is None or made.broken(task) is not None:
+            continue
+        regimes = []
+        for regime in plan.regimes:
+            tree = tree_conditions(plan, task, regime, made)
+            if is_due(records.latest(task.cell.in_regime(regime), tree, on), deadline_s):
+                regimes.append(regime)
+        if regimes:
+            found.append((index, regimes))
+    return found
+
+
+@dataclass
+class Job:
+    """What a measuring job did: tasks of the plan, kept and measured, wall and GPU time, and when."""
+
+    cells: int = 0
+    kept: int = 0
+    measured: int = 0
+    wall_s: float = 0.0
+    gpu_s: float = 0.0
+    worker_starts: int = 0
+    started: str = ""
+    finished: str = ""
+    sessions: list[str] = field(default_factory=list)
+
+
+class Surroundings(Protocol):
+    """What watches the GPU beside the measurement; see Monitor."""
+
+    def since(self, start: float) -> dict[str, Any]:
+        """Clock, power and temperature since then."""
+
+    def neighbours(self, own: set[int]) -> list[int]:
+        """Other processes on the GPU."""
+
+
+@dataclass
+class Measuring:
+    """The loop over a plan's due tasks: asks the supervisor, appends a record a regime."""
+
+    plan: Plan
+    made: Compiled
+    on: Mapping[str, str]
+    watch: Surroundings
+    begin_session: Callable[[Mapping[str, Any]], Session]
+    """What makes the session of a new worker, from what it says of itself."""
+    job: Job = field(default_factory=Job)
+
+    def run(self, todo: Due, start: Callable[[], WorkerProcess], deadline_s: float, store: Appender) -> None:
+        """Measure what is due. Raises LadderError where no worker starts."""
+        own: set[int] = set()
+        begun = time.monotonic()
+
+        def on_start(worker: WorkerProcess) -> None:
+            own.add(int(worker.hello["pid"]))
+            session = self.begin_session(worker.hello.get("gpu", {}))
+            self.job.sessions.append(session.id)
+            store.append(session)
+
+        supervisor = Supervisor(start, deadline_s, on_start)
+        try:
+            for done, (index, regimes) in enumerate(todo, 1):
+                since = time.monotonic()
+                answer = supervisor.measure(index, regimes)
+                device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
+                records = self.records(self.plan.tasks[index], answer, device)
+                for record in records:
+                    store.append(record)
+                self.job.measured += 1
+                self.job.gpu_s += answer.gpu_s
+                left = (time.monotonic() - begun) / done * (len(todo) - done)
+                logging.info("[%d/%d, %.0f s left] %s", done, len(todo), left, progress(records[0]))
+        finally:
+            self.job.worker_starts = supervisor.worker_starts
+            supervisor.leave()
+
+    def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> list[Record]:
+        """A record for each regime that was asked for."""
+        found = []
+        built = {
+            name: self.made.facts[task.variant].get(name)
+            for name in ("source_sha256", "cubin_sha256", "nvrtc")
+        }
+        spent = {"gpu_s": answer.gpu_s, "wall_s": answer.wall_s, "regimes": len(answer.results)}
+        for regime, given in answer.results.items():
+            result = dict(given)
+            head = {name: result.pop(name, default) for name, default in _HEAD.items()}
+            found.append(
+                Record(
+                    cell=task.cell.in_regime(regime),
+                    conditions=Conditions(tree_conditions(self.plan, task, regime, self.made), self.on),
+                    variant=task.variant,
+                    sweep=self.plan.sweep,
+                    session=self.job.sessions[-1],
+                    time=host.now(),
+                    result={**result, "device": dict(device), "built": built, "spent": spent},
+                    **head,
+                )
+            )
+        return found
+
+
+_HEAD: dict[str, Any] = {"status": "launch_error", "reason": "", "limit_s": None}
+"""Fields of a result that are a record's own."""
+
+
+def progress(record: Record) -> str:
+    """One line about a measured cell, for a person."""
+    size = "x".join(str(value) for value in record.cell.size.values())
+    head, result = f"{record.variant} at {size}", record.result
+    if record.status != "ok":
+        return f"{head}: {record.status}: {(record.reason or 'no reason').splitlines()[0][:120]}"
+    half = (result["speedup_high"] - result["speedup_low"]) / 2
+    return (
+        f"{head}: {median(result['variant_us']):.2f} us {record.cell.regime}, {result['speedup']:.4f} ± {half:.4f} "
+        f"of {result['reference']} ({len(result['variant_us'])} pairs, {result['stopped_by']})"
+    )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a job measures, apart from what the plan says."""
+
+    deadline_s: float
+    busy: str
+    remeasure: bool
+
+
+def worker_command(path: Path, plan: Plan, folder: RunFolder) -> list[str]:
+    """Command line of a worker."""
+    words = (path, folder.cubins, folder.harness(plan.problem))
+    return [sys.executable, "-m", "ladder.measure.worker", *(str(word) for word in words)]
+
+
+def _write(job: Job, path: Path, begun: float) -> None:
+    """Write the account of a job; one that kept everything leaves that of the job that measured."""
+    if job.measured == 0 and (old := read_json(path)) is not None:
+        write_json(path, old)
+        return
+    job.finished = host.now()
+    job.wall_s, job.gpu_s = round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
+    write_json(path, asdict(job))
+
+
+def _refuse_neighbours(gpu: FoundGpu, monitor: Monitor, busy: str) -> None:
+    neighbours = monitor.neighbours_that_stay(_LEAVING_S)
+    if neighbours and busy == "refuse":
+        raise LadderError(
+            f"measure.busy: {gpu.name} is used by other processes ({neighbours}); wait for them, or set it to mark"
+        )
+
+
+def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, settings: Settings) -> None:
+    """Measure what of the plan at `path` is due, append it to the run's store, and write the job's account.
+
+    Raises LadderError where there is no GPU, or another process uses it. `root` is the checkout.
+    """
+    job, begun = Job(started=host.now()), time.monotonic()
+    gpus = find_gpus()
+    if not gpus:
+        raise LadderError(
+            "no GPU is visible: set CUDA_VISIBLE_DEVICES, or the configuration's `device: none`"
+        )
+    # One job, one GPU model: the conditions name it.
+    gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
+    made, on = compiled(plan, folder), host_conditions(plan.problem, gpus[0].name, driver_version())
+    records = Records() if settings.remeasure else read_store(folder.records)
+    todo = due(plan, made, records, on, settings.deadline_s)
+    job.cells = sum(task.launch is not None and made.broken(task) is None for task in plan.tasks)
+    job.kept = job.cells - len(todo)
+    if todo:
+        with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
+            _refuse_neighbours(gpu, monitor, settings.busy)
+            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
+            start = partial(WorkerProcess, worker_command(path, plan, folder), environment, [lock])
+            session = partial(host.session, gpu.uuid, root)
+            store = Appender(folder.records, plan.sweep)
+            with monitor.locked_clocks(plan.settings["lock_clocks"]):
+                Measuring(plan, made, on, monitor, session, job).run(todo, start, settings.deadline_s, store)
+            store.close()
+    _write(job, folder.measured(plan.sweep), begun)

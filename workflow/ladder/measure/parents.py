@@ -1,0 +1,32 @@
+"""Processes that end with the one that started them, so that no orphan goes on measuring."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process when its parent ends, so that no orphan goes on measuring."""
+    parent = os.getppid()
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if os.getppid() != parent:  # The parent went before the request was in place.
+        sys.exit(1)
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process group's measuring when `parent` is gone: a killed Snakemake leaves its jobs behind."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        logging.error("the process that started this measurement is gone; stopping")
+        os._exit(3)  # The worker dies with us; see die_with_parent.
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,38 @@
+"""The program ncu runs: launch each chosen task once within the profiler's range.
+
+Started as `python -m ladder.measure.profile_worker PLAN CUBINS HARNESS INDICES`, INDICES being a JSON list.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from cuda.bindings import driver
+
+from ladder.gpu.driver import checked
+from ladder.measure.bench import Bench
+from ladder.measure.parents import die_with_parent
+from ladder.model.plan import read_plan
+
+
+def main() -> int:
+    """One unprofiled launch warms up each kernel, so that loading it is not in the counters."""
+    die_with_parent()
+    path, cubins, harness = (Path(word) for word in sys.argv[1:4])
+    plan = read_plan(path)
+    bench = Bench(plan, cubins, harness)
+    for index in json.loads(sys.argv[4]):
+        launch = bench.loaded(plan.tasks[index])
+        launch()
+        bench.gpu.sync()
+        checked(driver.cuProfilerStart())
+        launch()
+        bench.gpu.sync()
+        checked(driver.cuProfilerStop())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

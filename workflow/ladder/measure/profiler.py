@@ -1,0 +1,193 @@
+"""Nsight Compute counters of chosen cells: one `ncu` process per sweep, its report read by `ncu_report`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.measure.host import find_ncu
+from ladder.model.errors import LadderError
+
+Metric = dict[str, Any]
+"""metric, unit and value."""
+Note = dict[str, str]
+"""subject and reason of something that could not be had."""
+
+METRIC_GROUPS: dict[str, tuple[str, ...]] = {
+    "banks": (
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+        "smsp__inst_executed_op_shared_ld.sum",
+        "smsp__inst_executed_op_shared_st.sum",
+    ),
+    "memory": (
+        "dram__bytes_read.sum",
+        "dram__bytes_write.sum",
+        "lts__t_sector_hit_rate.pct",
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+        "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
+    ),
+    "compute": (
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+        "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+        "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    ),
+    # What a kernel on the CUDA cores keeps busy: issue slots, ALU, the pipe of loads and shuffles and its way back.
+    "pipes": (
+        "smsp__inst_executed.sum",
+        "smsp__inst_executed_op_shared_ld.sum",
+        "smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum",
+        "smsp__issue_active.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
+        "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active",
+        "sm__mio2rf_writeback_active.avg.pct_of_peak_sustained_elapsed",
+        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    ),
+    "stalls": tuple(
+        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+        for reason in (
+            "long_scoreboard",
+            "short_scoreboard",
+            "mio_throttle",
+            "lg_throttle",
+            "math_pipe_throttle",
+            "dispatch_stall",
+            "no_instruction",
+            "barrier",
+            "wait",
+        )
+    ),
+    "occupancy": (
+        "sm__warps_active.avg.pct_of_peak_sustained_active",
+        "launch__waves_per_multiprocessor",
+        "launch__registers_per_thread",
+        "launch__occupancy_limit_registers",
+        "launch__occupancy_limit_shared_mem",
+        "launch__occupancy_limit_warps",
+        "launch__occupancy_limit_blocks",
+    ),
+}
+"""Counters by question; see also Nsight Compute's Profiling Guide, "Metrics Reference"."""
+
+_UNKNOWN_METRIC = re.compile(r"[Ff]ailed to find metric[s]?[:\s]+([\w.,\s]+)")
+_NO_PERMISSION = "ERR_NVGPUCTRPERM"
+
+
+def wanted_metrics(groups: Sequence[str]) -> list[str]:
+    """Metrics of the groups, without repetition, in order."""
+    return list(dict.fromkeys(metric for group in groups for metric in METRIC_GROUPS[group]))
+
+
+class ProfilerUnavailable(LadderError):
+    """No counters can be had here; the message is the recorded reason."""
+
+
+def _run_ncu(command: list[str], timeout_s: float, environment: Mapping[str, str], lock: int) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            env=dict(environment),
+            # What ncu leaves behind when this step is killed keeps the GPU taken.
+            pass_fds=(lock,),
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProfilerUnavailable(f"ncu did not finish within {timeout_s:g} s") from error
+    output = done.stdout + done.stderr
+    if _NO_PERMISSION in output:
+        raise ProfilerUnavailable(
+            f"{_NO_PERMISSION}: this user may not read the GPU's counters; see the driver's option "
+            "NVreg_RestrictProfilingToAdminUsers"
+        )
+    if done.returncode != 0 and not _UNKNOWN_METRIC.search(output):
+        raise ProfilerUnavailable(f"ncu ended with exit code {done.returncode}: {output.strip()[-800:]}")
+    return output
+
+
+@dataclass(frozen=True)
+class Profiler:
+    """How ncu is run over tasks of a plan on one GPU."""
+
+    worker: Sequence[str]
+    """Command line of the program that launches them, but for their indices."""
+    timeout_s: float
+    environment: Mapping[str, str]
+    lock: int
+    """File descriptor that keeps the GPU taken."""
+
+    def _report(self, indices: Sequence[int], metrics: list[str], folder: Path) -> tuple[Path, list[str]]:
+        """Run ncu. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
+        ncu = find_ncu()
+        if ncu is None:
+            raise ProfilerUnavailable("ncu (Nsight Compute) was not found; it comes with the CUDA toolkit")
+        missing: list[str] = []
+        report = folder / "report.ncu-rep"
+        output = ""
+        for _ in range(len(metrics) + 1):
+            # Clocks stay as the user set them; caches are flushed by ncu before each pass.
+            command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--force-overwrite"]
+            command += ["--metrics", ",".join(metrics), "--export", str(report)]
+            command += [*self.worker, json.dumps(list(indices))]
+            output = _run_ncu(command, self.timeout_s, self.environment, self.lock)
+            unknown = _UNKNOWN_METRIC.search(output)
+            if not unknown:
+                break
+            names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in metrics]
+            if not names:
+                raise ProfilerUnavailable(f"ncu refused a metric: {output.strip()[-400:]}")
+            missing += names
+            metrics = [metric for metric in metrics if metric not in names]
+            if not metrics:
+                raise ProfilerUnavailable("this ncu knows none of the metrics")
+        if not report.is_file():
+            raise ProfilerUnavailable(f"ncu wrote no report: {output.strip()[-800:]}")
+        return report, missing
+
+    def count(self, indices: Sequence[int], metrics: list[str]) -> tuple[list[list[Metric]], list[Note]]:
+        """Counters of the tasks at `indices`: the metrics of each, and notes. Raises ProfilerUnavailable."""
+        with tempfile.TemporaryDirectory() as folder:
+            report, missing = self._report(indices, metrics, Path(folder))
+            launches = read_report(report, metrics)
+        if len(launches) != len(indices):
+            raise ProfilerUnavailable(f"ncu saw {len(launches)} launches where {len(indices)} were asked for")
+        notes = [{"subject": name, "reason": "this ncu does not know the metric"} for name in missing]
+        absent = [
+            name for name in metrics if name not in missing and not any(name in values for values in launches)
+        ]
+        notes += [{"subject": name, "reason": "the report has no value for this GPU"} for name in absent]
+        found = [
+            [{"metric": name, "unit": unit, "value": value} for name, (value, unit) in values.items()]
+            for values in launches
+        ]
+        return found, notes
+
+
+def read_report(report: Path, metrics: Sequence[str]) -> list[dict[str, tuple[float, str]]]:
+    """Per profiled launch, in order: metric -> (value, unit); metrics the report lacks are absent.
+
+    Read in a process of its own: the reader's native library and the driver's do not share one well.
+    """
+    command = [sys.executable, "-m", "ladder.measure.profile_reader", str(report), *metrics]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ProfilerUnavailable(
+            f"the profiler's report could not be read (exit code {done.returncode}): {done.stderr.strip()[-400:]}"
+        )
+    return [
+        {name: (value, unit) for name, (value, unit) in launch.items()} for launch in json.loads(done.stdout)
+    ]

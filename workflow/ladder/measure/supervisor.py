@@ -1,0 +1,169 @@
+"""The supervisor of a measuring job: no CUDA in it, so nothing a kernel does can take it down.
+
+It hands tasks to a worker one by one with a deadline each, and says what became of them. When a worker hangs or
+dies, its task gets that status and a fresh worker goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ladder.model.errors import LadderError
+
+_START_DEADLINE_S = 120.0
+_FRESH_STARTS_IN_A_ROW = 3
+
+
+class WorkerLost(Exception):
+    """The worker did not answer: it died, or was killed at its deadline."""
+
+    def __init__(self, status: str, reason: str, interrupted: bool = False) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.interrupted = interrupted
+
+
+class WorkerProcess:
+    """One worker, spoken to in JSON lines; `hello` is what it says of itself and its GPU."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], keep_open: Sequence[int]
+    ) -> None:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(environment),
+            pass_fds=tuple(keep_open),
+            text=False,
+        )
+        self._buffer = b""
+        self._selector = selectors.DefaultSelector()
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._selector.register(self.process.stdout, selectors.EVENT_READ)
+        self.hello: dict[str, Any] = self._line(_START_DEADLINE_S)["hello"]
+
+    def _line(self, seconds: float) -> dict[str, Any]:
+        """The next answer. Raises WorkerLost at the deadline or when the worker is gone."""
+        assert self.process.stdout is not None
+        limit = time.monotonic() + seconds
+        while b"\n" not in self._buffer:
+            remaining = limit - time.monotonic()
+            if remaining <= 0:
+                self.kill()
+                raise WorkerLost("timeout", f"no result within {seconds:g} s")
+            if not self._selector.select(timeout=remaining):
+                continue
+            chunk = self.process.stdout.read()
+            if chunk == b"":
+                code = self.process.wait()
+                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                # Nothing a kernel does ends in these: somebody, or a system short of memory, ended the worker.
+                interrupted = -code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+                raise WorkerLost("launch_error", f"the worker ended ({how})", interrupted)
+            self._buffer += chunk or b""
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        if "mistake" in answer:
+            raise LadderError(f"the measuring worker failed, and not a kernel:\n{answer['mistake']}")
+        return answer
+
+    def ask(self, index: int, regimes: Sequence[str], seconds: float) -> dict[str, Any]:
+        """Have one task measured. Raises WorkerLost."""
+        assert self.process.stdin is not None
+        request = json.dumps({"task": index, "regimes": list(regimes)})
+        try:
+            self.process.stdin.write(request.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # Reading finds out how it ended.
+        return self._line(seconds)
+
+    def kill(self) -> None:
+        """End the worker at once; a kernel that never returns ends with its process."""
+        self.process.kill()
+        self.process.wait()
+
+    def leave(self) -> None:
+        """Let the worker end by itself."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@dataclass
+class Answer:
+    """What became of a task: a result a regime, and the time it took."""
+
+    results: Mapping[str, Mapping[str, Any]]
+    gpu_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass
+class Supervisor:
+    """Keeps a worker ready. `on_start` is called with each new worker, before its first task."""
+
+    start_worker: Callable[[], WorkerProcess]
+    deadline_s: float
+    on_start: Callable[[WorkerProcess], None]
+    worker_starts: int = 0
+    _worker: WorkerProcess | None = field(default=None, init=False)
+
+    def measure(self, index: int, regimes: Sequence[str]) -> Answer:
+        """One task; a worker that somebody ended is replaced once before the task counts as failed.
+
+        Raises LadderError where no worker starts.
+        """
+        for attempt in range(2):
+            worker = self._ready_worker()
+            asked = time.monotonic()
+            try:
+                answer = worker.ask(index, regimes, self.deadline_s)
+            except WorkerLost as lost:
+                self._worker = None
+                if lost.interrupted and attempt == 0:
+                    continue
+                limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
+                result = {"status": lost.status, "reason": str(lost), **limit}
+                return Answer(dict.fromkeys(regimes, result), 0.0, round(time.monotonic() - asked, 3))
+            if answer["fatal"]:
+                worker.kill()
+                self._worker = None
+            return Answer(answer["results"], answer.get("gpu_s", 0.0), answer.get("wall_s", 0.0))
+        raise AssertionError("the second attempt returns")
+
+    def _ready_worker(self) -> WorkerProcess:
+        """The worker, a fresh one where the last is gone. Raises LadderError where none starts."""
+        if self._worker is not None and self._worker.process.poll() is not None:
+            self._worker = None  # It ended after its last answer: no fault of the task that comes next.
+        for attempt in range(_FRESH_STARTS_IN_A_ROW):
+            if self._worker is not None:
+                break
+            try:
+                self._worker = self.start_worker()
+                self.worker_starts += 1
+                self.on_start(self._worker)
+            except WorkerLost as lost:
+                if attempt == _FRESH_STARTS_IN_A_ROW - 1:
+                    raise LadderError(f"the measuring worker does not start: {lost}") from lost
+        assert self._worker is not None
+        return self._worker
+
+    def leave(self) -> None:
+        """Let the worker end."""
+        if self._worker is not None:
+            self._worker.leave()
+            self._worker = None

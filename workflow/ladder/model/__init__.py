@@ -1,0 +1,1 @@
+"""Plain data that every floor shares. No CUDA, no pandas, no YAML."""

@@ -1,0 +1,52 @@
+"""A cell: one thing to measure, as the documents ask for it. The same type from the plan to the published tables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ladder.model.files import digest_json
+from ladder.model.problem import ParamValue
+
+COUNTERS = "counters"
+"""Stands for a regime where a cell is profiled instead of timed."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a cell is timed against: the fastest of some libraries, or a kernel in the cell's dtype and layout."""
+
+    libraries: tuple[str, ...] = ()
+    kernel: str = ""
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A kernel with all its parameters, defaults included, at a size, in a regime, against a reference."""
+
+    kernel: str
+    params: Mapping[str, ParamValue]
+    dtype: str
+    layout: str
+    size: Mapping[str, int]
+    regime: str
+    reference: Reference
+
+    @functools.cached_property
+    def id(self) -> str:
+        """Digest of everything that tells this cell from others, whatever the order of parameters."""
+        against = self.reference
+        parts = (self.kernel, dict(self.params), self.dtype, self.layout, dict(self.size), self.regime)
+        return digest_json([*parts, list(against.libraries), against.kernel, dict(against.params)])[:20]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cell) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def in_regime(self, regime: str) -> Cell:
+        """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""
+        return replace(self, regime=regime, reference=Reference() if regime == COUNTERS else self.reference)

@@ -1,0 +1,73 @@
+"""Files: replaced whole, read as JSON, and digested, so that results can be tied to what made them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ladder.model.errors import LadderError
+
+TREE_ROOMS = ("kernels", "workflow", "config")
+_PASSING = ("__pycache__", ".pyc", ".egg-info")
+
+
+def sha256(data: bytes) -> str:
+    """Hexadecimal SHA-256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_json(document: Any) -> str:
+    """SHA-256 of a JSON document, whatever the order of its keys."""
+    return sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
+
+
+def digest_files(paths: Iterable[Path], root: Path) -> str:
+    """SHA-256 over the names (relative to root) and contents of files, independent of order."""
+    total = hashlib.sha256()
+    for path in sorted(paths):
+        total.update(f"{path.relative_to(root).as_posix()}\0{sha256(path.read_bytes())}\n".encode())
+    return total.hexdigest()
+
+
+def tree_digest(root: Path) -> str:
+    """Digest of kernels/, workflow/ and config/: what a run's numbers depend on, with or without git."""
+    paths = [
+        path
+        for room in TREE_ROOMS
+        for path in (root / room).rglob("*")
+        if path.is_file() and not any(part.endswith(_PASSING) for part in path.parts)
+    ]
+    return digest_files(paths, root)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write `data` so that a reader sees either the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replace `path` by a JSON object."""
+    replace_file(path, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """One JSON object, or None where the file is missing. Raises LadderError where it is something else."""
+    if not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise LadderError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise LadderError(f"{path}: a JSON object is expected, found {type(document).__name__}")
+    return document

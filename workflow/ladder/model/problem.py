@@ -1,0 +1,83 @@
+"""What every problem declares: its sizes, dtypes, buffers and references, and the work of one cell.
+
+A problem is a folder in `ladder.problems`: its definition, and `instance`, which makes one on a device and checks it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+ParamValue = int | str
+Params = Mapping[str, ParamValue]
+Size = Mapping[str, int]
+
+ELEMENT_BYTES = {
+    "fp32": 4,
+    "tf32": 4,
+    "fp16": 2,
+    "fp16_acc16": 2,
+    "bf16": 2,
+    "fp8": 1,
+    "int32": 4,
+}
+
+C_TYPES = {
+    "fp32": "float",
+    "tf32": "Tf32",
+    "fp16": "__half",
+    "bf16": "__nv_bfloat16",
+    "fp8": "__nv_fp8_e4m3",
+    "int32": "int",
+}
+"""Element types of the harness's kernels, by dtype."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of one cell: floating-point (or integer) operations, and the fewest bytes through device memory."""
+
+    operations: float
+    bytes: float
+
+
+class Problem(ABC):
+    """A kind of task; stateless."""
+
+    name: ClassVar[str]
+    """Also the name of its folder."""
+    place: ClassVar[int] = 100
+    """Where its sweeps stand in the report, the lowest first."""
+    size_fields: ClassVar[tuple[str, ...]]
+    dtypes: ClassVar[tuple[str, ...]]
+    layouts: ClassVar[tuple[str, ...]] = ("",)
+    buffers: ClassVar[tuple[str, ...]]
+    scalars: ClassVar[tuple[str, ...]] = ()
+    libraries: ClassVar[tuple[str, ...]] = ()
+    has_beta: ClassVar[bool] = False
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Python packages whose version a measurement depends on, such as nvidia-cublas."""
+    harness: ClassVar[tuple[str, ...]] = ()
+    """Name expressions of the device kernels in the folder's check.cu; without any it has no such file."""
+
+    def element_bytes(self, dtype: str) -> int:
+        """Bytes of one input element."""
+        return ELEMENT_BYTES[dtype]
+
+    def taps(self, params: Params) -> int | None:
+        """Taps of a stencil; None elsewhere."""
+        return None
+
+    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
+        """Refuse a kernel that lacks a parameter the problem's check depends on. Raises LadderError."""
+        return
+
+    @abstractmethod
+    def work(self, size: Size, dtype: str, params: Params) -> Work:
+        """Operations and least bytes of one cell."""
+
+    @abstractmethod
+    def device_bytes(self, size: Size, dtype: str) -> int:
+        """Device memory an instance needs, buffers of the check included."""

@@ -1,0 +1,157 @@
+"""Sweeps: the variants and sizes that answer one question."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ladder.model import cell
+from ladder.model.cell import Cell
+from ladder.model.expressions import evaluate
+from ladder.model.kernel import Kernel, Variant
+from ladder.model.problem import ParamValue, Problem, Size
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a sweep's cells are timed against: the fastest of some libraries, or a kernel.
+
+    Of a kernel, the parameters that are not named are the variant's own.
+    """
+
+    libraries: tuple[str, ...] = ()
+    kernel: Kernel | None = None
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
+
+    def variant_for(self, variant: Variant) -> Variant | None:
+        """The reference kernel's variant that `variant` is timed against; None where libraries are the reference."""
+        if self.kernel is None:
+            return None
+        shared = {name: value for name, value in variant.params.items() if name in self.kernel.parameters}
+        return self.kernel.variant({**shared, **self.params}, variant.dtype, variant.layout)
+
+    def of(self, variant: Variant) -> cell.Reference:
+        """The reference of a variant's cells."""
+        against = self.variant_for(variant)
+        if against is None:
+            return cell.Reference(libraries=self.libraries)
+        return cell.Reference(kernel=against.kernel.name, params=against.params)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A variant as a sweep names it, with its place on the ladder."""
+
+    variant: Variant
+    rung: str = ""
+    technique: str = ""
+    where: str = ""
+    """An expression over parameters and the size: where it is false there is no cell."""
+    reason: str = ""
+    """Why not; without one the sweep does not even ask for the variant there, and there is no row."""
+
+    def _kept(self, size: Size) -> bool:
+        return not self.where or bool(evaluate(self.where, self.variant.names(size)))
+
+    def asks(self, size: Size) -> bool:
+        """Whether the sweep asks for it at `size`, so that there is a row for it."""
+        return bool(self.reason) or self._kept(size)
+
+    def left_out(self, size: Size) -> str | None:
+        """Why the sweep leaves it out at `size` although there is a row for it, or None."""
+        return None if self._kept(size) else self.reason
+
+    def absent(self, size: Size, arch: str = "") -> str | None:
+        """Why there is no cell at `size` (on `arch`) although the sweep asks for it; None where there is one."""
+        return self.variant.absent(size, arch) or self.left_out(size) or None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure the sweep asks for."""
+
+    kind: str
+    caption: str
+    at: Size | None = None
+    x: str | None = None
+    y: str | None = None
+    hue: str | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the profiler counts: groups of metrics, at some sizes, of some variants."""
+
+    groups: tuple[str, ...] = ()
+    sizes: tuple[Size, ...] = ()
+    variants: tuple[Variant, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Variants x sizes that answer one question; of the sizes given, those at which it asks for a variant."""
+
+    name: str
+    path: Path
+    title: str
+    question: str
+    problem: Problem
+    dtypes: tuple[str, ...]
+    sizes: tuple[Size, ...]
+    """Those at which some variant is asked for; the others are `unasked`."""
+    unasked: tuple[Size, ...]
+    entries: tuple[Entry, ...]
+    excluded: int
+    """Combinations that the kernels' constraints or `where` drop."""
+    reference: Reference
+    precision: float | None
+    regimes: tuple[str, ...]
+    """The first is the one that figures and findings speak of."""
+    counters: Counters
+    figures: tuple[Figure, ...]
+
+    @functools.cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """Every variant to compile, those of reference kernels included, without repetition."""
+        own = [entry.variant for entry in self.entries if entry.variant.absent() is None]
+        others = [self.reference.variant_for(variant) for variant in own]
+        return tuple(dict.fromkeys([*own, *(other for other in others if other is not None)]))
+
+    @functools.cached_property
+    def asked(self) -> tuple[tuple[Entry, Size], ...]:
+        """Variants and sizes in measuring order: by dtype and size, so that inputs and reference are made once."""
+        return tuple(
+            (entry, size)
+            for dtype in self.dtypes
+            for size in self.sizes
+            for entry in self.entries
+            if entry.variant.dtype == dtype and entry.asks(size)
+        )
+
+    def shapes(self) -> list[tuple[str, Size]]:
+        """Every dtype with every size at which the sweep asks for a variant in it."""
+        found = {
+            (entry.variant.dtype, tuple(size.items())): (entry.variant.dtype, size)
+            for entry, size in self.asked
+        }
+        return list(found.values())
+
+    def cell(self, entry: Entry, size: Size, regime: str = "") -> Cell:
+        """The cell of a variant at a size, in `regime` or the sweep's first."""
+        variant = entry.variant
+        reference = self.reference.of(variant) if variant.absent() is None else cell.Reference()
+        return Cell(
+            variant.kernel.name,
+            variant.params,
+            variant.dtype,
+            variant.layout,
+            size,
+            regime or self.regimes[0],
+            reference,
+        )
+
+    def figure_names(self) -> list[str]:
+        """Names of the figures, INDEX-KIND, as RunFolder.figure takes them."""
+        return [f"{index}-{figure.kind}" for index, figure in enumerate(self.figures, start=1)]

@@ -1,0 +1,41 @@
+"""1-D stencil: output[i] = mean(input[i .. i+k]) for i < elements - k; k + 1 taps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ladder.model.errors import LadderError
+from ladder.model.problem import C_TYPES, Params, Problem, Size, Work
+
+
+class Stencil(Problem):
+    """Moving mean over a line; a kernel's parameter `k` says how far it reaches."""
+
+    name = "stencil"
+    place = 3
+    size_fields = ("elements",)
+    dtypes = ("int32", "fp32")
+    buffers = ("input", "output")
+    libraries = ("copy",)
+    harness = tuple(f"compare_stencil<{C_TYPES[dtype]}>" for dtype in ("fp32", "int32"))
+
+    def taps(self, params: Params) -> int | None:
+        return int(params["k"]) + 1
+
+    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
+        if "k" not in parameters:
+            raise LadderError("the problem stencil needs a parameter 'k' (reach; taps are k + 1)")
+
+    def work(self, size: Size, dtype: str, params: Params) -> Work:
+        """One addition a tap; every input read once and every output written once."""
+        n, k = size["elements"], int(params["k"])
+        outputs = max(n - k, 0)
+        return Work(float(outputs * (k + 1)), float((n + outputs) * self.element_bytes(dtype)))
+
+    def device_bytes(self, size: Size, dtype: str) -> int:
+        """Input, output, and the copy's target."""
+        return 3 * size["elements"] * self.element_bytes(dtype)
+
+
+PROBLEM = Stencil()

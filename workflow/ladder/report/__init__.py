@@ -1,0 +1,1 @@
+"""The report and its figures, drawn from the tables."""

@@ -1,0 +1,49 @@
+"""What a figure is drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ladder.model.sweep import Figure
+from ladder.report.sweep_data import SweepData
+
+
+class NoDataError(Exception):
+    """A figure has nothing to show; the message says why."""
+
+
+@dataclass(frozen=True)
+class FigureData(SweepData):
+    """One figure's request and the frames of its sweep."""
+
+    figure: Figure
+
+    @property
+    def subtitle(self) -> str:
+        """Device and date of the measurement."""
+        name = self.gpu.get("name") or self.source.get("device") or "unknown device"
+        date = str(self.source.get("started") or "")[:10]
+        published = "published run, " if self.environment.get("timings_from") == "published" else ""
+        return f"{name}, {published}{date}" if date else str(name)
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The size this figure shows: as asked, else the sweep's."""
+        return dict(self.figure.at) if self.figure.at is not None else super().size
+
+    def some(self, rows: pd.DataFrame, what: str) -> pd.DataFrame:
+        """`rows`, or NoDataError with the statuses that explain their absence."""
+        if len(rows):
+            return rows
+        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
+        counts = ", ".join(f"{count} {status}" for status, count in bad.items())
+        raise NoDataError(f"no {what}" + (f" ({counts})" if counts else "; the sweep has not been measured"))
+
+
+def along_sizes(data: SweepData) -> str:
+    """The size column that changes from row to row: m, n or k where only that one does, else the first."""
+    fields = data.sweep.problem.size_fields
+    varying = [name for name in fields if len({size[name] for size in data.sweep.sizes}) > 1]
+    return varying[0] if varying else fields[0]
