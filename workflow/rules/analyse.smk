@@ -13,13 +13,12 @@ rule collect_sweep:
     log:
         f"{LOGS}/collect_sweep/{{sweep}}.log",
     params:
-        folder=run_folder,
         published=STANDS_IN,
         conditions=conditions_of,
     message:
         "Collecting {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} collect --plan {input.plan} --run-folder {params.folder} {params.published}"
+        "python -m ladder --log {log} collect {input.plan} {params.published}"
 
 
 rule merge_tables:
@@ -34,11 +33,11 @@ rule merge_tables:
     params:
         folder=run_folder,
         published=STANDS_IN,
-        sweeps=[f"--sweep {name}" for name in RUN.sweeps],
+        sweeps=list(RUN.sweeps),
     message:
         "Joining the tables of all sweeps"
     shell:
-        "python -m ladder --log {log} merge --run-folder {params.folder} {params.published} {params.sweeps}"
+        "python -m ladder --log {log} merge {params.published} {params.folder} {params.sweeps}"
 
 
 rule record_environment:
@@ -53,14 +52,12 @@ rule record_environment:
     params:
         folder=run_folder,
         arch=RUN.arch,
-        device=RUN.device,
         published=STANDS_IN,
         tree=tree_digest(Path()),
     message:
         "Recording where the numbers are from"
     shell:
-        "python -m ladder --log {log} environment --run-folder {params.folder} --arch {params.arch}"
-        " --device {params.device} {params.published}"
+        "python -m ladder --log {log} environment {params.folder} --arch {params.arch} {params.published}"
 
 
 rule decide_claims:
@@ -78,4 +75,4 @@ rule decide_claims:
     message:
         "Deciding the claims"
     shell:
-        "python -m ladder --log {log} claims --run-folder {params.folder} --claims {input.claims}"
+        "python -m ladder --log {log} claims {params.folder} --claims {input.claims}"

@@ -58,7 +58,7 @@ def modules(*names):
 
 def code_of(step):
     """Every file of the package that the module of a step may run."""
-    files = closure([f"ladder.cli.{STEPS[step]}"])
+    files = closure([f"ladder.cli.{STEPS[step][0]}"])
     return [WORKFLOW / file.relative_to(PACKAGE.parent) for file in files]
 
 
@@ -110,9 +110,9 @@ def plan_digest(wildcards):
 
 def plan_settings(wildcards):
     """The settings a plan takes over, as the plan step takes them."""
-    plan = RUN.plans[wildcards.sweep]
-    settings = {**plan.settings, "throttle_share": plan.throttle_share}
-    return f"--config measure={shlex.quote(json.dumps(settings, sort_keys=True))}"
+    job = dict(RUN.plans[wildcards.sweep].job)
+    over = {"profile": job.pop("profile"), "measure": {**RUN.config.measure.model_dump(), **job}}
+    return [f"--config {key}={shlex.quote(json.dumps(value, sort_keys=True))}" for key, value in over.items()]
 
 
 def measuring_threads(wildcards):
@@ -139,15 +139,15 @@ def published_files(*names):
 
 def archive():
     """Published records, where they stand in for measurements."""
-    return sorted(path.as_posix() for path in RUN.published.archive.glob("*.parquet")) if RUN.published else []
+    return sorted(path.as_posix() for path in RUN.published.records.glob("*.parquet")) if RUN.published else []
 
 
 def accounts_of(sweep):
     """What the jobs that measured and profiled a sweep left behind."""
     if not RUN.measures:
         return [*archive(), *published_files("notes.csv", "jobs.csv")]
-    counted = [RUN.folder.profiled(sweep).as_posix()] if RUN.every_sweep[sweep].counters.groups else []
-    return [RUN.folder.measured(sweep).as_posix(), *counted]
+    counted = ["profiled"] if RUN.every_sweep[sweep].counters.groups else []
+    return [RUN.folder.account(job, sweep).as_posix() for job in ("measured", *counted)]
 
 
 def figures_of(sweep):

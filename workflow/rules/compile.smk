@@ -16,8 +16,7 @@ rule plan_sweep:
     message:
         "Planning {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} plan --sweep {wildcards.sweep} --arch {params.arch}"
-        " {params.settings} --out {output.plan}"
+        "python -m ladder --log {log} plan {wildcards.sweep} {output.plan} --arch {params.arch} {params.settings}"
 
 
 rule compile_variant:
@@ -65,8 +64,7 @@ rule compile_harness:
     message:
         "Compiling the measuring harness of {wildcards.problem}"
     shell:
-        "python -m ladder --log {log} harness --problem {wildcards.problem} --arch {params.arch}"
-        " --out {output.harness}"
+        "python -m ladder --log {log} harness {wildcards.problem} {output.harness} --arch {params.arch}"
 
 
 rule compile:

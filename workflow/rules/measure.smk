@@ -16,16 +16,11 @@ rule measure_sweep:
     resources:
         gpu=1,
     params:
-        folder=run_folder,
-        deadline=RUN.config.measure.deadline_s,
-        busy=RUN.config.measure.busy,
-        remeasure="--remeasure" if RUN.config.measure.remeasure else "",
         conditions=conditions_of,
     message:
         "Measuring {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} measure --plan {input.plan} --run-folder {params.folder}"
-        " --deadline-s {params.deadline} --busy {params.busy} {params.remeasure}"
+        "python -m ladder --log {log} measure {input.plan}"
 
 
 rule check_clock:
@@ -42,13 +37,11 @@ rule check_clock:
     resources:
         gpu=1,
     params:
-        folder=run_folder,
         trials=RUN.config.clock.trials,
     message:
         "Holding the timer against NVBench and against itself"
     shell:
-        "python -m ladder --log {log} clock --plan {input.plan} --run-folder {params.folder}"
-        " --trials {params.trials}"
+        "python -m ladder --log {log} clock {input.plan} --trials {params.trials}"
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.

@@ -14,12 +14,8 @@ rule profile_sweep:
     resources:
         gpu=1,
     params:
-        folder=run_folder,
-        timeout=RUN.config.profile.timeout_s,
-        disabled="" if RUN.config.profile.enabled else "--disabled",
         conditions=conditions_of,
     message:
         "Profiling {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} profile --plan {input.plan} --run-folder {params.folder}"
-        " --timeout-s {params.timeout} {params.disabled}"
+        "python -m ladder --log {log} profile {input.plan}"

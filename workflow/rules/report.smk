@@ -28,8 +28,7 @@ for _name in RUN.every_sweep:
         message:
             "Drawing the figures of a sweep"
         shell:
-            "python -m ladder --log {log} figures --sweep {params.sweep} --run-folder {params.folder}"
-            " {params.published}"
+            "python -m ladder --log {log} figures {params.folder} {params.sweep} {params.published}"
 
     rule:
         name:
@@ -61,11 +60,11 @@ rule write_report:
         f"{LOGS}/write_report.log",
     params:
         folder=run_folder,
-        sweeps=[f"--sweep {name}" for name in RUN.sweeps],
+        sweeps=list(RUN.sweeps),
     message:
         "Writing the report"
     shell:
-        "python -m ladder --log {log} report --run-folder {params.folder} {params.sweeps}"
+        "python -m ladder --log {log} report {params.folder} {params.sweeps}"
 
 
 rule report:
@@ -89,5 +88,5 @@ rule publish:
     message:
         "Publishing the run"
     shell:
-        "python -m ladder --log {log} publish --run {params.run} --device {params.device}"
+        "python -m ladder --log {log} publish {params.run} {params.device}"
         " {params.files} {params.config}"

@@ -166,7 +166,7 @@ def compile_variant(
         if ignored := _IGNORED.search(log):
             raise LadderError(f"{ignored[1]}: the compiler did not do what the source asks: {log[:2000]}")
         facts |= _resources(log)
-        if facts["spill_store_bytes"] and not variant.kernel.spills_allowed:
+        if facts["spill_store_bytes"] and variant.kernel.spills == "never":
             raise LadderError(
                 f"spills {facts['spill_store_bytes']} bytes of registers, and {variant.kernel.path.name} "
                 "does not say `spills: allowed`"

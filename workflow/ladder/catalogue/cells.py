@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ladder.catalogue.sizes import parse_size
@@ -34,7 +34,7 @@ class Wanted:
         )
 
 
-def _value(text: str, accepted: tuple[ParamValue, ...]) -> ParamValue:
+def _value(text: str, accepted: Sequence[ParamValue]) -> ParamValue:
     return next((value for value in accepted if str(value) == text), text)
 
 
@@ -44,7 +44,7 @@ def _variant(text: str, catalog: Mapping[str, Kernel]) -> Variant:
         raise refuse("command line", "CELL", name, catalog, why="no such kernel")
     kernel = catalog[name]
     dtype, *words = rest.split("-") if rest else [next(iter(kernel.dtypes))]
-    layout = words.pop(0) if words and words[0] in kernel.layouts else None
+    layout = words.pop(0) if words and words[0] in kernel.problem.layouts else None
     params: dict[str, ParamValue] = {}
     for word in words:
         axis, equals, value = word.partition("=")

@@ -1,23 +1,21 @@
-"""Reading YAML documents and holding them to their schema, with errors a person can act on."""
+"""Reading YAML documents and holding them to their models, with errors a person can act on."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError, relevance
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
+from ladder.model.document import NOT_ACCEPTED, Document
 from ladder.model.errors import LadderError, refuse
-
-SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
-
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Kind = TypeVar("Kind", bound=Document)
 
 
 class _StrictLoader(_Loader):  # type: ignore[misc]
@@ -44,85 +42,98 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, An
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
-def read_yaml(path: Path) -> Any:
-    """Parse one YAML file. Raises LadderError for a missing, unreadable or malformed file."""
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Parse one YAML file. Raises LadderError for a missing, unreadable or malformed file, or one that is no mapping."""
     try:
-        text = path.read_text(encoding="utf-8")
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
     except OSError as error:
         raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        return yaml.load(text, Loader=_StrictLoader)
+    except UnicodeDecodeError as error:
+        raise LadderError(
+            f"{path}: not UTF-8: byte {error.object[error.start]:#04x} at {error.start}"
+        ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise LadderError(f"{path}: {line}not valid YAML: {problem}") from error
-
-
-@functools.cache
-def schema(name: str) -> dict[str, Any]:
-    """The JSON schema (draft 2020-12) of one kind of document: config, sweep, kernel or claims."""
-    document: dict[str, Any] = read_yaml(SCHEMAS / f"{name}.schema.yaml")
+    if not isinstance(document, dict):
+        raise LadderError(f"{path}: a mapping of fields is expected, found {type(document).__name__}")
     return document
 
 
-def _field(error: ValidationError) -> str:
+_TYPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping of fields",
+    "finite_number": "a finite number",
+}
+_BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def _field(loc: tuple[int | str, ...]) -> str:
     text = ""
-    for part in error.absolute_path:
-        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
+    for part in loc:
+        if part != "[key]":
+            text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
     return text or "the document"
 
 
-def _explain(file: Path | str, error: ValidationError) -> LadderError:
-    where = _field(error)
-    rule: Any = error.validator_value
-    rules: Any = error.schema
-    match error.validator:
-        case "additionalProperties":
-            known = sorted(rules.get("properties", {}))
-            extra = [key for key in error.instance if key not in known]
-            return refuse(file, where, extra[0], known, why="no such field")
-        case "required":
-            missing = next(name for name in rule if name not in error.instance)
-            return LadderError(f"{file}: {where}: the field {missing!r} is missing")
-        case "enum":
-            return refuse(file, where, error.instance, rule)
-        case "type":
-            kinds = rule if isinstance(rule, str) else " or ".join(rule)
-            return refuse(file, where, error.instance, f"a value of type {kinds}")
-        case "pattern":
-            accepted = rules.get("x-accepted", f"text matching {rule}")
-            return refuse(file, where, error.instance, accepted)
-        case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
-            bounds = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
-            return refuse(file, where, error.instance, f"a number {bounds[error.validator]} {rule}")
-        case "minItems" | "minProperties" | "minLength":
-            return refuse(file, where, error.instance, f"at least {rule} of them")
-    accepted = rules.get("x-accepted", error.message)
-    return refuse(file, where, error.instance, accepted)
+def _explain(file: Path | str, error: ErrorDetails, known: Mapping[str, Any]) -> LadderError:
+    """What pydantic says of one field, as the file, the field, the value and what is accepted."""
+    kind, context, loc = error["type"], error.get("ctx") or {}, error["loc"]
+    if kind == "missing":
+        return LadderError(f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing")
+    if kind == "extra_forbidden":
+        return refuse(file, _field(loc[:-1]), loc[-1], _fields_at(known, loc[:-1]), why="no such field")
+    if kind == NOT_ACCEPTED:
+        accepted: Any = context["accepted"]
+    elif kind == "literal_error":
+        accepted = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+    elif kind == "value_error":
+        accepted = str(context["error"])
+    elif kind in ("too_short", "string_too_short"):
+        accepted = f"at least {context['min_length']} of them"
+    elif kind == "too_long":
+        accepted = f"at most {context['max_length']} of them"
+    else:
+        bounds = [f"a number {sign} {context[name]}" for name, sign in _BOUNDS.items() if name in context]
+        accepted = bounds[0] if bounds else _TYPES.get(kind, error["msg"])
+    return refuse(file, _field(loc), error["input"], accepted)
 
 
-def _says(error: ValidationError) -> bool:
-    """Whether the schema says in words what is accepted there."""
-    return isinstance(error.schema, dict) and "x-accepted" in error.schema
+def _fields_at(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
+    """Fields that the part of a document at `loc` may have, by the document's JSON schema."""
+    part: Any = schema
+    for step in loc:
+        part = _resolved(part, schema)
+        part = (
+            part["items"]
+            if isinstance(step, int)
+            else part.get("properties", {}).get(step) or part["additionalProperties"]
+        )
+    return sorted(_resolved(part, schema).get("properties", {}))
 
 
-def check(document: Any, kind: str, file: Path | str) -> None:
-    """Hold `document` to the schema `kind`. Raises LadderError for the most telling violation."""
-    errors = list(Draft202012Validator(schema(kind)).iter_errors(document))
-    if not errors:
-        return
-    worst = max(errors, key=relevance)
-    # Inside anyOf the branch of the right type says more than "is not valid under any of the schemas".
-    while worst.validator in ("anyOf", "oneOf") and worst.context and not _says(worst):
-        worst = max(worst.context, key=lambda error: (len(error.absolute_path), relevance(error)))
-    raise _explain(file, worst)
+def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    for branch in (part, *part.get("anyOf", ()), *part.get("allOf", ())):
+        if "$ref" in branch:
+            return dict(schema["$defs"][branch["$ref"].rpartition("/")[2]])
+        if "items" in branch or "properties" in branch:
+            return dict(branch)
+    return part
 
 
-def load(path: Path, kind: str) -> dict[str, Any]:
-    """Read one YAML document and hold it to its schema."""
-    document = read_yaml(path)
-    if not isinstance(document, dict):
-        raise LadderError(f"{path}: a mapping of fields is expected, found {type(document).__name__}")
-    check(document, kind, path)
-    return document
+def parse(kind: type[Kind], document: Mapping[str, Any], file: Path | str, **context: Any) -> Kind:
+    """Hold a document to its model. Raises LadderError for the first mistake; `context` is handed to validators."""
+    try:
+        return kind.model_validate(document, context={"file": file, **context})
+    except ValidationError as error:
+        details = error.errors()
+        # A misspelt field says more than that the right one is missing.
+        first = next((one for one in details if one["type"] == "extra_forbidden"), details[0])
+        raise _explain(file, first, kind.model_json_schema()) from error

@@ -17,12 +17,11 @@ def _argument(argument: Argument, variant: Variant, size: Size) -> dict[str, Any
         return {"pointer": argument.name}
     names = variant.names(size)
     if argument.kind == "scalar":
-        if argument.name in names:
-            return {"value": names[argument.name], "type": argument.type}
-        return {"scalar": argument.name, "type": argument.type}
+        given = {"value": names[argument.name]} if argument.name in names else {"scalar": argument.name}
+        return {**given, "type": argument.type}
     return {
         "tensor_map": argument.name,
-        "box": [evaluate_int(extent, names) for extent in argument.box],
+        "box": [evaluate_int(extent, names) for extent in argument.box or ()],
         "swizzle": argument.swizzle,
         "l2_promotion": variant.params.get(argument.l2_promotion, argument.l2_promotion),
     }
@@ -55,25 +54,30 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
     )
 
 
+_SETTINGS = (
+    "precision",
+    "min_pairs",
+    "max_pairs",
+    "cell_seconds",
+    "warm_below_us",
+    "lt_heuristics",
+    "lock_clocks",
+    "seed",
+)
+_JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
+
+
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     """The plan of one sweep on `arch`."""
-    measure = config.measure
+    measure = config.measure.model_dump()
+    settings = {name: measure[name] for name in _SETTINGS}
     return Plan(
         sweep=sweep.name,
         problem=sweep.problem.name,
         arch=arch,
         regimes=sweep.regimes,
-        settings={
-            "precision": sweep.precision or measure.precision,
-            "min_pairs": measure.min_pairs,
-            "max_pairs": measure.max_pairs,
-            "cell_seconds": measure.cell_seconds,
-            "warm_below_us": measure.warm_below_us,
-            "lt_heuristics": measure.lt_heuristics,
-            "lock_clocks": measure.lock_clocks,
-            "seed": measure.seed,
-        },
-        throttle_share=measure.throttle_share,
+        settings=settings | ({"precision": sweep.precision} if sweep.precision else {}),
+        job={name: measure[name] for name in _JOB} | {"profile": config.profile.model_dump()},
         counter_groups=sweep.counters.groups,
         tasks=tuple(_task(sweep, entry, size, arch) for entry, size in sweep.asked),
     )

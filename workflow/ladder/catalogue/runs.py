@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import yaml
 
 from ladder.build.sources import include_closure
 from ladder.catalogue import documents
-from ladder.catalogue.config import Config, parse_config
+from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.sweeps import load_sweeps
@@ -66,17 +65,13 @@ class Run:
     def published(self) -> PublishedFolder | None:
         """Published measurements that stand in where nothing is measured, if there are any."""
         folder = self.project.published(self.config.published)
-        return folder if not self.measures and folder.archive.is_dir() else None
+        return folder if not self.measures and folder.records.is_dir() else None
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced."""
-    result = copy.deepcopy(dict(base))
-    for key, value in over.items():
-        old = result.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(old, value) if both else copy.deepcopy(value)  # type: ignore[arg-type]
-    return result
+    both = {key for key in over if isinstance(over[key], Mapping) and isinstance(base.get(key), Mapping)}
+    return {**base, **over, **{key: merged(base[key], over[key]) for key in both}}
 
 
 def _typed(over: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,11 +95,9 @@ def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, An
     paths = [project.config / "config.yaml", *files]
     settings: dict[str, Any] = {}
     for path in paths:
-        document = documents.read_yaml(path)
-        if not isinstance(document, Mapping):
-            raise LadderError(f"{path}: a mapping of fields is expected, found {type(document).__name__}")
-        settings = merged(settings, document)
-    return parse_config(merged(settings, _typed(over, settings)), " + ".join(str(path) for path in paths))
+        settings = merged(settings, documents.read_yaml(path))
+    files_read = " + ".join(str(path) for path in paths)
+    return documents.parse(Config, merged(settings, _typed(over, settings)), files_read)
 
 
 def choose_device(config: Config) -> tuple[str, str]:
@@ -112,24 +105,15 @@ def choose_device(config: Config) -> tuple[str, str]:
 
     Raises LadderError where a device that this host lacks is named without its architecture.
     """
+    named = config.device not in ("auto", "none")
     gpus = [] if config.device == "none" else find_gpus()
-    if config.device not in ("auto", "none"):
-        gpus = [gpu for gpu in gpus if gpu.slug == config.device]
-        if not gpus and config.arch == "auto":
-            raise refuse(
-                "configuration",
-                "arch",
-                "auto",
-                "an architecture such as sm_90a",
-                why=f"this host has no {config.device} to ask",
-            )
-    device = gpus[0].slug if gpus else NO_GPU
-    if config.device not in ("auto", "none"):
-        device = config.device
-    arch = config.arch
-    if arch == "auto":
-        arch = gpus[0].arch if gpus else DEFAULT_ARCH
-    return device, arch
+    gpus = [gpu for gpu in gpus if not named or gpu.slug == config.device]
+    if named and not gpus and config.arch == "auto":
+        why = f"this host has no {config.device} to ask"
+        raise refuse("configuration", "arch", "auto", "an architecture such as sm_90a", why=why)
+    device = config.device if named else gpus[0].slug if gpus else NO_GPU
+    usual = gpus[0].arch if gpus else DEFAULT_ARCH
+    return device, usual if config.arch == "auto" else config.arch
 
 
 def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Run:
@@ -140,12 +124,12 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
     for kernel in catalog.values():
         include_closure(kernel.source, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
-    for name in config.sweeps or ():
+    for name in config.sweeps if config.sweeps != "all" else ():
         if name not in every:
             raise refuse("configuration", "sweeps", name, every)
     if config.clock.enabled and config.clock.sweep not in every:
         raise refuse("configuration", "clock.sweep", config.clock.sweep, every)
-    chosen = {name: every[name] for name in dict.fromkeys(config.sweeps or every)}
+    chosen = {name: every[name] for name in dict.fromkeys(every if config.sweeps == "all" else config.sweeps)}
     device, arch = choose_device(config)
     return Run(project, config, catalog, chosen, every, device, arch)
 

@@ -6,18 +6,119 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from ladder.catalogue import documents
+from pydantic import Field
+
+from ladder.catalogue.documents import parse, read_yaml
 from ladder.catalogue.sizes import parse_size
+from ladder.model.document import Document, Text, Value, taking
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate, refuse_unknown
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ParamValue, Problem, Size
-from ladder.model.sweep import Counters, Entry, Figure, Reference, Sweep
+from ladder.model.sweep import Counters, Entry, Figure, Reference, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
-DEFAULT_REGIMES = ("dirty", "warm")
+
+def _is_axis(value: Any) -> bool:
+    given = value if isinstance(value, list) and value else [value]
+    return all(isinstance(one, int | str) and not isinstance(one, bool) for one in given)
+
+
+Axes = dict[
+    str,
+    Annotated[
+        Value | list[Value],
+        *taking(
+            "a whole number, a word, or a list of them",
+            _is_axis,
+            {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "array"}]},
+        ),
+    ],
+]
+
+
+class EntryDocument(Document):
+    """Variants of one kernel."""
+
+    kernel: str = Field(description="kernel of the catalogue")
+    params: Axes = Field({}, description="parameter values; lists are axes, which are multiplied out")
+    rung: Text | None = Field(None, description="name of the step on a ladder (single combinations only)")
+    technique: Text | None = Field(None, description="what the rung adds over the one below")
+    where: Text | None = Field(
+        None,
+        description="expression over parameters and the size; where it is false the sweep does not ask for the variant, "
+        "and there is no row, unless a reason is given",
+    )
+    reason: Text | None = Field(
+        None, description="why `where` leaves out what it does: there is an unsupported row with it"
+    )
+    unsupported: Literal["refuse", "record"] = Field(
+        "refuse",
+        description="what a constraint of the kernel excludes: refuse (default; of a product such combinations are "
+        "dropped, and a size that none supports is a mistake) or record as unsupported rows with the reason",
+    )
+
+
+class ReferenceDocument(Document):
+    """A kernel that cells are timed against."""
+
+    kernel: str = Field(description="kernel of the same problem")
+    params: dict[str, Value] = Field({}, description="its parameters; those not named are the variant's")
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, Mapping) and "kernel" in value)
+
+
+class CountersDocument(Document):
+    """Profiler metrics to collect."""
+
+    groups: list[Literal["banks", "memory", "compute", "pipes", "stalls", "occupancy"]] = Field(
+        min_length=1, description="groups of metrics"
+    )
+    sizes: list[SizeText] | None = Field(
+        None, min_length=1, description="sizes to profile (default the first)"
+    )
+    where: Text | None = Field(None, description="expression over parameters that keeps a variant to profile")
+
+
+class SweepDocument(Document):
+    """One question, and the variants and sizes that answer it (config/sweeps/NAME.yaml)."""
+
+    title: Text = Field(description="heading in the report")
+    question: Text = Field(description="the question in one sentence")
+    problem: str = Field(description="problem of all its kernels, such as gemm")
+    dtypes: list[str] = Field(min_length=1, description="dtypes it runs in")
+    layout: str | None = Field(None, description="layout of a GEMM, NN (default) or TN")
+    sizes: list[SizeText] = Field(
+        min_length=1,
+        description="sizes: a number (all fields alike), an expression such as 2**28, or a mapping of size fields",
+    )
+    variants: list[EntryDocument] = Field(min_length=1, description="kernels and their parameters")
+    references: list[
+        Annotated[
+            str | ReferenceDocument,
+            *taking("a library of the problem, or {kernel: NAME, params: {...}}", _is_reference, {}),
+        ]
+    ] = Field(
+        min_length=1,
+        description="what cells are timed against: libraries, of which the fastest counts, or one kernel",
+    )
+    precision: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
+        None,
+        description="half-width of the speed-up's interval to reach, as a share (default the configuration's)",
+    )
+    regimes: list[Literal["cold", "dirty", "warm"]] = Field(
+        ["dirty", "warm"],
+        min_length=1,
+        description="cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a "
+        "memset, as NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings "
+        "speak of the first",
+    )
+    counters: CountersDocument | None = Field(None, description="profiler metrics to collect")
+    figures: list[Figure] = Field([], description="figures drawn from this sweep")
 
 
 @dataclass(frozen=True)
@@ -27,8 +128,7 @@ class _Given:
     path: Path
     catalog: Mapping[str, Kernel]
     problem: Problem
-    dtypes: tuple[str, ...]
-    layout: str | None
+    document: SweepDocument
     sizes: tuple[Size, ...]
 
     def kernel(self, field: str, name: str) -> Kernel:
@@ -41,6 +141,14 @@ class _Given:
             raise refuse(self.path, field, name, same, why=f"its problem is {kernel.problem.name}")
         return kernel
 
+    def one_of(self, asked: Sequence[Size], size: Any, where: str) -> Size:
+        """A size that the sweep asks for, as `where` in the file gives it."""
+        parsed = parse_size(self.problem, size, str(self.path), where)
+        if parsed not in asked:
+            why = "no variant is asked for there" if parsed in self.sizes else ""
+            raise refuse(self.path, where, size, "one of the sweep's sizes", why=why)
+        return parsed
+
 
 def _combinations(params: Mapping[str, Any]) -> list[dict[str, ParamValue]]:
     axes = [value if isinstance(value, list) else [value] for value in params.values()]
@@ -48,18 +156,19 @@ def _combinations(params: Mapping[str, Any]) -> list[dict[str, ParamValue]]:
 
 
 def _variants(
-    given: _Given, where: str, kernel: Kernel, document: Mapping[str, Any]
+    given: _Given, where: str, kernel: Kernel, document: EntryDocument
 ) -> tuple[list[Variant], int]:
     """Variants of one entry, and how many combinations a constraint of the kernel drops."""
-    combinations = _combinations(document.get("params", {}))
-    if "rung" in document and len(combinations) > 1:
-        accepted = "a rung for one combination of parameters only"
-        raise refuse(given.path, f"{where}rung", document["rung"], accepted)
-    record = document.get("unsupported") == "record"
+    combinations = _combinations(document.params)
+    if document.rung and len(combinations) > 1:
+        raise refuse(
+            given.path, f"{where}rung", document.rung, "a rung for one combination of parameters only"
+        )
+    record, layout = document.unsupported == "record", given.document.layout
     lenient = len(combinations) > 1 or record
     found = [
-        kernel.variant(params, dtype, given.layout, where=where, file=given.path, excluded=lenient)
-        for dtype in given.dtypes
+        kernel.variant(params, dtype, layout, where=where, file=given.path, excluded=lenient)
+        for dtype in given.document.dtypes
         for params in combinations
     ]
     kept = [variant for variant in found if record or variant.absent() is None]
@@ -76,25 +185,24 @@ def _check_where(given: _Given, where: str, entry: Entry) -> None:
         raise LadderError(f"{given.path}: {where}where: {error}") from error
 
 
-def _entries(given: _Given, index: int, document: Mapping[str, Any]) -> tuple[list[Entry], int]:
+def _entries(given: _Given, index: int, document: EntryDocument) -> tuple[list[Entry], int]:
     """Entries that one item of `variants` stands for, and how many combinations are dropped."""
     where = f"variants[{index}]."
-    kernel = given.kernel(f"{where}kernel", document["kernel"])
-    if "reason" in document and "where" not in document:
-        raise refuse(given.path, f"{where}reason", document["reason"], "a reason beside `where` only")
+    kernel = given.kernel(f"{where}kernel", document.kernel)
+    if document.reason and not document.where:
+        raise refuse(given.path, f"{where}reason", document.reason, "a reason beside `where` only")
     variants, dropped = _variants(given, where, kernel, document)
-    texts = [document.get(field, "") for field in ("rung", "technique", "where", "reason")]
+    texts = [text or "" for text in (document.rung, document.technique, document.where, document.reason)]
     entries = [Entry(variant, *texts) for variant in variants]
     for entry in entries:
         _check_where(given, where, entry)
     kept = [entry for entry in entries if any(entry.asks(size) for size in given.sizes)]
     if not kept:
-        raise LadderError(
-            f"{given.path}: {where}params: no combination is left after the constraints and where"
-        )
+        why = "no combination is left after the constraints and where"
+        raise LadderError(f"{given.path}: {where}params: {why}")
     if all(entry.left_out(size) for entry in kept for size in given.sizes if entry.asks(size)):
-        raise refuse(given.path, f"{where}where", document["where"], "an expression that keeps a size")
-    if document.get("unsupported") != "record":
+        raise refuse(given.path, f"{where}where", document.where, "an expression that keeps a size")
+    if document.unsupported != "record":
         _check_sizes(given, index, kernel, kept)
     return kept, dropped + len(entries) - len(kept)
 
@@ -113,10 +221,10 @@ def _check_sizes(given: _Given, index: int, kernel: Kernel, entries: Sequence[En
             )
 
 
-def _all_entries(given: _Given, documents_: Sequence[Mapping[str, Any]]) -> tuple[tuple[Entry, ...], int]:
+def _all_entries(given: _Given) -> tuple[tuple[Entry, ...], int]:
     entries: dict[Variant, Entry] = {}
     excluded = 0
-    for index, document in enumerate(documents_):
+    for index, document in enumerate(given.document.variants):
         more, dropped = _entries(given, index, document)
         for entry in more:
             if entry.variant in entries:
@@ -126,119 +234,107 @@ def _all_entries(given: _Given, documents_: Sequence[Mapping[str, Any]]) -> tupl
     return tuple(entries.values()), excluded
 
 
-def _reference(given: _Given, documents_: Sequence[Any], entries: Sequence[Entry]) -> Reference:
-    names = [name for name in documents_ if isinstance(name, str)]
-    for index, name in enumerate(documents_):
-        if isinstance(name, str) and name not in given.problem.libraries:
-            accepted, why = given.problem.libraries, f"problem {given.problem.name}"
-            raise refuse(given.path, f"references[{index}]", name, accepted, why=why)
-    if (names and len(names) < len(documents_)) or len(documents_) - len(names) > 1:
-        raise refuse(given.path, "references", documents_, "libraries of the problem, or one kernel")
+def _reference(given: _Given, entries: Sequence[Entry]) -> Reference:
+    path, problem, listed = given.path, given.problem, given.document.references
+    names = [one for one in listed if isinstance(one, str)]
+    kernels = [one for one in listed if isinstance(one, ReferenceDocument)]
+    for index, name in enumerate(names):
+        if name not in problem.libraries:
+            raise refuse(path, f"references[{index}]", name, problem.libraries, why=f"problem {problem.name}")
+    if names and kernels or len(kernels) > 1:
+        raise refuse(
+            path, "references", [*names, *(one.kernel for one in kernels)], "libraries, or one kernel"
+        )
     if names:
         return Reference(libraries=tuple(names))
-    document = documents_[0]
-    kernel = given.kernel("references[0].kernel", document["kernel"])
-    params = document.get("params", {})
+    kernel, params = given.kernel("references[0].kernel", kernels[0].kernel), kernels[0].params
     for name, value in params.items():
         if name not in kernel.parameters:
-            raise refuse(given.path, "references[0].params", name, kernel.parameters)
+            raise refuse(path, "references[0].params", name, kernel.parameters)
         if value not in kernel.parameters[name].values:
-            raise refuse(given.path, f"references[0].params.{name}", value, kernel.parameters[name].values)
+            raise refuse(path, f"references[0].params.{name}", value, kernel.parameters[name].values)
     reference = Reference(kernel=kernel, params=params)
-    for entry in entries:
-        try:
+    try:
+        for entry in entries:
             if entry.variant.absent() is None:
                 reference.variant_for(entry.variant)
-        except LadderError as error:
-            raise LadderError(f"{given.path}: references[0]: {error}") from error
+    except LadderError as error:
+        raise LadderError(f"{path}: references[0]: {error}") from error
     return reference
 
 
-def _one_of_them(given: _Given, asked: Sequence[Size], size: Any, where: str) -> Size:
-    """A size that the sweep asks for, as `where` in the file gives it."""
-    parsed = parse_size(given.problem, size, str(given.path), where)
-    if parsed not in asked:
-        why = "no variant is asked for there" if parsed in given.sizes else ""
-        raise refuse(given.path, where, size, "one of the sweep's sizes", why=why)
-    return parsed
-
-
-def _counters(
-    given: _Given, document: Mapping[str, Any], entries: Sequence[Entry], asked: Sequence[Size]
-) -> Counters:
+def _counters(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) -> Counters:
     """What to profile: the first size where none is named, and the variants that `where` keeps."""
-    if not document:
+    document = given.document.counters
+    if document is None:
         return Counters()
     sizes = tuple(
-        _one_of_them(given, asked, size, f"counters.sizes[{index}]")
-        for index, size in enumerate(document.get("sizes", ()))
+        given.one_of(asked, size, f"counters.sizes[{index}]")
+        for index, size in enumerate(document.sizes or ())
     )
     sizes = sizes or tuple(asked[:1])
     kept = [entry for entry in entries if entry.variant.absent() is None]
-    if (expression := document.get("where")) is not None:
+    if document.where is not None:
         try:
-            kept = [entry for entry in kept if evaluate(expression, entry.variant.names())]
+            kept = [entry for entry in kept if evaluate(document.where, entry.variant.names())]
         except LadderError as error:
             raise LadderError(f"{given.path}: counters.where: {error}") from error
         if not any(entry.asks(size) for entry in kept for size in sizes):
             accepted = "an expression that keeps a variant asked for at a size to profile"
-            raise refuse(given.path, "counters.where", expression, accepted)
-    return Counters(tuple(document["groups"]), sizes, tuple(entry.variant for entry in kept))
+            raise refuse(given.path, "counters.where", document.where, accepted)
+    return Counters(tuple(document.groups), sizes, tuple(entry.variant for entry in kept))
 
 
-def _figures(
-    given: _Given, documents_: Sequence[Mapping[str, Any]], entries: Sequence[Entry], asked: Sequence[Size]
-) -> tuple[Figure, ...]:
+def _figures(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) -> tuple[Figure, ...]:
     axes = {name for entry in entries for name in entry.variant.params}
     figures = []
-    for index, document in enumerate(documents_):
+    for index, figure in enumerate(given.document.figures):
         for axis in ("x", "y", "hue"):
-            if axis in document and document[axis] not in axes:
-                raise refuse(given.path, f"figures[{index}].{axis}", document[axis], sorted(axes))
-        fields = dict(document)
-        if "at" in document:
-            fields["at"] = _one_of_them(given, asked, document["at"], f"figures[{index}].at")
-        figures.append(Figure(**fields))
+            if (name := getattr(figure, axis)) is not None and name not in axes:
+                raise refuse(given.path, f"figures[{index}].{axis}", name, sorted(axes))
+        at = None if figure.at is None else given.one_of(asked, figure.at, f"figures[{index}].at")
+        figures.append(figure.model_copy(update={"at": at}))
     return tuple(figures)
 
 
 def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
-    document = documents.load(path, "sweep")
-    if document["problem"] not in PROBLEMS:
-        raise refuse(path, "problem", document["problem"], PROBLEMS)
-    problem = PROBLEMS[document["problem"]]
-    for index, dtype in enumerate(document["dtypes"]):
+    document = parse(SweepDocument, read_yaml(path), path)
+    if document.problem not in PROBLEMS:
+        raise refuse(path, "problem", document.problem, PROBLEMS)
+    problem = PROBLEMS[document.problem]
+    for index, dtype in enumerate(document.dtypes):
         if dtype not in problem.dtypes:
             raise refuse(path, f"dtypes[{index}]", dtype, problem.dtypes)
-    layout = document.get("layout")
-    if layout is not None and layout not in problem.layouts:
-        raise refuse(path, "layout", layout, [name for name in problem.layouts if name])
+    if document.layout is not None and document.layout not in problem.layouts:
+        raise refuse(path, "layout", document.layout, [name for name in problem.layouts if name])
     sizes: list[Size] = []
-    for index, text in enumerate(document["sizes"]):
+    for index, text in enumerate(document.sizes):
         size = parse_size(problem, text, str(path), f"sizes[{index}]")
         if size in sizes:
             raise refuse(path, f"sizes[{index}]", size, "each size once")
         sizes.append(size)
-    given = _Given(path, catalog, problem, tuple(document["dtypes"]), layout, tuple(sizes))
-    entries, excluded = _all_entries(given, document["variants"])
+    if len(set(document.regimes)) < len(document.regimes):
+        raise refuse(path, "regimes", document.regimes, "each regime once")
+    given = _Given(path, catalog, problem, document, tuple(sizes))
+    entries, excluded = _all_entries(given)
     asked = tuple(size for size in sizes if any(entry.asks(size) for entry in entries))
     return Sweep(
         name=path.stem,
         path=path,
-        title=document["title"],
-        question=document["question"],
+        title=document.title,
+        question=document.question,
         problem=problem,
-        dtypes=given.dtypes,
+        dtypes=tuple(document.dtypes),
         sizes=asked,
         unasked=tuple(size for size in sizes if size not in asked),
         entries=entries,
         excluded=excluded,
-        reference=_reference(given, document["references"], entries),
-        precision=document.get("precision"),
-        regimes=tuple(document.get("regimes", DEFAULT_REGIMES)),
-        counters=_counters(given, document.get("counters", {}), entries, asked),
-        figures=_figures(given, document.get("figures", ()), entries, asked),
+        reference=_reference(given, entries),
+        precision=document.precision,
+        regimes=tuple(document.regimes),
+        counters=_counters(given, entries, asked),
+        figures=_figures(given, entries, asked),
     )
 
 

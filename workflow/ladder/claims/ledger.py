@@ -1,16 +1,27 @@
-"""The claims ledger as plain data: config/claims.yaml, held to its schema and to the sweeps it speaks of."""
+"""The claims ledger as plain data: config/claims.yaml, held to its model and to the sweeps it speaks of.
+
+How a verdict comes about. Row: the value's 95 % interval, widened by the noise margin, lies inside the condition (holds),
+outside (refuted) or across its edge (inconclusive). Group: the rows alike in the `per` columns, joined by `require`. Test:
+its groups; without `per` there is one. With `per` the claim depends on those columns: `scope: somewhere` (default) makes
+the test hold where any group holds, `everywhere` where all do, and the column `where` names the groups where all tests of
+the claim hold, tests without `per` included, and those where one is refuted. Claim: all its tests must hold, and tests
+that depend on the same columns together in one group at least; one refuted test refutes it; a test without data leaves it
+not measured unless another refutes it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from ladder.catalogue import documents
+from pydantic import Field, model_validator
+
+from ladder.catalogue.documents import parse, read_yaml
+from ladder.model.document import Document, Text, matching, taking
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import FUNCTIONS, words
-from ladder.model.schemas import RESOURCES, TIMINGS
+from ladder.model.schemas import SCHEMAS
 from ladder.model.sweep import Sweep
 from ladder.results.noise import BETWEEN_GPUS
 
@@ -19,108 +30,119 @@ DEFAULT_NOISE_PERCENT = 100 * BETWEEN_GPUS
 OTHER = "other_"
 CONDITIONS = ("at_least", "at_most", "equals")
 
-Expression = str | int | float
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | str) and not isinstance(value, bool) and value != ""
 
 
-@dataclass(frozen=True)
-class Against:
-    """How the partner of a row is found."""
+Expression = Annotated[
+    str | int | float,
+    *taking(
+        'a number or an expression over columns, parameters and metric("NAME")',
+        _is_number,
+        {"anyOf": [{"type": "number"}, {"type": "string"}]},
+    ),
+]
 
-    sweep: str
-    kernel: str | None
-    where: str | None
-    match: tuple[str, ...]
-    pick: str | None
+
+class Against(Document):
+    """A partner row for each row; its columns, parameters and metrics are other_NAME, other_metric."""
+
+    sweep: str | None = Field(None, description="sweep of the partner (default the row's)")
+    kernel: str | None = Field(None, description="kernel of the partner")
+    where: Text | None = Field(None, description="expression that keeps a partner")
+    match: list[str] = Field(description="columns and parameters in which both agree")
+    pick: Text | None = Field(
+        None, description="of several partners, the one where this expression is greatest"
+    )
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Document):
     """One number from each of some rows of a sweep."""
 
-    label: str
-    unit: str
-    sweep: str
-    rows: str
-    regime: str
-    kernel: str | None
-    where: str | None
-    against: Against | None
-    value: Expression
+    label: Text = Field(description="what the value is, as the evidence names it")
+    unit: str = Field("", description="unit of the value, such as x or wavefronts")
+    sweep: str = Field(description="sweep whose rows are tested")
+    rows: Literal["timings", "cells", "resources"] = Field(
+        "timings",
+        description="timings (default): cells with status ok; cells: with any status; resources: compiled variants, which "
+        "needs no GPU",
+    )
+    regime: Literal["cold", "dirty", "warm"] = Field(
+        "dirty", description="regime of the timings (default dirty)"
+    )
+    kernel: str | None = Field(None, description="only rows of this kernel")
+    where: Text | None = Field(None, description="expression that keeps a row")
+    against: Against | None = Field(None, description="how the partner of a row is found")
+    value: Expression = Field(description="the number asked for")
+
+    @property
+    def partner_sweep(self) -> str:
+        return (self.against.sweep if self.against else None) or self.sweep
 
 
-@dataclass(frozen=True)
 class Test(Measure):
     """One decidable question over the rows of a sweep."""
 
-    low: Expression
-    high: Expression
-    condition: str
-    threshold: Expression
-    tolerance: Expression
-    noise: float
-    per: tuple[str, ...]
-    require: str
-    scope: str
+    low: Expression | None = Field(None, description="lower end of its 95 % interval (default the value)")
+    high: Expression | None = Field(None, description="upper end of its 95 % interval (default the value)")
+    at_least: Expression | None = Field(None, description="holds from this threshold up")
+    at_most: Expression | None = Field(None, description="holds up to this threshold")
+    equals: Expression | None = Field(None, description="holds within the tolerance around this number")
+    tolerance: Expression = Field(0, description="reach of equals, in the value's unit (default 0)")
+    noise_percent: Annotated[float, Field(ge=0, le=100)] = Field(
+        DEFAULT_NOISE_PERCENT,
+        description="run-to-run margin that widens the interval, in percent of the value (default 2.5, within which 99 % of "
+        "speed-ups agree from GPU to GPU; 0 for counts)",
+    )
+    per: list[str] = Field([], description="columns or parameters the claim depends on, such as n")
+    require: Literal["all", "any"] = Field("all", description="rows of a group that must hold (default all)")
+    scope: Literal["somewhere", "everywhere"] = Field(
+        "somewhere", description="groups that must hold (default somewhere)"
+    )
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> Test:
+        if len(self.model_fields_set & set(CONDITIONS)) != 1:
+            raise ValueError("exactly one of at_least, at_most and equals")
+        return self
+
+    @property
+    def condition(self) -> str:
+        return next(name for name in CONDITIONS if name in self.model_fields_set)
+
+    @property
+    def threshold(self) -> str | int | float:
+        given: str | int | float = getattr(self, self.condition)
+        return given
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(Document):
     """A statement of a source, the tests that decide it, and the measures that tell why it came out so."""
 
-    id: str
-    source: str
-    statement: str
-    decided_by: str
-    tests: tuple[Test, ...]
-    because: tuple[Measure, ...]
-
-
-def _against(document: Mapping[str, Any] | None, sweep: str) -> Against | None:
-    if document is None:
-        return None
-    return Against(
-        document.get("sweep", sweep),
-        document.get("kernel"),
-        document.get("where"),
-        tuple(document["match"]),
-        document.get("pick"),
+    id: Annotated[str, *matching(r"[a-z0-9]+(-[a-z0-9]+)*", "lower-case words joined by hyphens")] = Field(
+        description="name of the claim"
+    )
+    source: Text = Field(description="text or reference that states it")
+    statement: Text = Field(description="the statement in one sentence")
+    decided_by: Text = Field(description="what decides it, in words")
+    tests: list[Test] = Field(min_length=1, description="all of them must hold")
+    because: list[Measure] = Field(
+        [],
+        description="measures told with the evidence, such as the counters that say why the hardware answers so; they decide "
+        "nothing",
     )
 
 
-def _measure(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a Measure."""
-    return {
-        "label": document["label"],
-        "unit": document.get("unit", ""),
-        "sweep": document["sweep"],
-        "rows": document.get("rows", "timings"),
-        "regime": document.get("regime", "dirty"),
-        "kernel": document.get("kernel"),
-        "where": document.get("where"),
-        "against": _against(document.get("against"), document["sweep"]),
-        "value": document["value"],
-    }
+class ClaimsDocument(Document):
+    """The ledger (config/claims.yaml): statements of the sources and the tests that decide them."""
 
-
-def _test(document: Mapping[str, Any]) -> Test:
-    condition = next(name for name in CONDITIONS if name in document)
-    return Test(
-        **_measure(document),
-        low=document.get("low", document["value"]),
-        high=document.get("high", document["value"]),
-        condition=condition,
-        threshold=document[condition],
-        tolerance=document.get("tolerance", 0),
-        noise=document.get("noise_percent", DEFAULT_NOISE_PERCENT) / 100,
-        per=tuple(document.get("per", ())),
-        require=document.get("require", "all"),
-        scope=document.get("scope", "somewhere"),
-    )
+    claims: list[Claim] = Field(min_length=1, description="the statements, in the order of the report")
 
 
 def _columns(sweep: Sweep, rows: str, kernel: str | None) -> set[str]:
     """Names an expression over rows of this sweep may use."""
-    columns = set(RESOURCES) | (set() if rows == "resources" else {*TIMINGS})
+    columns = set(SCHEMAS["resources"]) | (set() if rows == "resources" else {*SCHEMAS["timings"]})
     for variant in sweep.variants:
         if kernel in (None, variant.kernel.name):
             columns |= set(variant.params)
@@ -160,7 +182,7 @@ class _Checker:
                 self.file, f"{self.where}.{field}", word, functions, why=f"no such function, in {given!r}"
             )
 
-    def columns(self, field: str, given: tuple[str, ...], known: set[str]) -> None:
+    def columns(self, field: str, given: Iterable[str], known: set[str]) -> None:
         for name in given:
             if name not in known:
                 raise refuse(self.file, f"{self.where}.{field}", name, sorted(known), why="no such column")
@@ -173,7 +195,7 @@ class _Checker:
         self.expression("where", measure.where, own, ["metric"])
         names, functions = own, ["metric"]
         if measure.against is not None:
-            partner = self.sweep("against.sweep", measure.against.sweep)
+            partner = self.sweep("against.sweep", measure.partner_sweep)
             self.kernel("against.kernel", measure.against.kernel, partner)
             other = _columns(partner, measure.rows, measure.against.kernel)
             self.expression("against.where", measure.against.where, other, ["metric"])
@@ -202,17 +224,12 @@ def load_claims(path: Path, sweeps: Mapping[str, Sweep]) -> tuple[Claim, ...]:
     Raises LadderError naming file, field, value and what is accepted, for a field, sweep, kernel, column
     or expression that is not right.
     """
-    document = documents.load(path, "claims")
-    claims: list[Claim] = []
-    for index, given in enumerate(document["claims"]):
-        if any(claim.id == given["id"] for claim in claims):
-            raise refuse(path, f"claims[{index}].id", given["id"], "each id once")
-        tests = tuple(_test(test) for test in given["tests"])
-        for position, test in enumerate(tests):
+    claims = parse(ClaimsDocument, read_yaml(path), path).claims
+    for index, claim in enumerate(claims):
+        if any(claim.id == other.id for other in claims[:index]):
+            raise refuse(path, f"claims[{index}].id", claim.id, "each id once")
+        for position, test in enumerate(claim.tests):
             _Checker(path, f"claims[{index}].tests[{position}]", sweeps).test(test)
-        because = tuple(Measure(**_measure(measure)) for measure in given.get("because", ()))
-        for position, measure in enumerate(because):
+        for position, measure in enumerate(claim.because):
             _Checker(path, f"claims[{index}].because[{position}]", sweeps).measure(measure)
-        words_of_it = (given["id"], given["source"], given["statement"], given["decided_by"])
-        claims.append(Claim(*words_of_it, tests, because))
     return tuple(claims)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ladder.claims.ledger import OTHER, Expression, Measure, Test
+from ladder.claims.ledger import OTHER, Measure, Test
 from ladder.claims.rows import MissingError, Row, Tables
 from ladder.model.errors import LadderError
 from ladder.model.expressions import evaluate, words
@@ -46,7 +46,7 @@ class Measured:
     why: str = ""
 
 
-def _evaluate(expression: Expression, row: Row, other: Row | None = None) -> Any:
+def _evaluate(expression: str | int | float, row: Row, other: Row | None = None) -> Any:
     names = dict(row.names)
     functions: dict[str, Callable[..., Any]] = {"metric": row.metric}
     if other is not None:
@@ -104,12 +104,14 @@ def judge(condition: str, value: Estimate, threshold: float, tolerance: float, n
 def _decide(test: Test, row: Row, candidates: Sequence[Row]) -> Decided:
     other = _partner(test, row, candidates)
 
-    def number(expression: Expression) -> float:
+    def number(expression: str | int | float) -> float:
         return float(_evaluate(expression, row, other))
 
-    value = Estimate(number(test.value), number(test.low), number(test.high))
+    value = Estimate(
+        *(number(test.value if end is None else end) for end in (test.value, test.low, test.high))
+    )
     threshold = number(test.threshold)
-    verdict = judge(test.condition, value, threshold, number(test.tolerance), test.noise)
+    verdict = judge(test.condition, value, threshold, number(test.tolerance), test.noise_percent / 100)
     return Decided(row, value, threshold, verdict)
 
 
@@ -126,7 +128,7 @@ def _rows(measure: Measure, data: Tables) -> tuple[list[Row], list[Row]]:
     if measure.against is None:
         return rows, []
     against = measure.against
-    others = data.rows(against.sweep, measure.rows, measure.regime)
+    others = data.rows(measure.partner_sweep, measure.rows, measure.regime)
     return rows, _select(others, against.kernel, against.where)
 
 

@@ -14,11 +14,11 @@ from ladder.catalogue.kernels import load_catalog, load_kernel
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import choose_device, parse_over, read_settings
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.cli.options import Config, ConfigFiles, SweepName, project
+from ladder.cli.options import Config, Configfile, SweepName, project
 from ladder.gpu.harness import ENTRIES, FOLDER, SOURCE, join_harness
 from ladder.model.errors import refuse
 from ladder.model.files import replace_file, write_json
-from ladder.model.plan import write_plan
+from ladder.model.plan import to_json
 from ladder.problems import registry
 
 Arch = Annotated[str, typer.Option(help="Architecture, such as sm_90a.")]
@@ -27,9 +27,9 @@ Arch = Annotated[str, typer.Option(help="Architecture, such as sm_90a.")]
 def plan(
     context: typer.Context,
     sweep: SweepName,
-    out: Annotated[Path, typer.Option(help="Plan to write.")],
+    out: Annotated[Path, typer.Argument(help="Plan to write.")],
     arch: Annotated[str | None, typer.Option(help="Architecture (default: the run's).")] = None,
-    configfile: ConfigFiles = None,
+    configfile: Configfile = None,
     config: Config = None,
 ) -> None:
     """Work out the measuring plan of a sweep: every cell with its launch geometry, as JSON."""
@@ -38,7 +38,7 @@ def plan(
     over = parse_over(config or ()) | ({"arch": arch} if arch else {})
     settings = read_settings(own, configfile or (), over)
     chosen = load_sweeps(own.sweeps, load_catalog(own.kernels), [sweep])[sweep]
-    write_plan(plan_sweep(chosen, settings, choose_device(settings)[1]), out)
+    replace_file(out, to_json(plan_sweep(chosen, settings, choose_device(settings)[1])))
 
 
 def compile_(
@@ -62,9 +62,9 @@ def compile_(
 
 
 def harness(
-    problem: Annotated[str, typer.Option(help="Problem whose checks it holds.")],
+    problem: Annotated[str, typer.Argument(help="Problem whose checks it holds.")],
     arch: Arch,
-    out: Annotated[Path, typer.Option(help="File to write.")],
+    out: Annotated[Path, typer.Argument(help="File to write.")],
 ) -> None:
     """Compile the measuring harness's own kernels for a problem."""
     if problem not in registry.PROBLEMS:

@@ -10,20 +10,20 @@ import typer
 
 from ladder.claims.decide import decide_tables
 from ladder.claims.ledger import load_claims
-from ladder.cli.options import RunFolderOption, project, sweeps_of
+from ladder.cli.options import Folder, project, sweeps_of
 from ladder.model.folders import RunFolder
 from ladder.results.statistics import records
 
 
 def claims(
     context: typer.Context,
-    run_folder: RunFolderOption,
+    folder_: Folder,
     ledger: Annotated[
         Path | None, typer.Option("--claims", help="The ledger (default: config/claims.yaml).")
     ] = None,
 ) -> None:
     """Decide the claims from the tables."""
-    folder, sweeps = RunFolder(run_folder), sweeps_of(context, None)
+    folder, sweeps = RunFolder(folder_), sweeps_of(context, None)
     given = load_claims(ledger or project(context).claims, sweeps)
     part = {
         name: [variant.id for variant in sweep.variants]

@@ -19,16 +19,28 @@ from ladder.build.banks import (
     served,
     wavefronts,
 )
-from ladder.catalogue.reference import BEGIN, KINDS, field_reference
-from ladder.claims.ledger import load_claims
-from ladder.cli.options import Config, ConfigFiles, run_of
+from ladder.catalogue.config import Config as ConfigDocument
+from ladder.catalogue.reference import BEGIN, field_reference
+from ladder.catalogue.sweeps import SweepDocument
+from ladder.claims.ledger import ClaimsDocument, load_claims
+from ladder.cli.options import Config, Configfile, run_of
+from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate_int
 from ladder.model.files import replace_file
+from ladder.model.kernel import Kernel
 from ladder.results.statistics import size_label
 
+KINDS: dict[str, tuple[str, type[Document]]] = {
+    "config": ("config/config.yaml", ConfigDocument),
+    "sweep": ("config/sweeps/NAME.yaml", SweepDocument),
+    "kernel": ("kernels/…/NAME.yaml", Kernel),
+    "claims": ("config/claims.yaml", ClaimsDocument),
+}
+"""Document kinds, where such documents stand, and their models."""
 
-def check(context: typer.Context, configfile: ConfigFiles = None, config: Config = None) -> None:
+
+def check(context: typer.Context, configfile: Configfile = None, config: Config = None) -> None:
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
     claims = load_claims(run.project.claims, run.every_sweep)
@@ -50,7 +62,7 @@ def check(context: typer.Context, configfile: ConfigFiles = None, config: Config
 def variants(
     context: typer.Context,
     sweep: Annotated[list[str] | None, typer.Option(help="List this sweep's only; may be repeated.")] = None,
-    configfile: ConfigFiles = None,
+    configfile: Configfile = None,
     config: Config = None,
 ) -> None:
     """List the variants of the chosen sweeps, one line each: identifier, sweeps, parameters."""
@@ -70,7 +82,7 @@ def reference(
     for name in kind or ():
         if name not in KINDS:
             raise refuse("command line", "kind", name, KINDS)
-    text = "\n".join(field_reference(name) for name in kind or KINDS)
+    text = "\n".join(field_reference(name, *KINDS[name]) for name in kind or KINDS)
     if readme is None:
         print(text, end="")
         return

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from ladder.cli.options import PlanFile, RunFolderOption, project
+from ladder.cli.options import PlanFile, folder_of, project
 from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.measure import counting, job
@@ -23,70 +23,50 @@ from ladder.measure.conditions import compiled
 from ladder.measure.host import now
 from ladder.measure.parents import end_with_parent
 from ladder.measure.store import read_store
-from ladder.model.errors import LadderError, refuse
+from ladder.measure.view import View
+from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
-from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
 from ladder.results import tables
 
 _THROUGHPUT = "throughput"
 
 
-def measure(
-    context: typer.Context,
-    plan: PlanFile,
-    run_folder: RunFolderOption,
-    deadline_s: Annotated[float, typer.Option(help="Seconds that a task may take.")] = 60.0,
-    busy: Annotated[str, typer.Option(help="Where another process uses the GPU: refuse or mark.")] = "refuse",
-    remeasure: Annotated[bool, typer.Option("--remeasure", help="Measure every cell anew.")] = False,
-) -> None:
+def measure(context: typer.Context, plan: PlanFile) -> None:
     """Verify and time the cells of a sweep on a GPU: those that the run's store does not have yet.
 
     Statuses are data, so only a broken set-up is an error.
     """
-    if busy not in ("refuse", "mark"):
-        raise refuse("command line", "--busy", busy, ["refuse", "mark"])
     end_with_parent(os.getppid())
-    settings = job.Settings(deadline_s, busy, remeasure)
-    job.measure(plan, read_plan(plan), RunFolder(run_folder), project(context).root, settings)
+    job.measure(plan, read_plan(plan), folder_of(plan), project(context).root)
 
 
-def profile(
-    context: typer.Context,
-    plan: PlanFile,
-    run_folder: RunFolderOption,
-    timeout_s: Annotated[float, typer.Option(help="Limit of the profiler in seconds.")] = 540.0,
-    disabled: Annotated[
-        bool, typer.Option("--disabled", help="Only note that the configuration says so.")
-    ] = False,
-) -> None:
+def profile(context: typer.Context, plan: PlanFile) -> None:
     """Collect Nsight Compute counters for a sweep; what cannot be had becomes a note."""
     end_with_parent(os.getppid())
-    root = project(context).root
-    counting.count(plan, read_plan(plan), RunFolder(run_folder), root, timeout_s, not disabled)
+    counting.count(plan, read_plan(plan), folder_of(plan), project(context).root)
 
 
 def clock(
-    plan: PlanFile,
-    run_folder: RunFolderOption,
-    trials: Annotated[int, typer.Option(help="Trials of a kernel against itself.")] = 100,
+    plan: PlanFile, trials: Annotated[int, typer.Option(help="Trials of a kernel against itself.")] = 100
 ) -> None:
     """Hold the timer against NVBench and against itself; the cells of a plan serve as subjects."""
-    folder, given = RunFolder(run_folder), read_plan(plan)
+    folder, given = folder_of(plan), read_plan(plan)
     with one_gpu(find_gpus()) as (gpu, _):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
         from ladder.measure.bench import Bench  # CUDA reads the variable when it is loaded
 
         bench = Bench(given, folder.cubins, folder.harness(given.problem))
-        records = read_store(folder.records)
-        itself, compared = check_clock(bench, given, compiled(given, folder), records, trials)
+        itself, compared = check_clock(
+            bench, View(given, compiled(given, folder), read_store(folder.records)), trials
+        )
     for name, rows in (("clock_aa", itself), ("clock_nvbench", compared)):
         tables.write(name, tables.frame(name, rows), folder.tables)
 
 
 def throughput(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="JSON to write.")],
+    out: Annotated[Path, typer.Argument(help="JSON to write.")],
     sweep: Annotated[str, typer.Option(help="Sweep to run.")] = "fp32_tiles",
     cores: Annotated[str, typer.Option(help="Cores for snakemake.")] = "all",
 ) -> None:
@@ -97,7 +77,7 @@ def throughput(
     own = project(context)
     folder = own.run(_THROUGHPUT, gpus[0].slug)
     shutil.rmtree(own.results / _THROUGHPUT, ignore_errors=True)
-    target = folder.measured(sweep).relative_to(own.root).as_posix()
+    target = folder.account("measured", sweep).relative_to(own.root).as_posix()
     command = [sys.executable, "-m", "snakemake", "--cores", cores, "--quiet", "--nolock", target]
     command += ["--config", f"run={_THROUGHPUT}"]
     started, begun = now(), time.monotonic()
@@ -105,7 +85,7 @@ def throughput(
     wall_s = time.monotonic() - begun
     if done.returncode != 0:
         raise LadderError(f"{' '.join(command)}: ended with exit code {done.returncode}")
-    account = read_json(folder.measured(sweep))
+    account = read_json(folder.account("measured", sweep))
     if account is None:
         raise LadderError(f"{folder.root}: the run measured nothing; is there a GPU?")
     figures = {

@@ -11,31 +11,32 @@ import typer
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.runs import Run, load_run, parse_over
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.model.folders import Project
+from ladder.model.folders import Project, RunFolder
 from ladder.model.sweep import Sweep
 
-ConfigFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--configfile", help="File merged over config/config.yaml; may be repeated."),
+Configfile = Annotated[
+    list[Path] | None, typer.Option(help="File merged over config/config.yaml; may be repeated.")
 ]
 Config = Annotated[
-    list[str] | None,
-    typer.Option("--config", metavar="KEY=VALUE", help="A setting, as for snakemake; may be repeated."),
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting, as for snakemake; may be repeated.")
 ]
-RunFolderOption = Annotated[Path, typer.Option("--run-folder", help="results/RUN/DEVICE")]
-SweepName = Annotated[str, typer.Option("--sweep", help="Name of the sweep.")]
-SweepNames = Annotated[list[str], typer.Option("--sweep", help="Name of a sweep; repeated, in order.")]
-PlanFile = Annotated[Path, typer.Option("--plan", help="Plan of the sweep.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVICE/plans/SWEEP.json")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="results/RUN/DEVICE")]
+SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]
+SweepName = Annotated[str, typer.Argument(metavar="SWEEP", help="Name of a sweep.")]
 Published = Annotated[
-    Path | None,
-    typer.Option("--published", help="Without a GPU: published folder whose measurements stand in."),
+    Path | None, typer.Option(help="Without a GPU: published folder whose measurements stand in.")
 ]
+
+
+def folder_of(plan: Path) -> RunFolder:
+    """The run that a plan lies in."""
+    return RunFolder(plan.parent.parent)
 
 
 def project(context: typer.Context) -> Project:
     """The project that --root names."""
-    root: Path = context.obj
-    return Project(root)
+    return Project(Path(context.obj))
 
 
 def run_of(

@@ -13,7 +13,7 @@ import typer
 from ladder.catalogue.runs import Run
 from ladder.claims.decide import decide_tables
 from ladder.claims.ledger import load_claims
-from ladder.cli.options import Config, ConfigFiles, project, run_of, sweeps_of
+from ladder.cli.options import Config, Configfile, project, run_of, sweeps_of
 from ladder.cli.tables import here
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
@@ -35,9 +35,9 @@ from ladder.results.publish import (
 
 def publish(
     context: typer.Context,
-    run: Annotated[str, typer.Option(help="Name of the run (folder under results/).")],
-    device: Annotated[str, typer.Option(help="Device folder of the run, such as nvidia-h200.")],
-    configfile: ConfigFiles = None,
+    run: Annotated[str, typer.Argument(help="Name of the run (folder under results/).")],
+    device: Annotated[str, typer.Argument(help="Device folder of the run, such as nvidia-h200.")],
+    configfile: Configfile = None,
     config: Config = None,
     force: Annotated[bool, typer.Option("--force", help="Publish in spite of objections.")] = False,
 ) -> None:
@@ -61,7 +61,7 @@ def publish(
         tables.write_all(frames, fresh.tables)
         copy_clock(target, fresh)
         copy_clock(folder, fresh)
-        records = read_archive(fresh.archive)
+        records = read_archive(fresh.records)
         measured = measured_on(records, frames["sessions"]["session"].dropna().unique())
         about = here(own.root, target.root.name, given.arch, folder) | measured
         write_json(fresh.environment, about | {"timings_from": "measured", "published": None})
@@ -109,5 +109,5 @@ def import_(
     session = next(iter(records.sessions.values()))
     commit = str(session.tree.get("commit") or "unknown")[:12]
     name = f"{session.id.removeprefix('imported-')}-{commit}.parquet"
-    write_archive(project(context).published(device).archive / name, list(records), [session])
+    write_archive(project(context).published(device).records / name, list(records), [session])
     logging.info("%s: %d records", name, len(list(records)))

@@ -9,7 +9,7 @@ import typer
 
 from ladder.catalogue.cells import parse_cell
 from ladder.catalogue.kernels import load_catalog
-from ladder.cli.options import SweepName, project, sweeps_of
+from ladder.cli.options import project, sweeps_of
 from ladder.measure.store import Records
 from ladder.model.errors import LadderError, refuse
 from ladder.results import tables
@@ -79,12 +79,10 @@ def history(
 
 def choose(
     context: typer.Context,
-    sweep: SweepName,
-    for_: Annotated[str, typer.Option("--for", help="Sweep whose sizes are wanted.")],
-    folder: Annotated[
-        Path, typer.Option("--tables", help="Folder of timings, such as results/published/nvidia-h200.")
-    ],
+    source: Annotated[str, typer.Argument(help="Sweep over configurations.")],
+    target: Annotated[str, typer.Argument(help="Sweep whose sizes are wanted.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of timings, such as results/published/nvidia-h200.")],
 ) -> None:
     """Print entries for a sweep's `variants`: what another sweep found fastest at each of its sizes."""
-    sweeps = sweeps_of(context, [sweep, for_])
-    print(as_yaml(chosen_entries(sweeps[sweep], sweeps[for_], tables.read("timings", folder))), end="")
+    sweeps = sweeps_of(context, [source, target])
+    print(as_yaml(chosen_entries(sweeps[source], sweeps[target], tables.read("timings", folder))), end="")

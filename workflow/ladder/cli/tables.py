@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ladder.cli.options import PlanFile, Published, RunFolderOption, SweepNames, project
+from ladder.cli.options import Folder, PlanFile, Published, SweepNames, folder_of, project
 from ladder.measure import host
 from ladder.measure.conditions import compiled
 from ladder.measure.store import Records, read_store
+from ladder.measure.view import View
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan, read_plan
@@ -24,7 +25,6 @@ from ladder.results.collect import merge as merge_frames
 from ladder.results.environment import measured_on
 from ladder.results.publish import copy_clock
 from ladder.results.statistics import records as rows_of
-from ladder.results.view import View
 
 
 def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan] = ()) -> Records:
@@ -32,7 +32,7 @@ def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan] 
     if published is None:
         return read_store(folder.records)
     kernels = {task.cell.kernel for plan in plans for task in plan.tasks}
-    return read_archive(PublishedFolder(published).archive, kernels or None)
+    return read_archive(PublishedFolder(published).records, kernels or None)
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, Any]:
@@ -65,14 +65,17 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, Any]:
     return frames
 
 
-def collect(plan: PlanFile, run_folder: RunFolderOption, published: Published = None) -> None:
+def collect(plan: PlanFile, published: Published = None) -> None:
     """Turn the records of a sweep into tables: sweeps/NAME/*.csv and .parquet."""
-    folder, given = RunFolder(run_folder), read_plan(plan)
+    folder, given = folder_of(plan), read_plan(plan)
     made, records = compiled(given, folder), records_of(folder, published, [given])
     if published is not None:
         frames = _stand_in(View(given, made, records, earlier=True), PublishedFolder(published))
     else:
-        accounts = read_json(folder.measured(given.sweep)), read_json(folder.profiled(given.sweep))
+        accounts = (
+            read_json(folder.account("measured", given.sweep)),
+            read_json(folder.account("profiled", given.sweep)),
+        )
         frames = collect_sweep(View(given, made, records), *accounts)
     tables.write_all(frames, folder.sweep(given.sweep))
     counts = frames["timings"]["status"].value_counts()
@@ -80,11 +83,11 @@ def collect(plan: PlanFile, run_folder: RunFolderOption, published: Published = 
     logging.info("%s: %d rows: %s", given.sweep, len(frames["timings"]), summary)
 
 
-def merge(run_folder: RunFolderOption, sweep: SweepNames, published: Published = None) -> None:
+def merge(folder_: Folder, sweeps: SweepNames, published: Published = None) -> None:
     """Join the tables of all sweeps of a run."""
-    folder = RunFolder(run_folder)
+    folder = RunFolder(folder_)
     parts = {
-        name: {table: tables.read(table, folder.sweep(name)) for table in SWEEP_TABLES} for name in sweep
+        name: {table: tables.read(table, folder.sweep(name)) for table in SWEEP_TABLES} for name in sweeps
     }
     tables.write_all(merge_frames(parts), folder.tables)
     if published is not None:
@@ -93,16 +96,15 @@ def merge(run_folder: RunFolderOption, sweep: SweepNames, published: Published =
 
 def environment(
     context: typer.Context,
-    run_folder: RunFolderOption,
-    device: Annotated[str, typer.Option(help="Device folder of the run.")],
+    folder_: Folder,
     arch: Annotated[str, typer.Option(help="Architecture it was compiled for.")],
     published: Published = None,
 ) -> None:
     """Record where a run's numbers were measured, from their records, and what analysed them."""
-    folder = RunFolder(run_folder)
+    folder = RunFolder(folder_)
     sessions = tables.read("sessions", folder.tables)["session"].dropna().unique()
     measured = measured_on(read_store(folder.records), sessions)
-    document = here(project(context).root, device, arch, folder) | measured
+    document = here(project(context).root, folder.root.name, arch, folder) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
     if published is not None and (source := read_json(PublishedFolder(published).environment)) is not None:
         same = reproduced(PublishedFolder(published), folder)

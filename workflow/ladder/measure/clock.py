@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.measure.bench import Bench
-from ladder.measure.conditions import Compiled, tree_conditions
-from ladder.measure.store import Records
+from ladder.measure.view import View
 from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
@@ -37,11 +36,10 @@ class Subject:
     median_us: float
 
 
-def _measured(plan: Plan, made: Compiled, records: Records) -> Iterator[Subject]:
-    for index, task in enumerate(plan.tasks):
-        if task.launch is None or made.broken(task) is not None:
-            continue
-        record = records.latest(task.cell.in_regime(REGIME), tree_conditions(plan, task, REGIME, made))
+def measured(view: View) -> Iterator[Subject]:
+    """Every task with a result."""
+    for index, task in view.launched():
+        record = view.find(task, REGIME)
         if record is not None and record.status == "ok":
             size = "x".join(str(value) for value in task.cell.size.values())
             yield Subject(index, f"{task.variant} at {size}", median(record.result["variant_us"]))
@@ -158,15 +156,10 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
 Row = dict[str, Any]
 
 
-def check_clock(
-    bench: Bench, plan: Plan, made: Compiled, records: Records, trials: int
-) -> tuple[list[Row], list[Row]]:
+def check_clock(bench: Bench, view: View, trials: int) -> tuple[list[Row], list[Row]]:
     """Rows of clock_aa and of clock_nvbench; the second are none, with a warning, without cuda-bench."""
-    known = list(_measured(plan, made, records))
-    tried = Trials(bench, plan)
-    itself = [
-        row for subject in nearest(known, _AA_TARGETS_US) for row in tried.against_itself(subject, trials)
-    ]
+    known, tried = list(measured(view)), Trials(bench, view.plan)
+    itself = [row for one in nearest(known, _AA_TARGETS_US) for row in tried.against_itself(one, trials)]
     try:
         return itself, tried.against_nvbench(nearest(known, _TARGETS_US))
     except LadderError as error:

@@ -27,7 +27,7 @@ def measuring_code(problem: str, regime: str) -> str:
     """Digest of the code that verifies and times (or launches for the profiler) cells of a problem."""
     process = "ladder.measure.profile_worker" if regime == COUNTERS else "ladder.measure.worker"
     # The worker finds the problem's module by its name.
-    return code.digest([process, f"ladder.problems.{problem}.instance"])
+    return code.digest(process, f"ladder.problems.{problem}.instance")
 
 
 def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:

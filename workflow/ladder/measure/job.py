@@ -17,9 +17,10 @@ from ladder.gpu.discovery import FoundGpu, find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
-from ladder.measure.conditions import Compiled, compiled, host_conditions, tree_conditions
+from ladder.measure.conditions import compiled, host_conditions
 from ladder.measure.store import Appender, Records, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
+from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
@@ -39,29 +40,14 @@ def is_due(record: Record | None, deadline_s: float) -> bool:
     return record is None or (record.status == "timeout" and (record.limit_s or 0.0) < deadline_s)
 
 
-def due(
-    plan: Plan,
-    made: Compiled,
-    records: Records,
-    on: Mapping[str, str] | None,
-    deadline_s: float,
-) -> Due:
-    """What of a plan is to be measured: no record under today's conditions stands for it.
-
-    `on` are the host's conditions; None accepts any host's.
-    """
-    found: Due = []
-    for index, task in enumerate(plan.tasks):
-        if task.launch is None or made.broken(task) is not None:
-            continue
-        regimes = []
-        for regime in plan.regimes:
-            tree = tree_conditions(plan, task, regime, made)
-            if is_due(records.latest(task.cell.in_regime(regime), tree, on), deadline_s):
-                regimes.append(regime)
-        if regimes:
-            found.append((index, regimes))
-    return found
+def due(view: View, on: Mapping[str, str] | None) -> Due:
+    """What of a plan is to be measured on a host with the conditions `on` (any, if None): no record stands for it."""
+    plan = view.plan
+    found = [
+        (index, [one for one in plan.regimes if is_due(view.find(task, one, on), plan.job["deadline_s"])])
+        for index, task in view.launched()
+    ]
+    return [(index, regimes) for index, regimes in found if regimes]
 
 
 @dataclass
@@ -74,34 +60,33 @@ class Job:
     wall_s: float = 0.0
     gpu_s: float = 0.0
     worker_starts: int = 0
-    started: str = ""
+    started: str = field(default_factory=host.now)
     finished: str = ""
-    sessions: list[str] = field(default_factory=list)
 
 
 class Surroundings(Protocol):
     """What watches the GPU beside the measurement; see Monitor."""
 
-    def since(self, start: float) -> dict[str, Any]:
-        """Clock, power and temperature since then."""
+    def since(self, start: float) -> dict[str, Any]: ...
 
-    def neighbours(self, own: set[int]) -> list[int]:
-        """Other processes on the GPU."""
+    def neighbours(self, own: set[int]) -> list[int]: ...
 
 
 @dataclass
 class Measuring:
-    """The loop over a plan's due tasks: asks the supervisor, appends a record a regime."""
+    """The loop over a plan's due tasks: asks the supervisor, appends a record a regime.
 
-    plan: Plan
-    made: Compiled
+    `begin_session` makes the session of a new worker, from what the worker says of its GPU.
+    """
+
+    view: View
     on: Mapping[str, str]
     watch: Surroundings
     begin_session: Callable[[Mapping[str, Any]], Session]
-    """What makes the session of a new worker, from what it says of itself."""
-    job: Job = field(default_factory=Job)
+    job: Job
+    session: str = ""
 
-    def run(self, todo: Due, start: Callable[[], WorkerProcess], deadline_s: float, store: Appender) -> None:
+    def run(self, todo: Due, start: Callable[[], WorkerProcess], store: Appender) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
         own: set[int] = set()
         begun = time.monotonic()
@@ -109,16 +94,16 @@ class Measuring:
         def on_start(worker: WorkerProcess) -> None:
             own.add(int(worker.hello["pid"]))
             session = self.begin_session(worker.hello.get("gpu", {}))
-            self.job.sessions.append(session.id)
+            self.session = session.id
             store.append(session)
 
-        supervisor = Supervisor(start, deadline_s, on_start)
+        supervisor = Supervisor(start, self.view.plan.job["deadline_s"], on_start)
         try:
             for done, (index, regimes) in enumerate(todo, 1):
                 since = time.monotonic()
                 answer = supervisor.measure(index, regimes)
                 device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
-                records = self.records(self.plan.tasks[index], answer, device)
+                records = self.records(self.view.plan.tasks[index], answer, device)
                 for record in records:
                     store.append(record)
                 self.job.measured += 1
@@ -131,31 +116,30 @@ class Measuring:
 
     def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> list[Record]:
         """A record for each regime that was asked for."""
-        found = []
-        built = {
-            name: self.made.facts[task.variant].get(name)
-            for name in ("source_sha256", "cubin_sha256", "nvrtc")
-        }
+        facts = self.view.made.facts[task.variant]
+        built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
         spent = {"gpu_s": answer.gpu_s, "wall_s": answer.wall_s, "regimes": len(answer.results)}
-        for regime, given in answer.results.items():
-            result = dict(given)
-            head = {name: result.pop(name, default) for name, default in _HEAD.items()}
-            found.append(
-                Record(
-                    cell=task.cell.in_regime(regime),
-                    conditions=Conditions(tree_conditions(self.plan, task, regime, self.made), self.on),
-                    variant=task.variant,
-                    sweep=self.plan.sweep,
-                    session=self.job.sessions[-1],
-                    time=host.now(),
-                    result={**result, "device": dict(device), "built": built, "spent": spent},
-                    **head,
-                )
+        return [
+            Record(
+                cell=task.cell.in_regime(regime),
+                conditions=Conditions(self.view.tree(task, regime), self.on),
+                variant=task.variant,
+                sweep=self.view.plan.sweep,
+                session=self.session,
+                time=host.now(),
+                status=given.get("status", "launch_error"),
+                reason=given.get("reason") or "",
+                limit_s=given.get("limit_s"),
+                result={
+                    **{name: value for name, value in given.items() if name not in _OWN},
+                    **{"device": dict(device), "built": built, "spent": spent},
+                },
             )
-        return found
+            for regime, given in answer.results.items()
+        ]
 
 
-_HEAD: dict[str, Any] = {"status": "launch_error", "reason": "", "limit_s": None}
+_OWN = ("status", "reason", "limit_s")
 """Fields of a result that are a record's own."""
 
 
@@ -172,22 +156,13 @@ def progress(record: Record) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How a job measures, apart from what the plan says."""
-
-    deadline_s: float
-    busy: str
-    remeasure: bool
-
-
 def worker_command(path: Path, plan: Plan, folder: RunFolder) -> list[str]:
     """Command line of a worker."""
     words = (path, folder.cubins, folder.harness(plan.problem))
     return [sys.executable, "-m", "ladder.measure.worker", *(str(word) for word in words)]
 
 
-def _write(job: Job, path: Path, begun: float) -> None:
+def write_account(job: Job, path: Path, begun: float) -> None:
     """Write the account of a job; one that kept everything leaves that of the job that measured."""
     if job.measured == 0 and (old := read_json(path)) is not None:
         write_json(path, old)
@@ -205,12 +180,12 @@ def _refuse_neighbours(gpu: FoundGpu, monitor: Monitor, busy: str) -> None:
         )
 
 
-def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, settings: Settings) -> None:
+def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     """Measure what of the plan at `path` is due, append it to the run's store, and write the job's account.
 
     Raises LadderError where there is no GPU, or another process uses it. `root` is the checkout.
     """
-    job, begun = Job(started=host.now()), time.monotonic()
+    job, begun = Job(), time.monotonic()
     gpus = find_gpus()
     if not gpus:
         raise LadderError(
@@ -218,19 +193,21 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, settings: Set
         )
     # One job, one GPU model: the conditions name it.
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
-    made, on = compiled(plan, folder), host_conditions(plan.problem, gpus[0].name, driver_version())
-    records = Records() if settings.remeasure else read_store(folder.records)
-    todo = due(plan, made, records, on, settings.deadline_s)
-    job.cells = sum(task.launch is not None and made.broken(task) is None for task in plan.tasks)
+    on = host_conditions(plan.problem, gpus[0].name, driver_version())
+    view = View(
+        plan, compiled(plan, folder), Records() if plan.job["remeasure"] else read_store(folder.records)
+    )
+    todo = due(view, on)
+    job.cells = len(list(view.launched()))
     job.kept = job.cells - len(todo)
     if todo:
         with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
-            _refuse_neighbours(gpu, monitor, settings.busy)
+            _refuse_neighbours(gpu, monitor, plan.job["busy"])
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
             start = partial(WorkerProcess, worker_command(path, plan, folder), environment, [lock])
             session = partial(host.session, gpu.uuid, root)
             store = Appender(folder.records, plan.sweep)
             with monitor.locked_clocks(plan.settings["lock_clocks"]):
-                Measuring(plan, made, on, monitor, session, job).run(todo, start, settings.deadline_s, store)
+                Measuring(view, on, monitor, session, job).run(todo, start, store)
             store.close()
-    _write(job, folder.measured(plan.sweep), begun)
+    write_account(job, folder.account("measured", plan.sweep), begun)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from ladder.model.errors import refuse
@@ -12,61 +11,14 @@ NO_GPU = "no-gpu"
 """Device folder of a run on a host without a GPU: its timings are published ones."""
 
 
-@dataclass(frozen=True)
-class Project:
-    """A checkout (or a user's copy of its rooms)."""
-
-    root: Path
-
-    @property
-    def kernels(self) -> Path:
-        return self.root / "kernels"
-
-    @property
-    def include(self) -> Path:
-        return self.root / "kernels" / "include"
-
-    @property
-    def config(self) -> Path:
-        return self.root / "config"
-
-    @property
-    def sweeps(self) -> Path:
-        return self.root / "config" / "sweeps"
-
-    @property
-    def claims(self) -> Path:
-        return self.root / "config" / "claims.yaml"
-
-    @property
-    def results(self) -> Path:
-        return self.root / "results"
-
-    def published(self, device: str) -> PublishedFolder:
-        """Raises LadderError for a device that is no plain name: nothing beside its folder may be replaced."""
-        return PublishedFolder(self.results / "published" / _plain("device", device))
-
-    def run(self, run: str, device: str) -> RunFolder:
-        """Raises LadderError where run or device is no plain name."""
-        return RunFolder(self.results / _plain("run", run) / _plain("device", device))
-
-
-def _plain(field: str, name: str) -> str:
-    """A name that is one folder's and no other's."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise refuse("configuration", field, name, "a name of letters, digits, '.', '_' and '-'")
-    return name
-
-
-@dataclass(frozen=True)
 class RunFolder:
-    """results/RUN/DEVICE."""
+    """results/RUN/DEVICE. `records` is the store: a file a measuring job, appended to and never rewritten."""
 
-    root: Path
-
-    @property
-    def cubins(self) -> Path:
-        return self.root / "cubins"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.cubins, self.records, self.tables = root / "cubins", root / "records", root / "tables"
+        self.environment, self.throughput = root / "environment.json", root / "throughput.json"
+        self.report = root / "report.md"
 
     def cubin(self, variant: str) -> Path:
         return self.cubins / f"{variant}.cubin"
@@ -83,48 +35,41 @@ class RunFolder:
     def sweep(self, sweep: str) -> Path:
         return self.root / "sweeps" / sweep
 
-    def measured(self, sweep: str) -> Path:
-        """What the measuring job of a sweep did."""
-        return self.sweep(sweep) / "measured.json"
-
-    def profiled(self, sweep: str) -> Path:
-        """What the profiling job of a sweep did, and what it could not have."""
-        return self.sweep(sweep) / "profiled.json"
-
-    @property
-    def records(self) -> Path:
-        """The store: a file a measuring job, appended to and never rewritten."""
-        return self.root / "records"
+    def account(self, job: str, sweep: str) -> Path:
+        """What a job (`measured` or `profiled`) did for a sweep."""
+        return self.sweep(sweep) / f"{job}.json"
 
     def figure(self, sweep: str, name: str) -> Path:
         return self.root / "figures" / f"{sweep}-{name}.png"
 
-    @property
-    def tables(self) -> Path:
-        return self.root / "tables"
 
-    @property
-    def environment(self) -> Path:
-        return self.root / "environment.json"
-
-    @property
-    def throughput(self) -> Path:
-        return self.root / "throughput.json"
-
-    @property
-    def report(self) -> Path:
-        return self.root / "report.md"
-
-
-@dataclass(frozen=True)
 class PublishedFolder(RunFolder):
-    """results/published/DEVICE: like a run's, but its tables lie beside the report, and its records in an archive."""
+    """results/published/DEVICE: its tables lie beside the report, and `records` holds a parquet file a publication."""
 
-    @property
-    def tables(self) -> Path:
-        return self.root
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.tables = root
 
-    @property
-    def archive(self) -> Path:
-        """Published records: a parquet file a publication, none of them ever rewritten."""
-        return self.root / "records"
+
+class Project:
+    """A checkout (or a user's copy of its rooms)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.config, self.results = root, root / "config", root / "results"
+        self.sweeps, self.claims = self.config / "sweeps", self.config / "claims.yaml"
+        self.kernels, self.include = root / "kernels", root / "kernels" / "include"
+
+    def published(self, device: str) -> PublishedFolder:
+        """Raises LadderError for a device that is no plain name: nothing beside its folder may be replaced."""
+        return PublishedFolder(self.results / "published" / _plain("device", device))
+
+    def run(self, run: str, device: str) -> RunFolder:
+        """Raises LadderError where run or device is no plain name."""
+        return RunFolder(self.results / _plain("run", run) / _plain("device", device))
+
+
+def _plain(field: str, name: str) -> str:
+    """A name that is one folder's and no other's."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise refuse("configuration", field, name, "a name of letters, digits, '.', '_' and '-'")
+    return name

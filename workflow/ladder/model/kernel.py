@@ -7,55 +7,73 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from ladder.model.arch import CLUSTERS_FROM, arch_number, runs_on
+from ladder.model.document import Arch, Condition, Document, Expression, Text, Value, matching
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate, evaluate_int, words
 from ladder.model.problem import ParamValue, Problem, Size
 
 _ID_LIMIT = 150
+Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Document):
     """One axis of a kernel's space."""
 
-    name: str
-    values: tuple[ParamValue, ...]
-    default: ParamValue
-    description: str
-    unit: str = ""
+    values: list[Value] = Field(min_length=1, description="accepted values, in the order of the figures")
+    default: Value = Field(description="value when a sweep names none")
+    unit: str = Field("", description="unit of the value")
+    description: Text = Field(description="what it changes")
 
 
-@dataclass(frozen=True)
-class Condition:
-    """An expression that must hold, and why."""
-
-    expr: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Argument:
+class Argument(Document):
     """One kernel argument: a pointer to a buffer of the problem, a scalar, or a TMA tensor map."""
 
-    kind: str
-    name: str
-    type: str = ""
-    box: tuple[int | str, ...] = ()
-    swizzle: str = "none"
-    l2_promotion: str = "none"
+    pointer: str | None = Field(None, description="buffer of the problem")
+    scalar: str | None = Field(None, description="size, scalar or parameter of the problem")
+    type: Literal["int32", "int64", "float32"] | None = Field(
+        None, description="a scalar's type in the kernel"
+    )
+    tensor_map: str | None = Field(None, description="buffer of the problem")
+    box: Dims | None = Field(None, description="box of one TMA copy in elements, outermost first")
+    swizzle: Literal["none", "32B", "64B", "128B", "rows"] | None = Field(
+        None, description="shared-memory swizzle of a tensor map; rows: as wide as the box's rows"
+    )
+    l2_promotion: Text = Field(
+        "none", description="of a tensor map: none, 64B, 128B, 256B, or a parameter with such values"
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Argument:
+        given = self.model_fields_set - {"l2_promotion"}
+        if given not in ({"pointer"}, {"scalar", "type"}, {"tensor_map", "box", "swizzle"}):
+            raise ValueError(
+                "{pointer: NAME}, {scalar: NAME, type: int32|int64|float32} or "
+                "{tensor_map: NAME, box: [...], swizzle: ...}"
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        return "pointer" if self.pointer else "scalar" if self.scalar else "tensor_map"
+
+    @property
+    def name(self) -> str:
+        return self.pointer or self.scalar or self.tensor_map or ""
 
 
-@dataclass(frozen=True)
-class LaunchRule:
-    """Launch geometry as expressions over parameters, dtype bytes and the size."""
+class LaunchRule(Document):
+    """Launch geometry as expressions over parameters, element_bytes and the size's fields."""
 
-    grid: tuple[int | str, ...]
-    block: tuple[int | str, ...]
-    cluster: tuple[int | str, ...] = ()
-    shared_bytes: int | str = 0
+    grid: Dims = Field(description="blocks")
+    block: Dims = Field(description="threads")
+    cluster: Dims | None = Field(None, description="blocks per cluster")
+    shared_bytes: Expression = Field(0, description="dynamic shared memory in bytes")
 
 
 @dataclass(frozen=True)
@@ -68,33 +86,66 @@ class Geometry:
     shared_bytes: int
 
 
-@dataclass(frozen=True, eq=False)
-class Kernel:
-    """A CUDA source with parameters, as its YAML file describes it."""
+def _problem(name: Any, info: ValidationInfo) -> Any:
+    problems: Mapping[str, Problem] = (info.context or {}).get("problems", {})
+    if name not in problems:
+        raise refuse((info.context or {}).get("file", "kernel"), "problem", name, problems)
+    return problems[name]
 
-    name: str
-    path: Path
-    source: Path
-    summary: str
-    problem: Problem
-    rows: tuple[str, ...]
-    origin: tuple[str, ...]
-    entry: str
-    dtypes: Mapping[str, Mapping[str, str]]
-    layouts: tuple[str, ...]
-    min_arch: str
-    parameters: Mapping[str, Parameter]
-    constraints: tuple[Condition, ...]
-    """What must hold for a variant to exist; those that name a field of the size, for it to be right there."""
-    launch: LaunchRule
-    arguments: tuple[Argument, ...]
-    spills_allowed: bool
+
+class Kernel(Document):
+    """One CUDA kernel (NAME.yaml beside NAME.cu) and the space of its variants."""
+
+    name: SkipJsonSchema[str]
+    path: SkipJsonSchema[Path]
+    summary: Text = Field(description="what the kernel computes and the one technique it is about")
+    problem: Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})] = Field(
+        description="folder in workflow/ladder/problems, such as gemm"
+    )
+    rows: list[str] = Field(description="rows of the catalogue it covers")
+    origin: list[str] = Field(
+        min_length=1, description="where the idea comes from (text number or reference)"
+    )
+    entry: Text = Field(
+        description="NVRTC name expression of the kernel; {name} is replaced by a parameter or dtype substitution"
+    )
+    dtypes: dict[str, dict[str, str]] = Field(
+        min_length=1, description="for each dtype the substitutions it adds for the entry"
+    )
+    layouts: list[str] = Field(
+        [],
+        description="layouts it takes, of a GEMM NN (default; B is K x N row-major) and TN (B is N x K)",
+    )
+    min_arch: Arch = Field(
+        description="lowest architecture; a trailing a demands that very architecture family"
+    )
+    parameters: dict[
+        Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")],
+        Parameter,
+    ] = Field({}, description="name -> the values it may take")
+    constraints: list[Condition] = Field(
+        [],
+        description="what must hold over the parameters for a variant to exist, or over the size for it to be right "
+        "there; elsewhere a cell is unsupported, with the reason",
+    )
+    launch: LaunchRule = Field(
+        description="launch geometry: expressions over parameters, element_bytes and the size's fields"
+    )
+    arguments: list[Argument] = Field(min_length=1, description="the kernel's arguments in order")
+    spills: Literal["never", "allowed"] = Field(
+        "never", description="whether register spills are expected, for variants that show them"
+    )
+
+    @property
+    def source(self) -> Path:
+        """The CUDA source."""
+        return self.path.with_suffix(".cu")
 
     @functools.cached_property
-    def _of_parameters(self) -> tuple[Condition, ...]:
+    def _of_parameters(self) -> list[Condition]:
         """Constraints that hold or fail whatever the size."""
         fields = set(self.problem.size_fields)
-        return tuple(one for one in self.constraints if words(one.expr)[0].isdisjoint(fields))
+        return [one for one in self.constraints if words(one.expr)[0].isdisjoint(fields)]
 
     def broken(self, names: Mapping[str, Any], *, at_a_size: bool) -> Condition | None:
         """The first constraint that does not hold, if any; without a size, of those on parameters alone."""
@@ -125,11 +176,11 @@ class Kernel:
                 raise refuse(file, f"{where}params.{name}", value, accepted)
         if dtype not in self.dtypes:
             raise refuse(file, f"{where}dtype", dtype, self.dtypes, why=f"{self.name} is not written for it")
-        layout = layout or self.layouts[0]
-        if layout not in self.layouts:
-            raise refuse(file, f"{where}layout", layout, self.layouts)
+        layouts = self.layouts or self.problem.layouts[:1]
+        if layout and layout not in layouts:
+            raise refuse(file, f"{where}layout", layout, layouts)
         fixed = {name: params.get(name, axis.default) for name, axis in self.parameters.items()}
-        variant = Variant(self, fixed, dtype, layout)
+        variant = Variant(self, fixed, dtype, layout or layouts[0])
         if not excluded and (broken := self.broken(variant.names(), at_a_size=False)) is not None:
             raise LadderError(
                 f"{file}: {where}params: {dict(params)!r} is not accepted: {broken.reason} "
@@ -148,24 +199,23 @@ class Variant:
     layout: str
 
     @functools.cached_property
+    def changed(self) -> dict[str, ParamValue]:
+        """Parameters that differ from their default."""
+        axes = self.kernel.parameters
+        return {name: value for name, value in self.params.items() if value != axes[name].default}
+
+    @functools.cached_property
     def id(self) -> str:
         """File-name safe and readable: kernel, dtype, then the parameters that differ from their default.
 
         It tells the variants of one checkout apart. Records say all parameters, since a default may change.
         """
-        parts = [self.kernel.name, self.dtype]
-        if self.layout != self.kernel.layouts[0]:
-            parts.append(self.layout)
-        parts += [
-            f"{name}={value}"
-            for name, value in self.params.items()
-            if value != self.kernel.parameters[name].default
-        ]
-        text = "-".join(parts)
+        usual = (self.kernel.layouts or self.kernel.problem.layouts)[0]
+        parts = [self.kernel.name, self.dtype, *([self.layout] if self.layout != usual else [])]
+        text = "-".join([*parts, *(f"{name}={value}" for name, value in self.changed.items())])
         if len(text) <= _ID_LIMIT:
             return text
-        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return f"{text[: _ID_LIMIT - 13]}-{digest}"
+        return f"{text[: _ID_LIMIT - 13]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Variant) and other.id == self.id
@@ -197,19 +247,18 @@ class Variant:
 
     def geometry(self, size: Size) -> Geometry:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
-        names = self.names(size)
+        names, launch = self.names(size), self.kernel.launch
 
-        def dims(field: str, expressions: tuple[int | str, ...]) -> tuple[int, int, int]:
-            values = [evaluate_int(expression, names) for expression in expressions]
+        def dims(field: str, expressions: list[int | str] | None) -> tuple[int, int, int]:
+            values = [evaluate_int(expression, names) for expression in expressions or ()]
             values += [1] * (3 - len(values))
             if min(values) < 1:
                 raise refuse(self.kernel.path, f"launch.{field}", values, "whole numbers >= 1")
             return values[0], values[1], values[2]
 
-        launch = self.kernel.launch
         shared = evaluate_int(launch.shared_bytes, names)
         if shared < 0:
             raise refuse(self.kernel.path, "launch.shared_bytes", shared, "a whole number >= 0")
-        cluster = dims("cluster", launch.cluster) if launch.cluster else (1, 1, 1)
+        cluster = dims("cluster", launch.cluster)
         together = None if cluster == (1, 1, 1) else cluster
         return Geometry(dims("grid", launch.grid), dims("block", launch.block), together, shared)

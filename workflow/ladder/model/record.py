@@ -14,17 +14,15 @@ SCHEMA = 1
 """Version of the records that this code writes; older ones are brought up to it by `_UPGRADES`."""
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Version -> what makes a document of that version one of the next."""
+"""Version -> what makes a line of that version one of the next."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a measurement depends on besides its cell. `tree`: what follows from the checkout. `host`: the machine's
-    part.
+    """What a measurement depends on besides its cell; empty where it is unknown.
 
-    tree: digests of the machine code of variant and reference, of the measuring code and of its device kernels; the
-    launch; the settings that count. host: GPU model, driver and library versions. Both are empty where they are
-    unknown.
+    tree, what follows from the checkout: digests of the machine code of variant and reference, of the measuring code and
+    of its device kernels; the launch; the settings that count. host: GPU model, driver and library versions.
     """
 
     tree: Mapping[str, Any] = field(default_factory=dict)
@@ -35,9 +33,9 @@ class Conditions:
 class Session:
     """One measuring process on one GPU: the card, the host, the software, and the checkout it ran from.
 
-    gpu: name, uuid, sms, peaks, copy rate, power limit and so on. host: CPU, cores, memory, number of GPUs.
-    versions: driver, libraries, packages. tree: digest, and commit where known. clock_floor_us: an empty kernel,
-    timed as cells are.
+    gpu: name, uuid, sms, peaks, copy rate, power limit and so on. host: CPU, cores, memory, number of GPUs. versions:
+    driver, libraries, packages. tree: digest, and commit where known. clock_floor_us: an empty kernel, timed as cells
+    are. note: what else must be known of it, such as that it was imported.
     """
 
     id: str
@@ -48,7 +46,6 @@ class Session:
     tree: Mapping[str, Any] = field(default_factory=dict)
     clock_floor_us: float | None = None
     note: str = ""
-    """What else must be known of it, such as that it was imported."""
 
     def to_json(self) -> dict[str, Any]:
         """The session as a line of a store."""
@@ -59,22 +56,21 @@ class Session:
 class Record:
     """What became of one cell: status, reason and result, and what it takes to know where they come from.
 
-    result: `variant_us` and `reference_us` in the order taken (or a `summary` where raw times are not known),
-    `reference` (which of the libraries), `algorithm`, `speedup` with its interval, `stopped_by`, `check`, `device`
-    (clock, power, temperature), `observations`, `copy_us`, `built` (digests of source and cubin).
+    `sweep` asked first; `limit_s` is the deadline that a timeout hit. result: `variant_us` and `reference_us` in the
+    order taken (or a `summary` where raw times are not known), `reference` (which of the libraries), `algorithm`,
+    `speedup` with its interval, `stopped_by`, `check`, `device` (clock, power, temperature), `observations`, `copy_us`,
+    `built` (digests of source and cubin).
     """
 
     cell: Cell
     conditions: Conditions
     variant: str
     sweep: str
-    """The sweep that asked first."""
     session: str
     time: str
     status: str
     reason: str = ""
     limit_s: float | None = None
-    """The deadline that a timeout hit."""
     result: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -84,32 +80,23 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The record as a line of a store."""
-        document = {name: value for name, value in vars(self).items() if name not in ("cell", "conditions")}
         cell = {name: value for name, value in vars(self.cell).items() if name != "id"}
         cell["reference"] = {name: value for name, value in vars(self.cell.reference).items() if value}
-        return {
-            "schema": SCHEMA,
-            "record": {"key": self.key, "cell": cell, "conditions": vars(self.conditions), **document},
-        }
+        given = {**vars(self), "key": self.key, "cell": cell, "conditions": vars(self.conditions)}
+        return {"schema": SCHEMA, "record": given}
 
 
-def _cell(document: Mapping[str, Any]) -> Cell:
-    against = document["reference"]
-    reference = Reference(**{**against, "libraries": tuple(against.get("libraries", ()))})
-    return Cell(**{**document, "reference": reference})
-
-
-def from_json(document: Mapping[str, Any]) -> Record | Session:
+def from_json(line: Mapping[str, Any]) -> Record | Session:
     """A line of a store. Raises LadderError for a newer schema, KeyError or TypeError where it is no such line."""
-    version = document["schema"]
+    given, version = dict(line), line["schema"]
     if version > SCHEMA:
         raise LadderError(f"records of schema {version}: this version reads up to {SCHEMA}; update it")
-    upgraded = dict(document)
-    while version < SCHEMA:
-        upgraded, version = _UPGRADES[version](upgraded), version + 1
-    if "session" in upgraded:
-        return Session(**upgraded["session"])
-    given = dict(upgraded["record"])
-    given.pop("key")
-    conditions = Conditions(**given.pop("conditions"))
-    return Record(cell=_cell(given.pop("cell")), conditions=conditions, **given)
+    for older in range(version, SCHEMA):
+        given = _UPGRADES[older](given)
+    if "session" in given:
+        return Session(**given["session"])
+    known = {name: value for name, value in given["record"].items() if name != "key"}
+    against = known["cell"]["reference"]
+    reference = Reference(**{**against, "libraries": tuple(against.get("libraries", ()))})
+    cell = Cell(**{**known["cell"], "reference": reference})
+    return Record(**{**known, "cell": cell, "conditions": Conditions(**known["conditions"])})

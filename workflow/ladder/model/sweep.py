@@ -6,12 +6,32 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from ladder.model import cell
 from ladder.model.cell import Cell
+from ladder.model.document import Document, Text, taking
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ParamValue, Problem, Size
+
+
+def _is_size(value: Any) -> bool:
+    given = value.values() if isinstance(value, Mapping) else [value]
+    return all(isinstance(one, int | str) and not isinstance(one, bool) and one != "" for one in given)
+
+
+SizeText = Annotated[
+    int | str | dict[str, int | str],
+    *taking(
+        "a whole number, an expression such as 2**20, or a mapping of size fields",
+        _is_size,
+        {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "object"}]},
+    ),
+]
+"""A size as documents write it."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +88,22 @@ class Entry:
         return self.variant.absent(size, arch) or self.left_out(size) or None
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure the sweep asks for."""
+class Figure(Document):
+    """A figure drawn from a sweep."""
 
-    kind: str
-    caption: str
-    at: Size | None = None
-    x: str | None = None
-    y: str | None = None
-    hue: str | None = None
+    kind: Literal["ladder", "curves", "heatmap", "roofline", "banks", "stencil", "shapes"] = Field(
+        description="what is drawn"
+    )
+    caption: Text = Field(description="what the reader should see in it")
+    at: SizeText | None = Field(None, description="the size shown where a figure shows one")
+    x: str | None = Field(None, description="parameter on the x axis")
+    y: str | None = Field(None, description="parameter on the y axis")
+    hue: str | None = Field(None, description="parameter shown by colour")
+
+    @property
+    def size(self) -> Size | None:
+        """`at` with its numbers worked out, as a loaded sweep has it."""
+        return self.at if isinstance(self.at, Mapping) else None  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)

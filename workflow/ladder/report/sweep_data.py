@@ -79,7 +79,7 @@ class SweepData:
     @property
     def size(self) -> dict[str, int]:
         """The size to speak about: the one a figure of the sweep shows, else the largest with a result."""
-        shown = next((figure.at for figure in self.sweep.figures if figure.at is not None), None)
+        shown = next((figure.size for figure in self.sweep.figures if figure.size is not None), None)
         if shown is not None:
             return dict(shown)
         sizes = [dict(size) for size in self.sweep.sizes]
@@ -145,7 +145,7 @@ class SweepData:
         """Defaults of the sweep's kernels' parameters, by kernel and name."""
         kernels = {entry.variant.kernel.name: entry.variant.kernel for entry in self.sweep.entries}
         return {
-            name: {axis.name: axis.default for axis in kernel.parameters.values()}
+            name: {axis: given.default for axis, given in kernel.parameters.items()}
             for name, kernel in kernels.items()
         }
 

@@ -14,11 +14,11 @@ from ladder.model.errors import refuse
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
-from ladder.model.schemas import JOBS, RESOURCES, STATUSES, SWEEP_TABLES
+from ladder.model.schemas import SCHEMAS, STATUSES, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.statistics import coefficient_of_variation
-from ladder.results.view import View
+from ladder.measure.view import View
 
 Row = dict[str, object]
 
@@ -111,7 +111,7 @@ class Collector:
             "max_error": check.get("max_error"),
             "error_bound": check.get("error_bound"),
             **{name: device.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c", "busy")},
-            "throttled": _throttled(device, self.plan.throttle_share),
+            "throttled": _throttled(device, self.plan.job["throttle_share"]),
         }
         built = result.get("built") or {}
         if record.status != "ok":
@@ -208,7 +208,7 @@ class Collector:
 
 def resource_row(facts: Mapping[str, Any]) -> Row:
     """The row of resources.csv for one variant, from its facts."""
-    known = {name: facts.get(name) for name in RESOURCES if name in facts}
+    known = {name: facts.get(name) for name in SCHEMAS["resources"] if name in facts}
     return known | {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
 
 
@@ -224,7 +224,7 @@ def collect_sweep(
     if unreadable := view.records.unreadable:
         collector.note("collect", "records", f"{unreadable} unreadable lines were left out")
     if job is not None:
-        row: Row = {name: job.get(name) for name in JOBS if name in job}
+        row: Row = {name: job.get(name) for name in SCHEMAS["jobs"] if name in job}
         share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
         collector.rows["jobs"].append(row | {"sweep": view.plan.sweep, "gpu_share": share})
     collector.resources()
@@ -234,10 +234,8 @@ def collect_sweep(
 def changed_sources(view: View) -> dict[str, int]:
     """Kernels whose source is not the one their records were measured with: how many variants each."""
     changed: dict[str, set[str]] = {}
-    for task in view.plan.tasks:
-        if task.launch is None or view.made.broken(task) is not None:
-            continue
-        record = view.find(task, view.plan.regimes[0])
+    for _, task in view.launched():
+        record = view.find(task)
         was = ((record.result.get("built") or {}) if record else {}).get("source_sha256")
         if was and was != view.made.facts[task.variant].get("source_sha256"):
             changed.setdefault(task.cell.kernel, set()).add(task.variant)

@@ -32,7 +32,7 @@ from ladder.results.archive import read_archive, write_archive
 from ladder.results.collect import collect_sweep, merge
 from ladder.results.compare import name_of
 from ladder.results.statistics import count
-from ladder.results.view import View
+from ladder.measure.view import View
 
 CLOCK_TABLES = ("clock_nvbench", "clock_aa")
 _SHOWN = 5
@@ -52,9 +52,7 @@ class Publication:
         """Records of the run that stand for a cell of its plans, and those alike from other sessions."""
         found: dict[int, Record] = {}
         for view in self.views.values():
-            for task in view.plan.tasks:
-                if task.launch is None or view.made.broken(task) is not None:
-                    continue
+            for _, task in view.launched():
                 for regime in (*view.plan.regimes, *([COUNTERS] if task.counted else [])):
                     record = view.find(task, regime)
                     found |= {id(one): one for one in (view.alike(record) if record else ())}
@@ -65,10 +63,8 @@ class Publication:
         return [
             f"{view.plan.sweep}: {task.variant} at {dict(task.cell.size)}"
             for view in self.views.values()
-            for task in view.plan.tasks
-            if task.launch is not None
-            and view.made.broken(task) is None
-            and view.find(task, view.plan.regimes[0]) is None
+            for _, task in view.launched()
+            if view.find(task) is None
         ]
 
     def sessions(self) -> dict[str, Session]:
@@ -136,12 +132,12 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) ->
     records = read_store(folder.records)
     views = {}
     for name in run.sweeps:
-        measured = not run.measures or folder.measured(name).is_file()
+        measured = not run.measures or folder.account("measured", name).is_file()
         if not folder.plan(name).is_file() or not measured:
             raise LadderError(f"{folder.root}: the sweep {name} is not measured; the run is not complete")
         plan = read_plan(folder.plan(name))
         views[name] = View(plan, compiled(plan, folder), records)
-    return Publication(run, views, read_archive(published.archive))
+    return Publication(run, views, read_archive(published.records))
 
 
 def rows_of_sweep(name: str, folder: PublishedFolder, names: Iterable[str]) -> dict[str, pd.DataFrame]:
@@ -179,7 +175,7 @@ def published_frames(
         if view is None:
             parts[name] = _kept(name, old)
             continue
-        accounts = read_json(folder.measured(name)), read_json(folder.profiled(name))
+        accounts = read_json(folder.account("measured", name)), read_json(folder.account("profiled", name))
         parts[name] = collect_sweep(replace(view, records=both, earlier=True), *accounts)
         if not publication.run.measures:
             parts[name] |= rows_of_sweep(name, old, ("notes", "jobs"))
@@ -222,8 +218,8 @@ def replaced(target: Path) -> Iterator[Path]:
 
 def write_records(publication: Publication, old: PublishedFolder, fresh: PublishedFolder) -> None:
     """The archive with the run's records added, in a file of their own."""
-    if old.archive.is_dir():
-        shutil.copytree(old.archive, fresh.archive)
+    if old.records.is_dir():
+        shutil.copytree(old.records, fresh.records)
     additions = publication.additions()
     if additions:
         sessions = publication.sessions()
@@ -231,4 +227,4 @@ def write_records(publication: Publication, old: PublishedFolder, fresh: Publish
         first, last = min(one.time for one in additions), max(used, key=lambda session: session.started)
         commit = str(last.tree.get("commit") or last.tree.get("digest") or "unknown")[:12]
         name = f"{first.replace('-', '').replace(':', '')}-{commit}.parquet"
-        write_archive(fresh.archive / name, additions, used)
+        write_archive(fresh.records / name, additions, used)

@@ -31,7 +31,7 @@ class FigureData(SweepData):
     @property
     def size(self) -> dict[str, int]:
         """The size this figure shows: as asked, else the sweep's."""
-        return dict(self.figure.at) if self.figure.at is not None else super().size
+        return dict(self.figure.size) if self.figure.size is not None else super().size
 
     def some(self, rows: pd.DataFrame, what: str) -> pd.DataFrame:
         """`rows`, or NoDataError with the statuses that explain their absence."""

@@ -70,10 +70,12 @@ def _names(data: FigureData, rows: list[dict[str, Any]]) -> list[str]:
             names.append("")
             continue
         label = labels[row["variant"]].removesuffix(f" ({row['dtype']})")
-        axes = variants[row["variant"]].kernel.parameters.values()
+        axes = variants[row["variant"]].kernel.parameters
         # The first parameter, such as the tile's width, always stands.
         first, *others = label.split(", ") if pd.isna(row["rung"]) else [label]
-        kept = [part for part in others if part not in {f"{axis.name}={axis.default}" for axis in axes}]
+        kept = [
+            part for part in others if part not in {f"{name}={axis.default}" for name, axis in axes.items()}
+        ]
         names.append(textwrap.fill(", ".join([first, *kept]), _NAME_WIDTH))
     return names
 

@@ -1,0 +1,72 @@
+"""What documents are made of: fields that are checked, described, and say in words what they accept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from ladder.model.problem import ParamValue
+
+NOT_ACCEPTED = "not_accepted"
+"""Type of an error whose message says what is accepted."""
+
+
+class Document(BaseModel):
+    """Part of a document: every field is known, nothing changes once it is read."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
+    )
+
+
+def taking(accepted: str, test: Callable[[Any], bool], schema: dict[str, Any]) -> Any:
+    """What a field is annotated with that takes values for which `test` holds; `accepted` says so in words."""
+
+    def check(value: Any) -> Any:
+        if not test(value):
+            raise PydanticCustomError(NOT_ACCEPTED, "{accepted}", {"accepted": accepted})
+        return value
+
+    return BeforeValidator(check), WithJsonSchema({**schema, "x-accepted": accepted})
+
+
+def matching(pattern: str, accepted: str) -> Any:
+    """What a text field is annotated with that must match a pattern from end to end."""
+    expression = re.compile(pattern)
+    schema = {"type": "string", "pattern": f"^(?:{pattern})$"}
+    return taking(
+        accepted, lambda value: isinstance(value, str) and bool(expression.fullmatch(value)), schema
+    )
+
+
+def _is_value(value: Any) -> bool:
+    return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def _is_expression(value: Any) -> bool:
+    return _is_value(value) and value != ""
+
+
+_EITHER = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+Text = Annotated[str, Field(min_length=1)]
+Value = Annotated[ParamValue, *taking("a whole number or a word", _is_value, _EITHER)]
+Expression = Annotated[
+    int | str,
+    *taking(
+        "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd",
+        _is_expression,
+        _EITHER,
+    ),
+]
+Arch = Annotated[str, *matching(r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a")]
+
+
+class Condition(Document):
+    """An expression that must hold, and why."""
+
+    expr: Text = Field(description="an expression that must be true")
+    reason: Text = Field(description="why, as the report prints it")
