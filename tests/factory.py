@@ -15,25 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ladder.catalogue.config import Config, load_config
+from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.gpu.harness import join_harness
 from ladder.measure.conditions import compiled, tree_conditions
 from ladder.measure.store import append_all, read_store
+from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.files import read_json, write_json
+from ladder.model.files import read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Variant
-from ladder.model.plan import Plan, read_plan, write_plan
+from ladder.model.plan import Plan, read_plan, to_json
 from ladder.model.record import Conditions, Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.model.sweep import Entry, Sweep
 from ladder.results import tables
 from ladder.results.collect import collect_sweep, merge
 from ladder.results.environment import measured_on
-from ladder.results.view import View
 
 DEVICE = "nvidia-h200"
 CUBLAS_TFLOPS = {"fp32": 51.4, "fp16": 750.0}
@@ -296,8 +297,7 @@ class Lab:
         return load_sweeps(self.project.sweeps, load_catalog(self.project.kernels), names)
 
     def config(self) -> Config:
-        path = Path(__file__).parents[1] / "config" / "config.yaml"
-        return load_config(path)
+        return read_settings(Project(Path(__file__).parents[1]), [], {})
 
     def plan(self, sweep: Sweep) -> Plan:
         return plan_sweep(sweep, self.config(), "sm_90a")
@@ -306,7 +306,7 @@ class Lab:
         self, sweep: Sweep, facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given
     ) -> None:
         """Write plan, harness and facts of a sweep, as if it had been compiled."""
-        write_plan(self.plan(sweep), self.folder.plan(sweep.name))
+        replace_file(self.folder.plan(sweep.name), to_json(self.plan(sweep)))
         self.folder.cubins.mkdir(parents=True, exist_ok=True)
         harness = join_harness({}, f"harness of {sweep.problem.name}", b"")
         self.folder.harness(sweep.problem.name).write_bytes(harness)
@@ -336,9 +336,9 @@ class Lab:
                         if metrics and task.counted:
                             found.append(self._counted(plan, made, task, make_profile(place)))
             append_all(self.folder.records, name, [self.session, *found])
-            write_json(self.folder.measured(name), make_job(len(found)))
+            write_json(self.folder.account("measured", name), make_job(len(found)))
             lacking = [] if metrics and sweep.counters.groups else [{"subject": "ncu", "reason": "ncu was not found"}]
-            write_json(self.folder.profiled(name), {"notes": lacking})
+            write_json(self.folder.account("profiled", name), {"notes": lacking})
 
     def _records(self, plan: Plan, made: Any, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
         shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}
@@ -371,7 +371,7 @@ class Lab:
     def frames(self, name: str) -> dict[str, Any]:
         """The tables of a sweep."""
         return collect_sweep(
-            self.view(name), read_json(self.folder.measured(name)), read_json(self.folder.profiled(name))
+            self.view(name), read_json(self.folder.account("measured", name)), read_json(self.folder.account("profiled", name))
         )
 
     def collect(self, names: list[str] | None = None) -> None:

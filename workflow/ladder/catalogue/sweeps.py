@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from ladder.catalogue.documents import parse, read_yaml
 from ladder.catalogue.sizes import parse_size
-from ladder.model.document import Document, Text, Value, taking
+from ladder.model.document import Document, Share, Some, Text, Value, taking
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate, refuse_unknown
 from ladder.model.kernel import Kernel, Variant
@@ -42,30 +40,31 @@ Axes = dict[
 class EntryDocument(Document):
     """Variants of one kernel."""
 
-    kernel: str = Field(description="kernel of the catalogue")
-    params: Axes = Field({}, description="parameter values; lists are axes, which are multiplied out")
-    rung: Text | None = Field(None, description="name of the step on a ladder (single combinations only)")
-    technique: Text | None = Field(None, description="what the rung adds over the one below")
-    where: Text | None = Field(
-        None,
-        description="expression over parameters and the size; where it is false the sweep does not ask for the variant, "
-        "and there is no row, unless a reason is given",
-    )
-    reason: Text | None = Field(
-        None, description="why `where` leaves out what it does: there is an unsupported row with it"
-    )
-    unsupported: Literal["refuse", "record"] = Field(
-        "refuse",
-        description="what a constraint of the kernel excludes: refuse (default; of a product such combinations are "
-        "dropped, and a size that none supports is a mistake) or record as unsupported rows with the reason",
-    )
+    kernel: str
+    """kernel of the catalogue"""
+    params: Axes = {}
+    """parameter values; lists are axes, which are multiplied out"""
+    rung: Text | None = None
+    """name of the step on a ladder (single combinations only)"""
+    technique: Text | None = None
+    """what the rung adds over the one below"""
+    where: Text | None = None
+    """expression over parameters and the size; where it is false the sweep does not ask for the variant, and there is no
+    row, unless a reason is given"""
+    reason: Text | None = None
+    """why `where` leaves out what it does: there is an unsupported row with it"""
+    unsupported: Literal["refuse", "record"] = "refuse"
+    """what a constraint of the kernel excludes: refuse (default; of a product such combinations are dropped, and a size
+    that none supports is a mistake) or record as unsupported rows with the reason"""
 
 
 class ReferenceDocument(Document):
     """A kernel that cells are timed against."""
 
-    kernel: str = Field(description="kernel of the same problem")
-    params: dict[str, Value] = Field({}, description="its parameters; those not named are the variant's")
+    kernel: str
+    """kernel of the same problem"""
+    params: dict[str, Value] = {}
+    """its parameters; those not named are the variant's"""
 
 
 def _is_reference(value: Any) -> bool:
@@ -75,50 +74,47 @@ def _is_reference(value: Any) -> bool:
 class CountersDocument(Document):
     """Profiler metrics to collect."""
 
-    groups: list[Literal["banks", "memory", "compute", "pipes", "stalls", "occupancy"]] = Field(
-        min_length=1, description="groups of metrics"
-    )
-    sizes: list[SizeText] | None = Field(
-        None, min_length=1, description="sizes to profile (default the first)"
-    )
-    where: Text | None = Field(None, description="expression over parameters that keeps a variant to profile")
+    groups: Some[Literal["banks", "memory", "compute", "pipes", "stalls", "occupancy"]]
+    """groups of metrics"""
+    sizes: Some[SizeText] | None = None
+    """sizes to profile (default the first)"""
+    where: Text | None = None
+    """expression over parameters that keeps a variant to profile"""
 
 
 class SweepDocument(Document):
     """One question, and the variants and sizes that answer it (config/sweeps/NAME.yaml)."""
 
-    title: Text = Field(description="heading in the report")
-    question: Text = Field(description="the question in one sentence")
-    problem: str = Field(description="problem of all its kernels, such as gemm")
-    dtypes: list[str] = Field(min_length=1, description="dtypes it runs in")
-    layout: str | None = Field(None, description="layout of a GEMM, NN (default) or TN")
-    sizes: list[SizeText] = Field(
-        min_length=1,
-        description="sizes: a number (all fields alike), an expression such as 2**28, or a mapping of size fields",
-    )
-    variants: list[EntryDocument] = Field(min_length=1, description="kernels and their parameters")
-    references: list[
+    title: Text
+    """heading in the report"""
+    question: Text
+    """the question in one sentence"""
+    problem: str
+    """problem of all its kernels, such as gemm"""
+    dtypes: Some[str]
+    """dtypes it runs in"""
+    layout: str | None = None
+    """layout of a GEMM, NN (default) or TN"""
+    sizes: Some[SizeText]
+    """sizes: a number (all fields alike), an expression such as 2**28, or a mapping of size fields"""
+    variants: Some[EntryDocument]
+    """kernels and their parameters"""
+    references: Some[
         Annotated[
             str | ReferenceDocument,
             *taking("a library of the problem, or {kernel: NAME, params: {...}}", _is_reference, {}),
         ]
-    ] = Field(
-        min_length=1,
-        description="what cells are timed against: libraries, of which the fastest counts, or one kernel",
-    )
-    precision: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
-        None,
-        description="half-width of the speed-up's interval to reach, as a share (default the configuration's)",
-    )
-    regimes: list[Literal["cold", "dirty", "warm"]] = Field(
-        ["dirty", "warm"],
-        min_length=1,
-        description="cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a "
-        "memset, as NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings "
-        "speak of the first",
-    )
-    counters: CountersDocument | None = Field(None, description="profiler metrics to collect")
-    figures: list[Figure] = Field([], description="figures drawn from this sweep")
+    ]
+    """what cells are timed against: libraries, of which the fastest counts, or one kernel"""
+    precision: Share | None = None
+    """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
+    regimes: Some[Literal["cold", "dirty", "warm"]] = ["dirty", "warm"]
+    """cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a memset, as
+    NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings speak of the first"""
+    counters: CountersDocument | None = None
+    """profiler metrics to collect"""
+    figures: list[Figure] = []
+    """figures drawn from this sweep"""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,6 @@ STEPS = {
     "history": ("results", "Show every record of a cell, by commit, driver and GPU."),
     "choose": ("results", "Print what one sweep found fastest at each size of another."),
     "publish": ("publish", "Merge a run's records into what is published of its device."),
-    "import": ("publish", "Add published tables of the first release to a device's archive."),
 }
 """Step -> the module of this folder that holds it as a function (`import_` where the word is taken), and what it
 does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -19,7 +19,12 @@ class Document(BaseModel):
     """Part of a document: every field is known, nothing changes once it is read."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        arbitrary_types_allowed=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
 
@@ -52,7 +57,10 @@ def _is_expression(value: Any) -> bool:
 
 
 _EITHER = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+Item = TypeVar("Item")
+Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(gt=0, le=0.5)]
 Value = Annotated[ParamValue, *taking("a whole number or a word", _is_value, _EITHER)]
 Expression = Annotated[
     int | str,
@@ -62,11 +70,14 @@ Expression = Annotated[
         _EITHER,
     ),
 ]
+Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
 Arch = Annotated[str, *matching(r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a")]
 
 
 class Condition(Document):
     """An expression that must hold, and why."""
 
-    expr: Text = Field(description="an expression that must be true")
-    reason: Text = Field(description="why, as the report prints it")
+    expr: Text
+    """an expression that must be true"""
+    reason: Text
+    """why, as the report prints it"""

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, mod
 from pydantic.json_schema import SkipJsonSchema
 
 from ladder.model.arch import CLUSTERS_FROM, arch_number, runs_on
-from ladder.model.document import Arch, Condition, Document, Expression, Text, Value, matching
+from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate, evaluate_int, words
 from ladder.model.problem import ParamValue, Problem, Size
@@ -25,28 +25,33 @@ Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
 class Parameter(Document):
     """One axis of a kernel's space."""
 
-    values: list[Value] = Field(min_length=1, description="accepted values, in the order of the figures")
-    default: Value = Field(description="value when a sweep names none")
-    unit: str = Field("", description="unit of the value")
-    description: Text = Field(description="what it changes")
+    values: Some[Value]
+    """accepted values, in the order of the figures"""
+    default: Value
+    """value when a sweep names none"""
+    unit: str = ""
+    """unit of the value"""
+    description: Text
+    """what it changes"""
 
 
 class Argument(Document):
     """One kernel argument: a pointer to a buffer of the problem, a scalar, or a TMA tensor map."""
 
-    pointer: str | None = Field(None, description="buffer of the problem")
-    scalar: str | None = Field(None, description="size, scalar or parameter of the problem")
-    type: Literal["int32", "int64", "float32"] | None = Field(
-        None, description="a scalar's type in the kernel"
-    )
-    tensor_map: str | None = Field(None, description="buffer of the problem")
-    box: Dims | None = Field(None, description="box of one TMA copy in elements, outermost first")
-    swizzle: Literal["none", "32B", "64B", "128B", "rows"] | None = Field(
-        None, description="shared-memory swizzle of a tensor map; rows: as wide as the box's rows"
-    )
-    l2_promotion: Text = Field(
-        "none", description="of a tensor map: none, 64B, 128B, 256B, or a parameter with such values"
-    )
+    pointer: str | None = None
+    """buffer of the problem"""
+    scalar: str | None = None
+    """size, scalar or parameter of the problem"""
+    type: Literal["int32", "int64", "float32"] | None = None
+    """a scalar's type in the kernel"""
+    tensor_map: str | None = None
+    """buffer of the problem"""
+    box: Dims | None = None
+    """box of one TMA copy in elements, outermost first"""
+    swizzle: Literal["none", "32B", "64B", "128B", "rows"] | None = None
+    """shared-memory swizzle of a tensor map; rows: as wide as the box's rows"""
+    l2_promotion: Text = "none"
+    """of a tensor map: none, 64B, 128B, 256B, or a parameter with such values"""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Argument:
@@ -70,10 +75,14 @@ class Argument(Document):
 class LaunchRule(Document):
     """Launch geometry as expressions over parameters, element_bytes and the size's fields."""
 
-    grid: Dims = Field(description="blocks")
-    block: Dims = Field(description="threads")
-    cluster: Dims | None = Field(None, description="blocks per cluster")
-    shared_bytes: Expression = Field(0, description="dynamic shared memory in bytes")
+    grid: Dims
+    """blocks"""
+    block: Dims
+    """threads"""
+    cluster: Dims | None = None
+    """blocks per cluster"""
+    shared_bytes: Expression = 0
+    """dynamic shared memory in bytes"""
 
 
 @dataclass(frozen=True)
@@ -98,43 +107,33 @@ class Kernel(Document):
 
     name: SkipJsonSchema[str]
     path: SkipJsonSchema[Path]
-    summary: Text = Field(description="what the kernel computes and the one technique it is about")
-    problem: Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})] = Field(
-        description="folder in workflow/ladder/problems, such as gemm"
-    )
-    rows: list[str] = Field(description="rows of the catalogue it covers")
-    origin: list[str] = Field(
-        min_length=1, description="where the idea comes from (text number or reference)"
-    )
-    entry: Text = Field(
-        description="NVRTC name expression of the kernel; {name} is replaced by a parameter or dtype substitution"
-    )
-    dtypes: dict[str, dict[str, str]] = Field(
-        min_length=1, description="for each dtype the substitutions it adds for the entry"
-    )
-    layouts: list[str] = Field(
-        [],
-        description="layouts it takes, of a GEMM NN (default; B is K x N row-major) and TN (B is N x K)",
-    )
-    min_arch: Arch = Field(
-        description="lowest architecture; a trailing a demands that very architecture family"
-    )
-    parameters: dict[
-        Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")],
-        Parameter,
-    ] = Field({}, description="name -> the values it may take")
-    constraints: list[Condition] = Field(
-        [],
-        description="what must hold over the parameters for a variant to exist, or over the size for it to be right "
-        "there; elsewhere a cell is unsupported, with the reason",
-    )
-    launch: LaunchRule = Field(
-        description="launch geometry: expressions over parameters, element_bytes and the size's fields"
-    )
-    arguments: list[Argument] = Field(min_length=1, description="the kernel's arguments in order")
-    spills: Literal["never", "allowed"] = Field(
-        "never", description="whether register spills are expected, for variants that show them"
-    )
+    summary: Text
+    """what the kernel computes and the one technique it is about"""
+    problem: Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})]
+    """folder in workflow/ladder/problems, such as gemm"""
+    rows: list[str]
+    """rows of the catalogue it covers"""
+    origin: Some[str]
+    """where the idea comes from (text number or reference)"""
+    entry: Text
+    """NVRTC name expression of the kernel; {name} is replaced by a parameter or dtype substitution"""
+    dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
+    """for each dtype the substitutions it adds for the entry"""
+    layouts: list[str] = []
+    """layouts it takes, of a GEMM NN (default; B is K x N row-major) and TN (B is N x K)"""
+    min_arch: Arch
+    """lowest architecture; a trailing a demands that very architecture family"""
+    parameters: dict[Name, Parameter] = {}
+    """name -> the values it may take"""
+    constraints: list[Condition] = []
+    """what must hold over the parameters for a variant to exist, or over the size for it to be right there; elsewhere a
+    cell is unsupported, with the reason"""
+    launch: LaunchRule
+    """launch geometry: expressions over parameters, element_bytes and the size's fields"""
+    arguments: Some[Argument]
+    """the kernel's arguments in order"""
+    spills: Literal["never", "allowed"] = "never"
+    """whether register spills are expected, for variants that show them"""
 
     @property
     def source(self) -> Path:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from ladder.model import cell
 from ladder.model.cell import Cell
 from ladder.model.document import Document, Text, taking
@@ -91,14 +89,18 @@ class Entry:
 class Figure(Document):
     """A figure drawn from a sweep."""
 
-    kind: Literal["ladder", "curves", "heatmap", "roofline", "banks", "stencil", "shapes"] = Field(
-        description="what is drawn"
-    )
-    caption: Text = Field(description="what the reader should see in it")
-    at: SizeText | None = Field(None, description="the size shown where a figure shows one")
-    x: str | None = Field(None, description="parameter on the x axis")
-    y: str | None = Field(None, description="parameter on the y axis")
-    hue: str | None = Field(None, description="parameter shown by colour")
+    kind: Literal["ladder", "curves", "heatmap", "roofline", "banks", "stencil", "shapes"]
+    """what is drawn"""
+    caption: Text
+    """what the reader should see in it"""
+    at: SizeText | None = None
+    """the size shown where a figure shows one"""
+    x: str | None = None
+    """parameter on the x axis"""
+    y: str | None = None
+    """parameter on the y axis"""
+    hue: str | None = None
+    """parameter shown by colour"""
 
     @property
     def size(self) -> Size | None:

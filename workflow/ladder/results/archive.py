@@ -93,9 +93,7 @@ def _record(row: Mapping[str, Any]) -> Record:
     return record
 
 
-def read_archive(
-    folder: Path, kernels: Iterable[str] | None = None, into: Records | None = None
-) -> Records:
+def read_archive(folder: Path, kernels: Iterable[str] | None = None, into: Records | None = None) -> Records:
     """Published records, of some kernels or all; none where there is no such folder.
 
     Raises LadderError for a file that is damaged, or newer than this version.

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
 from ladder.model.errors import refuse
 from ladder.model.intervals import median, median_interval
@@ -18,7 +19,6 @@ from ladder.model.schemas import SCHEMAS, STATUSES, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.statistics import coefficient_of_variation
-from ladder.measure.view import View
 
 Row = dict[str, object]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from ladder.measure.store import Records
-from ladder.model.cell import COUNTERS, Cell
+from ladder.model.cell import COUNTERS
 from ladder.model.record import Record
 from ladder.results.collect import times
 from ladder.results.noise import margin
@@ -121,7 +121,9 @@ def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Co
     return Comparison(where, share, tuple(changes), tuple(broken), tuple(repaired), missing, added)
 
 
-def compare(before: Records, after: Records, by: str = "speedup", share: float | None = None) -> list[Comparison]:
+def compare(
+    before: Records, after: Records, by: str = "speedup", share: float | None = None
+) -> list[Comparison]:
     """Comparisons on each GPU that both have measured, then of all GPUs pooled.
 
     A change is beyond noise where the 95 % intervals do not overlap and it exceeds `share`, by default the noise
@@ -132,7 +134,9 @@ def compare(before: Records, after: Records, by: str = "speedup", share: float |
     found = []
     shared = sorted((cards[0] & cards[1]) - {UNKNOWN})
     for gpu in shared if len(cards[0] | cards[1]) > 1 else ():
-        sides = [{cell: {gpu: given[gpu]} for cell, given in side.items() if gpu in given} for side in (old, new)]
+        sides = [
+            {cell: {gpu: given[gpu]} for cell, given in side.items() if gpu in given} for side in (old, new)
+        ]
         found.append(_compared(gpu, margin(True) if share is None else share, sides[0], sides[1], by))
     same = cards[0] == cards[1] and UNKNOWN not in cards[0]
     where = f"{len(cards[0])} and {len(cards[1])} GPUs pooled" if len(cards[0] | cards[1]) > 1 else "one GPU"
@@ -182,5 +186,10 @@ def describe(records: Records) -> str:
     dates = dict.fromkeys(one.started[:10] for one in sessions if one.started)
     commits = dict.fromkeys(str(one.tree["commit"])[:12] for one in sessions if one.tree.get("commit"))
     ends = [list(dates)[0], list(dates)[-1]] if dates else []
-    parts = [*names, f"{len(cards)} GPUs" if len(cards) > 1 else "", " to ".join(dict.fromkeys(ends)), *commits]
+    parts = [
+        *names,
+        f"{len(cards)} GPUs" if len(cards) > 1 else "",
+        " to ".join(dict.fromkeys(ends)),
+        *commits,
+    ]
     return ", ".join(part for part in parts if part) or "unknown origin"

@@ -1,17 +1,20 @@
-"""environment.json: on which GPUs, when, with what and from which checkout the numbers were measured, from the
-records.
-"""
+"""environment.json: on which GPUs, when, with what and from which checkout the numbers were measured, from the records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from ladder.measure import host
 from ladder.measure.store import Records
+from ladder.model.files import read_json
+from ladder.model.folders import RunFolder
 from ladder.model.record import Session
+from ladder.results import tables
 
 
-def _gpu(sessions: list[Session], finished: Mapping[str, str], cells: Mapping[str, int]) -> dict[str, Any]:
+def _card(sessions: list[Session], finished: Mapping[str, str], cells: Mapping[str, int]) -> dict[str, Any]:
     """One physical GPU: what is known of the card, and of its sessions together."""
     last = sessions[-1]
     return {
@@ -44,7 +47,7 @@ def measured_on(records: Records, used: Iterable[str]) -> dict[str, Any]:
     by_card: dict[str, list[Session]] = {}
     for session in sessions:
         by_card.setdefault(str(session.gpu.get("uuid") or session.id), []).append(session)
-    gpus = [_gpu(own, finished, cells) for own in by_card.values()]
+    gpus = [_card(own, finished, cells) for own in by_card.values()]
     last = sessions[-1]
     trees = {str(session.tree.get("digest")): dict(session.tree) for session in sessions}
     return {
@@ -58,3 +61,25 @@ def measured_on(records: Records, used: Iterable[str]) -> dict[str, Any]:
         "finished": max(gpu["finished"] for gpu in gpus),
         "notes": sorted({session.note for session in sessions if session.note}),
     }
+
+
+def analysed_here(root: Path, device: str, arch: str, folder: RunFolder) -> dict[str, Any]:
+    """What analysed a run: this host, its software and this checkout."""
+    facts = next((read_json(path) for path in sorted(folder.cubins.glob("*.json"))), None) or {}
+    now = host.now()
+    about = {"device": device, "arch": arch, "gpu": None, "gpus": [], "started": now, "finished": now}
+    software = {**host.versions(), "nvrtc": facts.get("nvrtc"), "ncu": host.ncu_version()}
+    return about | software | {"host": host.host(), "tree": host.tree(root), "reproduced_cubins": None}
+
+
+def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int] | None:
+    """How many of the published variants compile here to the very same cubin; None where none is published."""
+    if not tables.exists("resources", published.tables):
+        return None
+    resources = tables.read("resources", published.tables)
+    found = [
+        (digest, (read_json(folder.facts(variant)) or {}).get("cubin_sha256"))
+        for variant, digest in zip(resources["variant"], resources["cubin_sha256"], strict=True)
+        if isinstance(digest, str) and folder.facts(variant).is_file()
+    ]
+    return {"same": sum(one == other for one, other in found), "of": len(found)}

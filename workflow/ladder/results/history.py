@@ -23,7 +23,17 @@ def _row(record: Record, session: Session, place: str) -> list[str]:
     driver = str(session.versions.get("driver") or record.conditions.host.get("driver") or "unknown")
     gpu = str(session.gpu.get("uuid") or session.note or "unknown")[:24]
     reference = str(result.get("reference") or record.cell.reference.kernel)
-    return [record.time or session.started, commit, driver, gpu, record.cell.regime, reference, speed, median, place]
+    return [
+        record.time or session.started,
+        commit,
+        driver,
+        gpu,
+        record.cell.regime,
+        reference,
+        speed,
+        median,
+        place,
+    ]
 
 
 def history(sources: Mapping[str, Records], wanted: Callable[[Cell], bool]) -> list[list[str]]:

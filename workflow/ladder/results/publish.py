@@ -1,14 +1,15 @@
 """Publishing: a run's records into the archive of its device, and the published tables made from it anew.
 
-Records are merged by key: what the run did not measure stays as it was published, and what was published before
-stays in the archive.
+Records are merged by key: what the run did not measure stays as it was published, and what was published before stays in
+the archive.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,34 +21,40 @@ from ladder.catalogue.runs import Run
 from ladder.measure.conditions import compiled
 from ladder.measure.host import tree
 from ladder.measure.store import Records, read_store
+from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.folders import PublishedFolder, RunFolder
-from ladder.model.plan import Plan, read_plan
+from ladder.model.plan import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import read_archive, write_archive
 from ladder.results.collect import collect_sweep, merge
 from ladder.results.compare import name_of
-from ladder.results.statistics import count
-from ladder.measure.view import View
 
-CLOCK_TABLES = ("clock_nvbench", "clock_aa")
 _SHOWN = 5
+
+
+def _some(names: Sequence[str], what: str) -> list[str]:
+    """One objection about some cells, naming the first; none without any."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return [f"{len(names)} cell(s) {what}: {'; '.join(names[:_SHOWN])}{more}"] if names else []
 
 
 @dataclass(frozen=True)
 class Publication:
-    """What a run adds to what is published of its device."""
+    """What a run adds to what is published of its device: views of its sweeps over its own records, and the archive."""
 
     run: Run
+    folder: RunFolder
+    published: PublishedFolder
     views: Mapping[str, View]
-    """Of the run's sweeps, over its own records."""
+    records: Records
     archive: Records
-    """What was published before."""
 
+    @functools.cached_property
     def chosen(self) -> list[Record]:
         """Records of the run that stand for a cell of its plans, and those alike from other sessions."""
         found: dict[int, Record] = {}
@@ -58,137 +65,128 @@ class Publication:
                     found |= {id(one): one for one in (view.alike(record) if record else ())}
         return list(found.values())
 
-    def missing(self) -> list[str]:
-        """Cells without a record under the conditions of this checkout."""
-        return [
-            f"{view.plan.sweep}: {task.variant} at {dict(task.cell.size)}"
-            for view in self.views.values()
-            for _, task in view.launched()
-            if view.find(task) is None
-        ]
+    @functools.cached_property
+    def additions(self) -> list[Record]:
+        """Those that are not in the archive yet."""
+        known = {(one.key, one.session, one.time) for one in self.archive}
+        return [one for one in self.chosen if (one.key, one.session, one.time) not in known]
 
+    @functools.cached_property
     def sessions(self) -> dict[str, Session]:
         """Sessions of the chosen records; the commit of this checkout is named where the trees are the same.
 
         A host without git knows the digest of its tree only, and one with local changes no commit that holds it.
         """
-        here = tree(self.run.project.root)
-        found = {}
-        for record in self.chosen():
-            session = self._session(record.session)
+        here, found = tree(self.run.project.root), {}
+        for name in dict.fromkeys(record.session for record in self.chosen):
+            session = self.records.sessions.get(name, Session(name, ""))
             known = session.tree.get("commit") and session.tree.get("clean")
-            if not known and here["clean"] and session.tree.get("digest") == here["digest"]:
-                session = replace(session, tree=here)
-            found[session.id] = session
+            same = here["clean"] and session.tree.get("digest") == here["digest"]
+            found[name] = session if known or not same else replace(session, tree=here)
         return found
-
-    def _session(self, name: str) -> Session:
-        for view in self.views.values():
-            if name in view.records.sessions:
-                return view.records.sessions[name]
-        return Session(name, "")
 
     def objections(self) -> list[str]:
         """Why this should not be published; empty where nothing speaks against it."""
-        config, arch = self.run.config, self.run.arch
+        run, views = self.run, self.views
         found = [
             f"the plan of {name} is not that of its file"
-            for name, view in self.views.items()
-            if view.plan.tasks != plan_sweep(self.run.every_sweep[name], config, arch).tasks
+            for name, view in views.items()
+            if view.plan.tasks != plan_sweep(run.every_sweep[name], run.config, run.arch).tasks
         ]
-        timed = [one for one in self.chosen() if one.cell.regime != COUNTERS]
-        if not self.run.measures:
+        if not run.measures:
             return found
-        wrong = [name_of(one) for one in timed if one.status == "incorrect"]
-        unchecked = [
-            name_of(one)
-            for one in timed
-            if one.status == "ok" and (one.result.get("check") or {}).get("max_error") is None
+        missing = [
+            f"{name}: {task.variant} at {dict(task.cell.size)}"
+            for name, view in views.items()
+            for _, task in view.launched()
+            if view.find(task) is None
         ]
-        for names, what in (
-            (self.missing(), "not measured by this checkout: its code, settings or kernels are others"),
-            (wrong, "with an incorrect result"),
-            (unchecked, "timed but not verified"),
-        ):
-            if names:
-                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-                found.append(f"{count(len(names), 'cell')} {what}: {'; '.join(names[:_SHOWN])}{more}")
-        if not timed:
-            found.append("it has no timings at all")
-        homeless = {one.tree.get("digest") for one in self.sessions().values() if not one.tree.get("commit")}
-        if homeless:
-            digests = ", ".join(str(digest)[:16] for digest in homeless)
-            found.append(f"no commit is known for the tree it was measured from (digest {digests})")
-        return found
+        found += _some(missing, "not measured by this checkout: its code, settings or kernels are others")
+        timed = [one for one in self.chosen if one.cell.regime != COUNTERS]
+        wrong = [name_of(one) for one in timed if one.status == "incorrect"]
+        checked = [(one.result.get("check") or {}).get("max_error") is not None for one in timed]
+        unchecked = [
+            name_of(one) for one, was in zip(timed, checked, strict=True) if one.status == "ok" and not was
+        ]
+        found += [*_some(wrong, "with an incorrect result"), *_some(unchecked, "timed but not verified")]
+        homeless = {
+            str(one.tree.get("digest")) for one in self.sessions.values() if not one.tree.get("commit")
+        }
+        found += [
+            f"no commit is known for the tree of digest {digest[:16]} it was measured from"
+            for digest in homeless
+        ]
+        return found if timed else [*found, "it has no timings at all"]
 
-    def additions(self) -> list[Record]:
-        """Records that are not in the archive yet."""
-        known = {(one.key, one.session, one.time) for one in self.archive}
-        return [one for one in self.chosen() if (one.key, one.session, one.time) not in known]
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """The tables of the device with this published, in the order of the project's sweeps."""
+        both = Records(sessions={**self.archive.sessions, **self.sessions})
+        for record in (*self.archive, *self.additions):
+            both.add(record)
+        both.sort()
+        parts = {}
+        for name in self.run.every_sweep:
+            view = self.views.get(name)
+            if view is None:
+                parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
+                continue
+            accounts = [read_json(self.folder.account(job, name)) for job in ("measured", "profiled")]
+            parts[name] = collect_sweep(replace(view, records=both, earlier=True), *accounts)
+            if not self.run.measures:
+                parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
+        return merge({name: part for name, part in parts.items() if len(part["timings"])})
+
+    def write_records(self, fresh: PublishedFolder) -> None:
+        """The archive with the run's records added, in a file of their own."""
+        if self.published.records.is_dir():
+            shutil.copytree(self.published.records, fresh.records)
+        if self.additions:
+            used = [
+                self.sessions[name] for name in dict.fromkeys(record.session for record in self.additions)
+            ]
+            began = min(one.time for one in self.additions).translate(str.maketrans("", "", "-:"))
+            last = max(used, key=lambda session: session.started).tree
+            commit = str(last.get("commit") or last.get("digest") or "unknown")[:12]
+            write_archive(fresh.records / f"{began}-{commit}.parquet", self.additions, used)
 
 
 def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) -> Publication:
     """A run's plans, facts and records. Raises LadderError where something is missing that it consists of."""
-    records = read_store(folder.records)
-    views = {}
+    records, views = read_store(folder.records), {}
     for name in run.sweeps:
         measured = not run.measures or folder.account("measured", name).is_file()
         if not folder.plan(name).is_file() or not measured:
             raise LadderError(f"{folder.root}: the sweep {name} is not measured; the run is not complete")
         plan = read_plan(folder.plan(name))
         views[name] = View(plan, compiled(plan, folder), records)
-    return Publication(run, views, read_archive(published.records))
+    return Publication(run, folder, published, views, records, read_archive(published.records))
 
 
-def rows_of_sweep(name: str, folder: PublishedFolder, names: Iterable[str]) -> dict[str, pd.DataFrame]:
+def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
     found = {}
-    for table in names:
+    for table in wanted:
         there = tables.exists(table, folder.tables)
         rows = tables.read(table, folder.tables) if there else tables.frame(table, [])
-        found[table] = rows[(rows["sweep"] == name).fillna(False)].reset_index(drop=True)
+        if table == "resources":
+            own = {*found["timings"]["variant"], *found["timings"]["reference"].dropna()}
+            found[table] = rows[rows["variant"].isin(own)]
+        else:
+            found[table] = rows[(rows["sweep"] == name).fillna(False)].reset_index(drop=True)
     return found
-
-
-def _kept(name: str, old: PublishedFolder) -> dict[str, pd.DataFrame]:
-    """Published tables of a sweep that the run is not about."""
-    found = rows_of_sweep(name, old, [table for table in SWEEP_TABLES if table != "resources"])
-    resources = tables.frame("resources", [])
-    if tables.exists("resources", old.tables):
-        resources = tables.read("resources", old.tables)
-        named = set(found["timings"]["variant"]) | set(found["timings"]["reference"].dropna())
-        resources = resources[resources["variant"].isin(named)]
-    return found | {"resources": resources}
-
-
-def published_frames(
-    publication: Publication, folder: RunFolder, old: PublishedFolder
-) -> dict[str, pd.DataFrame]:
-    """The tables of a device after a publication, in the order of the project's sweeps."""
-    both = Records(sessions={**publication.archive.sessions, **publication.sessions()})
-    for record in (*publication.archive, *publication.additions()):
-        both.add(record)
-    both.sort()
-    parts: dict[str, dict[str, pd.DataFrame]] = {}
-    for name in publication.run.every_sweep:
-        view = publication.views.get(name)
-        if view is None:
-            parts[name] = _kept(name, old)
-            continue
-        accounts = read_json(folder.account("measured", name)), read_json(folder.account("profiled", name))
-        parts[name] = collect_sweep(replace(view, records=both, earlier=True), *accounts)
-        if not publication.run.measures:
-            parts[name] |= rows_of_sweep(name, old, ("notes", "jobs"))
-    return merge({name: part for name, part in parts.items() if len(part["timings"])})
 
 
 def copy_clock(source: RunFolder, target: RunFolder) -> None:
     """Take over what the checks of the timer said, where they were made."""
-    for name in CLOCK_TABLES:
-        for path in (source.tables / f"{name}.csv", source.tables / f"{name}.parquet"):
-            if path.is_file():
-                target.tables.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, target.tables / path.name)
+    found = [
+        source.tables / f"clock_{name}.{ending}"
+        for name in ("nvbench", "aa")
+        for ending in ("csv", "parquet")
+    ]
+    target.tables.mkdir(parents=True, exist_ok=True)
+    for path in found:
+        if path.is_file():
+            shutil.copyfile(path, target.tables / path.name)
     if source.throughput.is_file():
         shutil.copyfile(source.throughput, target.throughput)
 
@@ -196,8 +194,7 @@ def copy_clock(source: RunFolder, target: RunFolder) -> None:
 @contextmanager
 def replaced(target: Path) -> Iterator[Path]:
     """A fresh folder that takes the place of `target` by renaming once the block is done: nobody reads half of it."""
-    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    fresh, old = (target.with_name(f".{target.name}.{os.getpid()}.{word}") for word in ("new", "old"))
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     try:
@@ -214,17 +211,3 @@ def replaced(target: Path) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
-
-
-def write_records(publication: Publication, old: PublishedFolder, fresh: PublishedFolder) -> None:
-    """The archive with the run's records added, in a file of their own."""
-    if old.records.is_dir():
-        shutil.copytree(old.records, fresh.records)
-    additions = publication.additions()
-    if additions:
-        sessions = publication.sessions()
-        used = [sessions[name] for name in dict.fromkeys(record.session for record in additions)]
-        first, last = min(one.time for one in additions), max(used, key=lambda session: session.started)
-        commit = str(last.tree.get("commit") or last.tree.get("digest") or "unknown")[:12]
-        name = f"{first.replace('-', '').replace(':', '')}-{commit}.parquet"
-        write_archive(fresh.records / name, additions, used)
