@@ -21,11 +21,11 @@ from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.gpu.harness import join_harness
-from ladder.measure.conditions import compiled, tree_conditions
-from ladder.measure.store import append_all, read_store
+from ladder.measure.conditions import compiled, host_conditions, tree_conditions
+from ladder.measure.store import appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.files import read_json, replace_file, write_json
+from ladder.model.files import digest_json, read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Variant
 from ladder.model.plan import Plan, read_plan, to_json
@@ -193,6 +193,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
 }
 
 HOST = {"gpu": "NVIDIA H200", "driver": "580.95"}
+NCU = "2025.3.1"
 SESSION = Session(
     id="session-1",
     started="2026-11-20T10:00:00Z",
@@ -218,7 +219,7 @@ HERE: dict[str, Any] = {
     "device": DEVICE,
     "arch": "sm_90a",
     "nvrtc": "13.0",
-    "ncu": "2025.3.1",
+    "ncu": NCU,
     "timings_from": "measured",
     "published": None,
     "reproduced_cubins": None,
@@ -274,6 +275,8 @@ class Lab:
     session: Session = SESSION
     host: dict[str, str] = field(default_factory=lambda: dict(HOST))
     finished: str = FINISHED
+    settings: dict[str, Any] = field(default_factory=dict)
+    harness: dict[str, str] = field(default_factory=dict)
     seed: int = 7
 
     def __post_init__(self) -> None:
@@ -297,18 +300,21 @@ class Lab:
         return load_sweeps(self.project.sweeps, load_catalog(self.project.kernels), names)
 
     def config(self) -> Config:
-        return read_settings(Project(Path(__file__).parents[1]), [], {})
+        return read_settings(Project(Path(__file__).parents[1]), [], self.settings)
 
     def plan(self, sweep: Sweep) -> Plan:
         return plan_sweep(sweep, self.config(), "sm_90a")
 
     def compile(
-        self, sweep: Sweep, facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given
+        self,
+        sweep: Sweep,
+        facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
     ) -> None:
         """Write plan, harness and facts of a sweep, as if it had been compiled."""
         replace_file(self.folder.plan(sweep.name), to_json(self.plan(sweep)))
         self.folder.cubins.mkdir(parents=True, exist_ok=True)
-        harness = join_harness({}, f"harness of {sweep.problem.name}", b"")
+        code = self.harness.get(sweep.problem.name, f"{sweep.problem.name}: machine code of its harness")
+        harness = join_harness({"symbols": {}, "machine_code": code}, b"")
         self.folder.harness(sweep.problem.name).write_bytes(harness)
         for variant in sweep.variants:
             write_json(self.folder.facts(variant.id), facts(variant, make_facts(variant)))
@@ -327,41 +333,58 @@ class Lab:
             plan = read_plan(self.folder.plan(name))
             made = compiled(plan, self.folder)
             found: list[Record] = []
+            launched = 0
             for task, (entry, size) in zip(plan.tasks, sweep.asked, strict=True):
                 place = Place(entry, dict(size))
                 if task.absent is None:
                     measured = change(place, make_record(sweep, place, random_numbers))
                     if measured is not None and made.broken(task) is None:
+                        launched += 1
                         found += self._records(plan, made, task, measured)
                         if metrics and task.counted:
                             found.append(self._counted(plan, made, task, make_profile(place)))
-            append_all(self.folder.records, name, [self.session, *found])
-            write_json(self.folder.account("measured", name), make_job(len(found)))
-            lacking = [] if metrics and sweep.counters.groups else [{"subject": "ncu", "reason": "ncu was not found"}]
+            with appending(self.folder.records, name) as append:
+                for one in (self.session, *found):
+                    append(one)
+            write_json(self.folder.account("measured", name), make_job(launched))
+            lacking = (
+                []
+                if metrics and sweep.counters.groups
+                else [{"subject": "ncu", "reason": "ncu was not found"}]
+            )
             write_json(self.folder.account("profiled", name), {"notes": lacking})
 
     def _records(self, plan: Plan, made: Any, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
         shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}
         for regime in plan.regimes:
             timed = measured["regimes"].get(regime)
-            if timed is None and measured["status"] == "ok":
-                continue
+            status, reason = measured["status"], measured["reason"] or ""
+            if timed is None and status == "ok":
+                status, reason = "unsupported", "warm is for kernels below 200 us"
             yield Record(
                 cell=task.cell.in_regime(regime),
-                conditions=Conditions(tree_conditions(plan, task, regime, made), self.host),
+                conditions=Conditions(tree_conditions(plan, task, regime, made), self.on(plan.problem)),
                 variant=task.variant,
                 sweep=plan.sweep,
                 session=self.session.id,
                 time=self.finished,
-                status=measured["status"],
-                reason=measured["reason"] or "",
+                status=status,
+                reason=reason,
+                limit_s=measured.get("limit_s"),
                 result={**(timed or {}), **shared},
             )
 
     def _counted(self, plan: Plan, made: Any, task: Any, metrics: list[dict[str, Any]]) -> Record:
         tree = tree_conditions(plan, task, COUNTERS, made)
         known = (task.variant, plan.sweep, self.session.id, self.finished, "ok")
-        return Record(task.cell.in_regime(COUNTERS), Conditions(tree, self.host), *known, result={"observations": metrics})
+        host = {**self.host, "ncu": NCU}
+        return Record(
+            task.cell.in_regime(COUNTERS), Conditions(tree, host), *known, result={"observations": metrics}
+        )
+
+    def on(self, problem: str) -> dict[str, str]:
+        """Conditions of the host."""
+        return host_conditions(problem, self.host["gpu"], self.host["driver"])
 
     def view(self, name: str) -> View:
         """The records of a sweep."""
@@ -371,7 +394,9 @@ class Lab:
     def frames(self, name: str) -> dict[str, Any]:
         """The tables of a sweep."""
         return collect_sweep(
-            self.view(name), read_json(self.folder.account("measured", name)), read_json(self.folder.account("profiled", name))
+            self.view(name),
+            read_json(self.folder.account("measured", name)),
+            read_json(self.folder.account("profiled", name)),
         )
 
     def collect(self, names: list[str] | None = None) -> None:
@@ -381,7 +406,8 @@ class Lab:
         for name, frames in parts.items():
             tables.write_all(frames, self.folder.sweep(name))
         read = {
-            name: {table: tables.read(table, self.folder.sweep(name)) for table in SWEEP_TABLES} for name in sweeps
+            name: {table: tables.read(table, self.folder.sweep(name)) for table in SWEEP_TABLES}
+            for name in sweeps
         }
         tables.write_all(merge(read), self.folder.tables)
         self.write_environment()
@@ -392,7 +418,8 @@ class Lab:
 
     def environment(self) -> dict[str, Any]:
         """What environment.json says."""
-        return HERE | measured_on(read_store(self.folder.records), [self.session.id])
+        store = read_store(self.folder.records)
+        return HERE | measured_on(store, store.sessions)
 
     def plans(self) -> dict[str, Plan]:
         """Plans of the run's sweeps."""
@@ -436,7 +463,8 @@ def make_facts(variant: Variant) -> dict[str, Any]:
         "lds_128": 32 if params.get("transpose_a") else 16,
         "source_sha256": "a" * 64,
         "cubin_sha256": f"{variant.id:x<64}"[:64],
-        "machine_code": f"machine code of {variant.id}",
+        # As with a compiler, what the code says and not what the variant is called.
+        "machine_code": digest_json([variant.kernel.name, dict(params), variant.dtype, variant.layout]),
         "nvrtc": "13.0",
     }
 

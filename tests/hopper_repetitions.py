@@ -15,13 +15,17 @@ from typing import Any
 
 import yaml
 from ladder.build.nvrtc import compile_variant
-from ladder.catalogue.config import load_config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweep
+from ladder.cli.build import harness
 from ladder.gpu.device import Gpu
-from ladder.gpu.harness import compile_harness
-from ladder.problems.registry import PROBLEMS
+from ladder.gpu.launching import Loader
+from ladder.gpu.timing import Timer
+from ladder.model.folders import Project
+from ladder.model.plan import Plan
+from ladder.problems.gemm.instance import Instances
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
@@ -81,25 +85,43 @@ SWEEPS = [
 ]
 
 
-def wrong_results(gpu: Gpu, plan: dict[str, Any], cubins: dict[str, bytes], repetitions: int) -> list[str]:
+def repeated(kernel: str, dtype: str, layout: str) -> dict[str, Any]:
+    """The sweep of a kernel's variants. Some widths are for B along K alone, some rings for 16-bit results."""
+    return {
+        "title": "t",
+        "question": "q?",
+        "problem": "gemm",
+        "dtypes": [dtype],
+        "layout": layout,
+        "sizes": SIZES,
+        "variants": [
+            {"kernel": kernel, "params": params, "unsupported": "record"} for params in VARIANTS[kernel]
+        ],
+        "references": ["cublaslt"],
+    }
+
+
+def wrong_results(
+    gpu: Gpu, instances: Instances, plan: Plan, cubins: dict[str, bytes], repetitions: int
+) -> list[str]:
     """One text per variant with a wrong result. Every cell gets its share of the repetitions."""
     wrong = []
     share = -(-repetitions // len(SIZES))
-    for number, cell in enumerate(plan["cells"]):
-        if "launch" not in cell:
+    loader = Loader(gpu.stream, gpu.device.device_id)
+    for number, task in enumerate(plan.tasks):
+        if task.launch is None:
             continue
-        instance: Any = PROBLEMS["gemm"].instance(gpu, cell["size"], cell["dtype"], cell["layout"], 0)
+        instance = instances.create(task.cell.size, task.cell.dtype, task.cell.layout)
         for repetition in range(share):
             instance.use_beta(0.5 if repetition % 4 == 3 else 0.0)
             instance.fill_inputs(number * share + repetition + 1)
-            loaded = gpu.load(cubins[cell["variant"]], cell["launch"], instance)
-            with gpu.working():
-                instance.poison_outputs()
-                loaded()
-                gpu.sync()
-                check = instance.check(cell["launch"]["params"])
+            loaded = loader.load(cubins[task.variant], task.launch, instance)
+            instance.poison_outputs()
+            loaded()
+            gpu.sync()
+            check = instance.check(task.launch.params)
             if not check.correct:
-                wrong.append(f"{cell['variant']} {cell['size']} repetition {repetition}: {check}")
+                wrong.append(f"{task.variant} {dict(task.cell.size)} repetition {repetition}: {check}")
                 break
         instance.close()
     return wrong
@@ -108,28 +130,16 @@ def wrong_results(gpu: Gpu, plan: dict[str, Any], cubins: dict[str, bytes], repe
 def main() -> int:
     arch, repetitions = sys.argv[1], int(sys.argv[2])
     catalog = load_catalog(ROOT / "kernels")
-    config = load_config(ROOT / "config" / "config.yaml")
+    config = read_settings(Project(ROOT), (), {})
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
-        harness = Path(folder) / "harness.bin"
-        harness.write_bytes(compile_harness(arch))
-        gpu = Gpu(harness)
+        own_kernels = Path(folder) / "harness.bin"
+        harness("gemm", arch, own_kernels)
+        gpu = Gpu(own_kernels)
+        instances = Instances(Timer(gpu), config.measure.model_dump())
         for kernel, dtype, layout in SWEEPS:
             path = Path(folder) / "repetitions.yaml"
-            sweep = {
-                "title": "t",
-                "question": "q?",
-                "problem": "gemm",
-                "dtypes": [dtype],
-                "layout": layout,
-                "sizes": SIZES,
-                # Some widths are for B along K alone, some rings for 16-bit results.
-                "variants": [
-                    {"kernel": kernel, "params": params, "excluded": "record"} for params in VARIANTS[kernel]
-                ],
-                "references": ["cublaslt"],
-            }
-            path.write_text(yaml.safe_dump(sweep))
+            path.write_text(yaml.safe_dump(repeated(kernel, dtype, layout)))
             loaded = load_sweep(path, catalog)
             with ThreadPoolExecutor() as pool:
                 made = pool.map(
@@ -138,7 +148,7 @@ def main() -> int:
                 )
                 cubins = {one.id: cubin for one, cubin in zip(loaded.variants, made, strict=True)}
             plan = plan_sweep(loaded, config, arch)
-            found = wrong_results(gpu, plan, cubins, repetitions)
+            found = wrong_results(gpu, instances, plan, cubins, repetitions)
             wrong += found
             print(f"{dtype} {layout}: {len(cubins)} variants, {repetitions} times each, {len(found)} wrong")
     print(*wrong, sep="\n")

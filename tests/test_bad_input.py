@@ -63,12 +63,27 @@ MISTAKES = [
     Mistake(
         "wrong type",
         text(CONFIG, "min_pairs: ", "min_pairs: few #"),
-        (CONFIG, "measure.min_pairs", "'few'", "type integer"),
+        (CONFIG, "measure.min_pairs", "'few'", "a whole number"),
     ),
     Mistake(
         "number out of range",
         document(CONFIG, lambda config: config["measure"].update(throttle_share=2)),
         (CONFIG, "measure.throttle_share", "2 is not accepted", "<= 1"),
+    ),
+    Mistake(
+        "number that is none",
+        document(CONFIG, lambda config: config["measure"].update(cell_seconds=float("nan"))),
+        (CONFIG, "measure.cell_seconds", "nan", "a finite number"),
+    ),
+    Mistake(
+        "truth value for a number",
+        document(CONFIG, lambda config: config["measure"].update(seed=True)),
+        (CONFIG, "measure.seed", "True is not accepted", "a whole number"),
+    ),
+    Mistake(
+        "letters that are not UTF-8",
+        lambda project: (project / SWEEP).write_bytes("title: Größe".encode("latin-1")),
+        (SWEEP, "not UTF-8", "0xf6"),
     ),
     Mistake(
         "word outside a choice",
@@ -195,36 +210,19 @@ MISTAKES = [
         (SWEEP, "variants[1]", "'alone-fp32'", "each variant once"),
     ),
     Mistake(
-        "entry that keeps none of the sizes it asks for",
-        text(
-            SWEEP,
-            "    params: {k: [2, 4]}",
-            "    where: elements > 2**18\n    sizes: [{expr: elements < 2**18, reason: none}]",
-        ),
-        (SWEEP, "variants[0].sizes", "elements < 2**18", "expressions that keep a size"),
-    ),
-    Mistake(
         "size no variant supports",
         text(SWEEP, "2**20", "2**20 + 1"),
         (SWEEP, "sizes[1]", "1048577", "elements are a multiple of 256", "unsupported: record"),
     ),
     Mistake(
         "entry that keeps no size",
-        text(
-            SWEEP,
-            "    params: {k: [2, 4]}",
-            "    params: {k: [2, 4]}\n    sizes: [{expr: k > 4, reason: none}]",
-        ),
-        (SWEEP, "variants[0].sizes", "k > 4", "expressions that keep a size"),
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    where: k > 4\n    reason: none"),
+        (SWEEP, "variants[0].where", "k > 4", "an expression that keeps a size"),
     ),
     Mistake(
-        "unknown name in an entry's sizes",
-        text(
-            SWEEP,
-            "    params: {k: [2, 4]}",
-            "    params: {k: [2, 4]}\n    sizes: [{expr: depth > 4, reason: none}]",
-        ),
-        (SWEEP, "variants[0].sizes", "depth", "elements"),
+        "reason for nothing",
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    reason: none"),
+        (SWEEP, "variants[0].reason", "'none'", "a reason beside `where` only"),
     ),
     Mistake(
         "negative size",
@@ -358,7 +356,7 @@ MISTAKES = [
     Mistake(
         "launch geometry that is none at one of the sizes",
         text(KERNEL, "ceil_div(elements - k, threads)", "max(0, 1 - elements // 2**18)"),
-        (KERNEL, "launch.grid", "[0, 1, 1] is not accepted", "whole numbers >= 1"),
+        (KERNEL, "launch.grid", "[0] is not accepted", "whole numbers >= 1"),
     ),
     Mistake(
         "parameter the problem's check needs",
@@ -407,22 +405,25 @@ def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (
-            ["plan", "--sweep", "alnoe", "--out", "plan.json"],
-            ("configuration", "sweeps", "'alnoe'", "'alone'"),
-        ),
-        (["check", "--settings", "{run"], ("--settings", "not valid JSON")),
+        (["plan", "alnoe", "plan.json"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
+        (["check", "--config", "{run"], ("--config", "'{run'", "KEY=VALUE")),
+        (["check", "--config", "run={a"], ("--config", "not valid YAML")),
+        (["check", "--config", "measure={precison: 1}"], (CONFIG, "measure", "'precison'", "'precision'")),
         (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
         (
             ["reference", "sweeps"],
             ("kind", "'sweeps'", "did you mean 'sweep'", "config, sweep, kernel, claims"),
         ),
+        (["harness", "gem", "h.bin", "--arch", "sm_90a"], ("PROBLEM", "'gem'", "did you mean 'gemm'")),
+        (["collect", "plans/none.json"], ("plans/none.json", "cannot be read")),
+        (["collect", CONFIG], (CONFIG, "not a plan")),
+        (["choose", "alone", "alnoe", "results"], ("'alnoe'", "did you mean 'alone'")),
         (
             f'compile --kernel {KERNEL} --params {{"k":5}} --dtype fp32 --arch sm_90a --cubin a --facts b'.split(),
             (KERNEL, "params.k", "5 is not accepted", "2, 4, 8"),
         ),
     ],
-    ids=["unknown sweep", "settings that are not JSON", "missing layer", "unknown kind", "value outside"],
+    ids=lambda value: " ".join(value)[:40],
 )
 def test_a_mistake_on_the_command_line_of_a_step_is_told_the_same_way(
     words: list[str],
@@ -449,7 +450,7 @@ def test_a_mistake_on_the_command_line_of_a_step_is_told_the_same_way(
         (
             text(KERNEL, "ceil_div(elements - k, threads)", "max(0, 1 - elements // 2**18)"),
             (),
-            ("WorkflowError", KERNEL, "launch.grid", "[0, 1, 1] is not accepted", "whole numbers >= 1"),
+            ("WorkflowError", KERNEL, "launch.grid", "[0] is not accepted", "whole numbers >= 1"),
         ),
         (
             lambda project: None,

@@ -78,11 +78,25 @@ def test_what_no_warp_can_do_is_refused(
         assert part in caplog.text
 
 
-def test_a_width_no_lane_can_move_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["banks", "lane * 12", "--width", "12"])
-    assert ended.value.code == 2
-    assert "--width" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--width", "12"], ["--width: 12 is not accepted", "1, 2, 4, 8, 16"]),
+        (["--matrices", "3"], ["--matrices: 3 is not accepted", "1, 2, 4"]),
+        (["--merge", "pair"], ["--merge: 'pair'", "did you mean 'pairs'", "none, pairs, words"]),
+    ],
+)
+def test_a_word_that_names_nothing_is_refused(
+    words: list[str], told: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["banks", "lane * 12", *words]) == 2
+    for part in told:
+        assert part in caplog.text
+
+
+def test_what_is_no_number_is_refused_by_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["banks", "lane * 4", "--width", "wide"]) == 2
+    assert "'--width'" in capsys.readouterr().err
 
 
 def test_rows_of_ldmatrix_are_shown_by_matrix(capsys: pytest.CaptureFixture[str]) -> None:

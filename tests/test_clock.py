@@ -2,76 +2,136 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ladder.measure.clock import Subject, nvbench_times, subjects
+from ladder.gpu.harness import join_harness
+from ladder.measure.clock import REGIME, Subject, measured, nearest, nvbench_times
+from ladder.measure.conditions import compiled, tree_conditions
+from ladder.measure.store import Records
+from ladder.measure.view import View
+from ladder.model.cell import Cell, Reference
+from ladder.model.folders import RunFolder
+from ladder.model.plan import Launch, Plan, Task
+from ladder.model.record import Conditions, Record
+
+VARIANT = "tile-fp32"
+SETTINGS = dict.fromkeys(
+    ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks", "warm_below_us"), 1
+)
 
 
-def measured(*times: float, **changes: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A plan and records of one cell per median time in us; the plan starts with a cell that was not measured."""
-    sizes = [{"m": 64 * (index + 1), "n": 64} for index in range(len(times))]
-    cells = [{"variant": "tile-fp32", "size": size} for size in ({"m": 1, "n": 1}, *sizes)]
-    records = [
-        {
-            "variant": "tile-fp32",
-            "size": size,
-            "status": "ok",
-            "regimes": {"cold": {"variant_us": [time * 0.9, time, time * 1.5]}},
-        }
-        | changes
-        for size, time in zip(sizes, times, strict=True)
+def task(m: int) -> Task:
+    size = {"m": m, "n": 64, "k": 64}
+    cell = Cell("tile", {}, "fp32", "NN", size, REGIME, Reference(libraries=("cublas",)))
+    launch = Launch(
+        variant=VARIANT,
+        params={},
+        grid=(m, 1, 1),
+        block=(32, 1, 1),
+        cluster=None,
+        shared_bytes=0,
+        arguments=({"pointer": "c"},),
+    )
+    return Task(
+        variant=VARIANT, cell=cell, rung="", absent=None, launch=launch, reference=None, counted=False
+    )
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> Callable[..., View]:
+    """A view with a record per median time in us; the plan starts with a task that was not measured."""
+    folder = RunFolder(tmp_path)
+    folder.cubins.mkdir()
+    folder.facts(VARIANT).write_text(json.dumps({"status": "ok", "machine_code": "a" * 64}))
+    folder.harness("gemm").write_bytes(join_harness({"symbols": {}, "machine_code": "b" * 64}, b""))
+
+    def make(*times: float, status: str = "ok", regime: str = REGIME) -> View:
+        tasks = (task(1), *(task(64 * (index + 1)) for index in range(len(times))))
+        plan = Plan(
+            sweep="tiles",
+            problem="gemm",
+            arch="sm_90a",
+            regimes=(REGIME, "warm"),
+            settings=SETTINGS,
+            job={},
+            counter_groups=(),
+            tasks=tasks,
+        )
+        made = compiled(plan, folder)
+        records = [
+            Record(
+                cell=one.cell.in_regime(regime),
+                conditions=Conditions(tree_conditions(plan, one, regime, made)),
+                variant=VARIANT,
+                sweep="tiles",
+                session="session",
+                time="2026-01-01T00:00:00Z",
+                status=status,
+                result={"variant_us": [time * 0.9, time, time * 1.5]} if status == "ok" else {},
+            )
+            for time, one in zip(times, tasks[1:], strict=True)
+        ]
+        return View(plan, made, Records({record.cell.id: [record] for record in records}))
+
+    return make
+
+
+def subjects(given: View, *targets: float) -> list[Subject]:
+    return nearest(list(measured(given)), targets)
+
+
+def times_of(found: list[Subject]) -> list[float]:
+    return [subject.median_us for subject in found]
+
+
+def test_each_target_gets_the_nearest_cell(view: Callable[..., View]) -> None:
+    assert subjects(view(900.0, 14.0, 30.0, 5000.0, 120.0), 15.0, 1000.0) == [
+        Subject(2, "tile-fp32 at 128x64x64", 14.0),
+        Subject(1, "tile-fp32 at 64x64x64", 900.0),
     ]
-    return {"cells": cells}, records
 
 
-def test_each_target_gets_the_nearest_cell() -> None:
-    plan, records = measured(900.0, 14.0, 30.0, 5000.0, 120.0)
-    assert subjects(plan, records, (15.0, 1000.0)) == [
-        Subject(2, "tile-fp32 at 128x64", 14.0),
-        Subject(1, "tile-fp32 at 64x64", 900.0),
-    ]
-
-
-def test_nearest_is_by_ratio_and_not_by_difference() -> None:
-    plan, records = measured(40.0, 170.0)
+def test_nearest_is_by_ratio_and_not_by_difference(view: Callable[..., View]) -> None:
     # 40 is 60 us from 100 and 2.5 times away; 170 is 70 us and 1.7 times.
-    assert [subject.cold_us for subject in subjects(plan, records, (100.0,))] == [170.0]
+    assert times_of(subjects(view(40.0, 170.0), 100.0)) == [170.0]
 
 
-def test_a_cell_nearest_to_two_targets_is_tried_once() -> None:
-    plan, records = measured(60.0, 2000.0)
-    chosen = subjects(plan, records, (50.0, 100.0, 1000.0, 3000.0))
-    assert [subject.cold_us for subject in chosen] == [60.0, 2000.0]
+def test_a_cell_nearest_to_two_targets_is_tried_once(view: Callable[..., View]) -> None:
+    assert times_of(subjects(view(60.0, 2000.0), 50.0, 100.0, 1000.0, 3000.0)) == [60.0, 2000.0]
 
 
-def test_subjects_come_in_order_of_time() -> None:
-    plan, records = measured(3000.0, 15.0, 250.0, 50.0)
-    times = [subject.cold_us for subject in subjects(plan, records)]
-    assert times == sorted(times) == [15.0, 50.0, 250.0, 3000.0]
+def test_subjects_come_in_order_of_time(view: Callable[..., View]) -> None:
+    found = subjects(view(3000.0, 15.0, 250.0, 50.0), 15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0)
+    assert times_of(found) == sorted(times_of(found)) == [15.0, 50.0, 250.0, 3000.0]
 
 
-def test_a_target_three_times_away_has_no_subject() -> None:
-    plan, records = measured(29.0)
-    assert subjects(plan, records, (10.0,)) != []
-    plan, records = measured(31.0)
-    assert subjects(plan, records, (10.0,)) == []
+def test_a_target_three_times_away_has_no_subject(view: Callable[..., View]) -> None:
+    assert subjects(view(29.0), 10.0) != []
+    assert subjects(view(31.0), 10.0) == []
 
 
-@pytest.mark.parametrize("changes", [{"status": "incorrect"}, {"regimes": {"warm": {"variant_us": [15.0]}}}])
-def test_cells_without_a_cold_time_are_no_subjects(changes: dict[str, Any]) -> None:
-    plan, records = measured(15.0, **changes)
-    assert subjects(plan, records) == []
+@pytest.mark.parametrize("changes", [{"status": "incorrect"}, {"regime": "warm"}])
+def test_cells_without_a_time_in_the_clocks_regime_are_no_subjects(
+    view: Callable[..., View], changes: dict[str, Any]
+) -> None:
+    assert list(measured(view(15.0))) != []
+    assert list(measured(view(15.0, **changes))) == []
 
 
-def test_records_that_the_plan_no_longer_has_are_no_subjects() -> None:
-    plan, records = measured(15.0, 50.0)
-    plan["cells"].pop(1)
-    assert [(subject.index, subject.cold_us) for subject in subjects(plan, records)] == [(1, 50.0)]
+def test_records_that_the_plan_no_longer_has_are_no_subjects(view: Callable[..., View]) -> None:
+    before = view(15.0, 50.0)
+    plan = dataclasses.replace(before.plan, tasks=(before.plan.tasks[0], before.plan.tasks[2]))
+    found = list(measured(dataclasses.replace(before, plan=plan)))
+    assert [(subject.index, subject.median_us) for subject in found] == [(1, 50.0)]
 
 
-def test_nothing_measured_is_nothing_to_try() -> None:
-    assert subjects({"cells": []}, []) == []
+def test_nothing_measured_is_nothing_to_try(view: Callable[..., View]) -> None:
+    assert subjects(view(), 15.0, 1000.0) == []
 
 
 def state(subject: str, median_s: str, noise: str) -> dict[str, Any]:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from conftest import edit_yaml
-from factory import CUBLAS_TFLOPS, Lab, failed
+from factory import CUBLAS_TFLOPS, SESSION, Lab, failed
 from ladder.catalogue.plans import plan_sweep
+from ladder.cli.app import main
+from ladder.measure.store import read_store
 from ladder.model.errors import LadderError
-from ladder.model.files import read_json
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.archive import collect_published
-from ladder.results.collect import collect_sweep, read_lines, write_tables
-from ladder.results.statistics import at_size, coefficient_of_variation
+from ladder.results.archive import write_archive
+from ladder.results.collect import times
+from ladder.results.statistics import at_size
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +34,18 @@ def timings(lab: Lab, sweep: str) -> pd.DataFrame:
     return tables.read("timings", lab.folder.sweep(sweep))
 
 
-def test_a_row_per_cell_and_regime_with_cold_first(lab: Lab) -> None:
+def test_a_row_per_cell_and_regime_in_the_sweeps_order(lab: Lab) -> None:
     rows = timings(lab, "fp32_ladder")
     warm = rows[rows["regime"] == "warm"]
     assert len(rows) == 25 + len(warm)
     assert len(warm) > 0
     for _, cell in rows.groupby(["variant", "n"], sort=False):
-        assert list(cell["regime"]) in (["cold"], ["cold", "warm"])
+        assert list(cell["regime"]) in (["dirty"], ["dirty", "warm"])
 
 
 def test_rates_follow_from_the_median_time(lab: Lab) -> None:
     rows = at_size(timings(lab, "fp32_ladder"), {"m": 4096, "n": 4096, "k": 4096})
-    best = rows[(rows["rung"] == "transposed A") & (rows["regime"] == "cold")].iloc[0]
+    best = rows[(rows["rung"] == "transposed A") & (rows["regime"] == "dirty")].iloc[0]
     assert best["tflops"] == pytest.approx(2 * 4096**3 / best["median_us"] / 1e6)
     assert best["tflops"] == pytest.approx(0.66 * CUBLAS_TFLOPS["fp32"], rel=0.01)
     assert best["peak_fraction"] == pytest.approx(best["tflops"] / 66.9)
@@ -59,8 +62,7 @@ def test_integers_have_no_tflops_but_a_share_of_the_copy(lab: Lab) -> None:
 
 
 def test_an_unknown_peak_leaves_the_share_empty(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.environment["gpu"]["fp32_peak_tflops"] = None
+    lab = Lab(tmp_path, session=replace(SESSION, gpu={**SESSION.gpu, "fp32_peak_tflops": None}))
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     assert timings(lab, "fp32_ladder")["peak_fraction"].isna().all()
@@ -105,8 +107,8 @@ def test_parquet_says_the_same_as_csv(lab: Lab) -> None:
 def test_a_failed_cell_keeps_its_reason_and_has_no_time(tmp_path: Path, status: str) -> None:
     lab = Lab(tmp_path)
 
-    def change(cell, record):  # type: ignore[no-untyped-def]
-        return failed(status, "because")(record) if cell.variant.kernel.name == "gemm_naive" else record
+    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+        return failed(status, "because")(record) if place.variant.kernel.name == "gemm_naive" else record
 
     lab.record(["fp32_ladder"], change)
     lab.collect(["fp32_ladder"])
@@ -121,12 +123,13 @@ def test_a_failed_cell_keeps_its_reason_and_has_no_time(tmp_path: Path, status: 
 def test_a_variant_that_does_not_compile_has_rows_without_being_measured(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
 
-    def broken(variant, facts):  # type: ignore[no-untyped-def]
+    def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
         if variant.kernel.name != "gemm_shared_tile":
             return facts
-        return {"variant": variant.id, "status": "compile_error", "reason": "error: expected a ';'"}
+        lost = {"status": "compile_error", "reason": "error: expected a ';'", "registers": None}
+        return {name: value for name, value in facts.items() if name != "machine_code"} | lost
 
-    lab.record(["fp32_ladder"], lambda cell, record: None if "shared" in cell.variant.id else record, broken)
+    lab.record(["fp32_ladder"], facts=broken)
     lab.collect(["fp32_ladder"])
     bad = timings(lab, "fp32_ladder").query("kernel == 'gemm_shared_tile'")
     assert list(bad["status"]) == ["compile_error"] * 5
@@ -153,14 +156,11 @@ def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:
 
 def test_a_combination_that_a_constraint_excludes_is_recorded_where_asked(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    kernel = lab.project.kernels / "gemm_register_tile.yaml"
-    kernel.write_text(
-        kernel.read_text() + "constraints:\n- {expr: bm * bk <= 1024, reason: deep tiles are narrow}\n"
-    )
+    edit_yaml(lab.project.kernels / "gemm_register_tile.yaml", narrow_when_deep)
     sweep = lab.project.sweeps / "fp32_transpose.yaml"
     plain = sweep.read_text()
     head, variants = plain.split("\nvariants:\n")
-    recording = variants.replace("- kernel:", "- excluded: record\n  kernel:", 1)
+    recording = variants.replace("- kernel:", "- unsupported: record\n  kernel:", 1)
     sweep.write_text(f"{head}\nvariants:\n{recording}")
     lab.record(["fp32_transpose"])
     lab.collect(["fp32_transpose"])
@@ -177,11 +177,8 @@ def test_a_combination_that_a_constraint_excludes_is_recorded_where_asked(tmp_pa
 
 def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    path = lab.project.sweeps / "fp32_ladder.yaml"
-    left_out = "sizes: [{expr: m <= 4096, reason: a launch takes a second}]"
-    path.write_text(
-        path.read_text().replace("kernel: gemm_shared_tile", f"{left_out}\n  kernel: gemm_shared_tile")
-    )
+    left_out = {"where": "m <= 4096", "reason": "a launch takes a second"}
+    edit_yaml(lab.project.sweeps / "fp32_ladder.yaml", lambda sweep: sweep["variants"][2].update(left_out))
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     rows = timings(lab, "fp32_ladder")
@@ -189,6 +186,11 @@ def test_a_size_the_sweep_leaves_out_is_recorded_with_its_reason(tmp_path: Path)
     assert list(bad["kernel"]) == ["gemm_shared_tile"]
     assert list(bad["n"]) == [8192]
     assert list(bad["reason"]) == ["a launch takes a second"]
+
+
+def narrow_when_deep(kernel: dict[str, Any]) -> None:
+    """A constraint on parameters alone."""
+    kernel["constraints"].append({"expr": "bm * bk <= 1024", "reason": "deep tiles are narrow"})
 
 
 def kept_where(lab: Lab, expression: str, **change: object) -> Sweep:
@@ -201,9 +203,9 @@ def kept_where(lab: Lab, expression: str, **change: object) -> Sweep:
 def asked(sweep: Sweep) -> dict[tuple[object, object], list[int]]:
     """Sizes of the cells by bm and bk."""
     found: dict[tuple[object, object], list[int]] = {}
-    for cell in sweep.cells():
-        params = cell.variant.params
-        found.setdefault((params["bm"], params["bk"]), []).append(cell.size["n"])
+    for entry, size in sweep.asked:
+        params = entry.variant.params
+        found.setdefault((params["bm"], params["bk"]), []).append(size["n"])
     return found
 
 
@@ -219,41 +221,36 @@ def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) ->
     sweep = kept_where(lab, "bm == 128 if m > 1024 else bk == 8")
     assert asked(sweep) == {(64, 8): [1024], (128, 8): [1024, 4096], (128, 16): [4096]}
     assert sweep.excluded == 1, "of bm=64, bk=16 nothing is asked"
-    assert all(cell.unsupported is None for cell in sweep.cells())
-    cells = plan_sweep(sweep, lab.config(), "sm_90a")["cells"]
-    assert len(cells) == 4
+    assert [task.absent for task in plan_sweep(sweep, lab.config(), "sm_90a").tasks] == [None] * 4
     lab.record(["fp32_transpose"])
     lab.collect(["fp32_transpose"])
     rows = timings(lab, "fp32_transpose")
-    assert len(rows[rows["regime"] == "cold"]) == 4
+    assert len(rows[rows["regime"] == "dirty"]) == 4
     assert set(rows["status"]) == {"ok"}
     assert tables.read("notes", lab.folder.sweep("fp32_transpose")).query("stage == 'measure'").empty
     assert not tables.read("resources", lab.folder.tables)["variant"].str.contains("bm=64-bk=16").any()
 
 
-def test_sizes_and_where_leave_out_with_and_without_a_row(tmp_path: Path) -> None:
-    left_out = [{"expr": "m <= 1024", "reason": "takes long"}]
-    sweep = kept_where(Lab(tmp_path), "bm == 128 or m == 1024", sizes=left_out)
-    assert [(cell.variant.params["bm"], cell.size["m"], cell.unsupported) for cell in sweep.cells()] == [
-        (64, 1024, None),
-        (64, 1024, None),
-        (128, 1024, None),
-        (128, 1024, None),
-        (128, 4096, "takes long"),
-        (128, 4096, "takes long"),
+def absences(sweep: Sweep) -> list[tuple[object, int, str | None]]:
+    """(bm, size, why there is no cell) of every row that the sweep asks for."""
+    return [(entry.variant.params["bm"], size["m"], entry.absent(size)) for entry, size in sweep.asked]
+
+
+def test_where_with_a_reason_leaves_out_with_a_row(tmp_path: Path) -> None:
+    sweep = kept_where(Lab(tmp_path), "bm == 128 or m == 1024", reason="takes long")
+    assert absences(sweep) == [
+        *[(64, 1024, None)] * 2,
+        *[(128, 1024, None)] * 2,
+        *[(64, 4096, "takes long")] * 2,
+        *[(128, 4096, None)] * 2,
     ]
 
 
 def test_what_a_constraint_excludes_is_recorded_at_the_sizes_asked_for(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    reason = "deep tiles are narrow"
-    edit_yaml(
-        lab.project.kernels / "gemm_register_tile.yaml",
-        lambda kernel: kernel.update(constraints=[{"expr": "bm * bk <= 1024", "reason": reason}]),
-    )
-    sweep = kept_where(lab, "bk == 16 and m > 1024", excluded="record")
-    found = [(cell.variant.params["bm"], cell.size["m"], cell.unsupported) for cell in sweep.cells()]
-    assert found == [(64, 4096, None), (128, 4096, reason)]
+    edit_yaml(lab.project.kernels / "gemm_register_tile.yaml", narrow_when_deep)
+    sweep = kept_where(lab, "bk == 16 and m > 1024", unsupported="record")
+    assert absences(sweep) == [(64, 4096, None), (128, 4096, "deep tiles are narrow")]
 
 
 def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(tmp_path: Path) -> None:
@@ -269,7 +266,7 @@ def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     path = lab.project.sweeps / "fp32_transpose.yaml"
     edit_yaml(path, lambda sweep: sweep.update(counters={"groups": ["banks"]}))
-    assert [size["m"] for size in kept_where(lab, "m > 1024").counter_sizes] == [4096]
+    assert [size["m"] for size in kept_where(lab, "m > 1024").counters.sizes] == [4096]
 
 
 def test_where_is_asked_of_each_dtype(tmp_path: Path) -> None:
@@ -280,16 +277,17 @@ def test_where_is_asked_of_each_dtype(tmp_path: Path) -> None:
     edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(dtypes=["fp32", "fp16"]))
     sweep = kept_where(lab, "bm == 128 and bk == 16 and m * element_bytes <= 8192")
     shapes = [("fp32", 1024), ("fp16", 1024), ("fp16", 4096)]
-    assert [(cell.variant.dtype, cell.size["m"]) for cell in sweep.cells()] == shapes
+    assert [(entry.variant.dtype, size["m"]) for entry, size in sweep.asked] == shapes
     assert [(dtype, size["m"]) for dtype, size in sweep.shapes()] == shapes
     assert sweep.excluded == 6
 
 
 def test_a_truncated_last_line_is_a_cell_not_yet_there(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
-    lab.record(["tensor_ladder"])
-    path = lab.folder.cells("tensor_ladder")
-    path.write_text(path.read_text()[:-200])
+    lab.record(["tensor_ladder"], metrics=False)
+    (path,) = lab.folder.records.glob("*.jsonl")
+    first = next(line for line in path.read_text().splitlines() if '"kernel": "wmma_tile"' in line)
+    path.write_text(path.read_text().partition(first)[0] + first[:-20])
     lab.collect(["tensor_ladder"])
     rows = timings(lab, "tensor_ladder")
     assert set(rows["rung"]) == {"WMMA naive"}
@@ -298,29 +296,57 @@ def test_a_truncated_last_line_is_a_cell_not_yet_there(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_line_in_the_middle_is_noted(tmp_path: Path) -> None:
-    path = tmp_path / "cells.jsonl"
-    path.write_text('{"a": 1}\n{"a": 2, "b"\n{"a": 3}\n{"a"')
-    assert read_lines(path) == ([{"a": 1}, {"a": 3}], 1)
-
-
-def test_of_two_records_of_a_cell_the_later_counts(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
-    path = lab.folder.cells("tensor_ladder")
-    again = json.loads(path.read_text().splitlines()[0])
-    again["regimes"]["cold"]["speedup"] = 3.0
-    path.write_text(path.read_text() + json.dumps(again) + "\n")
+    (path,) = lab.folder.records.glob("*.jsonl")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:40], *lines[1:]]) + "\n")
     lab.collect(["tensor_ladder"])
-    rows = timings(lab, "tensor_ladder").query("regime == 'cold' and rung == 'WMMA naive'")
-    assert list(rows["speedup"]) == [3.0]
+    notes = tables.read("notes", lab.folder.sweep("tensor_ladder"))
+    assert "1 unreadable lines were left out" in set(notes["reason"])
+    assert set(timings(lab, "tensor_ladder")["status"]) == {"ok"}
 
 
-def test_a_plan_of_another_sweep_is_refused(lab: Lab) -> None:
-    sweep = lab.sweeps(["fp32_ladder"])["fp32_ladder"]
-    plan = read_json(lab.folder.plan("tensor_ladder"))
-    assert plan is not None
-    with pytest.raises(LadderError, match="make it anew"):
-        collect_sweep(sweep, plan, lab.folder)
+def again(lab: Lab, speedup: float, **session: Any) -> None:
+    """Measure tensor_ladder once more, later, in another session."""
+    lab.session = replace(SESSION, id=f"session {speedup}", started="2026-11-21T10:00:00Z", **session)
+    lab.finished = "2026-11-21T10:20:00Z"
+
+    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+        for regime in record["regimes"].values():
+            regime["speedup"] = speedup
+        return record
+
+    lab.record(["tensor_ladder"], change)
+    lab.collect(["tensor_ladder"])
+
+
+def test_of_two_records_of_a_cell_the_later_counts_and_both_are_told(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(["tensor_ladder"])
+    again(lab, 3.0, gpu={**SESSION.gpu, "uuid": "GPU-2"})
+    assert set(timings(lab, "tensor_ladder").query("regime == 'dirty'")["speedup"]) == {3.0}
+    sessions = tables.read("sessions", lab.folder.tables).query("regime == 'dirty'")
+    assert list(sessions["gpu_uuid"]) == ["GPU-1", "GPU-2"] * 2
+    assert list(sessions["session"].unique()) == [SESSION.id, "session 3.0"]
+    environment = json.loads(lab.folder.environment.read_text())
+    assert [gpu["uuid"] for gpu in environment["gpus"]] == ["GPU-1", "GPU-2"]
+    assert [gpu["cells"] for gpu in environment["gpus"]] == [4, 4]
+
+
+def test_the_environment_names_every_tree_driver_and_the_whole_time(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(["tensor_ladder"])
+    again(lab, 3.0, tree={"digest": "e" * 64, "commit": None, "clean": None}, versions={"driver": "590.1"})
+    environment = json.loads(lab.folder.environment.read_text())
+    assert [tree["digest"][0] for tree in environment["trees"]] == ["d", "e"]
+    assert (environment["tree"]["digest"][0], environment["driver"]) == ("e", "590.1")
+    assert (environment["started"], environment["finished"]) == (
+        "2026-11-20T10:00:00Z",
+        "2026-11-21T10:20:00Z",
+    )
+    (gpu,) = environment["gpus"]
+    assert (gpu["sessions"], gpu["cells"], gpu["clock_floor_us"]) == (2, 8, 2.1)
 
 
 def test_a_variant_never_compiled_is_named(tmp_path: Path) -> None:
@@ -332,7 +358,7 @@ def test_a_variant_never_compiled_is_named(tmp_path: Path) -> None:
 
 
 class TestWithoutAGpu:
-    """Timings of a published run, resources of what was compiled here."""
+    """Timings of published records, resources of what was compiled here."""
 
     @pytest.fixture
     def here(self, tmp_path: Path) -> Lab:
@@ -340,63 +366,75 @@ class TestWithoutAGpu:
         measured.record()
         measured.collect()
         published = measured.project.published("nvidia-h200")
-        write_tables(
-            {
-                name: tables.read(name, measured.folder.tables)
-                for name in ("timings", "metrics", "resources", "notes", "jobs")
-            },
-            published,
+        tables.write_all(
+            {name: tables.read(name, measured.folder.tables) for name in ("timings", "notes", "jobs")},
+            published.tables,
         )
-        here = Lab(tmp_path, device="no-gpu")
-        here.record(["fp32_ladder", "bank_stride"])
-        here.folder.cells("fp32_ladder").unlink()
-        return here
+        store = read_store(measured.folder.records)
+        write_archive(published.records / "one.parquet", list(store), store.sessions.values())
+        return Lab(tmp_path, device="no-gpu")
+
+    def collect(
+        self, here: Lab, name: str, device: str = "nvidia-h200", **compiled: Any
+    ) -> dict[str, pd.DataFrame]:
+        """The tables of a sweep from what is published of a device."""
+        here.compile(here.sweeps([name])[name], **compiled)
+        published = str(here.project.published(device).root)
+        assert (
+            main(["--root", str(here.root), "collect", str(here.folder.plan(name)), "--published", published])
+            == 0
+        )
+        return {
+            table: tables.read(table, here.folder.sweep(name))
+            for table in ("timings", "notes", "metrics", "resources")
+        }
 
     def test_the_published_numbers_stand_in(self, here: Lab) -> None:
-        published = here.project.published("nvidia-h200")
-        sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
-        frames = collect_published(sweep, here.folder, published)
-        assert len(frames["timings"]) == len(
-            tables.read("timings", published).query("sweep == 'fp32_ladder'")
+        frames = self.collect(here, "fp32_ladder")
+        published = tables.read("timings", here.project.published("nvidia-h200").tables)
+        pd.testing.assert_frame_equal(
+            frames["timings"], published.query("sweep == 'fp32_ladder'").reset_index(drop=True)
         )
         assert len(frames["notes"]) == 0
+        sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
         assert set(frames["resources"]["variant"]) == {variant.id for variant in sweep.variants}
 
     def test_what_the_sweep_no_longer_has_is_dropped_and_what_is_new_is_noted(self, here: Lab) -> None:
         path = here.project.sweeps / "fp32_ladder.yaml"
         path.write_text(path.read_text().replace("- 512\n", "- 640\n"))
-        sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
-        frames = collect_published(sweep, here.folder, here.project.published("nvidia-h200"))
+        frames = self.collect(here, "fp32_ladder")
         assert 512 not in set(frames["timings"]["n"])
         missing = frames["notes"][frames["notes"]["reason"] == "not in the published run"]
         assert len(missing) == 5
         assert missing["subject"].str.contains("640").all()
 
-    def test_a_sweep_without_metrics_has_an_empty_table(self, here: Lab) -> None:
-        here.record(["fp32_transpose"])
-        sweep = here.sweeps(["fp32_transpose"])["fp32_transpose"]
-        frames = collect_published(sweep, here.folder, here.project.published("nvidia-h200"))
-        assert len(frames["metrics"]) == 0
-        assert list(frames["metrics"].columns) == list(tables.METRICS)
+    def test_a_cell_asked_for_by_several_sweeps_comes_from_its_own(self, here: Lab) -> None:
+        # The same cell under conditions of two runs: the sweep that asked for it keeps its number.
+        frames = self.collect(here, "bank_stride", facts=lambda _, facts: facts | {"machine_code": "new"})
+        assert set(frames["timings"]["status"]) == {"ok"}, "an earlier record stands in"
 
     def test_a_source_changed_since_then_is_noted(self, here: Lab) -> None:
-        path = here.folder.facts("gemm_shared_tile-fp32")
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"source_sha256": "b" * 64}))
-        sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
-        notes = collect_published(sweep, here.folder, here.project.published("nvidia-h200"))["notes"]
+        def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+            return facts | ({"source_sha256": "b" * 64} if variant.kernel.name == "gemm_shared_tile" else {})
+
+        notes = self.collect(here, "fp32_ladder", facts=changed)["notes"]
         assert list(notes["subject"]) == ["gemm_shared_tile"]
         assert "source differs" in notes["reason"].iloc[0]
 
     def test_nothing_published_is_a_note_not_an_error(self, here: Lab) -> None:
-        sweep = here.sweeps(["fp32_ladder"])["fp32_ladder"]
-        frames = collect_published(sweep, here.folder, here.project.published("nvidia-b200"))
+        frames = self.collect(here, "fp32_ladder", "nvidia-b200")
         assert len(frames["timings"]) == 0
         assert list(frames["notes"]["reason"]) == ["no published measurements in nvidia-b200"]
         assert len(frames["resources"]) == 5
 
 
-@pytest.mark.parametrize(
-    ("samples", "expected"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)]
-)
-def test_coefficient_of_variation(samples: list[float], expected: float | None) -> None:
-    assert coefficient_of_variation(samples) == (None if expected is None else pytest.approx(expected))
+@pytest.mark.parametrize(("samples", "cv"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)])
+def test_times_come_with_their_spread(samples: list[float], cv: float | None) -> None:
+    found = times({"variant_us": samples, "reference_us": samples})
+    assert found["cv"] == (None if cv is None else pytest.approx(cv))
+    assert (found["samples"], found["median_us"]) == (len(samples), sum(samples) / len(samples))
+    assert found["median_us_low"] <= found["median_us"] <= found["median_us_high"]
+
+
+def test_times_of_an_imported_record_are_its_summary() -> None:
+    assert times({"summary": {"median_us": 3.0}}) == {"median_us": 3.0}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from factory import Lab, failed
+from factory import SESSION, Lab, failed
 from ladder.cli.app import main
-from ladder.results.compare import compare_folders
+from ladder.measure.store import read_store
+from ladder.results.archive import write_archive
+from ladder.results.compare import compare as compare_records
 
 SWEEP = ["tensor_ladder"]
 
@@ -19,8 +20,8 @@ SWEEP = ["tensor_ladder"]
 def slower(share: float) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
     """Make the tile kernel slower by a share, against the same reference."""
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
-        if cell.variant.kernel.name == "wmma_tile":
+    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+        if place.variant.kernel.name == "wmma_tile":
             for regime in record["regimes"].values():
                 regime["variant_us"] = [value * (1 + share) for value in regime["variant_us"]]
                 for name in ("speedup", "speedup_low", "speedup_high"):
@@ -34,15 +35,22 @@ def slower(share: float) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
 def base(tmp_path: Path) -> Lab:
     lab = Lab(tmp_path, run="base")
     lab.record(SWEEP)
-    lab.collect(SWEEP)
     return lab
 
 
 def other(base: Lab, change: Any, **more: Any) -> Lab:
     lab = Lab(base.root, run="other", **more)
     lab.record(SWEEP, change)
-    lab.collect(SWEEP)
     return lab
+
+
+def on(uuid: str) -> dict[str, Any]:
+    """A session on another GPU of the model."""
+    return {"session": replace(SESSION, id=f"session of {uuid}", gpu={**SESSION.gpu, "uuid": uuid})}
+
+
+def unchanged(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+    return record
 
 
 def compare(base: Lab, lab: Lab, *options: str) -> int:
@@ -50,12 +58,12 @@ def compare(base: Lab, lab: Lab, *options: str) -> int:
 
 
 def test_the_same_numbers_are_no_regression(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare(base, other(base, lambda _, record: record)) == 0
+    assert compare(base, other(base, unchanged)) == 0
     assert "4 cells matched, 4 of them alike within noise" in capsys.readouterr().out
 
 
 def test_noise_is_no_regression(base: Lab) -> None:
-    lab = other(base, lambda _, record: record, seed=99)
+    lab = other(base, unchanged, seed=99)
     assert compare(base, lab, "--by", "time", "--threshold", "0") == 0
 
 
@@ -77,17 +85,36 @@ def test_a_regression_below_the_threshold_is_shown_but_passes(
 def test_two_gpus_of_a_model_differ_by_more_than_one_from_day_to_day(
     base: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lab = other(base, slower(0.015))
-    for one, uuid in ((base, "GPU-1"), (lab, "GPU-2")):
-        environment = {"gpu": {"name": "NVIDIA H200", "uuid": uuid}}
-        (one.folder.root / "environment.json").write_text(json.dumps(environment))
+    lab = other(base, slower(0.015), **on("GPU-2"))
     assert compare(base, lab, "--threshold", "1") == 0
-    assert "two GPUs of one model" in capsys.readouterr().out
+    assert "1 and 1 GPUs pooled: changes beyond 2.5 % count" in capsys.readouterr().out
     assert compare(base, lab, "--threshold", "1", "--noise", "0.5") == 1
-    capsys.readouterr()
-    (lab.folder.root / "environment.json").write_text(json.dumps(environment | {"gpu": {"uuid": "GPU-1"}}))
-    assert compare(base, lab, "--threshold", "1") == 1
-    assert "two GPUs" not in capsys.readouterr().out
+
+
+def test_one_gpu_agrees_with_itself_more_closely(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare(base, other(base, slower(0.015)), "--threshold", "1") == 1
+    assert "one GPU: changes beyond 0.5 % count" in capsys.readouterr().out
+
+
+def test_each_gpu_of_both_runs_is_compared_with_itself_and_all_are_pooled(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base.session = on("GPU-2")["session"]
+    base.record(SWEEP, slower(0.01))
+    lab = other(base, slower(0.02))
+    lab.session = base.session
+    lab.record(SWEEP, slower(0.03))
+    results = compare_records(read_store(base.folder.records), read_store(lab.folder.records))
+    assert [result.where for result in results] == ["GPU-1", "GPU-2", "2 and 2 GPUs pooled"]
+    assert [result.margin for result in results] == [0.005, 0.005, 0.005], "the same GPUs on both sides"
+    for result in results:
+        assert {change.name.split("@")[0] for change in result.slower()} == {"wmma_tile-fp16"}
+        assert all(-0.025 < change.faster < -0.015 for change in result.slower())
+
+
+def test_records_of_unknown_gpus_are_held_to_the_wider_margin(base: Lab) -> None:
+    lab = other(base, slower(0.015), session=replace(SESSION, gpu={}))
+    assert compare(base, lab, "--threshold", "1") == 0
 
 
 def test_a_gain_passes(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,20 +143,44 @@ def test_a_cell_no_longer_ok_is_a_regression(base: Lab, capsys: pytest.CaptureFi
 
 
 def test_missing_and_new_cells_are_listed(base: Lab) -> None:
-    lab = other(base, lambda cell, record: None if cell.variant.kernel.name == "wmma_tile" else record)
-    result = compare_folders(base.folder.root, lab.folder.root, "speedup", 0.005)
-    assert {cell[1] for cell in result.missing} == {"wmma_tile-fp16"}
-    assert compare_folders(lab.folder.root, base.folder.root, "speedup", 0.005).new == result.missing
+    lab = other(base, lambda place, record: None if place.variant.kernel.name == "wmma_tile" else record)
+    stores = [read_store(one.folder.records) for one in (base, lab)]
+    (result,) = compare_records(*stores)
+    assert {name.split("@")[0] for name in result.missing} == {"wmma_tile-fp16"}
+    (back,) = compare_records(*reversed(stores))
+    assert back.new == result.missing
+
+
+def test_runs_without_a_common_cell_are_a_mistake(base: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    lab = Lab(base.root, run="other")
+    lab.record(["bank_stride"])
+    assert compare(base, lab) == 2
+    assert "no cell in common that gave a result" in caplog.text
 
 
 def test_a_published_folder_compares_as_well(base: Lab, tmp_path: Path) -> None:
-    published = tmp_path / "published"
-    shutil.copytree(base.folder.tables, published)
+    published, store = tmp_path / "published", read_store(base.folder.records)
+    write_archive(published / "records" / "one.parquet", list(store), store.sessions.values())
     assert main(["compare", str(published), str(base.folder.root)]) == 0
 
 
-def test_a_folder_without_tables_is_refused(
+@pytest.mark.parametrize("option", ["--threshold", "--noise"])
+@pytest.mark.parametrize("value", ["nan", "-1", "100", "inf"])
+def test_a_share_that_is_none_is_refused(
+    base: Lab, option: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert compare(base, base, option, value) == 2
+    assert f"{option}: {value}" in caplog.text.replace(f"{float(value)}", value)
+    assert "a percentage from 0 to 100" in caplog.text
+
+
+def test_an_unknown_measure_is_refused(base: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    assert compare(base, base, "--by", "tme") == 2
+    assert "did you mean 'time'" in caplog.text
+
+
+def test_a_folder_without_records_is_refused(
     base: Lab, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert main(["compare", str(tmp_path / "nowhere"), str(base.folder.root)]) == 2
-    assert "no timings.csv" in caplog.text
+    assert "no records in it" in caplog.text

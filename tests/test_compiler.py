@@ -196,7 +196,7 @@ def test_two_compiles_give_the_same_cubin_also_in_another_folder_and_process(
     elsewhere.mkdir()
     assert Workshop(elsewhere).compile(SIMPLE)[1]["cubin_sha256"] == facts["cubin_sha256"]
     program = (
-        "import sys; from pathlib import Path; from ladder.model.kernel import load_kernel; "
+        "import sys; from pathlib import Path; from ladder.catalogue.kernels import load_kernel; "
         "from ladder.build.nvrtc import compile_variant; folder = Path(sys.argv[1]); "
         "variant = load_kernel(folder / 'kernel.yaml').variant({}, 'fp32'); "
         "print(compile_variant(variant, folder / 'include', 'sm_90a')[1]['cubin_sha256'])"

@@ -143,7 +143,7 @@ def test_what_is_no_cubin_is_refused() -> None:
 
 
 def test_without_a_disassembler_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda name: None)
+    monkeypatch.setattr("ladder.build.sass.find_nvidia_binary_utility", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
     cubin._disassembler.cache_clear()
     with pytest.raises(LadderError, match="install nvidia-cuda-nvdisasm"):

@@ -22,7 +22,7 @@ from factory import Lab, failed
 from ladder.cli.app import main
 from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
-from ladder.report.figures import curves, figure_names, rungs
+from ladder.report.figures import curves, rungs
 from ladder.report.figures.data import FigureData, NoDataError
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.figures.style import to_png
@@ -52,8 +52,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 def data(lab: Lab, sweep: str, kind: str, **asked: Any) -> FigureData:
     found = lab.sweeps([sweep])[sweep]
-    figure = next((figure for figure in found.figures if figure.kind == kind), Figure(kind, "A figure."))
-    figure = Figure(**{**vars(figure), **asked})
+    other = Figure.model_validate({"kind": kind, "caption": "A figure."})
+    figure = next((figure for figure in found.figures if figure.kind == kind), other)
     folder = lab.folder.sweep(sweep)
     return FigureData(
         sweep=found,
@@ -61,7 +61,7 @@ def data(lab: Lab, sweep: str, kind: str, **asked: Any) -> FigureData:
         resources=tables.read("resources", folder),
         metrics=tables.read("metrics", folder),
         environment=read_json(lab.folder.environment) or {},
-        figure=figure,
+        figure=figure.model_copy(update=asked),
     )
 
 
@@ -107,9 +107,7 @@ def test_a_sweep_that_failed_altogether_gives_a_picture_that_says_why(
 
 
 def test_every_kind_the_schema_knows_can_be_drawn() -> None:
-    from ladder.catalogue.documents import schema
-
-    kinds = schema("sweep")["properties"]["figures"]["items"]["properties"]["kind"]["enum"]
+    kinds = Figure.model_json_schema()["properties"]["kind"]["enum"]
     assert sorted(kinds) == sorted(FIGURES)
 
 
@@ -197,7 +195,7 @@ def test_parameters_that_change_together_are_named_once(lab: Lab) -> None:
 def test_of_many_parameters_those_are_named_that_are_no_default(lab: Lab) -> None:
     given = data(lab, "fp32_transpose", "curves")
     kernel = given.sweep.entries[0].variant.kernel
-    defaults = {axis.name: axis.default for axis in kernel.parameters.values()}
+    defaults = {name: axis.default for name, axis in kernel.parameters.items()}
     # Each of eight variants has one parameter of its own, so that it takes seven to tell them apart.
     own = [f"p{place}" for place in range(8)]
     params = [
@@ -218,15 +216,15 @@ def test_of_many_parameters_those_are_named_that_are_no_default(lab: Lab) -> Non
 
 def test_panels_name_their_dtype_once_and_a_long_reference_stands_in_the_legend(lab: Lab) -> None:
     given = data(lab, "fp32_transpose", "curves")
-    kernel = given.sweep.references[0].kernel
+    kernel = given.sweep.reference.kernel
     assert kernel is not None
     other = given.timings.assign(dtype="tf32", variant=given.timings["variant"] + "-tf32")
-    long = Reference("", kernel, tuple((name, axis.default) for name, axis in kernel.parameters.items()))
+    long = Reference(kernel=kernel, params={name: axis.default for name, axis in kernel.parameters.items()})
     drawing = FIGURES["curves"](
         dataclasses.replace(
             given,
             timings=pd.concat([given.timings, other], ignore_index=True),
-            sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "tf32"), references=(long,)),
+            sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "tf32"), reference=long),
         )
     )
     assert [axis.get_title() for axis in drawing.axes] == ["fp32", "tf32"]
@@ -302,15 +300,15 @@ def test_the_stencil_figure_shows_every_dtype_around_one(lab: Lab) -> None:
         sweep=dataclasses.replace(one.sweep, dtypes=("int32", "fp32")),
     )
     axes = FIGURES["stencil"](given).axes
-    cold = at_size(given.ok(), given.size)
+    dirty = at_size(given.ok(), given.size)
     for axis, dtype in zip(axes[::2], ["int32", "fp32"], strict=True):
         assert axis.get_title() == dtype
-        rows = cold[(cold["dtype"] == dtype) & (cold["kernel"] == "stencil_register_cache")]
+        rows = dirty[(dirty["dtype"] == dtype) & (dirty["kernel"] == "stencil_register_cache")]
         shown = {round(float(y), 6) for line in axis.lines for y in line.get_ydata()}
         assert {round(float(value), 6) for value in rows["speedup"]} <= shown
         low, high = axis.get_ylim()
-        assert 0 < low < min(1, cold["speedup_low"].min())
-        assert high > max(1, cold["speedup_high"].max())
+        assert 0 < low < min(1, dirty["speedup_low"].min())
+        assert high > max(1, dirty["speedup_high"].max())
 
 
 def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_variant(lab: Lab) -> None:
@@ -326,7 +324,7 @@ def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_varian
                 for entry in given.sweep.entries
                 if entry.variant.kernel.name == "stencil_register_cache"
             ),
-            references=(Reference("copy", None, ()),),
+            reference=Reference(libraries=("copy",)),
         ),
     )
     drawing = FIGURES["stencil"](alone)
@@ -334,8 +332,8 @@ def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_varian
     assert left.get_ylabel() == "speed over copy"
     assert {f"coarsen {value}" for value in (1, 2, 4, 8)} <= set(words(drawing).split("\n"))
     shown = {round(float(y), 6) for line in left.lines for y in line.get_ydata()}
-    cold = given.timings[cached & (given.timings["regime"] == "cold") & (given.timings["status"] == "ok")]
-    assert {round(float(value), 6) for value in cold["speedup"]} <= shown
+    dirty = given.timings[cached & (given.timings["regime"] == "dirty") & (given.timings["status"] == "ok")]
+    assert {round(float(value), 6) for value in dirty["speedup"]} <= shown
 
 
 def test_three_views_of_a_bank_conflict_agree(lab: Lab) -> None:
@@ -406,7 +404,7 @@ def shapes_data(root: Path, factor: float = 1.0, **change: Any) -> FigureData:
             }
         ],
         "references": ["cublas"],
-        "regimes": ["cold"],
+        "regimes": ["dirty"],
         "figures": [{"kind": "shapes", "caption": "c"}],
     }
     path = lab.project.sweeps / "shapes.yaml"
@@ -420,7 +418,7 @@ def shapes_data(root: Path, factor: float = 1.0, **change: Any) -> FigureData:
         speed *= factor * (1 if params["bm"] == 64 else 0.9) * (1 if params["bk"] == 16 else 0.9)
         speed *= 1 if params["transpose_a"] else 0.9
         ends = {"speedup": speed, "speedup_low": speed * 0.99, "speedup_high": speed * 1.01}
-        record["regimes"]["cold"] |= ends
+        record["regimes"]["dirty"] |= ends
         return record
 
     lab.record(["shapes"], timed)
@@ -454,7 +452,7 @@ def test_every_shape_has_a_row_with_its_fastest_variant(tmp_path: Path) -> None:
 
 def test_what_a_clean_l2_gives_stands_beside(tmp_path: Path) -> None:
     given = shapes_data(tmp_path)
-    clean = given.timings[given.timings["status"] == "ok"].assign(regime="clean")
+    clean = given.timings[given.timings["status"] == "ok"].assign(regime="cold")
     clean["speedup"] *= 0.5
     both = dataclasses.replace(given, timings=pd.concat([given.timings, clean], ignore_index=True))
     axis = FIGURES["shapes"](both).axes[0]
@@ -601,26 +599,17 @@ def test_a_published_figure_says_so(lab: Lab) -> None:
 
 def test_the_step_writes_what_the_workflow_expects(lab: Lab) -> None:
     sweep = lab.sweeps(["fp32_ladder"])["fp32_ladder"]
-    expected = [lab.folder.figure("fp32_ladder", name) for name in figure_names(sweep)]
+    expected = [lab.folder.figure("fp32_ladder", name) for name in sweep.figure_names()]
     assert [path.name for path in expected] == [
         "fp32_ladder-1-ladder.png",
         "fp32_ladder-2-curves.png",
         "fp32_ladder-3-roofline.png",
     ]
-    words = [
-        "--root",
-        str(lab.root),
-        "figures",
-        "--sweep",
-        "fp32_ladder",
-        "--run-folder",
-        str(lab.folder.root),
-    ]
-    assert main(words) == 0
+    assert main(["--root", str(lab.root), "figures", str(lab.folder.root), "fp32_ladder"]) == 0
     assert all(path.is_file() for path in expected)
 
 
 def test_asking_for_names_imports_no_plotting() -> None:
-    code = "import sys, ladder.figures; assert not {'matplotlib', 'seaborn', 'pandas'} & set(sys.modules)"
+    code = "import sys, ladder.model.sweep; assert not {'matplotlib', 'seaborn', 'pandas'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", check=False)
     assert done.returncode == 0

@@ -10,23 +10,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_ptx import ClusterMachine
 from conftest import edit
+from emulator.cluster_ptx import ClusterMachine
+from emulator.ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
+from emulator.tensor_ptx import compiled_program, parse_tensor
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from ladder.build.nvrtc import compile_variant
 from ladder.build.occupancy import occupancy, sm_limits
-from ladder.catalogue.config import load_config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.ledger import load_claims
+from ladder.model.folders import Project
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Sweep
 from ladder.problems.gemm.instance import accumulation_bound
-from ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
-from tensor_ptx import compiled_program, parse_tensor
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -443,10 +444,11 @@ def test_every_size_has_a_tuned_kernel_that_takes_it() -> None:
 
 
 def test_cells_left_out_of_the_ladder_say_why() -> None:
-    left_out = [cell for cell in sweeps()["fp32_ladder"].cells() if cell.unsupported is not None]
+    asked = sweeps()["fp32_ladder"].asked
+    left_out = [(size["n"], why) for entry, size in asked if (why := entry.absent(size)) is not None]
     assert left_out
-    assert all("pairs" in str(cell.unsupported) for cell in left_out)
-    assert {cell.size["n"] for cell in left_out} == {8192, 16384}
+    assert all("pairs" in why for _, why in left_out)
+    assert {n for n, _ in left_out} == {8192, 16384}
 
 
 def test_every_fp32_claim_of_the_sources_is_in_the_ledger() -> None:
@@ -468,8 +470,8 @@ def test_every_fp32_claim_of_the_sources_is_in_the_ledger() -> None:
 def test_without_clusters_slices_of_k_compile_and_their_cells_say_why_they_are_missing() -> None:
     sliced = variant(loader="async", stages=3, buffers=2, split_k=2, min_blocks=1)
     assert compile_variant(sliced, INCLUDE, "sm_80")[1]["status"] == "ok"
-    plan = plan_sweep(sweeps()["fp32_ladder"], load_config(ROOT / "config" / "config.yaml"), "sm_80")
-    rows = [cell for cell in plan["cells"] if cell["variant"] == tuned()["A24 middle"].id]
-    reasons = {cell["size"]["n"]: cell.get("unsupported", "") for cell in rows}
-    assert "need sm_90" in reasons[1024]
-    assert reasons[4096] == "", "one slice is no cluster"
+    plan = plan_sweep(sweeps()["fp32_ladder"], read_settings(Project(ROOT), (), {}), "sm_80")
+    tasks = [task for task in plan.tasks if task.variant == tuned()["A24 middle"].id]
+    reasons = {task.cell.size["n"]: task.absent for task in tasks}
+    assert "need sm_90" in str(reasons[1024])
+    assert reasons[4096] is None, "one slice is no cluster"

@@ -20,14 +20,17 @@ import yaml
 from conftest import ROOT, environment, make_project, snakemake_command
 from ladder.catalogue.runs import load_run
 from ladder.gpu.discovery import find_gpus
-from ladder.measure.store import read_records
+from ladder.measure.store import read_store
+from ladder.model.folders import RunFolder
+from ladder.model.plan import read_plan
+from ladder.model.record import Record
 from ladder.problems.registry import PROBLEMS
 
 GPUS = find_gpus()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 
 SIZE = {"m": 64, "n": 96, "k": 32}
-Measure = Callable[..., dict[str, Any]]
+Measure = Callable[..., dict[str, Record]]
 
 
 def ladder(folder: Path, *words: str) -> None:
@@ -40,13 +43,13 @@ def ladder(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def measure(tmp_path: Path) -> Measure:
-    """Measure variants of the tests' own kernels; returns their records by variant and size."""
+    """Measure variants of the tests' own kernels; returns their records by variant and size, once for all regimes."""
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
 
     def run(
         kernel: str, params: list[dict[str, Any]], sizes: list[Any], deadline_s: float = 10
-    ) -> dict[str, Any]:
+    ) -> dict[str, Record]:
         sweep = {
             "title": "t",
             "question": "q?",
@@ -57,35 +60,24 @@ def measure(tmp_path: Path) -> Measure:
             "references": ["cublas"],
         }
         (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
-        arch = GPUS[0].arch
-        ladder(folder, "plan", "--sweep", "probe", "--arch", arch, "--out", "plan.json")
-        ladder(folder, "harness", "--arch", arch, "--cubin", "cubins/harness.bin")
-        for cell in json.loads((folder / "plan.json").read_text())["cells"]:
-            if "launch" in cell:
-                words = [
-                    "compile",
-                    "--kernel",
-                    f"kernels/gemm/{kernel}.yaml",
-                    "--dtype",
-                    "fp32",
-                    "--arch",
-                    arch,
-                ]
-                words += ["--params", json.dumps(cell["launch"]["params"])]
-                words += [
-                    "--cubin",
-                    f"cubins/{cell['variant']}.cubin",
-                    "--facts",
-                    f"cubins/{cell['variant']}.json",
-                ]
-                ladder(folder, *words)
-        words = ["measure", "--plan", "plan.json", "--cubins", "cubins", "--harness", "cubins/harness.bin"]
-        words += ["--cells", "cells.jsonl", "--job", "job.json", "--deadline-s", str(deadline_s)]
-        ladder(folder, *words)
-        return {
-            f"{record['variant']} {list(record['size'].values())}": record
-            for record in read_records(folder / "cells.jsonl")
-        }
+        results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
+        plan, settings = results.plan("probe"), f"measure={{deadline_s: {deadline_s}}}"
+        ladder(folder, "plan", "probe", str(plan), "--arch", arch, "--config", settings)
+        ladder(folder, "harness", "gemm", str(results.harness("gemm")), "--arch", arch)
+        launches = [task.launch for task in read_plan(plan).tasks if task.launch is not None]
+        for launch in {launch.variant: launch for launch in launches}.values():
+            words = ["compile", "--kernel", f"kernels/gemm/{kernel}.yaml", "--dtype", "fp32", "--arch", arch]
+            words += ["--params", json.dumps(dict(launch.params))]
+            words += ["--cubin", str(results.cubin(launch.variant))]
+            ladder(folder, *words, "--facts", str(results.facts(launch.variant)))
+        ladder(folder, "measure", str(plan))
+        found: dict[str, list[Record]] = {}
+        for record in read_store(results.records):
+            found.setdefault(f"{record.variant} {list(record.cell.size.values())}", []).append(record)
+        for records in found.values():
+            assert {record.cell.regime for record in records} == {"dirty", "warm"}
+            assert len({(record.status, record.reason) for record in records}) == 1
+        return {name: records[0] for name, records in found.items()}
 
     return run
 
@@ -94,40 +86,40 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
     faults = ["endless", "illegal", "misaligned", "trap", "zeros", "unwritten", "ignores_beta", "none"]
     records = measure("faulty", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
     found = {key.split(" ")[0].removeprefix("faulty-fp32-fault="): record for key, record in records.items()}
-    assert found["endless"]["status"] == "timeout"
-    assert "5 s" in found["endless"]["reason"]
+    assert found["endless"].status == "timeout"
+    assert "5 s" in found["endless"].reason
     for fault, word in (("illegal", "ILLEGAL_ADDRESS"), ("misaligned", "MISALIGNED"), ("trap", "")):
-        assert found[fault]["status"] == "launch_error", found[fault]
-        assert word in found[fault]["reason"].upper()
-    assert found["zeros"]["status"] == "incorrect"
-    assert "allowed" in found["zeros"]["reason"]
-    assert found["unwritten"]["status"] == "incorrect"
-    assert "96 of 6144 outputs were not written" in found["unwritten"]["reason"]
-    assert found["ignores_beta"]["status"] == "incorrect"
-    assert "beta = 0.5" in found["ignores_beta"]["reason"]
-    assert found["faulty-fp32"]["status"] == "ok"
+        assert found[fault].status == "launch_error", found[fault]
+        assert word in found[fault].reason.upper()
+    assert found["zeros"].status == "incorrect"
+    assert "allowed" in found["zeros"].reason
+    assert found["unwritten"].status == "incorrect"
+    assert "96 of 6144 outputs were not written" in found["unwritten"].reason
+    assert found["ignores_beta"].status == "incorrect"
+    assert "beta = 0.5" in found["ignores_beta"].reason
+    assert found["faulty-fp32"].status == "ok"
 
 
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
     huge = {"m": 400_000, "n": 400_000, "k": 16}
     records = measure("faulty", [{"shared_kib": 300}, {"threads": 2048}, {}], [SIZE, huge])
     shared = records["faulty-fp32-shared_kib=300 [64, 96, 32]"]
-    assert shared["status"] == "unsupported"
-    assert str(300 * 1024) in shared["reason"]
+    assert shared.status == "unsupported"
+    assert str(300 * 1024) in shared.reason
     threads = records["faulty-fp32-threads=2048 [64, 96, 32]"]
-    assert threads["status"] == "launch_error"
-    assert "2048 threads" in threads["reason"]
+    assert threads.status == "launch_error"
+    assert "2048 threads" in threads.reason
     memory = records["faulty-fp32 [400000, 400000, 16]"]
-    assert memory["status"] == "unsupported"
+    assert memory.status == "unsupported"
     needed = PROBLEMS["gemm"].device_bytes(huge, "fp32")
-    assert f"{needed} bytes of device memory" in memory["reason"]
-    assert records["faulty-fp32 [64, 96, 32]"]["status"] == "ok"
+    assert f"{needed} bytes of device memory" in memory.reason
+    assert records["faulty-fp32 [64, 96, 32]"].status == "ok"
 
 
 def test_a_kernel_gets_tensor_maps_of_its_operands(measure: Measure) -> None:
     odd = {"m": 33, "n": 44, "k": 76}
     records = measure("tma_tile", [{}], [SIZE, odd])
-    assert [record["status"] for record in records.values()] == ["ok", "ok"], records
+    assert [record.status for record in records.values()] == ["ok", "ok"], records
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +146,10 @@ def here() -> dict[str, str]:
 
 
 def statuses(folder: Path) -> Counter[tuple[str, str, str]]:
-    """Every measured cell with its status."""
-    root = load_run(folder).folder.root
+    """Every record: sweep, variant with size and regime, status."""
     return Counter(
-        (path.parent.name, f"{record['variant']} {record['size']}", record["status"])
-        for path in sorted((folder / root).glob("sweeps/*/cells.jsonl"))
-        for record in read_records(path)
+        (record.sweep, f"{record.variant} {dict(record.cell.size)} {record.cell.regime}", record.status)
+        for record in read_store(load_run(folder).folder.records)
     )
 
 
@@ -178,20 +168,23 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
 SLOW_LAUNCH = """
 import sys, time
 from pathlib import Path
+from ladder.cli.build import harness
 from ladder.gpu.device import Gpu
+from ladder.gpu.harness import GATE
+from ladder.gpu.timing import Gate
 from ladder.model.errors import LadderError
-from ladder.gpu.harness import compile_harness
 
-harness = Path(sys.argv[1])
-harness.write_bytes(compile_harness(sys.argv[2]))
-gpu = Gpu(harness)
+path = Path(sys.argv[1])
+harness("stencil", sys.argv[2], path)
+gpu = Gpu(path)
+gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
 try:
-    with gpu.gate:
+    with gate:
         time.sleep(3.0)
 except LadderError as error:
     print(error)
 begun = time.monotonic()
-with gpu.gate:
+with gate:
     pass
 gpu.sync()
 print("open again" if time.monotonic() - begun < 1.0 else "still closed")
@@ -225,7 +218,7 @@ def kill_one(target: str, running: subprocess.Popen[bytes]) -> None:
     if target == "all":
         os.killpg(running.pid, signal.SIGKILL)
         return
-    pattern = {"worker": "-m ladder.worker", "supervisor": "-m ladder --log"}[target]
+    pattern = {"worker": "-m ladder.measure.worker", "supervisor": "-m ladder --log"}[target]
     for pid in processes(pattern):
         if "measure" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace") or target == "worker":
             os.kill(pid, signal.SIGKILL)
@@ -249,9 +242,9 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
         code = running.wait()
         # Nothing that measures outlives the one that started it.
         deadline = time.monotonic() + 10
-        while processes("ladder.worker") and time.monotonic() < deadline:
+        while processes("ladder.measure.worker") and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert not processes("ladder.worker")
+        assert not processes("ladder.measure.worker")
         unlock = subprocess.run(
             snakemake_command("--unlock"), cwd=gpu_project, env=here(), capture_output=True, check=False
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,14 @@ import pytest
 from conftest import ROOT
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
+from ladder.gpu.harness import join_harness
 from ladder.gpu.lock import lock_file, one_gpu
+from ladder.measure import job
+from ladder.measure.supervisor import WorkerLost
+from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
+from ladder.model.folders import RunFolder
+from ladder.model.plan import Launch, Plan, Task, read_plan, to_json
 
 HOLDER = """
 import subprocess, sys
@@ -169,19 +177,94 @@ def test_waiting_for_none_of_no_gpus_is_refused(temporary: Path) -> None:
         pass
 
 
-def test_the_environment_step_examines_the_gpu_it_holds_and_no_busy_one(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch, hold: Any
+class Quiet:
+    """Stands in for the monitor of a GPU that nobody else uses."""
+
+    def __init__(self, uuid: str) -> None:
+        self.uuid = uuid
+
+    def __enter__(self) -> Quiet:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        pass
+
+    def neighbours_that_stay(self, seconds: float) -> list[int]:
+        return []
+
+    def locked_clocks(self, mhz: float | None) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+@pytest.fixture
+def plan(temporary: Path) -> Path:
+    """A plan of one task of the stencil, in a run folder with all that measuring it needs."""
+    folder = RunFolder(temporary / "run")
+    for path in (folder.cubins, folder.plan("line").parent):
+        path.mkdir(parents=True)
+    folder.facts("mean-fp32").write_text(json.dumps({"status": "ok", "machine_code": "a" * 64}))
+    folder.harness("stencil").write_bytes(join_harness({"symbols": {}, "machine_code": "b" * 64}, b""))
+    cell = Cell("mean", {"k": 2}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
+    launch = Launch(
+        variant="mean-fp32",
+        params={"k": 2},
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        cluster=None,
+        shared_bytes=0,
+        arguments=({"pointer": "input"},),
+    )
+    task = Task(
+        variant="mean-fp32", cell=cell, rung="", absent=None, launch=launch, reference=None, counted=False
+    )
+    settings = {"precision": 0.01, "min_pairs": 12, "max_pairs": 12, "cell_seconds": 1, "seed": 0}
+    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False}
+    settings |= {"lock_clocks": None, "warm_below_us": 0, "lt_heuristics": 1}
+    written = Plan(
+        sweep="line",
+        problem="stencil",
+        arch="sm_90a",
+        regimes=("dirty",),
+        settings=settings,
+        job=job,
+        counter_groups=(),
+        tasks=(task,),
+    )
+    folder.plan("line").write_bytes(to_json(written))
+    return folder.plan("line")
+
+
+def measure(plan: Path) -> None:
+    job.measure(plan, read_plan(plan), RunFolder(plan.parent.parent), ROOT)
+
+
+def clock(plan: Path) -> None:
+    main(["--root", str(ROOT), "clock", str(plan)])
+
+
+@pytest.mark.parametrize("step", [measure, clock])
+def test_what_opens_a_gpu_sees_the_one_its_step_holds_and_no_busy_one(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, hold: Any, plan: Path, step: Callable[[Path], None]
 ) -> None:
     """The rate of copies is measured there: on another GPU it would disturb whoever measures on that."""
     busy, free = "GPU-a", "GPU-b"
     assert hold(busy).taken()
-    examined: list[str | None] = []
+    seen: list[str] = []
+
+    def start(command: Any, environment: dict[str, str], keep_open: Any) -> None:
+        seen.append(environment["CUDA_VISIBLE_DEVICES"])
+        raise WorkerLost("launch_error", "there is no such GPU")
+
+    def bench(*_: object) -> None:
+        seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+        raise LadderError("there is no such GPU")
+
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{busy},{free}")
-    monkeypatch.setattr("ladder.discovery.find_gpus", lambda: [gpu(busy), gpu(free)])
-    monkeypatch.setattr(
-        "ladder.environment.gpu_facts", lambda harness: examined.append(os.environ["CUDA_VISIBLE_DEVICES"])
-    )
-    out = temporary / "environment.json"
-    words = ["environment", "--device", "made-up", "--arch", "sm_90a", "--out", str(out), "--harness", "h"]
-    assert main(["--root", str(ROOT), *words]) == 0
-    assert examined == [free]
+    for module in ("ladder.measure.job", "ladder.cli.measure"):
+        monkeypatch.setattr(f"{module}.find_gpus", lambda: [gpu(busy), gpu(free)])
+    monkeypatch.setattr("ladder.measure.job.Monitor", Quiet)
+    monkeypatch.setattr("ladder.measure.job.WorkerProcess", start)
+    monkeypatch.setattr("ladder.measure.bench.Bench", bench)
+    with contextlib.suppress(LadderError):
+        step(plan)
+    assert {*seen} == {free}

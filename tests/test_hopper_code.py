@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
+from emulator.hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
+from emulator.ptx import compile_ptx
 from ladder.build.nvrtc import compile_source, compile_variant
 from ladder.catalogue.kernels import load_kernel
-from ptx import compile_ptx
 
 PRODUCT = {
     "bf16": "HGMMA.64x{}x16.F32.BF16",

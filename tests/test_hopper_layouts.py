@@ -6,9 +6,9 @@ import itertools
 import re
 
 import pytest
-from hopper import BOX, INCLUDE, LINE, WIDTHS, by_copy_engine, hold
+from emulator.hopper import BOX, INCLUDE, LINE, WIDTHS, by_copy_engine, hold
+from emulator.ptx import compile_ptx
 from ladder.model.errors import LadderError
-from ptx import compile_ptx
 
 # Operands in shared memory: the copy engine's rule, the descriptor's rule, and the source's formulas agree.
 

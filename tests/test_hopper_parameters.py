@@ -9,12 +9,13 @@ from pathlib import Path
 import hopper_repetitions
 import pytest
 import yaml
-from hopper import BOX, HOPPER, ONE, RING, VARIANTS, WIDTHS, box, hold, kernel, loads, variant
-from ladder.catalogue.config import load_config
+from emulator.hopper import BOX, HOPPER, ONE, RING, VARIANTS, WIDTHS, box, hold, kernel, loads, variant
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweep
 from ladder.model.errors import LadderError
+from ladder.model.folders import Project
 from ladder.model.kernel import Variant
 
 ROOT = HOPPER.parents[2]
@@ -115,16 +116,16 @@ def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) ->
     }
     path = tmp_path / "fetch.yaml"
     path.write_text(yaml.safe_dump(sweep))
-    plan = plan_sweep(
-        load_sweep(path, {RING: kernel(RING)}), load_config(ROOT / "config" / "config.yaml"), "sm_90a"
-    )
-    for cell in plan["cells"]:
-        launch = cell["launch"]
-        maps = {one["tensor_map"]: one for one in launch["arguments"] if "tensor_map" in one}
+    settings = read_settings(Project(ROOT), (), {})
+    plan = plan_sweep(load_sweep(path, {RING: kernel(RING)}), settings, "sm_90a")
+    launches = [task.launch for task in plan.tasks if task.launch is not None]
+    for launch in launches:
+        maps = {one["tensor_map"]: one for one in launch.arguments if "tensor_map" in one}
         fetched = [maps[buffer]["l2_promotion"] for buffer in "abc"]
-        assert fetched == [launch["params"]["fetch"]] * 2 + ["none"]
+        assert fetched == [launch.params["fetch"]] * 2 + ["none"]
         assert {one["swizzle"] for one in maps.values()} == {"rows"}
-    assert [cell["launch"]["params"]["fetch"] for cell in plan["cells"]] == ["none", "128B", "256B"]
+    assert [launch.params["fetch"] for launch in launches] == ["none", "128B", "256B"]
+    assert len(launches) == len(plan.tasks)
 
 
 def test_grids_are_whole_clusters_and_never_more_than_the_tiles() -> None:
@@ -235,7 +236,7 @@ def test_widths_of_no_whole_box_are_refused_where_b_lies_along_n(bn: int) -> Non
 @pytest.mark.parametrize("operand", "abc")
 def test_hints_are_normal_first_or_last(operand: str) -> None:
     axis = kernel(RING).parameters[f"evict_{operand}"]
-    assert (axis.values, axis.default) == (("normal", "first", "last"), "normal")
+    assert (axis.values, axis.default) == (["normal", "first", "last"], "normal")
     with pytest.raises(LadderError, match=f"evict_{operand}"):
         variant(RING, "bf16", "NN", **{f"evict_{operand}": "never"})
 
@@ -250,3 +251,18 @@ def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:
             assert len(accepted) >= 2, params
             reasons = {one.absent(size) for one in accepted for size in hopper_repetitions.SIZES}
             assert reasons == {None}
+
+
+@pytest.mark.parametrize(("name", "dtype", "layout"), hopper_repetitions.SWEEPS)
+def test_repetitions_are_a_sweep_with_a_launch_for_each_accepted_variant_and_size(
+    tmp_path: Path, name: str, dtype: str, layout: str
+) -> None:
+    path = tmp_path / "repetitions.yaml"
+    path.write_text(yaml.safe_dump(hopper_repetitions.repeated(name, dtype, layout)))
+    own = load_kernel(next(ROOT.glob(f"kernels/gemm/*/{name}.yaml")))
+    sweep = load_sweep(path, {name: own})
+    plan = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
+    assert len(plan.tasks) == len(hopper_repetitions.VARIANTS[name]) * len(hopper_repetitions.SIZES)
+    launched = [task.variant for task in plan.tasks if task.launch is not None]
+    assert len(launched) == len(sweep.variants) * len(hopper_repetitions.SIZES)
+    assert {*launched} == {one.id for one in sweep.variants}

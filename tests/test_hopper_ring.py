@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hopper import hold
+from emulator.hopper import hold
 
 
 class Barrier:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hopper import RING, hold, variant
+from emulator.hopper import RING, hold, variant
 from ladder.model.errors import LadderError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hopper import hold
+from emulator.hopper import hold
 from ladder.model.errors import LadderError
 
 TILES = """

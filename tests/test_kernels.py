@@ -414,13 +414,13 @@ def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], re
 
 def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
-    cells = [cell for sweep in sweeps.values() for cell in sweep.cells()]
-    without = {cell.variant.id: cell.unsupported for cell in cells if cell.variant.absent(cell.size)}
+    asked = [cell for sweep in sweeps.values() for cell in sweep.asked]
+    without = {entry.variant.id: entry.absent(size) for entry, size in asked if entry.variant.absent(size)}
     assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], (
         "what cannot be written is on record (B10)"
     )
     assert "takes a base and a stride" in str(without.popitem()[1])
-    assert {cell.variant.kernel.name for cell in cells} == set(catalog())
+    assert {entry.variant.kernel.name for entry, _ in asked} == set(catalog())
 
 
 def test_the_tile_sweep_has_144_variants() -> None:
@@ -434,7 +434,7 @@ def test_the_default_sweeps_take_a_quarter_of_an_hour_of_a_gpu() -> None:
     each = {name: row["wall_s"] / row["measured"] for name, row in jobs.iterrows() if row["measured"]}
     # Of a sweep that was not measured there a cell takes up to half a second.
     seconds = {
-        name: sum(cell.unsupported is None for cell in sweep.cells()) * each.get(name, 0.5)
+        name: sum(entry.absent(size) is None for entry, size in sweep.asked) * each.get(name, 0.5)
         for name, sweep in sweeps.items()
     }
     assert 300 < sum(seconds.values()) < 900, seconds

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
-from ladder.cli import profile as profile_step
+from conftest import ROOT, edit_yaml
+from factory import SESSION, Lab, Place, failed
+from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import profiler
 from ladder.measure.profiler import (
     METRIC_GROUPS,
+    Metric,
+    Note,
+    Profiler,
     ProfilerUnavailable,
-    profile,
-    profiled_cells,
     read_report,
     wanted_metrics,
 )
-from ladder.measure.store import read_records, write_records
-from ladder.model.plan import write_plan
+from ladder.measure.store import read_store
+from ladder.model.cell import COUNTERS
+from ladder.model.files import read_json
+from ladder.model.record import Record
 
-BANKS = list(METRIC_GROUPS["banks"])
+BANKS = METRIC_GROUPS["banks"].split()
 FAKE_NCU = """#!{python}
 import json, os, sys, time
 words = sys.argv[1:]
@@ -39,42 +41,21 @@ def done():
     sys.exit(0)
 {body}
 """
-SMALL, LARGE = {"elements": 64}, {"elements": 4096}
 
 
-def make_plan() -> dict[str, Any]:
-    """Two variants at two sizes, counters at the large one; one cell is unsupported."""
-    cells: list[dict[str, Any]] = [
-        {"variant": variant, "kernel": "k", "dtype": "fp32", "size": size, "launch": {}, "references": []}
-        for size in (SMALL, LARGE)
-        for variant in ("wide", "narrow")
-    ]
-    cells.append({"variant": "other", "kernel": "k", "dtype": "fp32", "size": LARGE, "unsupported": "no"})
-    return {
-        "sweep": "scripted",
-        "counter_groups": ["banks"],
-        "counter_sizes": [LARGE],
-        "counter_variants": ["wide", "narrow", "other"],
-        "cells": cells,
-    }
-
-
-def make_records(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"key": f"key {index}", "variant": cell["variant"], "size": cell["size"], "status": "ok"}
-        for index, cell in enumerate(plan["cells"])
-    ]
+def counted(names: list[str], value: float = 32.0, unit: str = "inst") -> list[Metric]:
+    return [{"metric": name, "unit": unit, "value": value} for name in names]
 
 
 class Ncu:
-    """A fake `ncu` first on the PATH."""
+    """A fake `ncu`, once it is told what to do."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.monkeypatch = monkeypatch
-        self.launches: list[dict[str, tuple[float, str]]] = [dict.fromkeys(BANKS, (32.0, "inst"))] * 2
-        monkeypatch.setenv("PATH", str(folder))
-        monkeypatch.setattr(profiler, "_toolkit_ncu", lambda: None)
+        self.launches = [counted(BANKS)] * 2
+        path = folder / "ncu"
+        monkeypatch.setattr(profiler, "find_ncu", lambda: str(path) if path.is_file() else None)
         monkeypatch.setattr(profiler, "read_report", lambda report, metrics: self.launches)
 
     def does(self, body: str) -> None:
@@ -83,12 +64,12 @@ class Ncu:
         path.write_text(FAKE_NCU.format(python=f"{sys.executable} -S", folder=str(self.folder), body=body))
         path.chmod(0o755)
 
-    def profile(self, timeout_s: float = 30.0) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    def count(self, timeout_s: float = 30.0) -> tuple[list[list[Metric]], list[Note]]:
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-a"}
-        place = Path("place")
+        worker = [sys.executable, "-m", "ladder.measure.profile_worker", "plan", "cubins", "harness"]
         lock = os.open(os.devnull, os.O_RDONLY)
         try:
-            return profile(place / "p.json", make_plan(), place, place, [2, 3], timeout_s, environment, lock)
+            return Profiler(worker, timeout_s, environment, lock).count([2, 3], BANKS)
         finally:
             os.close(lock)
 
@@ -115,30 +96,18 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ncu:
 def test_metrics_of_groups_come_once_each_and_in_order() -> None:
     assert wanted_metrics(["banks"]) == BANKS
     both = wanted_metrics(["compute", "banks", "compute"])
-    assert both == [*METRIC_GROUPS["compute"], *BANKS]
+    assert both == [*METRIC_GROUPS["compute"].split(), *BANKS]
     assert wanted_metrics([]) == []
-
-
-def test_only_cells_that_were_measured_well_at_the_counter_sizes_are_profiled() -> None:
-    plan = make_plan()
-    records = make_records(plan)
-    assert profiled_cells(plan, records) == [2, 3]
-    records[3]["status"] = "incorrect"
-    assert profiled_cells(plan, records) == [2]
-    assert profiled_cells(plan, records[:2]) == [], "the small size does not count"
-    assert profiled_cells(plan, []) == []
-    plan["counter_variants"] = ["narrow"]
-    assert profiled_cells(plan, make_records(plan)) == [3]
 
 
 def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(ncu: Ncu) -> None:
     ncu.does("done()")
-    ncu.profile()
+    ncu.count()
     (call,) = ncu.calls
     words = call["words"]
     assert words[words.index("--clock-control") + 1] == "none"
     assert words[words.index("--profile-from-start") + 1] == "off"
-    assert "ladder.profile_worker" in words
+    assert "ladder.measure.profile_worker" in words
     assert json.loads(words[-1]) == [2, 3]
     assert call["gpu"] == "GPU-a"
     assert ncu.asked(0) == BANKS
@@ -149,11 +118,9 @@ def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(
 
 def test_each_launch_gives_its_cell_its_metrics_with_units(ncu: Ncu) -> None:
     ncu.does("done()")
-    ncu.launches = [{BANKS[0]: (0.0, "")}, {name: (float(at), "inst") for at, name in enumerate(BANKS)}]
-    found, notes = ncu.profile()
-    assert [entry["cell"] for entry in found] == [2, 3]
-    assert found[0]["metrics"] == [{"metric": BANKS[0], "unit": "", "value": 0.0}]
-    assert [metric["value"] for metric in found[1]["metrics"]] == list(range(len(BANKS)))
+    ncu.launches = [counted(BANKS[:1], 0.0, ""), counted(BANKS, 7.0)]
+    found, notes = ncu.count()
+    assert found == ncu.launches
     assert notes == []
 
 
@@ -170,8 +137,8 @@ for name in {unknown!r}:
         sys.exit(1)
 done()"""
     )
-    ncu.launches = [{name: (1.0, "inst") for name in BANKS if name not in unknown}] * 2
-    found, notes = ncu.profile()
+    ncu.launches = [counted([name for name in BANKS if name not in unknown])] * 2
+    found, notes = ncu.count()
     assert [ncu.asked(call) for call in range(3)] == [
         BANKS,
         [name for name in BANKS if name != unknown[0]],
@@ -189,15 +156,15 @@ if {BANKS[1]!r} in asked:
     sys.exit(1)
 done()"""
     )
-    _, notes = ncu.profile()
+    _, notes = ncu.count()
     assert [note["subject"] for note in notes] == [BANKS[1], BANKS[4]]
     assert len(ncu.calls) == 2
 
 
 def test_a_metric_without_a_value_is_noted(ncu: Ncu) -> None:
     ncu.does("done()")
-    ncu.launches = [dict.fromkeys(BANKS[1:], (1.0, "")), dict.fromkeys(BANKS[2:], (1.0, ""))]
-    _, notes = ncu.profile()
+    ncu.launches = [counted(BANKS[1:]), counted(BANKS[2:])]
+    _, notes = ncu.count()
     assert notes == [{"subject": BANKS[0], "reason": "the report has no value for this GPU"}]
 
 
@@ -223,20 +190,20 @@ sys.exit({code})"""
 def test_the_reason_is_told(ncu: Ncu, body: str, reason: str) -> None:
     ncu.does(body)
     with pytest.raises(ProfilerUnavailable, match=reason):
-        ncu.profile(timeout_s=0.3 if "sleep" in body else 30.0)
+        ncu.count(timeout_s=0.3 if "sleep" in body else 30.0)
 
 
 def test_without_ncu_the_reason_says_so(ncu: Ncu) -> None:
     with pytest.raises(ProfilerUnavailable, match=r"ncu \(Nsight Compute\) was not found"):
-        ncu.profile()
+        ncu.count()
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_counters_are_not_given_to_the_wrong_cells(ncu: Ncu, count: int) -> None:
     ncu.does("done()")
-    ncu.launches = [dict.fromkeys(BANKS, (1.0, ""))] * count
+    ncu.launches = [counted(BANKS)] * count
     with pytest.raises(ProfilerUnavailable, match=f"saw {count} launches where 2 were asked for"):
-        ncu.profile()
+        ncu.count()
 
 
 # The report's reader, with a reading library that the test plays.
@@ -297,9 +264,9 @@ def test_a_report_is_read_launch_by_launch_across_ranges(library: Path) -> None:
     ]
     report.write_text(repr(ranges))
     assert read_report(report, ["a.sum", "b.pct", "c.sum"]) == [
-        {"a.sum": (3.0, "inst"), "b.pct": (0.5, "%")},
-        {"a.sum": (4.0, "")},
-        {},
+        [{"metric": "a.sum", "unit": "inst", "value": 3.0}, {"metric": "b.pct", "unit": "%", "value": 0.5}],
+        [{"metric": "a.sum", "unit": "", "value": 4.0}],
+        [],
     ]
 
 
@@ -313,89 +280,129 @@ def test_a_reader_that_fails_is_a_reason(library: Path) -> None:
 # The step.
 
 
-class Step:
-    """`ladder profile` on a measured plan, with a GPU that is made up."""
+class Step(Lab):
+    """A sweep whose cells have times but no counters, and `ladder profile` with a GPU that is made up."""
 
-    def __init__(self, ncu: Ncu) -> None:
-        self.ncu = ncu
-        self.folder = ncu.folder
-        self.plan = make_plan()
-        self.out = self.folder / "profile.jsonl"
-        gpus = [FoundGpu(0, "Made-up GPU", "GPU-a", (9, 0))]
-        ncu.monkeypatch.setattr("ladder.discovery.find_gpus", lambda: gpus)
-        ncu.monkeypatch.setattr("ladder.supervisor.end_with_parent", lambda parent: None)
-        ncu.monkeypatch.setattr("tempfile.gettempdir", lambda: str(self.folder))
-        ncu.monkeypatch.setattr("tempfile.tempdir", str(self.folder))
-        self.records = make_records(self.plan)
+    sweep = "fp32_ladder"
 
-    def run(self, change: Callable[[dict[str, Any]], object] = lambda plan: None, *options: str) -> None:
-        change(self.plan)
-        write_plan(self.plan, self.folder / "plan.json")
-        write_records(self.folder / "cells.jsonl", self.records)
-        parser = argparse.ArgumentParser()
-        profile_step.configure(parser)
-        place = str(self.folder)
-        words = ["--plan", f"{place}/plan.json", "--cubins", place, "--harness", place]
-        words += ["--cells", f"{place}/cells.jsonl", "--out", str(self.out), *options]
-        assert profile_step.run(parser.parse_args(words)) == 0
+    def profile(self) -> None:
+        assert main(["--root", str(self.root), "profile", str(self.folder.plan(self.sweep))]) == 0
 
     @property
-    def written(self) -> list[dict[str, Any]]:
-        return read_records(self.out)
+    def counted(self) -> list[Record]:
+        return [one for one in read_store(self.folder.records) if one.cell.regime == COUNTERS]
+
+    @property
+    def notes(self) -> list[Note]:
+        found: Any = read_json(self.folder.account("profiled", self.sweep))
+        return list(found["notes"])
 
 
 @pytest.fixture
-def step(ncu: Ncu) -> Step:
-    return Step(ncu)
+def step(ncu: Ncu, monkeypatch: pytest.MonkeyPatch) -> Step:
+    gpus = [FoundGpu(0, "NVIDIA H200", "GPU-a", (9, 0))]
+    for name, value in {
+        "ladder.measure.counting.find_gpus": lambda: gpus,
+        "ladder.measure.counting.driver_version": lambda: "580.95",
+        "ladder.measure.host.ncu_version": lambda: "2025.3",
+        "ladder.measure.host.card_facts": lambda uuid: {"uuid": uuid},
+        "ladder.cli.measure.end_with_parent": lambda parent: None,
+        "tempfile.gettempdir": lambda: str(ncu.folder),
+    }.items():
+        monkeypatch.setattr(name, value)
+    step = Step(ncu.folder / "project")
+    step.record([step.sweep], metrics=False)
+    ncu.launches = [counted(BANKS)] * 5
+    return step
 
 
-def test_the_step_records_the_counters_of_each_cell(step: Step) -> None:
-    step.ncu.does("done()")
-    step.run()
-    assert [(record["variant"], record["size"]) for record in step.written] == [
-        ("wide", LARGE),
-        ("narrow", LARGE),
-    ]
-    assert step.written[0]["metrics"][0] == {"metric": BANKS[0], "unit": "inst", "value": 32.0}
-    assert step.ncu.calls[0]["gpu"] == "GPU-a", "on the GPU whose lock it holds"
+def test_the_step_records_the_counters_of_each_cell(step: Step, ncu: Ncu) -> None:
+    ncu.does("done()")
+    step.profile()
+    plan = step.plans()[step.sweep]
+    asked = [task.cell.in_regime(COUNTERS) for task in plan.tasks if task.counted]
+    assert {one.cell for one in step.counted} == set(asked)
+    assert len(asked) == 5
+    assert all(one.result["observations"] == counted(BANKS) for one in step.counted)
+    assert {one.conditions.host["ncu"] for one in step.counted} == {"2025.3"}
+    assert ncu.calls[0]["gpu"] == "GPU-a", "on the GPU whose lock it holds"
+    assert step.notes == []
+    sessions = read_store(step.folder.records).sessions
+    assert {sessions[one.session].gpu["uuid"] for one in step.counted} == {"GPU-a"}
 
 
-def test_unchanged_cells_are_not_profiled_again_and_changed_ones_are(step: Step) -> None:
-    step.ncu.does("done()")
-    step.run()
-    before = step.written
-    step.run()
-    assert step.written == before
-    assert len(step.ncu.calls) == 1
-    step.records[3]["key"] = "measured anew"
-    step.ncu.launches = [dict.fromkeys(BANKS, (7.0, ""))]
-    step.run()
-    assert json.loads(step.ncu.calls[1]["words"][-1]) == [3]
-    assert step.written[0] == before[0]
-    assert step.written[1]["metrics"][0]["value"] == 7.0
+def test_counted_cells_are_not_counted_again(step: Step, ncu: Ncu) -> None:
+    ncu.does("done()")
+    step.profile()
+    before = step.counted
+    step.profile()
+    assert step.counted == before
+    assert len(ncu.calls) == 1
 
 
-def test_what_cannot_be_had_becomes_a_note_and_is_tried_again_next_time(step: Step) -> None:
-    step.ncu.does(PERMISSION.format(code=1))
-    step.run()
-    (record,) = step.written
-    assert record["note"]["subject"] == "counters"
-    assert "ERR_NVGPUCTRPERM" in record["note"]["reason"]
-    step.ncu.does("done()")
-    step.run()
-    assert [record["variant"] for record in step.written] == ["wide", "narrow"]
+def test_a_changed_kernel_is_counted_again_and_alone(step: Step, ncu: Ncu) -> None:
+    ncu.does("done()")
+    step.profile()
+
+    def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+        return facts | ({"machine_code": "new"} if variant.kernel.name == "gemm_shared_tile" else {})
+
+    step.compile(step.sweeps()[step.sweep], changed)
+    step.profile()
+    assert len(ncu.calls) == 1, "it has no times under today's conditions yet"
+    step.record([step.sweep], facts=changed, metrics=False)
+    ncu.launches = [counted(BANKS, 7.0)]
+    step.profile()
+    (index,) = json.loads(ncu.calls[1]["words"][-1])
+    assert step.plans()[step.sweep].tasks[index].cell.kernel == "gemm_shared_tile"
+    assert len(step.counted) == 6
 
 
-def test_a_disabled_profiler_is_noted_and_not_run(step: Step) -> None:
-    step.run(lambda plan: None, "--disabled")
-    assert step.written == [
-        {"note": {"subject": "counters", "reason": "profile.enabled is false in the configuration"}}
-    ]
-    assert step.ncu.calls == []
+def test_only_cells_that_were_measured_well_are_counted(step: Step, ncu: Ncu) -> None:
+    def wrong(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+        return failed("incorrect", "wrong")(record) if place.entry.rung == "coalesced" else record
+
+    ncu.does("done()")
+    step.finished = "2026-11-21T10:20:00Z"
+    step.record([step.sweep], wrong, metrics=False)
+    ncu.launches = [counted(BANKS)] * 4
+    step.profile()
+    assert "gemm_naive-fp32" not in {one.variant for one in step.counted}
+    assert len(step.counted) == 4
 
 
-def test_a_sweep_without_counters_has_neither_counters_nor_notes(step: Step) -> None:
-    step.run(lambda plan: plan.update(counter_groups=[]))
-    assert step.written == []
-    assert step.out.is_file()
-    assert step.ncu.calls == []
+def test_what_cannot_be_had_becomes_a_note_and_is_tried_again_next_time(step: Step, ncu: Ncu) -> None:
+    ncu.does(PERMISSION.format(code=1))
+    step.profile()
+    assert step.counted == []
+    (note,) = step.notes
+    assert note["subject"] == "counters"
+    assert "ERR_NVGPUCTRPERM" in note["reason"]
+    ncu.does("done()")
+    step.profile()
+    assert (len(step.counted), step.notes) == (5, [])
+
+
+def test_notes_of_metrics_stay_while_nothing_is_counted_anew(step: Step, ncu: Ncu) -> None:
+    ncu.does("done()")
+    ncu.launches = [counted(BANKS[1:])] * 5
+    step.profile()
+    notes = step.notes
+    assert [note["subject"] for note in notes] == BANKS[:1]
+    step.profile()
+    assert step.notes == notes
+
+
+def test_a_disabled_profiler_is_noted_and_not_run(step: Step, ncu: Ncu) -> None:
+    step.settings = {"profile": {"enabled": False}}
+    step.compile(step.sweeps()[step.sweep])
+    step.profile()
+    assert step.notes == [{"subject": "counters", "reason": "profile.enabled is false in the configuration"}]
+    assert ncu.calls == step.counted == []
+
+
+def test_a_sweep_without_counters_has_neither_counters_nor_notes(step: Step, ncu: Ncu) -> None:
+    edit_yaml(step.project.sweeps / f"{step.sweep}.yaml", lambda sweep: sweep.pop("counters"))
+    step.compile(step.sweeps()[step.sweep])
+    step.profile()
+    assert ncu.calls == step.counted == step.notes == []

@@ -1,140 +1,294 @@
-"""Publishing: only a whole, verified run of this very tree, and never half of it."""
+"""Publishing merges a run's records into what is published of its device: nothing else changes, and never by halves."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-from factory import DEVICE, Lab, failed
-import ladder.results.publish as publishing
-from ladder.results import tables
+from conftest import ROOT, edit_yaml
+from factory import DEVICE, SESSION, Lab, failed
+from ladder.cli.app import main
 from ladder.model.files import tree_digest
-from ladder.model.errors import LadderError
-from ladder.results.publish import publish
-from ladder.model.schemas import frame
+from ladder.results import publish as publishing
+from ladder.results import tables
+from ladder.results.archive import read_archive
 
-SWEEP = ["tensor_ladder"]
+SWEEPS = ["tensor_ladder", "bank_stride"]
 
 
-def complete(root: Path, change: Any = lambda _, record: record) -> Lab:
-    """A finished run made by the tree as it stands."""
-    lab = Lab(root)
-    lab.environment["tree"]["digest"] = tree_digest(root)
-    lab.record(SWEEP, change)
-    lab.collect(SWEEP)
-    tables.write("claims", frame("claims", []), lab.folder.tables)
-    lab.folder.report.write_text("# A report\n\n[rows](tables/timings.csv)\n")
-    picture = lab.folder.figure("tensor_ladder", "1-ladder")
-    picture.parent.mkdir()
-    picture.write_bytes(b"png")
+class Run(Lab):
+    """A project of two sweeps, under git, and a run that was measured from its commit."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for path in self.project.sweeps.glob("*.yaml"):
+            if path.stem not in SWEEPS:
+                path.unlink()
+        self.project.config.joinpath("config.yaml").write_text((ROOT / "config" / "config.yaml").read_text())
+        edit_yaml(self.project.config / "config.yaml", self.configure)
+        claims = (ROOT / "tests" / "project" / "config" / "claims.yaml").read_text()
+        self.project.claims.write_text(claims.replace("sweep: alone", f"sweep: {SWEEPS[0]}"))
+        if not (self.root / ".git").exists():
+            self.git("init", "-q")
+            self.git("add", "kernels", "config")
+            self.git("commit", "-qm", "all")
+
+    def configure(self, config: dict[str, Any]) -> None:
+        config.update(device=DEVICE, arch="sm_90a", sweeps="all")
+        config["clock"].update(sweep=SWEEPS[0])
+
+    def git(self, *words: str) -> str:
+        command = ["git", "-C", str(self.root), "-c", "user.name=n", "-c", "user.email=e", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def measure(
+        self, names: list[str] | None = None, change: Any = lambda _, record: record, **session: Any
+    ) -> None:
+        """A finished run of some sweeps, made by the tree as it stands."""
+        here = {"digest": tree_digest(self.root), "commit": self.git("rev-parse", "HEAD"), "clean": True}
+        self.session = replace(SESSION, **({"tree": here} | session))
+        self.record(names or SWEEPS, change)
+
+    def publish(self, *options: str) -> int:
+        return main(["--root", str(self.root), "publish", self.run, self.device, *options])
+
+    @property
+    def target(self) -> Path:
+        return self.project.published(DEVICE).root
+
+    def published(self, table: str = "timings") -> pd.DataFrame:
+        return tables.read(table, self.target)
+
+    def files(self) -> dict[str, bytes]:
+        found = self.target.parent.rglob("*")
+        return {
+            path.relative_to(self.target.parent).as_posix(): path.read_bytes()
+            for path in found
+            if path.is_file()
+        }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    lab = Run(tmp_path)
+    lab.measure()
     return lab
 
 
-def test_a_run_is_published_whole(tmp_path: Path) -> None:
-    lab = complete(tmp_path)
-    target = publish(lab.project, "main", DEVICE)
-    assert target == tmp_path / "results" / "published" / DEVICE
-    names = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    assert {"timings.csv", "timings.parquet", "claims.csv", "jobs.csv", "environment.json"} <= names
-    assert "figures/tensor_ladder-1-ladder.png" in names
-    assert (target / "report.md").read_text() == "# A report\n\n[rows](timings.csv)\n"
-    assert [path.name for path in target.parent.iterdir()] == [DEVICE]
+def test_a_run_is_published_whole(run: Run) -> None:
+    assert run.publish() == 0
+    names = {path.relative_to(run.target).as_posix() for path in run.target.rglob("*") if path.is_file()}
+    assert {"timings.csv", "timings.parquet", "sessions.csv", "claims.csv", "jobs.csv"} <= names
+    assert {"environment.json", "report.md", "figures/tensor_ladder-1-ladder.png"} <= names
+    assert len([name for name in names if name.startswith("records/")]) == 1
+    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"
+    environment = json.loads((run.target / "environment.json").read_text())
+    assert (environment["timings_from"], environment["gpu"]["uuid"]) == ("measured", "GPU-1")
+    assert environment["tree"]["commit"] == run.git("rev-parse", "HEAD")
+    assert "Tensor cores" in (run.target / "report.md").read_text()
+    assert set(run.published()["sweep"]) == set(SWEEPS)
 
 
-def test_publishing_again_replaces_everything(tmp_path: Path) -> None:
-    lab = complete(tmp_path)
-    target = publish(lab.project, "main", DEVICE)
-    (target / "stale.csv").write_text("old")
-    publish(lab.project, "main", DEVICE)
-    assert not (target / "stale.csv").exists()
+def test_publishing_again_adds_nothing(run: Run) -> None:
+    assert run.publish() == 0
+    before = run.files()
+    assert run.publish() == 0
+    differing = {name for name, data in run.files().items() if before.get(name) != data}
+    assert run.files().keys() == before.keys()
+    assert differing <= {f"{DEVICE}/environment.json", f"{DEVICE}/report.md"}, (
+        "which say when it was analysed"
+    )
 
 
-def test_another_tree_is_refused(tmp_path: Path) -> None:
-    lab = complete(tmp_path)
-    (lab.project.kernels / "wmma_tile.cu").write_text("// edited since\n")
-    with pytest.raises(LadderError, match=r"the tree .* has digest"):
-        publish(lab.project, "main", DEVICE)
-    assert not lab.project.published(DEVICE).exists()
-    assert publish(lab.project, "main", DEVICE, force=True).is_dir()
+def slower(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+    for regime in record["regimes"].values():
+        regime["speedup"] = 0.01
+    return record
 
 
-def test_published_timings_are_not_published_again(tmp_path: Path) -> None:
-    lab = complete(tmp_path)
-    document = json.loads(lab.folder.environment.read_text()) | {"timings_from": "published"}
-    lab.folder.environment.write_text(json.dumps(document))
-    with pytest.raises(LadderError, match="its timings are not its own"):
-        publish(lab.project, "main", DEVICE)
+def test_a_subset_replaces_nothing_else(run: Run) -> None:
+    assert run.publish() == 0
+    before, figure = run.published(), run.target / "figures" / "bank_stride-1-banks.png"
+    picture = figure.read_bytes()
+    run.run, run.finished = "subset", "2026-11-21T10:00:00Z"
+    edit_yaml(run.project.config / "config.yaml", lambda config: config.update(sweeps=["tensor_ladder"]))
+    run.git("commit", "-qam", "A subset")
+    run.measure(["tensor_ladder"], slower, id="session-2", started="2026-11-21T09:00:00Z")
+    assert run.publish() == 0
+    after = run.published()
+    assert set(after.query("sweep == 'tensor_ladder'")["speedup"]) == {0.01}
+    others = [table[table["sweep"] != "tensor_ladder"].reset_index(drop=True) for table in (before, after)]
+    pd.testing.assert_frame_equal(*others)
+    assert figure.read_bytes() == picture
+    assert len(list((run.target / "records").iterdir())) == 2
+    assert "Bank conflicts by stride" in (run.target / "report.md").read_text()
 
 
-def test_an_incorrect_cell_is_refused_by_name(tmp_path: Path) -> None:
-    lab = complete(tmp_path, lambda _, record: failed("incorrect", "wrong")(record))
-    with pytest.raises(
-        LadderError, match="2 cells with an incorrect result: tensor_ladder: wmma_naive-fp16 at 4096"
-    ):
-        publish(lab.project, "main", DEVICE)
+def test_what_was_published_before_stays_as_history(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.publish() == 0
+    (first,) = (run.target / "records").iterdir()
+    data = first.read_bytes()
+    run.finished = "2026-11-21T10:00:00Z"
+    run.measure(change=slower, id="session-2", started="2026-11-21T09:00:00Z", versions={"driver": "590.1"})
+    assert run.publish() == 0
+    assert first.read_bytes() == data
+    archive = read_archive(run.target / "records")
+    assert set(archive.sessions) == {SESSION.id, "session-2"}
+    capsys.readouterr()
+    words = ["--root", str(run.root), "history", "wmma_tile-fp16@4096:dirty"]
+    assert main(words) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["time", "commit", "driver", "GPU"]
+    commit = run.git("rev-parse", "HEAD")[:12]
+    told = [[row.split()[0][:10], *row.split()[1:7]] for row in rows]
+    assert told == [
+        ["2026-11-20", commit, "580.95", "GPU-1", "dirty", "cublas", "0.3100"],
+        ["2026-11-21", commit, "590.1", "GPU-1", "dirty", "cublas", "0.0100"],
+    ], "a record that run and archive hold is told once"
 
 
-def test_a_cell_timed_without_a_check_is_refused(tmp_path: Path) -> None:
-    lab = complete(tmp_path, lambda _, record: record | {"check": None})
-    with pytest.raises(LadderError, match="timed but not verified"):
-        publish(lab.project, "main", DEVICE)
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("wmma_tiel-fp16", "did you mean 'wmma_tile'"),
+        ("wmma_tile-fp32", "is not written for it"),
+        ("wmma_tile-fp16-warps=3", "warps: 3"),
+        ("wmma_tile-fp16@4096:hot", "no such regime"),
+        ("wmma_tile-fp16@64x64", "accepted: VARIANT@SIZE:REGIME"),
+        ("wmma_tile-fp16@512", "no record of it"),
+    ],
+)
+def test_a_cell_there_is_nothing_of_is_refused(
+    run: Run, cell: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main(["--root", str(run.root), "history", cell]) == 2
+    assert says in caplog.text.replace("'3'", "3")
+
+
+def test_two_gpus_stand_in_one_publication(run: Run) -> None:
+    run.measure(["tensor_ladder"], id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-2"})
+    assert run.publish() == 0
+    sessions = run.published("sessions").query("sweep == 'tensor_ladder' and regime == 'dirty'")
+    assert set(sessions["gpu_uuid"]) == {"GPU-1", "GPU-2"}
+    environment = json.loads((run.target / "environment.json").read_text())
+    assert {gpu["uuid"] for gpu in environment["gpus"]} == {"GPU-1", "GPU-2"}
+    assert "GPU-2" in (run.target / "report.md").read_text()
+
+
+def test_what_another_checkout_measured_is_not_published(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    edit_yaml(run.project.sweeps / "tensor_ladder.yaml", lambda sweep: sweep.update(precision=0.01))
+    run.compile(run.sweeps()["tensor_ladder"])
+    assert run.publish() == 2
+    assert "2 cell(s) not measured by this checkout" in caplog.text
+    assert "tensor_ladder: wmma_naive-fp16 at" in caplog.text
+    assert not run.target.exists()
+    assert run.publish("--force") == 0
+
+
+def test_a_plan_that_is_not_its_files_is_refused(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    edit_yaml(run.project.sweeps / "tensor_ladder.yaml", lambda sweep: sweep.update(sizes=[4096, 2048]))
+    assert run.publish() == 2
+    assert "the plan of tensor_ladder is not that of its file" in caplog.text
+
+
+def test_a_tree_of_no_commit_is_refused_by_its_digest(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.measure(tree={"digest": "f" * 64, "commit": None, "clean": None})
+    assert run.publish() == 2
+    assert "no commit is known for the tree of digest ffffffffffffffff" in caplog.text
+
+
+@pytest.mark.parametrize("known", [{"commit": None, "clean": None}, {"commit": "0" * 40, "clean": False}])
+def test_a_run_of_no_commit_gets_the_commit_of_the_very_same_tree(
+    known: dict[str, Any], tmp_path: Path
+) -> None:
+    run = Run(tmp_path)
+    run.measure(tree={"digest": tree_digest(tmp_path), **known})
+    assert run.publish() == 0
+    environment = json.loads((run.target / "environment.json").read_text())
+    assert environment["tree"]["commit"] == run.git("rev-parse", "HEAD")
+    assert set(run.published("sessions")["commit"]) == {run.git("rev-parse", "HEAD")}
+
+
+def test_an_incorrect_cell_is_refused_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(tmp_path)
+    run.measure(["tensor_ladder"], lambda _, record: failed("incorrect", "wrong")(record))
+    run.measure(["bank_stride"], lambda _, record: record | {"check": None})
+    assert run.publish() == 2
+    assert "cell(s) with an incorrect result: wmma_naive-fp16@4096:dirty" in caplog.text
+    assert "33 cell(s) timed but not verified: bank_stride-int32@1024:dirty" in caplog.text
+    assert "and 28 more" in caplog.text
 
 
 def test_a_failed_variant_alone_is_no_objection(tmp_path: Path) -> None:
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
-        return failed("timeout", "60 s")(record) if cell.variant.kernel.name == "wmma_naive" else record
+    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+        return failed("timeout", "60 s")(record) if place.variant.kernel.name == "wmma_naive" else record
 
-    lab = complete(tmp_path, change)
-    assert publish(lab.project, "main", DEVICE).is_dir()
-
-
-def test_every_objection_is_told_at_once(tmp_path: Path) -> None:
-    lab = complete(tmp_path, lambda _, record: failed("incorrect", "wrong")(record))
-    (lab.project.kernels / "wmma_tile.cu").write_text("// edited since\n")
-    with pytest.raises(LadderError, match=r"(?s)digest.*incorrect"):
-        publish(lab.project, "main", DEVICE)
+    run = Run(tmp_path)
+    run.measure(change=change)
+    assert run.publish() == 0
+    assert "timeout" in set(run.published()["status"])
 
 
-def test_an_incomplete_run_is_refused_even_when_forced(tmp_path: Path) -> None:
-    lab = complete(tmp_path)
-    (lab.folder.tables / "claims.csv").unlink()
-    with pytest.raises(LadderError, match=r"claims.csv: missing"):
-        publish(lab.project, "main", DEVICE, force=True)
-    with pytest.raises(LadderError, match="no such run"):
-        publish(lab.project, "other", DEVICE, force=True)
+def test_an_incomplete_run_is_refused_even_when_forced(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.folder.account("measured", "bank_stride").unlink()
+    assert run.publish("--force") == 2
+    assert "the sweep bank_stride is not measured; the run is not complete" in caplog.text
+    run.run = "other"
+    assert run.publish("--force") == 2
+    assert "no such run" in caplog.text
 
 
-@pytest.mark.parametrize("calls", range(1, 14, 3))
-def test_a_failure_in_the_middle_leaves_the_old_one_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+@pytest.mark.parametrize(
+    ("name", "device"), [("../main", DEVICE), ("main", ".."), ("main", "a/b"), ("", DEVICE)]
+)
+def test_no_folder_outside_is_replaced(
+    run: Run, name: str, device: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lab = complete(tmp_path)
-    target = publish(lab.project, "main", DEVICE)
-    before = {path.name: path.read_bytes() for path in target.iterdir() if path.is_file()}
-    copied, real = 0, shutil.copyfile
-
-    def full_disk(source: Any, destination: Any) -> Any:
-        nonlocal copied
-        copied += 1
-        if copied == calls:
-            raise OSError("no space left on device")
-        return real(source, destination)
-
-    monkeypatch.setattr(publishing.shutil, "copyfile", full_disk)
-    with pytest.raises(OSError, match="no space"):
-        publish(lab.project, "main", DEVICE)
-    assert {path.name: path.read_bytes() for path in target.iterdir() if path.is_file()} == before
-    assert [path.name for path in target.parent.iterdir()] == [DEVICE]
+    before = sorted(run.root.rglob("*"))
+    assert main(["--root", str(run.root), "publish", name, device, "--force"]) == 2
+    assert "a name of letters, digits" in caplog.text
+    assert sorted(run.root.rglob("*")) == before
 
 
-def test_a_failed_swap_puts_the_old_one_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = complete(tmp_path)
-    target = publish(lab.project, "main", DEVICE)
-    real = Path.rename
+def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(run: Run) -> None:
+    assert run.publish() == 0
+    before = run.published()
+    here = Run(run.root, device="no-gpu")
+    for sweep in here.sweeps().values():
+        here.compile(sweep)
+    (run.target / "timings.csv").write_text("lost\n")
+    assert here.publish() == 0
+    pd.testing.assert_frame_equal(run.published(), before)
+    assert len(list((run.target / "records").iterdir())) == 1
+
+
+@pytest.mark.parametrize("failing", ["write_archive", "merge", "copy_clock"])
+def test_a_failure_in_the_middle_leaves_the_old_one_whole(
+    run: Run, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    assert run.publish() == 0
+    before = run.files()
+    run.finished = "2026-11-21T10:00:00Z"
+    run.measure(change=slower, id="session-2", started="2026-11-21T09:00:00Z")
+
+    def full_disk(*_: Any, **__: Any) -> Any:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(publishing, failing, full_disk)
+    monkeypatch.setattr(f"ladder.cli.publish.{failing}", full_disk, raising=False)
+    assert run.publish() == 3
+    assert run.files() == before
+    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE]
+
+
+def test_a_failed_swap_puts_the_old_one_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run.publish() == 0
+    before, real = run.files(), Path.rename
 
     def refuse(self: Path, destination: Path) -> Path:
         if self.name.endswith(".new"):
@@ -142,27 +296,5 @@ def test_a_failed_swap_puts_the_old_one_back(tmp_path: Path, monkeypatch: pytest
         return real(self, destination)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(OSError, match="busy"):
-        publish(lab.project, "main", DEVICE)
-    assert (target / "timings.csv").is_file()
-    assert [path.name for path in target.parent.iterdir()] == [DEVICE]
-
-
-@pytest.mark.parametrize("tree", [{"commit": None, "clean": None}, {"commit": "0" * 40, "clean": False}])
-def test_a_run_of_no_commit_gets_the_commit_of_the_very_same_tree(
-    tree: dict[str, Any], tmp_path: Path
-) -> None:
-    lab = complete(tmp_path)
-    recorded = json.loads(lab.folder.environment.read_text())
-    recorded["tree"] |= tree
-    lab.folder.environment.write_text(json.dumps(recorded))
-    assert publishing.name_commit(lab.project, lab.folder) is False, "no git here either"
-    who = ["-c", "user.name=n", "-c", "user.email=e"]
-    for words in (["init", "-q"], ["add", "kernels", "config"], [*who, "commit", "-qm", "all"]):
-        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
-    head = subprocess.run(
-        ["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    target = publish(lab.project, "main", DEVICE)
-    assert json.loads((target / "environment.json").read_text())["tree"]["commit"] == head
-    assert head[:12] in (target / "report.md").read_text()
+    assert run.publish() == 3
+    assert run.files() == before

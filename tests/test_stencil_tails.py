@@ -1,4 +1,4 @@
-"""The stencil kernels on lines of every length from 1 to 200, without a GPU: their PTX runs on the CPU (ptx.py)."""
+"""The stencil kernels on lines of every length from 1 to 200, without a GPU: their PTX runs on the CPU (emulator)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import edit
+from emulator.ptx import Array, Fault, Machine, Memory, compile_ptx, parse
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
 from numpy.lib.stride_tricks import sliding_window_view
-from ptx import Array, Fault, Machine, Memory, compile_ptx, parse
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 POISON = 0x7FC0DEAD

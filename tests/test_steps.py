@@ -25,7 +25,7 @@ def test_an_ablation_is_held_against_the_whole_and_a_ladder_against_the_rung_it_
     kernel = load_catalog(ROOT / "kernels")["gemm_staged"]
 
     def variant(**params: int | str) -> Variant:
-        return kernel.variant(params, "fp32", kernel.layouts[0])
+        return kernel.variant(params, "fp32")
 
     whole = {"loader": "async", "stages": 3, "buffers": 2}
     less = [variant(**whole | change) for change in ({}, {"stages": 2}, {"buffers": 1}, {"min_blocks": 1})]

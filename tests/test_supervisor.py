@@ -16,23 +16,27 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from ladder.measure import supervisor
-from ladder.measure.store import RecordFile, read_records
-from ladder.measure.supervisor import Supervisor, WorkerLost, WorkerProcess, finish, progress, split_cells
+from ladder.measure.conditions import Compiled
+from ladder.measure.job import Job, Measuring, due, progress
+from ladder.measure.store import appending, read_store
+from ladder.measure.supervisor import WorkerLost, WorkerProcess
+from ladder.measure.view import View
+from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
+from ladder.model.plan import Launch, Plan, Task
+from ladder.model.record import Conditions, Record, Session
 
 WORKER = '''
-"""Speaks the worker's protocol and does in each cell what its script says."""
-import json, os, select, signal, sys, time
+"""Speaks the worker's protocol and does in each task what its script says."""
+import json, os, signal, sys, time
+from multiprocessing.connection import Connection
 
-folder = sys.argv[1]
+folder, pipe = sys.argv[1], Connection(int(sys.argv[2]))
 script = json.load(open(folder + "/script.json"))
 
 def note(*words):
     with open(folder + "/requests", "a") as requests:
         print(*words, file=requests)
-
-def say(answer):
-    print(json.dumps(answer), flush=True)
 
 note("start", os.getpid())
 start = script.get("start")
@@ -40,89 +44,99 @@ if start == "hang":
     time.sleep(60)
 if start == "die" or (start == "die twice" and open(folder + "/requests").read().count("start") < 3):
     sys.exit(4)
-say({"hello": {"pid": os.getpid()}})
-regime = {"variant_us": [2.0, 1.0, 3.0], "reference_us": [4.0, 4.0, 4.0], "reference": "cublas",
-          "speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "stopped_by": "precision"}
-for line in sys.stdin:
-    cell = json.loads(line)["cell"]
-    note("cell", cell, os.getpid())
-    what = script.get(str(cell), "ok")
-    result = {"status": "ok", "reason": "", "regimes": {"cold": regime}, "gpu_s": 0.5, "wall_s": 1.0}
+pipe.send({"hello": {"pid": os.getpid(), "gpu": {"name": "a GPU"}}})
+good = {"status": "ok", "reason": "", "variant_us": [2.0, 1.0, 3.0], "reference_us": [4.0, 4.0, 4.0],
+        "reference": "copy", "speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "stopped_by": "precision"}
+
+def answer(regimes, result=good, fatal=False, gpu_s=0.5):
+    pipe.send({"results": dict.fromkeys(regimes, result), "fatal": fatal, "gpu_s": gpu_s, "wall_s": 1.0})
+
+lost = {"status": "launch_error", "reason": "context lost"}
+while True:
+    try:
+        task, regimes = pipe.recv()
+    except EOFError:
+        sys.exit(0)
+    note("task", task, os.getpid())
+    what = script.get(str(task), "ok")
     if what == "hang":
         time.sleep(60)
     elif what == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif what == "exit":
         os._exit(7)
-    elif what == "half a line":
-        sys.stdout.write('{"result": {"status": "ok", "rea')
-        sys.stdout.flush()
+    elif what == "half an answer":
+        os.write(pipe.fileno(), (4000).to_bytes(4, "big") + b"half of it")
         os._exit(0)
+    elif what == "prints":
+        print("a library's own words", flush=True)
+        answer(regimes)
     elif what == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "killed once":
-        if open(folder + "/requests").read().count(f"cell {cell} ") == 1:
+        if open(folder + "/requests").read().count(f"task {task} ") == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        say({"result": result, "fatal": False})
+        answer(regimes)
     elif what == "fatal and leaves":
-        say({"result": {"status": "launch_error", "reason": "context lost", "gpu_s": 0.1}, "fatal": True})
+        answer(regimes, lost, fatal=True, gpu_s=0.1)
         sys.exit(70)
     elif what == "fatal":
-        say({"result": {"status": "launch_error", "reason": "context lost", "gpu_s": 0.1}, "fatal": True})
+        answer(regimes, lost, fatal=True, gpu_s=0.1)
         time.sleep(60)
     elif what == "mistake":
-        say({"mistake": "Traceback: KeyError: 'params'"})
+        pipe.send({"mistake": "Traceback: KeyError: 'params'"})
         sys.exit(1)
     elif what == "die afterwards":
-        say({"result": result, "fatal": False})
+        answer(regimes)
         sys.exit(0)
-    elif what == "slow pieces":
-        text = json.dumps({"result": result, "fatal": False})
-        for part in (text[:20], text[20:50], text[50:] + chr(10)):
-            sys.stdout.write(part)
-            sys.stdout.flush()
-            time.sleep(0.02)
     else:
-        if what == "slow" and select.select([sys.stdin], [], [], 60)[0]:
+        if what == "slow" and pipe.poll(60):
             sys.exit(0)  # Its supervisor is gone.
-        say({"result": result, "fatal": False})
+        answer(regimes)
 '''
 DEADLINE_S = 0.8
-CELLS = 5
-PLAN: dict[str, Any] = {
-    "sweep": "scripted",
-    "problem": "stencil",
-    "protocol": 1,
-    "regimes": ["cold"],
-    "settings": {"seed": 1},
-    "cells": [
-        {
-            "variant": f"v{index}",
-            "kernel": "scripted",
-            "dtype": "fp32",
-            "layout": "",
-            "size": {"elements": 64, "rows": 2},
-            "launch": {"variant": f"v{index}", "params": {}},
-            "references": [{"library": "copy"}],
-        }
-        for index in range(CELLS)
-    ],
-}
-CUBINS = {f"v{index}": f"digest {index}" for index in range(CELLS)}
+TASKS = 5
+ON = {"gpu": "a GPU", "driver": "1"}
+
+
+def make_task(index: int) -> Task:
+    launch = Launch((1, 1, 1), (32, 1, 1), None, 0, f"v{index}", {"k": index}, ())
+    cell = Cell(
+        "scripted", {"k": index}, "fp32", "", {"elements": 64, "rows": 2}, "dirty", Reference(("copy",))
+    )
+    return Task(f"v{index}", cell, "", None, launch, None, False)
+
+
+def make_plan(deadline_s: float = DEADLINE_S) -> Plan:
+    names = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks", "warm_below_us")
+    tasks = tuple(make_task(index) for index in range(TASKS))
+    job = {"deadline_s": deadline_s, "remeasure": False}
+    return Plan("scripted", "stencil", "sm_90a", ("dirty",), dict.fromkeys(names, 1), job, (), tasks)
+
+
+class Watch:
+    """What stands beside a measurement in place of NVML."""
+
+    def __init__(self, describe: Callable[[float], Mapping[str, Any]]) -> None:
+        self.describe = describe
+
+    def since(self, start: float) -> dict[str, Any]:
+        return dict(self.describe(start))
+
+    def neighbours(self, own: set[int]) -> list[int]:
+        return []
 
 
 class Run:
-    """A folder with a scripted worker and the record of its cells."""
+    """A folder with a scripted worker and a store of records."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.record = folder / "cells.jsonl"
-        self.supervisor: Supervisor | None = None
+        self.folder, self.job = folder, Job()
         (folder / "worker.py").write_text(WORKER, encoding="utf-8")
         self.script({})
 
     def script(self, script: Mapping[str, str]) -> None:
-        """What the worker does: by cell index, or "start"; a cell that is not named goes well."""
+        """What the worker does: by task index, or "start"; a task that is not named goes well."""
         (self.folder / "script.json").write_text(json.dumps(script), encoding="utf-8")
 
     def start_worker(self) -> WorkerProcess:
@@ -132,25 +146,33 @@ class Run:
     def measure(
         self,
         deadline_s: float = DEADLINE_S,
-        describe: Callable[[float], Mapping[str, Any]] = lambda since: {"busy": False},
-    ) -> list[dict[str, Any]]:
-        """What the measuring step does: keep what is known, measure the rest, put the record in order."""
-        todo, kept = split_cells(PLAN, CUBINS, {}, self.record, remeasure=False)
-        self.supervisor = Supervisor(self.start_worker, PLAN["cells"], deadline_s, describe)
-        record_file = RecordFile(self.record)
-        try:
-            self.supervisor.run(todo, record_file)
-        finally:
-            record_file.close()
-        everything, _ = split_cells(PLAN, CUBINS, {}, self.record, remeasure=True)
-        finish(self.record, [key for _, key in everything])
-        assert len(kept) + len(todo) == CELLS
-        return read_records(self.record)
+        describe: Callable[[float], Mapping[str, Any]] = lambda since: {},
+    ) -> list[Record]:
+        """What the measuring step does: keep what is known, measure the rest. Returns the records, task by task."""
+        facts = {f"v{index}": {"machine_code": f"code {index}"} for index in range(TASKS)}
+        view = View(make_plan(deadline_s), Compiled(facts, "harness"), read_store(self.folder / "records"))
+        self.job = Job()
+        measuring = Measuring(
+            view, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", ""), self.job
+        )
+        with appending(self.folder / "records", "scripted") as append:
+            measuring.run(due(view, ON), self.start_worker, append)
+        return self.records
+
+    @property
+    def records(self) -> list[Record]:
+        """Every record so far, by task and time."""
+        return sorted(read_store(self.folder / "records"), key=lambda record: (record.variant, record.time))
 
     def requests(self, kind: str) -> list[list[int]]:
-        """Numbers of the worker's notes of one kind: [pid] of each start, [cell, pid] of each cell."""
+        """Numbers of the worker's notes of one kind: [pid] of each start, [task, pid] of each task."""
         lines = (self.folder / "requests").read_text(encoding="utf-8").splitlines()
         return [[int(word) for word in line.split()[1:]] for line in lines if line.split()[0] == kind]
+
+    @property
+    def asked(self) -> list[int]:
+        """Tasks in the order they were asked for."""
+        return [task for task, _ in self.requests("task")]
 
     @property
     def workers(self) -> list[int]:
@@ -179,20 +201,22 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
     return condition()
 
 
-def statuses(records: list[dict[str, Any]]) -> list[str]:
-    return [record["status"] for record in records]
+def statuses(records: list[Record]) -> list[str]:
+    return [record.status for record in records]
 
 
 def test_all_goes_well_in_one_worker(run: Run) -> None:
-    records = run.measure()
-    assert statuses(records) == ["ok"] * CELLS
-    assert [record["variant"] for record in records] == [f"v{index}" for index in range(CELLS)]
-    assert records[0]["regimes"]["cold"]["speedup"] == 2.0
-    assert records[0]["device"] == {"busy": False}
-    assert run.supervisor is not None
-    job = run.supervisor.job
-    assert (job.measured, job.worker_starts, job.gpu_s) == (CELLS, 1, 0.5 * CELLS)
-    assert not alive(run.workers[0]), "the worker leaves with the last cell"
+    records = run.measure(describe=lambda since: {"sm_clock_mhz": 1980})
+    assert statuses(records) == ["ok"] * TASKS
+    assert [record.variant for record in records] == [f"v{index}" for index in range(TASKS)]
+    result = records[0].result
+    assert (result["speedup"], result["reference"]) == (2.0, "copy")
+    assert result["device"] == {"sm_clock_mhz": 1980, "busy": False}
+    assert result["spent"] == {"gpu_s": 0.5, "wall_s": 1.0, "regimes": 1}
+    assert {record.session for record in records} == {"of a GPU"}
+    assert {record.conditions.host["gpu"] for record in records} == {"a GPU"}
+    assert (run.job.measured, run.job.worker_starts, run.job.gpu_s) == (TASKS, 1, 0.5 * TASKS)
+    assert not alive(run.workers[0]), "the worker leaves with the last task"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +225,7 @@ def test_all_goes_well_in_one_worker(run: Run) -> None:
         ("hang", "timeout", f"no result within {DEADLINE_S:g} s"),
         ("segfault", "launch_error", "SIGSEGV"),
         ("exit", "launch_error", "exit code 7"),
-        ("half a line", "launch_error", "exit code 0"),
+        ("half an answer", "launch_error", "exit code 0"),
         ("fatal", "launch_error", "context lost"),
         ("fatal and leaves", "launch_error", "context lost"),
     ],
@@ -210,27 +234,27 @@ def test_a_lost_worker_costs_its_own_cell_only(run: Run, what: str, status: str,
     run.script({"1": what})
     records = run.measure()
     assert statuses(records) == ["ok", status, "ok", "ok", "ok"]
-    assert reason in records[1]["reason"]
+    assert reason in records[1].reason
     first, second = run.workers
-    served = run.requests("cell")
+    served = run.requests("task")
     assert served == [[0, first], [1, first], [2, second], [3, second], [4, second]]
     assert not alive(first), "no two workers at once"
-    assert run.supervisor is not None
-    assert (run.supervisor.job.measured, run.supervisor.job.worker_starts) == (CELLS, 2)
+    assert (run.job.measured, run.job.worker_starts) == (TASKS, 2)
+    assert (records[1].limit_s == DEADLINE_S) == (status == "timeout")
 
 
 def test_a_worker_that_somebody_killed_gets_a_second_chance_at_its_cell(run: Run) -> None:
     run.script({"1": "killed once"})
-    assert statuses(run.measure()) == ["ok"] * CELLS
-    assert [cell for cell, _ in run.requests("cell")] == [0, 1, 1, 2, 3, 4]
+    assert statuses(run.measure()) == ["ok"] * TASKS
+    assert run.asked == [0, 1, 1, 2, 3, 4]
 
 
 def test_a_cell_whose_worker_is_killed_twice_is_lost(run: Run) -> None:
     run.script({"1": "killed"})
     records = run.measure()
     assert statuses(records) == ["ok", "launch_error", "ok", "ok", "ok"]
-    assert "SIGKILL" in records[1]["reason"]
-    assert [cell for cell, _ in run.requests("cell")] == [0, 1, 1, 2, 3, 4]
+    assert "SIGKILL" in records[1].reason
+    assert run.asked == [0, 1, 1, 2, 3, 4]
 
 
 def test_each_of_many_lost_workers_is_replaced(run: Run) -> None:
@@ -244,13 +268,13 @@ def test_a_hanging_cell_ends_at_its_deadline(run: Run) -> None:
     run.script({"4": "hang"})
     started = time.monotonic()
     records = run.measure()
-    assert DEADLINE_S <= records[4]["wall_s"] < DEADLINE_S + 2
+    assert DEADLINE_S <= records[4].result["spent"]["wall_s"] < DEADLINE_S + 2
     assert time.monotonic() - started < 10, "the worker that hangs is not waited for"
 
 
-def test_an_answer_may_come_in_pieces(run: Run) -> None:
-    run.script({"0": "slow pieces", "3": "slow pieces"})
-    assert statuses(run.measure()) == ["ok"] * CELLS
+def test_what_libraries_print_is_no_answer(run: Run) -> None:
+    run.script({"0": "prints", "3": "prints"})
+    assert statuses(run.measure()) == ["ok"] * TASKS
     assert len(run.workers) == 1
 
 
@@ -261,9 +285,9 @@ def test_a_worker_that_died_between_two_cells_does_not_cost_the_next(run: Run) -
         return {"ended": len(run.workers) == 1 and wait_until(lambda: not alive(run.workers[0]), 0.2)}
 
     records = run.measure(describe=describe)
-    assert [record["device"]["ended"] for record in records] == [False, True, False, False, False]
-    assert statuses(records) == ["ok"] * CELLS
-    assert [cell for cell, _ in run.requests("cell")] == list(range(CELLS))
+    assert [record.result["device"]["ended"] for record in records] == [False, True, False, False, False]
+    assert statuses(records) == ["ok"] * TASKS
+    assert run.asked == list(range(TASKS))
 
 
 def test_statuses_are_measurements_and_not_measured_again(run: Run) -> None:
@@ -271,18 +295,30 @@ def test_statuses_are_measurements_and_not_measured_again(run: Run) -> None:
     first = run.measure()
     run.script({})
     assert run.measure() == first
-    assert len(run.requests("cell")) == CELLS
+    assert run.measure(deadline_s=10 * DEADLINE_S) == first
+    assert len(run.asked) == TASKS
+
+
+def test_a_timeout_is_tried_again_under_a_longer_deadline_and_the_first_record_stays(run: Run) -> None:
+    run.script({"1": "hang"})
+    run.measure()
+    run.script({})
+    assert statuses(run.measure()) == ["ok", "timeout", "ok", "ok", "ok"]
+    again = run.measure(deadline_s=2 * DEADLINE_S)
+    assert run.asked == [0, 1, 2, 3, 4, 1]
+    assert sorted(statuses(again)) == ["ok"] * TASKS + ["timeout"]
+    assert sorted(statuses(run.measure(deadline_s=4 * DEADLINE_S))) == ["ok"] * TASKS + ["timeout"]
 
 
 def test_a_mistake_of_the_program_stops_the_run_and_keeps_what_was_measured(run: Run) -> None:
     run.script({"2": "mistake"})
     with pytest.raises(LadderError, match="not a kernel:\nTraceback: KeyError: 'params'"):
         run.measure()
-    assert [record["variant"] for record in read_records(run.record)] == ["v0", "v1"]
+    assert [record.variant for record in run.records] == ["v0", "v1"]
     assert not any(alive(pid) for pid in run.workers)
     run.script({})
-    assert statuses(run.measure()) == ["ok"] * CELLS
-    assert [cell for cell, _ in run.requests("cell")] == [0, 1, 2, 2, 3, 4]
+    assert statuses(run.measure()) == ["ok"] * TASKS
+    assert run.asked == [0, 1, 2, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("start", "told"), [("hang", "no result within"), ("die", "exit code 4")])
@@ -295,21 +331,21 @@ def test_a_worker_that_never_starts_is_tried_three_times(
         run.measure()
     assert len(run.workers) == 3
     assert not any(alive(pid) for pid in run.workers)
-    assert read_records(run.record) == [], "no cell is blamed"
+    assert run.records == [], "no cell is blamed"
 
 
 def test_a_worker_that_starts_at_the_third_attempt_is_good_enough(run: Run) -> None:
     run.script({"start": "die twice"})
-    assert statuses(run.measure()) == ["ok"] * CELLS
-    assert run.supervisor is not None
-    assert run.supervisor.job.worker_starts == 1
+    assert statuses(run.measure()) == ["ok"] * TASKS
+    assert run.job.worker_starts == 1
 
 
 def test_the_worker_keeps_the_descriptor_of_the_gpu_lock(tmp_path: Path) -> None:
     held, _ = os.pipe()
-    program = f"import os, json; os.fstat({held}); print(json.dumps({{'hello': {{'pid': os.getpid()}}}}), flush=True)"
+    says = "Connection(int(sys.argv[1])).send({'hello': {'pid': os.getpid()}})"
+    program = f"import os, sys; from multiprocessing.connection import Connection; os.fstat({held}); {says}"
     worker = WorkerProcess([sys.executable, "-S", "-c", program], os.environ, [held])
-    assert worker.pid == worker.process.pid
+    assert worker.hello["pid"] == worker.process.pid
     worker.leave()
     with pytest.raises(WorkerLost, match="exit code 1"):
         WorkerProcess([sys.executable, "-S", "-c", program], os.environ, [])
@@ -324,32 +360,20 @@ def test_the_device_is_described_over_the_time_of_the_cell(run: Run) -> None:
 
     run.script({"1": "hang"})
     records = run.measure(describe=describe)
-    assert [record["device"]["sm_clock_mhz"] for record in records] == [1, 2, 3, 4, 5]
+    assert [record.result["device"]["sm_clock_mhz"] for record in records] == [1, 2, 3, 4, 5]
     for (begun, ended), (next_begun, _) in itertools.pairwise(asked):
         assert begun <= ended <= next_begun
     assert asked[1][1] - asked[1][0] >= DEADLINE_S
 
 
 def test_progress_says_time_and_speed_up_or_what_went_wrong() -> None:
-    good = {
-        "variant": "tile",
-        "size": {"m": 4, "n": 8},
-        "status": "ok",
-        "reason": "",
-        "regimes": {
-            "cold": {
-                "variant_us": [10.0, 30.0, 20.0],
-                "reference": "cublas",
-                "speedup": 0.5,
-                "speedup_low": 0.49,
-                "speedup_high": 0.53,
-                "stopped_by": "budget",
-            }
-        },
-    }
-    assert progress(good) == "tile at 4x8: 20.00 us cold, 0.5000 ± 0.0200 of cublas (3 pairs, budget)"
-    bad = {"variant": "tile", "size": {"m": 4}, "status": "incorrect", "reason": "wrong\nat length"}
-    assert progress(bad) == "tile at 4: incorrect: wrong"
+    result = {"variant_us": [10.0, 30.0, 20.0], "reference": "cublas", "stopped_by": "budget"}
+    result |= {"speedup": 0.5, "speedup_low": 0.49, "speedup_high": 0.53}
+    cell = make_task(0).cell
+    good = Record(cell, Conditions(), "tile", "s", "session", "", "ok", result=result)
+    assert progress(good) == "tile@64x2:dirty: 20.00 us, 0.5000 ± 0.0200 of cublas (3 pairs, budget)"
+    bad = Record(cell, Conditions(), "tile", "s", "session", "", "incorrect", "wrong\nat length")
+    assert progress(bad) == "tile@64x2:dirty: incorrect: wrong"
 
 
 # Kills from outside. The supervisor runs in a process of its own there.
@@ -360,7 +384,6 @@ from pathlib import Path
 from test_supervisor import Run
 run = Run.__new__(Run)
 run.folder = Path(sys.argv[1])
-run.record = run.folder / "cells.jsonl"
 run.measure(deadline_s=60)
 """
 
@@ -373,14 +396,14 @@ def test_a_killed_supervisor_loses_the_cell_in_flight_and_nothing_else(run: Run)
     run.script({"2": "slow"})
     process = subprocess.Popen([sys.executable, "-c", SUPERVISE, str(run.folder)], env=python_path())
     requests = run.folder / "requests"
-    assert wait_until(lambda: requests.exists() and "cell 2" in requests.read_text())
+    assert wait_until(lambda: requests.exists() and "task 2" in requests.read_text())
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert wait_until(lambda: not alive(run.workers[0])), "the worker of a killed supervisor ends"
-    assert [record["variant"] for record in read_records(run.record)] == ["v0", "v1"]
+    assert [record.variant for record in run.records] == ["v0", "v1"]
     run.script({})
-    assert statuses(run.measure()) == ["ok"] * CELLS
-    assert [cell for cell, _ in run.requests("cell")] == [0, 1, 2, 2, 3, 4]
+    assert statuses(run.measure()) == ["ok"] * TASKS
+    assert run.asked == [0, 1, 2, 2, 3, 4]
 
 
 STARTED_BY = """
@@ -396,8 +419,8 @@ time.sleep(60)
     "program",
     [
         # What `ladder measure` and `ladder profile` do, and what the worker does.
-        "import os; from ladder.measure.supervisor import end_with_parent; end_with_parent(os.getppid())",
-        "from ladder.measure.worker import die_with_parent; die_with_parent()",
+        "import os; from ladder.measure.parents import end_with_parent; end_with_parent(os.getppid())",
+        "from ladder.measure.parents import die_with_parent; die_with_parent()",
     ],
     ids=["the measuring job", "the worker"],
 )

@@ -28,7 +28,7 @@ class View:
 
 @pytest.fixture(autouse=True)
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cuda.core.utils.StridedMemoryView", View)
+    monkeypatch.setattr("ladder.gpu.tensor_maps.StridedMemoryView", View)
 
 
 def asked(dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str = "none") -> dict[str, Any]:

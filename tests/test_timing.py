@@ -5,23 +5,18 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from ladder.gpu.timing import (
-    LEAST_PAIRS,
-    Pairs,
-    StoppingRule,
-    measure_cold,
-    measure_pairs,
-    measure_warm,
-    quick_time,
-    quick_times,
-    time_launches,
-)
+from ladder.gpu.device import L2
+from ladder.gpu.harness import GATE
+from ladder.gpu.timing import LEAST_PAIRS, Pairs, StoppingRule, Timer
 
 FLUSH_US = 20.0
+CLEAN_US = 50.0
+MIB = 1024 * 1024
 
 
 class SimulatedEvent:
@@ -37,27 +32,44 @@ class SimulatedGraph:
     def __init__(self, run: Callable[[], None]) -> None:
         self._run, self.closed = run, False
 
-    def __call__(self) -> None:
+    def launch(self, stream: SimulatedGpu) -> None:
+        assert stream.graphs, "on the stream it was captured on"
         self._run()
 
     def close(self) -> None:
         self.closed = True
 
 
-class SimulatedGpu:
-    """Time passes only while a launch or a flush runs; `log` holds what was enqueued, in order.
+@dataclass
+class SimulatedBuffer:
+    gpu: SimulatedGpu
+    size: int
 
-    It is its own stream and its own gate.
+    def fill(self, value: int, *, stream: SimulatedGpu) -> None:
+        """The buffer as long as the L2 flushes it; the longer one holds the zeros that clean it."""
+        assert (value, stream) == (0, self.gpu)
+        flushes = self.size == self.gpu.l2.bytes
+        self.gpu.now_us += FLUSH_US if flushes else 4 * FLUSH_US
+        self.gpu.log.append("flush" if flushes else "zeros")
+
+
+class SimulatedGpu:
+    """Time passes only while something runs; `log` holds what was enqueued, in order. The L2 is prepared by real code.
+
+    It is its own stream, its own gate and its own harness.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, l2_bytes: int = 50 * MIB) -> None:
         self.events: list[SimulatedEvent] = []
-        self.busy_us = 0.0
         self.now_us = 0.0
         self.log: list[str] = []
         self.launches = 0
         self.graphs: list[tuple[int, SimulatedGraph]] = []
-        self.stream = self.gate = self
+        self.stream = self.harness = self
+        self.kernels = {GATE: self}
+        self.buffers: list[SimulatedBuffer] = []
+        ours: Any = self
+        self.l2 = L2(ours, l2_bytes)
 
     def __enter__(self) -> None:
         self.log.append("close")
@@ -65,17 +77,19 @@ class SimulatedGpu:
     def __exit__(self, *_: object) -> None:
         self.log.append("open")
 
+    def allocate(self, size: int) -> SimulatedBuffer:
+        self.buffers.append(SimulatedBuffer(self, size))
+        return self.buffers[-1]
+
     def event(self) -> SimulatedEvent:
         return SimulatedEvent()
 
     def record(self, event: SimulatedEvent) -> None:
         event.at_us = self.now_us
 
-    def flush_l2(self) -> None:
-        self.now_us += FLUSH_US
-        self.log.append("flush")
-
-    def clean_l2(self) -> None:
+    def read_through(self, data: SimulatedBuffer) -> None:
+        assert data is self.buffers[-1]
+        self.now_us += CLEAN_US
         self.log.append("clean")
 
     def sync(self) -> None:
@@ -106,9 +120,23 @@ class SimulatedGpu:
         return "".join(word for word in self.log if len(word) == 1)
 
 
+@pytest.fixture(autouse=True)
+def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate and the graphs are the simulated GPU's own."""
+    monkeypatch.setattr("ladder.gpu.timing.Gate", lambda stream, kernel: kernel)
+    monkeypatch.setattr(
+        "ladder.gpu.timing.capture", lambda stream, launcher, launches: stream.capture(launcher, launches)
+    )
+
+
 @pytest.fixture
 def gpu() -> Any:
     return SimulatedGpu()
+
+
+@pytest.fixture
+def timer(gpu: Any) -> Timer:
+    return Timer(gpu)
 
 
 def rule(
@@ -124,53 +152,99 @@ def noisy(random: np.random.Generator, center: float, share: float) -> Callable[
 # The order of launches, and what is timed.
 
 
-def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(gpu: Any) -> None:
+def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(gpu: Any, timer: Timer) -> None:
     variant, reference = gpu.steady("A", 10.0), gpu.steady("B", 20.0)
-    measure_pairs(gpu, variant, reference, rule(), flush=True)
+    timer.pairs(variant, reference, rule(), "dirty")
     # Once to load the kernel, then batches of four and of two groups, each behind a launch that is thrown away.
     assert gpu.order == "A" + "A" + "ABBABAABABBABAAB" + "A" + "ABBABAAB"
 
 
-def test_the_leading_launch_is_not_in_the_samples(gpu: Any) -> None:
+def test_the_leading_launch_is_not_in_the_samples(gpu: Any, timer: Timer) -> None:
     slow_starts = itertools.chain([10.0, 500.0], itertools.repeat(10.0))
-    pairs = measure_pairs(
-        gpu,
+    pairs = timer.pairs(
         gpu.launcher("A", lambda: next(slow_starts)),
         gpu.steady("B", 20.0),
         rule(max_pairs=8),
-        flush=False,
+        "warm",
     )
     assert pairs.variant_us == pytest.approx([10.0] * 8)
 
 
-def test_a_launch_is_timed_alone_and_the_host_waits_for_it(gpu: Any) -> None:
-    times, spent = time_launches(gpu, [gpu.steady("A", 5.0), gpu.steady("B", 7.0)], flush=True, prime=True)
+def test_a_launch_is_timed_alone_and_the_host_waits_for_it(gpu: Any, timer: Timer) -> None:
+    times, spent = timer.times([gpu.steady("A", 5.0), gpu.steady("B", 7.0)], "dirty", prime=True)
     rested = ["flush", "sync", "close"]
     assert gpu.log == ["A", *rested, "A", "open", "sync", "B", *rested, "B", "open", "sync"]
     assert times == pytest.approx([5.0, 7.0]), "neither the flush nor the untimed launch counts"
     assert spent == pytest.approx(2 * (5.0 + 7.0) + 2 * FLUSH_US), "but both were spent"
 
 
-def test_warm_launches_are_not_flushed(gpu: Any) -> None:
-    time_launches(gpu, [gpu.steady("A", 5.0)] * 2, flush=False)
+def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
+    timer.times([gpu.steady("A", 5.0)] * 2, "warm")
     assert gpu.log == ["sync", "close", "A", "open", "sync"] * 2
 
 
-def test_a_clean_l2_is_read_through_after_its_flush_and_before_the_rest(gpu: Any) -> None:
-    measure_cold(gpu, gpu.steady("A", 400.0), gpu.steady("B", 500.0), rule(), clean=True)
+def test_a_cold_l2_is_read_through_after_its_flush_and_before_the_rest(gpu: Any, timer: Timer) -> None:
+    timer.singly(gpu.steady("A", 400.0), gpu.steady("B", 500.0), rule(), "cold")
     assert gpu.log[-7:-3] == ["flush", "clean", "sync", "close"]
     gpu.log.clear()
-    measure_cold(gpu, gpu.steady("A", 400.0), gpu.steady("B", 500.0), rule())
+    timer.singly(gpu.steady("A", 400.0), gpu.steady("B", 500.0), rule(), "dirty")
     assert "clean" not in gpu.log
 
 
-def test_no_collection_falls_between_two_launches_and_collecting_goes_on_after(gpu: Any) -> None:
+def test_cleaning_is_spent_and_not_timed_and_zeros_are_written_once(gpu: Any, timer: Timer) -> None:
+    times, spent = timer.times([gpu.steady("A", 5.0), gpu.steady("B", 7.0)], "cold", prime=True)
+    rested = ["clean", "sync", "close"]
+    first = ["A", "flush", "zeros", *rested, "A", "open", "sync"]
+    assert gpu.log == [*first, "B", "flush", *rested, "B", "open", "sync"]
+    assert times == pytest.approx([5.0, 7.0])
+    assert spent == pytest.approx(2 * (5.0 + 7.0) + 2 * (FLUSH_US + CLEAN_US) + 4 * FLUSH_US)
+    assert timer.busy_us == pytest.approx(spent)
+
+
+@pytest.mark.parametrize(
+    ("regime", "enqueued"), [("dirty", ["flush"]), ("cold", ["flush", "clean"]), ("warm", [])]
+)
+def test_what_a_regime_enqueues_before_a_launch(gpu: Any, regime: str, enqueued: list[str]) -> None:
+    gpu.l2.prepare("cold")  # writes the zeros
+    gpu.log.clear()
+    gpu.l2.prepare(regime)
+    assert gpu.log == enqueued
+
+
+@pytest.mark.parametrize(("l2_mib", "flushed_mib"), [(50, 50), (6, 32)])
+def test_all_of_the_l2_is_overwritten_and_cleaned_by_four_times_as_much(
+    l2_mib: int, flushed_mib: int
+) -> None:
+    gpu = SimulatedGpu(l2_mib * MIB)
+    gpu.l2.prepare("dirty")
+    assert [buffer.size for buffer in gpu.buffers] == [flushed_mib * MIB]
+    gpu.l2.prepare("cold")
+    assert [buffer.size for buffer in gpu.buffers] == [flushed_mib * MIB, 4 * flushed_mib * MIB]
+
+
+def test_a_first_time_is_the_second_of_two_with_a_flushed_l2(gpu: Any, timer: Timer) -> None:
+    times = iter([900.0, 50.0, 40.0])
+    assert timer.first(gpu.launcher("A", lambda: next(times))) == pytest.approx(40.0)
+    behind_the_gate = ["flush", "sync", "close", "A", "open", "sync"]
+    assert gpu.log == ["A", *behind_the_gate * 2]
+
+
+def test_work_beside_the_timing_counts_as_gpu_time(gpu: Any, timer: Timer) -> None:
+    with timer.working():
+        gpu.steady("A", 30.0)()
+    assert timer.busy_us == pytest.approx(30.0)
+    assert gpu.log == ["A", "sync"]
+
+
+def test_no_collection_falls_between_two_launches_and_collecting_goes_on_after(
+    gpu: Any, timer: Timer
+) -> None:
     seen = []
-    time_launches(gpu, [lambda: seen.append(gc.isenabled())], flush=False)
+    timer.times([lambda: seen.append(gc.isenabled())], "warm")
     assert seen == [False]
     assert gc.isenabled()
     with pytest.raises(RuntimeError, match="launch failed"):
-        time_launches(gpu, [fail], flush=False)
+        timer.times([fail], "warm")
     assert gc.isenabled()
 
 
@@ -178,36 +252,42 @@ def fail() -> None:
     raise RuntimeError("launch failed")
 
 
-@pytest.mark.parametrize(("cold_us", "primed"), [(299.0, True), (301.0, False)])
-def test_short_kernels_run_once_before_the_flush(gpu: Any, cold_us: float, primed: bool) -> None:
-    measure_cold(gpu, gpu.steady("A", cold_us), gpu.steady("B", 1000.0), rule())
+@pytest.mark.parametrize(("single_us", "primed"), [(299.0, True), (301.0, False)])
+def test_short_kernels_run_once_before_the_flush(
+    gpu: Any, timer: Timer, single_us: float, primed: bool
+) -> None:
+    timer.singly(gpu.steady("A", single_us), gpu.steady("B", 1000.0), rule(), "dirty")
     # Of the last sample: [untimed launch,] flush, rest, gate closed, launch, gate opened, wait.
     assert gpu.log[-7:-6] == (["B"] if primed else ["sync"])
 
 
-def test_a_quick_time_is_the_median_of_cold_launches_after_some_to_warm_up(gpu: Any) -> None:
+def test_a_quick_time_is_the_median_of_launches_with_a_flushed_l2_after_some_to_warm_up(
+    gpu: Any, timer: Timer
+) -> None:
     # One to load it, two to see how long it takes, two after the pause, four that count.
     times = iter([9000.0, 9000.0, 4000.0, 9000.0, 9000.0, 4000.0, 9000.0, 5000.0, 6000.0])
-    assert quick_time(gpu, gpu.launcher("A", lambda: next(times))) == pytest.approx(5500.0)
-    assert gpu.busy_us == pytest.approx(55_000.0 + 8 * FLUSH_US)
+    assert timer.quick([gpu.launcher("A", lambda: next(times))]) == pytest.approx([5500.0])
+    assert timer.busy_us == pytest.approx(55_000.0 + 8 * FLUSH_US)
 
 
-@pytest.mark.parametrize(("cold_us", "launches"), [(10.0, 40), (200.0, 24), (20_000.0, 4)])
-def test_the_shorter_a_kernel_the_more_launches_choose(gpu: Any, cold_us: float, launches: int) -> None:
-    quick_time(gpu, gpu.steady("A", cold_us))
-    primed = 2 if cold_us < 300 else 1
+@pytest.mark.parametrize(("single_us", "launches"), [(10.0, 40), (200.0, 24), (20_000.0, 4)])
+def test_the_shorter_a_kernel_the_more_launches_choose(
+    gpu: Any, timer: Timer, single_us: float, launches: int
+) -> None:
+    timer.quick([gpu.steady("A", single_us)])
+    primed = 2 if single_us < 300 else 1
     assert gpu.log.count("A") == 3 + primed * (launches + 2)
     assert gpu.log[0] == "A", "loading a kernel waits for the GPU, so it must not stand behind the gate"
 
 
-def test_times_to_choose_by_are_taken_in_turns(gpu: Any) -> None:
-    quick_times(gpu, [gpu.steady("A", 20_000.0), gpu.steady("B", 1000.0), gpu.steady("C", 20_000.0)])
+def test_times_to_choose_by_are_taken_in_turns(gpu: Any, timer: Timer) -> None:
+    timer.quick([gpu.steady("A", 20_000.0), gpu.steady("B", 1000.0), gpu.steady("C", 20_000.0)])
     # Each loaded and timed twice; the fastest gives two rounds, after one to warm up.
     launched = [entry for entry in gpu.log if entry in "ABC"]
     assert "".join(launched) == "AAABBBCCC" + "ABCCBA" * 3
 
 
-def test_a_launch_after_a_pause_chooses_no_other_reference(gpu: Any) -> None:
+def test_a_launch_after_a_pause_chooses_no_other_reference(gpu: Any, timer: Timer) -> None:
     """Every first launch of a batch reads longer: it must not be one candidate's more than another's."""
     batches: list[int] = []
 
@@ -220,26 +300,26 @@ def test_a_launch_after_a_pause_chooses_no_other_reference(gpu: Any) -> None:
 
         return time
 
-    whole = time_launches
+    whole = timer.times
 
     def paused(*arguments: Any, **named: Any) -> Any:
         gpu.log.append("pause")
         return whole(*arguments, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ladder.timing.time_launches", paused)
-        times = quick_times(gpu, [gpu.launcher(name, slow_start(1200.0)) for name in "ABC"])
+        patch.setattr(timer, "times", paused)
+        times = timer.quick([gpu.launcher(name, slow_start(1200.0)) for name in "ABC"])
     assert times == pytest.approx([1200.0] * 3)
 
 
-def test_sagging_clocks_choose_no_other_reference(gpu: Any) -> None:
+def test_sagging_clocks_choose_no_other_reference(gpu: Any, timer: Timer) -> None:
     """One after the other, A would seem the fastest, for B and C ran later."""
 
     def sagging(center: float) -> Callable[[], float]:
         return lambda: center * (1 + 0.002 * gpu.launches)
 
-    times = quick_times(
-        gpu, [gpu.launcher(name, sagging(us)) for name, us in (("A", 3000.0), ("B", 2990.0), ("C", 2970.0))]
+    times = timer.quick(
+        [gpu.launcher(name, sagging(us)) for name, us in (("A", 3000.0), ("B", 2990.0), ("C", 2970.0))]
     )
     assert sorted(times) == times[::-1]
 
@@ -247,25 +327,24 @@ def test_sagging_clocks_choose_no_other_reference(gpu: Any) -> None:
 # Ratios.
 
 
-def test_the_speed_up_is_reference_over_variant(gpu: Any) -> None:
-    pairs = measure_pairs(gpu, gpu.steady("A", 10.0), gpu.steady("B", 25.0), rule(), flush=True)
+def test_the_speed_up_is_reference_over_variant(gpu: Any, timer: Timer) -> None:
+    pairs = timer.pairs(gpu.steady("A", 10.0), gpu.steady("B", 25.0), rule(), "dirty")
     assert pairs.speedup() == pytest.approx((2.5, 2.5, 2.5))
     assert pairs.variant_us == pytest.approx([10.0] * 12)
     assert pairs.reference_us == pytest.approx([25.0] * 12)
 
 
-def test_steady_drift_cancels_in_every_ratio(gpu: Any) -> None:
+def test_steady_drift_cancels_in_every_ratio(gpu: Any, timer: Timer) -> None:
     """Clocks that sag by 0.2 % of the start with each launch, three quarters in the end."""
 
     def drifting(center: float) -> Callable[[], float]:
         return lambda: center * (1 + 0.002 * gpu.launches)
 
-    pairs = measure_pairs(
-        gpu,
+    pairs = timer.pairs(
         gpu.launcher("A", drifting(10.0)),
         gpu.launcher("B", drifting(20.0)),
         rule(min_pairs=200),
-        flush=True,
+        "dirty",
     )
     assert max(pairs.variant_us) > 1.7 * min(pairs.variant_us)
     assert pairs.ratios() == pytest.approx([2.0] * 100, rel=1e-12)
@@ -273,17 +352,19 @@ def test_steady_drift_cancels_in_every_ratio(gpu: Any) -> None:
     assert max(singles) > 2.001, "pair by pair the drift would show"
 
 
-def test_scale_divides_every_time(gpu: Any) -> None:
-    pairs = measure_pairs(gpu, gpu.steady("A", 100.0), gpu.steady("B", 50.0), rule(), flush=False, scale=10)
+def test_scale_divides_every_time(gpu: Any, timer: Timer) -> None:
+    pairs = timer.pairs(gpu.steady("A", 100.0), gpu.steady("B", 50.0), rule(), "warm", scale=10)
     assert pairs.variant_us == pytest.approx([10.0] * 12)
     assert pairs.reference_us == pytest.approx([5.0] * 12)
-    assert gpu.busy_us == pytest.approx(pairs.gpu_us)
+    assert timer.busy_us == pytest.approx(pairs.gpu_us)
     assert pairs.gpu_us == pytest.approx(12 * 150.0 + 2 * 100.0), "GPU time is not scaled"
 
 
-@pytest.mark.parametrize(("cold_us", "launches"), [(1.0, 100), (10.0, 50), (100.0, 5), (1000.0, 4)])
-def test_a_warm_graph_holds_half_a_millisecond_of_launches(gpu: Any, cold_us: float, launches: int) -> None:
-    pairs = measure_warm(gpu, gpu.steady("A", 2.0), gpu.steady("B", 3.0), rule(), cold_us)
+@pytest.mark.parametrize(("single_us", "launches"), [(1.0, 100), (10.0, 50), (100.0, 5), (1000.0, 4)])
+def test_a_warm_graph_holds_half_a_millisecond_of_launches(
+    gpu: Any, timer: Timer, single_us: float, launches: int
+) -> None:
+    pairs = timer.in_graphs(gpu.steady("A", 2.0), gpu.steady("B", 3.0), rule(), single_us)
     assert [count for count, _ in gpu.graphs] == [launches, launches]
     assert pairs.variant_us == pytest.approx([2.0] * 12)
     assert pairs.speedup()[0] == pytest.approx(1.5)
@@ -291,28 +372,27 @@ def test_a_warm_graph_holds_half_a_millisecond_of_launches(gpu: Any, cold_us: fl
     assert "flush" not in gpu.log
 
 
-def test_graphs_are_freed_when_a_launch_fails(gpu: Any) -> None:
+def test_graphs_are_freed_when_a_launch_fails(gpu: Any, timer: Timer) -> None:
     with pytest.raises(RuntimeError, match="launch failed"):
-        measure_warm(gpu, gpu.steady("A", 2.0), fail, rule(), 10.0)
+        timer.in_graphs(gpu.steady("A", 2.0), fail, rule(), 10.0)
     assert [graph.closed for _, graph in gpu.graphs] == [True, True]
 
 
 # Stopping.
 
 
-def test_a_quiet_kernel_stops_at_the_least_number_of_pairs(gpu: Any) -> None:
-    pairs = measure_pairs(gpu, gpu.steady("A", 10.0), gpu.steady("B", 10.0), rule(min_pairs=30), flush=True)
+def test_a_quiet_kernel_stops_at_the_least_number_of_pairs(gpu: Any, timer: Timer) -> None:
+    pairs = timer.pairs(gpu.steady("A", 10.0), gpu.steady("B", 10.0), rule(min_pairs=30), "dirty")
     assert (len(pairs.variant_us), pairs.stopped_by) == (30, "precision")
 
 
-def test_a_noisy_kernel_goes_on_until_the_interval_is_narrow(gpu: Any) -> None:
+def test_a_noisy_kernel_goes_on_until_the_interval_is_narrow(gpu: Any, timer: Timer) -> None:
     random = np.random.default_rng(3)
-    pairs = measure_pairs(
-        gpu,
+    pairs = timer.pairs(
         gpu.launcher("A", noisy(random, 10.0, 0.03)),
         gpu.launcher("B", noisy(random, 10.0, 0.03)),
         rule(precision=0.005, max_pairs=10_000),
-        flush=True,
+        "dirty",
     )
     speedup, low, high = pairs.speedup()
     assert pairs.stopped_by == "precision"
@@ -320,26 +400,24 @@ def test_a_noisy_kernel_goes_on_until_the_interval_is_narrow(gpu: Any) -> None:
     assert len(pairs.variant_us) > 50
 
 
-def test_pairs_run_out(gpu: Any) -> None:
+def test_pairs_run_out(gpu: Any, timer: Timer) -> None:
     random = np.random.default_rng(3)
-    pairs = measure_pairs(
-        gpu,
+    pairs = timer.pairs(
         gpu.launcher("A", noisy(random, 10.0, 0.1)),
         gpu.launcher("B", noisy(random, 10.0, 0.1)),
         rule(precision=1e-6, max_pairs=40),
-        flush=True,
+        "dirty",
     )
     assert (len(pairs.variant_us), pairs.stopped_by) == (40, "pairs")
 
 
-def test_the_budget_of_gpu_time_runs_out_with_flushes_counted(gpu: Any) -> None:
+def test_the_budget_of_gpu_time_runs_out_with_flushes_counted(gpu: Any, timer: Timer) -> None:
     random = np.random.default_rng(3)
-    pairs = measure_pairs(
-        gpu,
+    pairs = timer.pairs(
         gpu.launcher("A", noisy(random, 10.0, 0.1)),
         gpu.launcher("B", noisy(random, 10.0, 0.1)),
         rule(precision=1e-6, max_pairs=100_000, seconds=0.01),
-        flush=True,
+        "dirty",
     )
     assert pairs.stopped_by == "budget"
     # 10 ms at 60 us a pair, seen at the end of a batch of four groups.
@@ -348,14 +426,15 @@ def test_the_budget_of_gpu_time_runs_out_with_flushes_counted(gpu: Any) -> None:
 
 
 @pytest.mark.parametrize("min_pairs", [12, 100])
-def test_no_budget_is_small_enough_for_fewer_pairs_than_an_interval_needs(gpu: Any, min_pairs: int) -> None:
+def test_no_budget_is_small_enough_for_fewer_pairs_than_an_interval_needs(
+    gpu: Any, timer: Timer, min_pairs: int
+) -> None:
     random = np.random.default_rng(3)
-    pairs = measure_pairs(
-        gpu,
+    pairs = timer.pairs(
         gpu.launcher("A", noisy(random, 1e5, 0.1)),
         gpu.launcher("B", noisy(random, 1e5, 0.1)),
         rule(precision=1e-6, min_pairs=min_pairs, seconds=1e-6),
-        flush=True,
+        "dirty",
     )
     assert pairs.stopped_by == "budget"
     assert LEAST_PAIRS <= len(pairs.variant_us) <= LEAST_PAIRS + 4
@@ -367,7 +446,7 @@ def test_half_the_width_takes_four_times_the_pairs() -> None:
     pairs = Pairs()
     for _ in range(500):
         a, b, c, d = random.normal(10, 0.2, 4)
-        pairs.add_group((a, b), (c, d))
+        pairs.add_group((a, c, d, b), variant_outside=True)
     assert pairs.wanted(0.001) == pytest.approx(4 * pairs.wanted(0.002), rel=0.01)
     # A ratio of sums of two spreads by 2 %; a half-width of 1 % takes 1.1 (1.96 x 1.253 x 2)^2 groups of two pairs.
     assert pairs.wanted(0.01) == pytest.approx(2 * 1.1 * (1.96 * 1.253 * 2) ** 2, rel=0.2)
@@ -398,7 +477,7 @@ def test_intervals_of_a_kernel_against_itself_cover_one(name: str, precision: fl
     for trial in range(trials):
         gpu: Any = SimulatedGpu()
         kernel = gpu.launcher("A", NOISES[name](np.random.default_rng(trial)))
-        pairs = measure_pairs(gpu, kernel, kernel, rule(precision, 12, 200), flush=True)
+        pairs = Timer(gpu).pairs(kernel, kernel, rule(precision, 12, 200), "dirty")
         _, low, high = pairs.speedup()
         covered += low <= 1 <= high
     assert covered / trials >= 0.93
@@ -411,6 +490,6 @@ def test_a_true_difference_of_one_percent_is_seen() -> None:
             random = np.random.default_rng(trial)
             variant = gpu.launcher("A", noisy(random, 10.0, 0.01))
             reference = gpu.launcher("B", noisy(random, 10.1, 0.01))
-            yield measure_pairs(gpu, variant, reference, rule(0.002, 12, 2000), flush=True).speedup()
+            yield Timer(gpu).pairs(variant, reference, rule(0.002, 12, 2000), "dirty").speedup()
 
     assert all(low > 1 for _, low, _ in runs())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import ROOMS, ROOT, edit, run_snakemake
+from ladder.cli.app import STEPS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -68,4 +69,4 @@ def test_readme_names_the_targets_and_steps_there_are() -> None:
         assert f"rule {target}:" in rules
         assert re.search(rf"`(snakemake --cores all |snakemake |… ){target}`", README), target
     for step in re.findall(r"python -m ladder (\w+)", README):
-        assert (ROOT / "workflow/ladder/commands" / f"{step}.py").is_file(), step
+        assert step in STEPS

@@ -62,10 +62,7 @@ def decide(lab: Lab, *tests: dict[str, Any], because: list[dict[str, Any]] | Non
     }
     path = lab.root / "claims.yaml"
     path.write_text(yaml.safe_dump(document))
-    assert (
-        main(["--root", str(lab.root), "claims", "--run-folder", str(lab.folder.root), "--claims", str(path)])
-        == 0
-    )
+    assert main(["--root", str(lab.root), "claims", str(lab.folder.root), "--claims", str(path)]) == 0
     return {str(name): value for name, value in tables.read("claims", lab.folder.tables).iloc[0].items()}
 
 
@@ -134,7 +131,7 @@ def test_a_claim_holds_where_the_data_agree(lab: Lab) -> None:
 
 def test_the_verdict_flips_with_the_data(tmp_path: Path) -> None:
     lab = changed(tmp_path, lambda _, record: record)
-    path = lab.folder.profile("bank_stride")
+    (path,) = lab.folder.records.glob("bank_stride-*.jsonl")
     path.write_text(path.read_text().replace('"value": 2000000', '"value": 3000000'))
     lab.collect()
     row = decide(lab, STRIDES)

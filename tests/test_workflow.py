@@ -14,7 +14,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
-from ladder.model.code import files_of_step
+from ladder.cli.app import STEPS
+from ladder.model.code import PACKAGE, closure
 
 RESULTS = Path("results/test/no-gpu")
 WITH_HEADERS = ["Compiling with_headers-fp32", "Compiling with_headers-fp32-k=4"]
@@ -127,18 +128,17 @@ def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled
 
 
 def test_a_step_depends_on_the_files_it_imports_and_not_on_those_that_launch_kernels() -> None:
-    report = {path.as_posix() for path in files_of_step("report")}
-    assert {
-        "ladder/commands/report.py",
-        "ladder/report.py",
-        "ladder/statistics.py",
-        "ladder/tables.py",
-    } <= report
-    assert "ladder/figures/curves.py" in {path.as_posix() for path in files_of_step("figures")}
-    for launching in ("device", "timing", "worker", "problems/gemm_instance"):
-        assert f"ladder/{launching}.py" not in report
-    for path in report:
-        assert (ROOT / "workflow" / path).is_file()
+    files = {
+        step: {path.relative_to(PACKAGE).as_posix() for path in closure([f"ladder.cli.{STEPS[step]}"])}
+        for step in ("report", "collect")
+    }
+    assert {"cli/report.py", "report/document.py", "results/tables.py", "report/figures/curves.py"} <= files[
+        "report"
+    ]
+    assert {"cli/tables.py", "results/collect.py"} <= files["collect"]
+    for launching in ("gpu/device.py", "gpu/timing.py", "measure/worker.py", "problems/gemm/instance.py"):
+        assert launching not in files["report"] | files["collect"]
+    assert not {path for path in files["collect"] if path.startswith("report/")}
 
 
 def test_with_a_device_each_sweep_is_measured_once_on_a_gpu_to_itself(project: Path) -> None:

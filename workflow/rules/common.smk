@@ -13,7 +13,8 @@ from snakemake.shell import shell
 WORKFLOW = Path("workflow")
 sys.path.insert(0, str(WORKFLOW.resolve()))
 
-from ladder.build.sources import include_closure
+from ladder.build.nvrtc import made_from, nvrtc_version
+from ladder.build.sources import include_closure, source_digest
 from ladder.catalogue.runs import load_run
 from ladder.claims.ledger import load_claims
 from ladder.cli.app import STEPS
@@ -23,13 +24,17 @@ from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.plan import to_json
 from ladder.model.schemas import SWEEP_TABLES
-from ladder.problems.registry import PROBLEMS
+from ladder.problems.registry import INCLUDE, PROBLEMS, harness_source
+from ladder.results.forecast import forecasts, told
 
 try:
     RUN = load_run(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
     load_claims(RUN.project.claims, RUN.every_sweep)
 except LadderError as error:
     raise WorkflowError(str(error)) from None
+
+if {"-n", "--dry-run", "--dryrun"} & {*sys.argv}:
+    print("\n".join(told(list(forecasts(RUN)))), file=sys.stderr)
 
 # Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that
 # runs snakemake, and it finds the package without an installation.
@@ -58,7 +63,7 @@ def modules(*names):
 
 def code_of(step):
     """Every file of the package that the module of a step may run."""
-    files = closure([f"ladder.cli.{STEPS[step][0]}"])
+    files = closure([f"ladder.cli.{STEPS[step]}"])
     return [WORKFLOW / file.relative_to(PACKAGE.parent) for file in files]
 
 
@@ -77,9 +82,9 @@ def sources_of(wildcards):
     return include_closure(variant_of(wildcards).kernel.source, RUN.project.include)
 
 
-def source_digest(wildcards):
-    """Digest of those files: a file's time says nothing of what is in it."""
-    return digest_json([sha256(path.read_bytes()) for path in sources_of(wildcards)])
+def made_of(wildcards):
+    """What else the cubin depends on, as its facts say it."""
+    return digest_json(made_from(variant_of(wildcards), RUN.project.include, RUN.arch, RUN.config.compile.options))
 
 
 def layout_option(wildcards):

@@ -36,8 +36,8 @@ rule compile_variant:
         dtype=lambda wildcards: variant_of(wildcards).dtype,
         layout=layout_option,
         arch=RUN.arch,
-        options=[f"--option={option}" for option in RUN.config.compile_options],
-        sources=source_digest,
+        options=[f"--option={option}" for option in RUN.config.compile.options],
+        made_of=made_of,
     message:
         "Compiling {wildcards.variant}"
     shell:
@@ -48,10 +48,6 @@ rule compile_variant:
 
 rule compile_harness:
     input:
-        sources=lambda wildcards: [
-            WORKFLOW / "ladder/gpu/harness.cuh",
-            *sorted((WORKFLOW / "ladder/problems" / wildcards.problem).glob("check.cu")),
-        ],
         code=modules("build/nvrtc", "build/machine_code", "gpu/harness"),
     output:
         harness=f"{FOLDER}/cubins/harness-{{problem}}.bin",
@@ -61,6 +57,8 @@ rule compile_harness:
     params:
         arch=RUN.arch,
         kernels=lambda wildcards: list(PROBLEMS[wildcards.problem].harness),
+        nvrtc=nvrtc_version(),
+        source=lambda wildcards: source_digest(harness_source(wildcards.problem), INCLUDE),
     message:
         "Compiling the measuring harness of {wildcards.problem}"
     shell:

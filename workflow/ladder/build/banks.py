@@ -14,9 +14,6 @@ Merging rules (`MERGE`):
   words  where the joined group takes no more wavefronts than the dearer of its two parts.
 """
 
-from __future__ import annotations
-
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 LANES = 32
@@ -25,28 +22,32 @@ WORD_BYTES = 4
 MATRIX_ROWS = 8
 ROW_BYTES = 16
 
+Wanted = dict[int, dict[int, list[int]]]
+"""Bank -> word -> the lanes that want it."""
+
 
 def phases(width: int) -> int:
-    """Phases of one warp access of `width` bytes per lane where nothing merges: 1 up to 4 bytes, 2 for 8, 4 for 16.
+    """Phases of an access of `width` bytes a lane where nothing merges: 1, or 2 of 8 and 4 of 16. Raises ValueError."""
+    if width not in (1, 2, 4, 8, 16):
+        raise ValueError(f"an access is 1, 2, 4, 8 or 16 bytes wide, not {width}")
+    return max(1, width // WORD_BYTES)
 
-    Raises ValueError for another width.
-    """
-    if width in (1, 2, 4):
-        return 1
-    if width in (8, 16):
-        return width // WORD_BYTES
-    raise ValueError(f"an access is 1, 2, 4, 8 or 16 bytes wide, not {width}")
+
+def _wanted(offsets: Sequence[int], lanes: range, width: int) -> Wanted:
+    """What `lanes` want in one phase. Raises ValueError for a misaligned offset."""
+    wanted: Wanted = {}
+    for lane in lanes:
+        first = offsets[lane]
+        if first % width:
+            raise ValueError(f"offset {first} is not aligned to {width} bytes")
+        for word in range(first // WORD_BYTES, (first + width - 1) // WORD_BYTES + 1):
+            wanted.setdefault(word % BANKS, {}).setdefault(word, []).append(lane)
+    return wanted
 
 
 def bank_words(offsets: Sequence[int], width: int) -> dict[int, set[int]]:
-    """Bank -> distinct words the lanes of one phase want there."""
-    wanted: dict[int, set[int]] = defaultdict(set)
-    for offset in offsets:
-        if offset % width:
-            raise ValueError(f"offset {offset} is not aligned to {width} bytes")
-        for word in range(offset // WORD_BYTES, (offset + width - 1) // WORD_BYTES + 1):
-            wanted[word % BANKS].add(word)
-    return wanted
+    """Bank -> distinct words the lanes of one phase want there. Raises ValueError for a misaligned offset."""
+    return {bank: set(words) for bank, words in _wanted(offsets, range(len(offsets)), width).items()}
 
 
 def _turns(offsets: Sequence[int], width: int) -> int:
@@ -54,16 +55,12 @@ def _turns(offsets: Sequence[int], width: int) -> int:
     return max((len(words) for words in bank_words(offsets, width).values()), default=0)
 
 
-def _never(first: Sequence[int], second: Sequence[int], width: int) -> bool:
-    return False
-
-
 def _in_pairs(first: Sequence[int], second: Sequence[int], width: int) -> bool:
-    lanes = [*first, *second]
-    return any(
-        all(lanes[lane] == lanes[lane ^ bit] for lane in range(len(lanes)) if lane ^ bit < len(lanes))
-        for bit in (1, 2)
-    )
+    both = [*first, *second]
+    shared = [
+        [both[at] == both[at ^ bit] for at in range(len(both)) if at ^ bit < len(both)] for bit in (1, 2)
+    ]
+    return any(all(lanes) for lanes in shared)
 
 
 def _fit_together(first: Sequence[int], second: Sequence[int], width: int) -> bool:
@@ -71,34 +68,27 @@ def _fit_together(first: Sequence[int], second: Sequence[int], width: int) -> bo
 
 
 MERGE: dict[str, Callable[[Sequence[int], Sequence[int], int], bool]] = {
-    "none": _never,
+    "none": lambda first, second, width: False,
     "pairs": _in_pairs,
     "words": _fit_together,
 }
 """Rule -> whether two neighbouring phases, given by the offsets of their lanes, are served as one."""
 
-DEFAULT_MERGE = "pairs"
-"""The rule that predictions use."""
+DEFAULT_MERGE = "pairs"  # the rule that predictions use
 
 
 def groups(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> list[range]:
     """Lanes that are served together, in order; lanes beyond the offsets ask for nothing."""
-    lanes = LANES // phases(width)
-    parts = [
-        range(start, min(start + lanes, len(offsets))) for start in range(0, min(len(offsets), LANES), lanes)
-    ]
+    lanes, active = LANES // phases(width), range(min(len(offsets), LANES))
+    parts = [active[start : start + lanes] for start in active[::lanes]]
     joined: list[range] = []
     # Only the phases 2i and 2i + 1 merge: the halves of a warp, or the quarters of one half.
-    for first, *rest in (parts[start : start + 2] for start in range(0, len(parts), 2)):
-        if rest and MERGE[merge](_of(offsets, first), _of(offsets, rest[0]), width):
-            joined.append(range(first.start, rest[0].stop))
-        else:
-            joined += [first, *rest]
+    for pair in (parts[start : start + 2] for start in range(0, len(parts), 2)):
+        first, last = pair[0], pair[-1]
+        halves = offsets[first.start : first.stop], offsets[last.start : last.stop]
+        together = len(pair) == 2 and MERGE[merge](*halves, width)
+        joined += [range(first.start, last.stop)] if together else pair
     return joined
-
-
-def _of(offsets: Sequence[int], lanes: range) -> Sequence[int]:
-    return offsets[lanes.start : lanes.stop]
 
 
 def wavefronts(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> int:
@@ -106,7 +96,7 @@ def wavefronts(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERG
 
     Raises ValueError for a width no lane can move and for a misaligned offset.
     """
-    return sum(_turns(_of(offsets, lanes), width) for lanes in groups(offsets, width, merge))
+    return sum(_turns(offsets[lanes.start : lanes.stop], width) for lanes in groups(offsets, width, merge))
 
 
 def matrix_wavefronts(rows: Sequence[int]) -> int:
@@ -124,16 +114,6 @@ def conflict_degree(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT
     return wavefronts(offsets, width, merge) / max(1, len(groups(offsets, width, merge)))
 
 
-def served(
-    offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE
-) -> list[dict[int, dict[int, list[int]]]]:
-    """Per group of lanes: bank -> word -> the lanes that word is for."""
-    found: list[dict[int, dict[int, list[int]]]] = []
-    for lanes in groups(offsets, width, merge):
-        banks: dict[int, dict[int, list[int]]] = {}
-        for lane in lanes:
-            for words in bank_words([offsets[lane]], width).values():
-                for word in words:
-                    banks.setdefault(word % BANKS, {}).setdefault(word, []).append(lane)
-        found.append(banks)
-    return found
+def served(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> list[Wanted]:
+    """What each group of lanes wants."""
+    return [_wanted(offsets, lanes, width) for lanes in groups(offsets, width, merge)]

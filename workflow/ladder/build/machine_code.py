@@ -1,7 +1,5 @@
 """A digest of what a cubin makes the GPU do, whatever its kernels are called."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re
@@ -9,10 +7,7 @@ import re
 from elftools.elf.elffile import ELFFile
 
 _PARTS = re.compile(r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|global|info))(?=\.|$)")
-"""Sections of instructions, constants, memory and launch attributes, and what is linked into them.
-
-Not among them: names, debug information, notes on the tools.
-"""
+"""Sections of instructions, constants, memory and launch attributes; not of names, debug information and notes."""
 
 
 def machine_code_digest(cubin: bytes) -> str:

@@ -1,12 +1,13 @@
 """NVRTC: one variant to a cubin and its facts; a compile error is data, not an exception."""
 
-from __future__ import annotations
-
 import functools
+import math
 import os
 import re
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +17,38 @@ from cuda.pathfinder import locate_nvidia_header_directory
 from ladder.build.machine_code import machine_code_digest
 from ladder.build.occupancy import occupancy, sm_limits
 from ladder.build.sass import instruction_counts, sass
-from ladder.build.sources import include_closure
+from ladder.build.sources import source_digest
 from ladder.model.arch import arch_number
 from ladder.model.errors import LadderError
-from ladder.model.files import digest_files, sha256
+from ladder.model.files import sha256
 from ladder.model.kernel import Variant
 
-_USED = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_RESOURCES = {
+    "registers": r"Used (\d+) registers",
+    "shared_bytes_static": r"(\d+) bytes smem",
+    "local_bytes": r"(\d+) bytes stack frame",
+    "spill_store_bytes": r"(\d+) bytes spill stores",
+    "spill_load_bytes": r"(\d+) bytes spill loads",
+}
+"""Fact -> where ptxas' lines say it; those of a kernel without static shared memory do not name any."""
 _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 """ptxas warnings that setmaxnreg was ignored or wgmma serialised: the kernel is not what its source says."""
 
 
 @functools.cache
 def header_folders() -> tuple[str, ...]:
-    """Folders of CUDA's own headers (cuda_fp16.h, mma.h): wheels first, then a toolkit.
-
-    Raises LadderError where none is found.
-    """
+    """Folders of CUDA's headers (cuda_fp16.h, mma.h), wheels before a toolkit. Raises LadderError without any."""
     # Wheels may lie in more than one site folder, and each holds only some of the headers.
     candidates = [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry]
-    if found := locate_nvidia_header_directory("cudart"):
-        candidates.append(Path(found.abs_path))
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
-        if home := os.environ.get(variable):
-            candidates.append(Path(home) / "include")
-    candidates.append(Path("/usr/local/cuda/include"))
+    found = locate_nvidia_header_directory("cudart")
+    candidates += [Path(found.abs_path)] if found else []
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    candidates += [Path(home) / "include" for home in homes if home]
     folders = list(dict.fromkeys(folder for folder in candidates if folder.is_dir()))
     for needed in ("cuda_fp16.h", "crt/mma.h"):
         if not any((folder / needed).is_file() for folder in folders):
-            raise LadderError(
-                f"CUDA's header {needed} was not found: install nvidia-cuda-runtime, nvidia-cuda-crt and "
-                "nvidia-cuda-cccl, or set CUDA_HOME to a toolkit"
-            )
+            wheels = "nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl"
+            raise LadderError(f"CUDA's {needed} is missing: install {wheels}, or set CUDA_HOME to a toolkit")
     with_cccl = [path for folder in folders for path in (folder, folder / "cccl") if path.is_dir()]
     return tuple(str(path) for path in with_cccl)
 
@@ -71,10 +70,9 @@ def nvrtc_version() -> str:
 def compile_source(
     text: str, name: str, entries: list[str], includes: list[Path], arch: str, options: tuple[str, ...] = ()
 ) -> tuple[bytes, dict[str, str], str]:
-    """Compile CUDA C++ to a cubin that holds `entries` (name expressions).
+    """Compile CUDA C++ to (cubin, symbol of each entry, log with ptxas' resource lines).
 
-    Returns (cubin, symbol of each entry, log with ptxas' resource lines).
-    Raises LadderError with the compiler's messages.
+    `entries` are name expressions of kernels. Raises LadderError with the compiler's messages.
     """
     # A cached cubin comes without the log, and would make compile times a fiction.
     flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
@@ -93,99 +91,73 @@ def compile_source(
             raise LadderError(log or status.name)
         cubin = b" " * _succeeded(nvrtc.nvrtcGetCUBINSize(program))
         _succeeded(nvrtc.nvrtcGetCUBIN(program, cubin))
-        symbols = {
-            entry: _succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode())).decode()
-            for entry in entries
-        }
-        return cubin, symbols, log
+        names = [_succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode())) for entry in entries]
+        return cubin, {entry: name.decode() for entry, name in zip(entries, names, strict=True)}, log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
 
 def _resources(log: str) -> dict[str, int]:
     """Registers, static shared memory and spills from ptxas' lines; a cubin here holds one kernel."""
-    used, shared, frame = _USED.search(log), _SHARED.search(log), _FRAME.search(log)
-    if used is None or frame is None:
+    found = {fact: re.search(pattern, log) for fact, pattern in _RESOURCES.items()}
+    if any(one is None for fact, one in found.items() if fact != "shared_bytes_static"):
         raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
-    return {
-        "registers": int(used[1]),
-        "shared_bytes_static": int(shared[1]) if shared else 0,
-        "local_bytes": int(frame[1]),
-        "spill_store_bytes": int(frame[2]),
-        "spill_load_bytes": int(frame[3]),
-    }
+    return {fact: int(one[1]) if one else 0 for fact, one in found.items()}
 
 
 def _block_facts(variant: Variant, arch: str, facts: dict[str, Any]) -> dict[str, Any]:
     """Threads, dynamic shared bytes and theoretical occupancy; launch bounds do not depend on the size."""
-    size = dict.fromkeys(variant.kernel.problem.size_fields, 4096)
-    geometry = variant.geometry(size)
-    x, y, z = geometry.block
-    found: dict[str, Any] = {
-        "threads_per_block": x * y * z,
-        "shared_bytes_dynamic": geometry.shared_bytes,
-    }
+    geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
+    threads, dynamic = math.prod(geometry.block), geometry.shared_bytes
+    found = {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
     limits = sm_limits(arch_number(arch))
-    if limits is not None:
-        shared = facts["shared_bytes_static"] + geometry.shared_bytes
-        held = occupancy(limits, x * y * z, facts["registers"], shared)
-        found |= {
-            "blocks_per_sm": held.blocks_per_sm,
-            "occupancy": held.occupancy,
-            "occupancy_limit": held.limit,
-        }
-    return found
+    if limits is None:
+        return found
+    held = occupancy(limits, threads, facts["registers"], facts["shared_bytes_static"] + dynamic)
+    return found | asdict(held)
+
+
+def _asked(variant: Variant, arch: str, options: Sequence[str]) -> dict[str, Any]:
+    facts = {"variant": variant.id, "kernel": variant.kernel.name, "params": dict(variant.params)}
+    facts |= {"dtype": variant.dtype, "layout": variant.layout, "arch": arch, "entry": variant.entry}
+    return facts | {"nvrtc": nvrtc_version(), "options": list(options)}
+
+
+def made_from(variant: Variant, include: Path, arch: str, options: Sequence[str]) -> dict[str, Any]:
+    """What a cubin depends on, as its facts say it. Raises LadderError for a header that is missing."""
+    return _asked(variant, arch, options) | {"source_sha256": source_digest(variant.kernel.source, include)}
 
 
 def compile_variant(
     variant: Variant, include: Path, arch: str, options: tuple[str, ...] = ()
 ) -> tuple[bytes, dict[str, Any]]:
     """Compile one variant. Returns (cubin, facts); on a compile error the cubin is empty and the facts say why."""
-    source = variant.kernel.source
-    facts: dict[str, Any] = {
-        "variant": variant.id,
-        "kernel": variant.kernel.name,
-        "params": dict(variant.params),
-        "dtype": variant.dtype,
-        "layout": variant.layout,
-        "arch": arch,
-        "entry": variant.entry,
-        "status": "ok",
-        "reason": "",
-        "nvrtc": nvrtc_version(),
-    }
+    source, facts = variant.kernel.source, _asked(variant, arch, options) | {"status": "ok", "reason": ""}
     start = time.perf_counter()
     try:
-        files = include_closure(source, include)
-        facts["source_sha256"] = digest_files(files, Path(os.path.commonpath([include, source.parent])))
-        text = source.read_text(encoding="utf-8")
-        cubin, _, log = compile_source(
-            text, source.name, [variant.entry], [source.parent, include], arch, options
-        )
+        facts["source_sha256"] = source_digest(source, include)
+        text, includes = source.read_text(encoding="utf-8"), [source.parent, include]
+        cubin, _, log = compile_source(text, source.name, [variant.entry], includes, arch, options)
         facts["compile_s"] = round(time.perf_counter() - start, 3)
         if ignored := _IGNORED.search(log):
             raise LadderError(f"{ignored[1]}: the compiler did not do what the source asks: {log[:2000]}")
         facts |= _resources(log)
         if facts["spill_store_bytes"] and variant.kernel.spills == "never":
-            raise LadderError(
-                f"spills {facts['spill_store_bytes']} bytes of registers, and {variant.kernel.path.name} "
-                "does not say `spills: allowed`"
-            )
+            why = f"{variant.kernel.path.name} does not say `spills: allowed`"
+            raise LadderError(f"spills {facts['spill_store_bytes']} bytes of registers, and {why}")
     except LadderError as error:
         facts |= {"status": "compile_error", "reason": str(error)}
         facts.setdefault("compile_s", round(time.perf_counter() - start, 3))
         return b"", facts
     facts |= _block_facts(variant, arch, facts)
     facts |= instruction_counts(sass(cubin))
-    facts["cubin_sha256"] = sha256(cubin)
-    facts["machine_code"] = machine_code_digest(cubin)
-    return cubin, facts
+    return cubin, facts | {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
 
 
 def compile_harness(
-    source: Path, entries: list[str], includes: list[Path], arch: str
-) -> tuple[dict[str, str], str, bytes]:
-    """(symbols by entry, digest of the machine code, cubin) of the kernels in `source`. Raises LadderError."""
-    text = source.read_text(encoding="utf-8")
-    cubin, symbols, _ = compile_source(text, source.name, entries, includes, arch)
-    return symbols, machine_code_digest(cubin), cubin
+    source: Path, entries: list[str], include: Path, arch: str
+) -> tuple[dict[str, Any], bytes]:
+    """(symbols by entry and digests, cubin) of the kernels in `source`. Raises LadderError."""
+    cubin, symbols, _ = compile_source(source.read_text("utf-8"), source.name, entries, [include], arch)
+    digests = {"machine_code": machine_code_digest(cubin), "source_sha256": source_digest(source, include)}
+    return {"symbols": symbols, **digests}, cubin

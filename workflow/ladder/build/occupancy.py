@@ -5,15 +5,12 @@ Capability", and the occupancy calculator's allocation rules (registers per warp
 units of 128 bytes plus 1 KiB the system keeps per block from 8.0 on).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ladder.model.expressions import align_up, ceil_div
 
 WARP = 32
-_BLOCK_THREADS = 1024
-"""The most threads of a block, on every compute capability."""
+_BLOCK_THREADS = 1024  # the most of a block, on every compute capability
 
 
 @dataclass(frozen=True)
@@ -24,21 +21,20 @@ class SmLimits:
     blocks: int
     registers: int
     shared_bytes: int
-    block_shared_bytes: int
     reserved_shared_bytes: int
 
 
 _KIB = 1024
 _LIMITS = {
-    75: SmLimits(32, 16, 65536, 64 * _KIB, 64 * _KIB, 0),
-    80: SmLimits(64, 32, 65536, 164 * _KIB, 163 * _KIB, _KIB),
-    86: SmLimits(48, 16, 65536, 100 * _KIB, 99 * _KIB, _KIB),
-    87: SmLimits(48, 16, 65536, 164 * _KIB, 163 * _KIB, _KIB),
-    89: SmLimits(48, 24, 65536, 100 * _KIB, 99 * _KIB, _KIB),
-    90: SmLimits(64, 32, 65536, 228 * _KIB, 227 * _KIB, _KIB),
-    100: SmLimits(64, 32, 65536, 228 * _KIB, 227 * _KIB, _KIB),
-    103: SmLimits(64, 32, 65536, 228 * _KIB, 227 * _KIB, _KIB),
-    120: SmLimits(48, 24, 65536, 100 * _KIB, 99 * _KIB, _KIB),
+    75: SmLimits(32, 16, 65536, 64 * _KIB, 0),
+    80: SmLimits(64, 32, 65536, 164 * _KIB, _KIB),
+    86: SmLimits(48, 16, 65536, 100 * _KIB, _KIB),
+    87: SmLimits(48, 16, 65536, 164 * _KIB, _KIB),
+    89: SmLimits(48, 24, 65536, 100 * _KIB, _KIB),
+    90: SmLimits(64, 32, 65536, 228 * _KIB, _KIB),
+    100: SmLimits(64, 32, 65536, 228 * _KIB, _KIB),
+    103: SmLimits(64, 32, 65536, 228 * _KIB, _KIB),
+    120: SmLimits(48, 24, 65536, 100 * _KIB, _KIB),
 }
 
 
@@ -53,7 +49,7 @@ class Occupancy:
 
     blocks_per_sm: int
     occupancy: float
-    limit: str
+    occupancy_limit: str
 
 
 def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
@@ -66,14 +62,8 @@ def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int)
     if registers:
         # The register file is split between the SM's four schedulers, each serving whole warps.
         per_warp = align_up(registers * WARP, 256)
-        warps_held = (limits.registers // 4 // per_warp) * 4
-        by["registers"] = warps_held // warps
-    if shared_bytes > limits.block_shared_bytes:
-        by["shared memory"] = 0
-    else:
-        by["shared memory"] = limits.shared_bytes // align_up(
-            max(shared_bytes + limits.reserved_shared_bytes, 1), 128
-        )
+        by["registers"] = limits.registers // 4 // per_warp * 4 // warps
+    held = align_up(max(shared_bytes + limits.reserved_shared_bytes, 1), 128)
+    by["shared memory"] = limits.shared_bytes // held
     limit = min(by, key=lambda name: by[name])
-    blocks = by[limit]
-    return Occupancy(blocks, blocks * warps / limits.warps, limit)
+    return Occupancy(by[limit], by[limit] * warps / limits.warps, limit)

@@ -1,7 +1,5 @@
 """Facts of a cubin without a GPU: instruction counts from its SASS, disassembled by nvdisasm or cuobjdump."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shutil
@@ -10,39 +8,23 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from cuda.pathfinder import find_nvidia_binary_utility
+
 from ladder.model.errors import LadderError
 
 _INSTRUCTION = re.compile(r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\b", re.MULTILINE)
-
-COUNTED = {
-    "ffma": ("FFMA",),
-    "hmma": ("HMMA",),
-    "hgmma": ("HGMMA", "QGMMA", "IGMMA"),
-    "ldsm": ("LDSM",),
-    "sts": ("STS",),
-    "ldg": ("LDG",),
-    "stg": ("STG",),
-    "ldgsts": ("LDGSTS",),
-    "utmaldg": ("UTMALDG",),
-    "shfl": ("SHFL",),
-    "bar": ("BAR",),
-    "ldl": ("LDL",),
-    "stl": ("STL",),
-}
+_ARITHMETIC = ("ffma", "hmma", "hgmma")
+_MOVES = ("ldsm", "sts", "ldg", "stg", "ldgsts", "utmaldg", "shfl", "bar", "ldl", "stl")
+COUNTED = {name: (name.upper(),) for name in (*_ARITHMETIC, *_MOVES)} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
 """Table column -> SASS opcodes counted in it."""
 
 
 @functools.cache
 def _disassembler() -> list[str]:
-    from cuda.pathfinder import find_nvidia_binary_utility
-
     for name, options in (("nvdisasm", ["-c", "-ndf"]), ("cuobjdump", ["--dump-sass"])):
-        found = find_nvidia_binary_utility(name) or shutil.which(name)
-        if found:
+        if found := find_nvidia_binary_utility(name) or shutil.which(name):
             return [str(found), *options]
-    raise LadderError(
-        "neither nvdisasm nor cuobjdump was found: install nvidia-cuda-nvdisasm or a CUDA toolkit"
-    )
+    raise LadderError("no nvdisasm or cuobjdump was found: install nvidia-cuda-nvdisasm or a CUDA toolkit")
 
 
 def sass(cubin: bytes) -> str:
@@ -58,9 +40,8 @@ def sass(cubin: bytes) -> str:
 
 def instruction_counts(text: str) -> dict[str, int]:
     """Static counts of the instructions that matter, by table column; `instructions` counts all but NOP."""
-    opcodes = Counter(_INSTRUCTION.findall(text))
     counts = dict.fromkeys(["instructions", "lds_32", "lds_64", "lds_128", *COUNTED], 0)
-    for opcode, number in opcodes.items():
+    for opcode, number in Counter(_INSTRUCTION.findall(text)).items():
         base, *modifiers = opcode.split(".")
         if base == "NOP":
             continue
@@ -69,6 +50,5 @@ def instruction_counts(text: str) -> dict[str, int]:
             width = next((word for word in ("64", "128") if word in modifiers), "32")
             counts[f"lds_{width}"] += number
         for column, names in COUNTED.items():
-            if base in names:
-                counts[column] += number
+            counts[column] += number if base in names else 0
     return counts

@@ -1,12 +1,12 @@
 """A kernel's source files: the .cu and every project header it includes."""
 
-from __future__ import annotations
-
 import functools
+import os
 import re
 from pathlib import Path
 
 from ladder.model.errors import LadderError
+from ladder.model.files import digest_files
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
@@ -21,17 +21,22 @@ def include_closure(source: Path, include_dir: Path) -> list[Path]:
 
     Raises LadderError for a quoted header that is neither beside its includer nor in `include_dir`.
     """
-    found: dict[Path, None] = {}
+    found: set[Path] = set()
     todo = [source]
     while todo:
         path = todo.pop()
         if path in found:
             continue
-        found[path] = None
+        found.add(path)
         for name in _direct_includes(path):
-            candidates = [path.parent / name, include_dir / name]
-            header = next((candidate for candidate in candidates if candidate.is_file()), None)
+            header = next((one for one in (path.parent / name, include_dir / name) if one.is_file()), None)
             if header is None:
                 raise LadderError(f'{path}: #include "{name}": not found in {path.parent} or {include_dir}')
             todo.append(header)
     return sorted(found)
+
+
+def source_digest(source: Path, include_dir: Path) -> str:
+    """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
+    root = Path(os.path.commonpath([include_dir, source.parent]))
+    return digest_files(include_closure(source, include_dir), root)

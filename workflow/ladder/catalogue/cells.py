@@ -1,11 +1,9 @@
 """Cells as people write them: VARIANT@SIZE:REGIME, such as gemm_naive-fp32-mapping=flat@4096:dirty."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ladder.catalogue.sizes import parse_size
+from ladder.catalogue.documents import parse_size
 from ladder.model.cell import Cell
 from ladder.model.errors import LadderError, refuse
 from ladder.model.kernel import Kernel, Variant

@@ -1,7 +1,5 @@
 """The configuration of a run."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -29,8 +27,7 @@ def _is_choice(value: Any) -> bool:
     return value == "all" or listed
 
 
-_LISTED = {"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "string"}}]}
-Chosen = Annotated[str | list[str], *taking("all, or a list of sweep names", _is_choice, _LISTED)]
+Chosen = Annotated[str | list[str], *taking("all, or a list of sweep names", _is_choice)]
 
 
 class CompileConfig(Document):

@@ -1,7 +1,5 @@
 """Reading YAML documents and holding them to their models, with errors a person can act on."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,8 +8,10 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ladder.model.document import NOT_ACCEPTED, Document
+from ladder.model.document import NO_FIELD, NOT_ACCEPTED, Document
 from ladder.model.errors import LadderError, refuse
+from ladder.model.expressions import evaluate
+from ladder.model.problem import Problem
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -83,13 +83,13 @@ def _field(loc: tuple[int | str, ...]) -> str:
     return text or "the document"
 
 
-def _explain(file: Path | str, error: ErrorDetails, known: Mapping[str, Any]) -> LadderError:
+def _explain(file: Path | str, error: ErrorDetails) -> LadderError:
     """What pydantic says of one field, as the file, the field, the value and what is accepted."""
     kind, context, loc = error["type"], error.get("ctx") or {}, error["loc"]
     if kind == "missing":
         return LadderError(f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing")
-    if kind == "extra_forbidden":
-        return refuse(file, _field(loc[:-1]), loc[-1], _fields_at(known, loc[:-1]), why="no such field")
+    if kind == NO_FIELD:
+        return refuse(file, _field(loc), context["name"], context["fields"], why="no such field")
     if kind == NOT_ACCEPTED:
         accepted: Any = context["accepted"]
     elif kind == "literal_error":
@@ -106,34 +106,32 @@ def _explain(file: Path | str, error: ErrorDetails, known: Mapping[str, Any]) ->
     return refuse(file, _field(loc), error["input"], accepted)
 
 
-def _fields_at(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
-    """Fields that the part of a document at `loc` may have, by the document's JSON schema."""
-    part: Any = schema
-    for step in loc:
-        part = _resolved(part, schema)
-        part = (
-            part["items"]
-            if isinstance(step, int)
-            else part.get("properties", {}).get(step) or part["additionalProperties"]
-        )
-    return sorted(_resolved(part, schema).get("properties", {}))
-
-
-def _resolved(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    for branch in (part, *part.get("anyOf", ()), *part.get("allOf", ())):
-        if "$ref" in branch:
-            return dict(schema["$defs"][branch["$ref"].rpartition("/")[2]])
-        if "items" in branch or "properties" in branch:
-            return dict(branch)
-    return part
-
-
 def parse(kind: type[Kind], document: Mapping[str, Any], file: Path | str, **context: Any) -> Kind:
     """Hold a document to its model. Raises LadderError for the first mistake; `context` is handed to validators."""
     try:
         return kind.model_validate(document, context={"file": file, **context})
     except ValidationError as error:
-        details = error.errors()
-        # A misspelt field says more than that the right one is missing.
-        first = next((one for one in details if one["type"] == "extra_forbidden"), details[0])
-        raise _explain(file, first, kind.model_json_schema()) from error
+        raise _explain(file, error.errors()[0]) from error
+
+
+def parse_size(problem: Problem, given: Any, file: str, where: str) -> dict[str, int]:
+    """A size from a number (all fields alike), an expression such as 2**28, or a mapping of fields.
+
+    Raises LadderError naming `file`, the field `where` and what is accepted.
+    """
+    fields = problem.size_fields
+    if not isinstance(given, Mapping):
+        given = dict.fromkeys(fields, given)
+    unknown = [key for key in given if key not in fields]
+    if unknown:
+        raise refuse(file, where, unknown[0], fields, why="no such size field")
+    missing = [key for key in fields if key not in given]
+    if missing:
+        raise LadderError(f"{file}: {where}: the size field {missing[0]!r} is missing")
+    size = {}
+    for key in fields:
+        value = evaluate(given[key], {})
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise refuse(file, f"{where}.{key}", given[key], "a whole number >= 1")
+        size[key] = value
+    return size

@@ -1,14 +1,11 @@
 """Kernels from their YAML files, held to their model, their problem and their own defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from string import Formatter
 
-from ladder.catalogue.documents import parse, read_yaml
-from ladder.catalogue.sizes import parse_size
-from ladder.model.errors import LadderError, refuse
+from ladder.catalogue.documents import parse, parse_size, read_yaml
+from ladder.model.errors import LadderError, refuse, within
 from ladder.model.kernel import Argument, Kernel
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.problems.registry import PROBLEMS
@@ -17,12 +14,10 @@ from ladder.problems.registry import PROBLEMS
 def load_kernel(path: Path) -> Kernel:
     """Read NAME.yaml. Raises LadderError for the first mistake."""
     document = read_yaml(path)
-    for name in ("name", "path"):
-        if name in document:
-            fields = [field for field in Kernel.model_fields if field not in ("name", "path")]
-            raise refuse(path, "the document", name, fields, why="no such field")
-    given = {**document, "name": path.stem, "path": path}
-    kernel = parse(Kernel, given, path, problems=PROBLEMS)
+    for name in {*Kernel.of_the_loader} & {*document}:
+        fields = sorted({*Kernel.model_fields} - {*Kernel.of_the_loader})
+        raise refuse(path, "the document", name, fields, why="no such field")
+    kernel = parse(Kernel, {**document, "name": path.stem, "path": path}, path, problems=PROBLEMS)
     if not kernel.source.is_file():
         raise LadderError(f"{path}: the CUDA source {kernel.source.name} is missing beside it")
     _check_fields(kernel)
@@ -35,24 +30,21 @@ def load_kernel(path: Path) -> Kernel:
 def _check_fields(kernel: Kernel) -> None:
     """Hold dtypes, layouts, parameters and entry to the problem and to one another."""
     path, problem = kernel.path, kernel.problem
-    for dtype in kernel.dtypes:
+    with within(f"{path}: parameters"):
+        problem.check_parameters(kernel.parameters)
+    for dtype, substitutions in kernel.dtypes.items():
         if dtype not in problem.dtypes:
             raise refuse(path, "dtypes", dtype, problem.dtypes, why=f"the problem {problem.name}")
+        known = [*substitutions, *kernel.parameters, "layout"]
+        for _, field, _, _ in Formatter().parse(kernel.entry):
+            if field is not None and field not in known:
+                raise refuse(path, f"entry (for {dtype})", "{" + field + "}", known)
     for index, layout in enumerate(kernel.layouts):
         if layout not in problem.layouts:
             raise refuse(path, f"layouts[{index}]", layout, problem.layouts)
     for name, axis in kernel.parameters.items():
         if axis.default not in axis.values:
             raise refuse(path, f"parameters.{name}.default", axis.default, axis.values)
-    try:
-        problem.check_parameters(kernel.parameters)
-    except LadderError as error:
-        raise LadderError(f"{path}: parameters: {error}") from error
-    for dtype, substitutions in kernel.dtypes.items():
-        known = [*substitutions, *kernel.parameters, "layout"]
-        for _, field, _, _ in Formatter().parse(kernel.entry):
-            if field is not None and field not in known:
-                raise refuse(path, f"entry (for {dtype})", "{" + field + "}", known)
 
 
 def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
@@ -72,29 +64,22 @@ def _try_expressions(kernel: Kernel) -> None:
     """Evaluate every expression once at the defaults, so that a misspelt name fails here, naming its field."""
     variant = kernel.variant({}, next(iter(kernel.dtypes)), excluded=True)
     size = parse_size(kernel.problem, 4096, str(kernel.path), "sizes")
-    try:
+    with within(f"{kernel.path}: constraints"):
         broken = kernel.broken(variant.names(), at_a_size=False)
         if broken is None:
             variant.absent(size)
-    except LadderError as error:
-        raise LadderError(f"{kernel.path}: constraints: {error}") from error
     if broken is not None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
-    try:
-        variant.geometry(size)
-    except LadderError as error:
-        if str(kernel.path) in str(error):
-            raise
-        raise LadderError(f"{kernel.path}: launch: {error}") from error
+    variant.geometry(size)
 
 
 def load_catalog(root: Path) -> Mapping[str, Kernel]:
     """Every kernel under `root`, by name."""
     catalog: dict[str, Kernel] = {}
-    for path in sorted(root.rglob("*.yaml")):
-        kernel = load_kernel(path)
+    for kernel in map(load_kernel, sorted(root.rglob("*.yaml"))):
         if kernel.name in catalog:
-            raise LadderError(f"{path}: the name {kernel.name!r} is taken by {catalog[kernel.name].path}")
+            taken = catalog[kernel.name].path
+            raise LadderError(f"{kernel.path}: the name {kernel.name!r} is taken by {taken}")
         catalog[kernel.name] = kernel
     if not catalog:
         raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu) found")

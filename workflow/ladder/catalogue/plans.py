@@ -1,7 +1,5 @@
 """Plans: what a sweep and the configuration ask for, worked out for an architecture."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ladder.catalogue.config import Config
@@ -28,15 +26,9 @@ def _argument(argument: Argument, variant: Variant, size: Size) -> dict[str, Any
 
 
 def _launch(variant: Variant, size: Size) -> Launch:
-    geometry = variant.geometry(size)
+    arguments = tuple(_argument(argument, variant, size) for argument in variant.kernel.arguments)
     return Launch(
-        variant.id,
-        variant.params,
-        geometry.grid,
-        geometry.block,
-        geometry.cluster,
-        geometry.shared_bytes,
-        tuple(_argument(argument, variant, size) for argument in variant.kernel.arguments),
+        **vars(variant.geometry(size)), variant=variant.id, params=variant.params, arguments=arguments
     )
 
 
@@ -54,23 +46,13 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
     )
 
 
-_SETTINGS = (
-    "precision",
-    "min_pairs",
-    "max_pairs",
-    "cell_seconds",
-    "warm_below_us",
-    "lt_heuristics",
-    "lock_clocks",
-    "seed",
-)
 _JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
 
 
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     """The plan of one sweep on `arch`."""
     measure = config.measure.model_dump()
-    settings = {name: measure[name] for name in _SETTINGS}
+    settings = {name: value for name, value in measure.items() if name not in _JOB}
     return Plan(
         sweep=sweep.name,
         problem=sweep.problem.name,

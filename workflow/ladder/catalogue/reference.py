@@ -1,7 +1,5 @@
 """The field reference of a document kind, as Markdown, from its model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -38,6 +36,8 @@ def accepted(part: Schema, root: Schema) -> str:
     part = _resolved(part, root)
     if "x-accepted" in part:
         return str(part["x-accepted"])
+    if {"type": "null"} in part.get("anyOf", ()) and "default" not in part:
+        return f"{accepted({**part, 'default': None}, root)} or null"
     if "const" in part or "enum" in part:
         return ", ".join(f"`{value}`" for value in part.get("enum", [part.get("const")]))
     if "anyOf" in part:
@@ -54,7 +54,7 @@ def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str
     for name, given in part["properties"].items():
         where = f"{path}.{name}" if path else name
         need = "required" if name in part.get("required", ()) else "optional"
-        yield where, accepted(given, root), need, str(given.get("description", ""))
+        yield where, accepted(given, root), need, " ".join(given.get("description", "").split())
         for form in _branches(given, root):
             inner, suffix = form, ""
             if form.get("type") == "array":

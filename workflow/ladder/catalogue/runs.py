@@ -1,7 +1,5 @@
 """A run, loaded and checked as a whole: configuration, catalogue, sweeps and the device it is for."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,8 +27,8 @@ from ladder.model.sweep import Sweep
 class Run:
     """Everything the workflow needs to know before its first job.
 
-    `sweeps` are the chosen ones; every sweep of the project is checked, because claims speak of all of them and a
-    target may name any.
+    `sweeps` are the chosen ones; every sweep of the project is checked and planned, because claims speak of all of
+    them and a target may name any.
     """
 
     project: Project
@@ -38,13 +36,9 @@ class Run:
     catalog: Mapping[str, Kernel]
     sweeps: Mapping[str, Sweep]
     every_sweep: Mapping[str, Sweep]
+    plans: Mapping[str, Plan]
     device: str
     arch: str
-
-    @functools.cached_property
-    def plans(self) -> dict[str, Plan]:
-        """The plan of every sweep."""
-        return {name: plan_sweep(sweep, self.config, self.arch) for name, sweep in self.every_sweep.items()}
 
     @functools.cached_property
     def variants(self) -> dict[str, Variant]:
@@ -131,7 +125,8 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
         raise refuse("configuration", "clock.sweep", config.clock.sweep, every)
     chosen = {name: every[name] for name in dict.fromkeys(every if config.sweeps == "all" else config.sweeps)}
     device, arch = choose_device(config)
-    return Run(project, config, catalog, chosen, every, device, arch)
+    plans = {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
+    return Run(project, config, catalog, chosen, every, plans, device, arch)
 
 
 def parse_over(given: Iterable[str]) -> dict[str, Any]:

@@ -1,20 +1,17 @@
 """Sweeps from their YAML files, held to the schema and to the catalogue."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ladder.catalogue.documents import parse, read_yaml
-from ladder.catalogue.sizes import parse_size
+from ladder.catalogue.documents import parse, parse_size, read_yaml
 from ladder.model.document import Document, Share, Some, Text, Value, taking
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError, refuse, within
 from ladder.model.expressions import evaluate, refuse_unknown
 from ladder.model.kernel import Kernel, Variant
-from ladder.model.problem import ParamValue, Problem, Size
+from ladder.model.problem import Problem, Size
 from ladder.model.sweep import Counters, Entry, Figure, Reference, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
@@ -24,17 +21,7 @@ def _is_axis(value: Any) -> bool:
     return all(isinstance(one, int | str) and not isinstance(one, bool) for one in given)
 
 
-Axes = dict[
-    str,
-    Annotated[
-        Value | list[Value],
-        *taking(
-            "a whole number, a word, or a list of them",
-            _is_axis,
-            {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "array"}]},
-        ),
-    ],
-]
+Axis = Annotated[Value | list[Value], *taking("a whole number, a word, or a list of them", _is_axis)]
 
 
 class EntryDocument(Document):
@@ -42,7 +29,7 @@ class EntryDocument(Document):
 
     kernel: str
     """kernel of the catalogue"""
-    params: Axes = {}
+    params: dict[str, Axis] = {}
     """parameter values; lists are axes, which are multiplied out"""
     rung: Text | None = None
     """name of the step on a ladder (single combinations only)"""
@@ -69,6 +56,10 @@ class ReferenceDocument(Document):
 
 def _is_reference(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, Mapping) and "kernel" in value)
+
+
+_AGAINST = "a library of the problem, or {kernel: NAME, params: {...}}"
+Against = Annotated[str | ReferenceDocument, *taking(_AGAINST, _is_reference)]
 
 
 class CountersDocument(Document):
@@ -99,12 +90,7 @@ class SweepDocument(Document):
     """sizes: a number (all fields alike), an expression such as 2**28, or a mapping of size fields"""
     variants: Some[EntryDocument]
     """kernels and their parameters"""
-    references: Some[
-        Annotated[
-            str | ReferenceDocument,
-            *taking("a library of the problem, or {kernel: NAME, params: {...}}", _is_reference, {}),
-        ]
-    ]
+    references: Some[Against]
     """what cells are timed against: libraries, of which the fastest counts, or one kernel"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
@@ -146,20 +132,15 @@ class _Given:
         return parsed
 
 
-def _combinations(params: Mapping[str, Any]) -> list[dict[str, ParamValue]]:
-    axes = [value if isinstance(value, list) else [value] for value in params.values()]
-    return [dict(zip(params, values, strict=True)) for values in itertools.product(*axes)]
-
-
 def _variants(
     given: _Given, where: str, kernel: Kernel, document: EntryDocument
 ) -> tuple[list[Variant], int]:
     """Variants of one entry, and how many combinations a constraint of the kernel drops."""
-    combinations = _combinations(document.params)
+    axes = [value if isinstance(value, list) else [value] for value in document.params.values()]
+    combinations = [dict(zip(document.params, values, strict=True)) for values in itertools.product(*axes)]
     if document.rung and len(combinations) > 1:
-        raise refuse(
-            given.path, f"{where}rung", document.rung, "a rung for one combination of parameters only"
-        )
+        accepted = "a rung for one combination of parameters only"
+        raise refuse(given.path, f"{where}rung", document.rung, accepted)
     record, layout = document.unsupported == "record", given.document.layout
     lenient = len(combinations) > 1 or record
     found = [
@@ -171,50 +152,31 @@ def _variants(
     return kept, len(found) - len(kept)
 
 
-def _check_where(given: _Given, where: str, entry: Entry) -> None:
-    """Raises LadderError where the entry's expression cannot be evaluated."""
-    try:
-        refuse_unknown(entry.where or "1", entry.variant.names(given.sizes[0]))
-        for size in given.sizes:
-            entry.asks(size)
-    except LadderError as error:
-        raise LadderError(f"{given.path}: {where}where: {error}") from error
-
-
 def _entries(given: _Given, index: int, document: EntryDocument) -> tuple[list[Entry], int]:
     """Entries that one item of `variants` stands for, and how many combinations are dropped."""
-    where = f"variants[{index}]."
+    path, where = given.path, f"variants[{index}]."
     kernel = given.kernel(f"{where}kernel", document.kernel)
     if document.reason and not document.where:
-        raise refuse(given.path, f"{where}reason", document.reason, "a reason beside `where` only")
+        raise refuse(path, f"{where}reason", document.reason, "a reason beside `where` only")
     variants, dropped = _variants(given, where, kernel, document)
     texts = [text or "" for text in (document.rung, document.technique, document.where, document.reason)]
     entries = [Entry(variant, *texts) for variant in variants]
-    for entry in entries:
-        _check_where(given, where, entry)
-    kept = [entry for entry in entries if any(entry.asks(size) for size in given.sizes)]
+    with within(f"{path}: {where}where"):
+        for entry in entries:
+            refuse_unknown(entry.where or "1", entry.variant.names(given.sizes[0]))
+        asks = [[entry.asks(size) for size in given.sizes] for entry in entries]
+        kept = [entry for entry, sizes in zip(entries, asks, strict=True) if any(sizes)]
     if not kept:
-        why = "no combination is left after the constraints and where"
-        raise LadderError(f"{given.path}: {where}params: {why}")
+        raise LadderError(f"{path}: {where}params: no combination is left after the constraints and where")
     if all(entry.left_out(size) for entry in kept for size in given.sizes if entry.asks(size)):
-        raise refuse(given.path, f"{where}where", document.where, "an expression that keeps a size")
-    if document.unsupported != "record":
-        _check_sizes(given, index, kernel, kept)
+        raise refuse(path, f"{where}where", document.where, "an expression that keeps a size")
+    for place, size in enumerate(given.sizes):
+        reasons = [entry.variant.absent(size) for entry in kept if entry.asks(size)]
+        if reasons and all(reasons) and document.unsupported == "refuse":
+            accepted = "a size it supports, or `unsupported: record` at that entry"
+            why = f"no variant of variants[{index}] ({kernel.name}) supports it: {reasons[0]}"
+            raise refuse(path, f"sizes[{place}]", dict(size), accepted, why=why)
     return kept, dropped + len(entries) - len(kept)
-
-
-def _check_sizes(given: _Given, index: int, kernel: Kernel, entries: Sequence[Entry]) -> None:
-    """Raises LadderError for a size that none of the entries that are asked for there supports."""
-    for position, size in enumerate(given.sizes):
-        reasons = [entry.variant.absent(size) for entry in entries if entry.asks(size)]
-        if reasons and all(reasons):
-            raise refuse(
-                given.path,
-                f"sizes[{position}]",
-                dict(size),
-                "a size it supports, or `unsupported: record` at that entry",
-                why=f"no variant of variants[{index}] ({kernel.name}) supports it: {reasons[0]}",
-            )
 
 
 def _all_entries(given: _Given) -> tuple[tuple[Entry, ...], int]:
@@ -222,11 +184,11 @@ def _all_entries(given: _Given) -> tuple[tuple[Entry, ...], int]:
     excluded = 0
     for index, document in enumerate(given.document.variants):
         more, dropped = _entries(given, index, document)
+        excluded += dropped
         for entry in more:
             if entry.variant in entries:
                 raise refuse(given.path, f"variants[{index}]", entry.variant.id, "each variant once")
             entries[entry.variant] = entry
-        excluded += dropped
     return tuple(entries.values()), excluded
 
 
@@ -237,48 +199,37 @@ def _reference(given: _Given, entries: Sequence[Entry]) -> Reference:
     for index, name in enumerate(names):
         if name not in problem.libraries:
             raise refuse(path, f"references[{index}]", name, problem.libraries, why=f"problem {problem.name}")
-    if names and kernels or len(kernels) > 1:
-        raise refuse(
-            path, "references", [*names, *(one.kernel for one in kernels)], "libraries, or one kernel"
-        )
+    if (names and kernels) or len(kernels) > 1:
+        both = [*names, *(one.kernel for one in kernels)]
+        raise refuse(path, "references", both, "libraries, or one kernel")
     if names:
         return Reference(libraries=tuple(names))
     kernel, params = given.kernel("references[0].kernel", kernels[0].kernel), kernels[0].params
-    for name, value in params.items():
-        if name not in kernel.parameters:
-            raise refuse(path, "references[0].params", name, kernel.parameters)
-        if value not in kernel.parameters[name].values:
-            raise refuse(path, f"references[0].params.{name}", value, kernel.parameters[name].values)
+    # Its own parameters first, so that a mistake in them is told as one of this file.
+    kernel.variant(params, next(iter(kernel.dtypes)), where="references[0].", file=path, excluded=True)
     reference = Reference(kernel=kernel, params=params)
-    try:
+    with within(f"{path}: references[0]"):
         for entry in entries:
             if entry.variant.absent() is None:
                 reference.variant_for(entry.variant)
-    except LadderError as error:
-        raise LadderError(f"{path}: references[0]: {error}") from error
     return reference
 
 
 def _counters(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) -> Counters:
     """What to profile: the first size where none is named, and the variants that `where` keeps."""
-    document = given.document.counters
+    path, document = given.path, given.document.counters
     if document is None:
         return Counters()
-    sizes = tuple(
-        given.one_of(asked, size, f"counters.sizes[{index}]")
-        for index, size in enumerate(document.sizes or ())
-    )
-    sizes = sizes or tuple(asked[:1])
+    named = enumerate(document.sizes or ())
+    sizes = [given.one_of(asked, size, f"counters.sizes[{index}]") for index, size in named] or asked[:1]
     kept = [entry for entry in entries if entry.variant.absent() is None]
     if document.where is not None:
-        try:
+        with within(f"{path}: counters.where"):
             kept = [entry for entry in kept if evaluate(document.where, entry.variant.names())]
-        except LadderError as error:
-            raise LadderError(f"{given.path}: counters.where: {error}") from error
         if not any(entry.asks(size) for entry in kept for size in sizes):
             accepted = "an expression that keeps a variant asked for at a size to profile"
-            raise refuse(given.path, "counters.where", document.where, accepted)
-    return Counters(tuple(document.groups), sizes, tuple(entry.variant for entry in kept))
+            raise refuse(path, "counters.where", document.where, accepted)
+    return Counters(tuple(document.groups), tuple(sizes), tuple(entry.variant for entry in kept))
 
 
 def _figures(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) -> tuple[Figure, ...]:
@@ -293,8 +244,8 @@ def _figures(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) -> 
     return tuple(figures)
 
 
-def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
-    """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
+def _given(path: Path, catalog: Mapping[str, Kernel]) -> _Given:
+    """A sweep's document with its problem and sizes. Raises LadderError for the first mistake in them."""
     document = parse(SweepDocument, read_yaml(path), path)
     if document.problem not in PROBLEMS:
         raise refuse(path, "problem", document.problem, PROBLEMS)
@@ -312,18 +263,23 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
         sizes.append(size)
     if len(set(document.regimes)) < len(document.regimes):
         raise refuse(path, "regimes", document.regimes, "each regime once")
-    given = _Given(path, catalog, problem, document, tuple(sizes))
-    entries, excluded = _all_entries(given)
-    asked = tuple(size for size in sizes if any(entry.asks(size) for entry in entries))
+    return _Given(path, catalog, problem, document, tuple(sizes))
+
+
+def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
+    """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
+    given = _given(path, catalog)
+    document, (entries, excluded) = given.document, _all_entries(given)
+    asked = tuple(size for size in given.sizes if any(entry.asks(size) for entry in entries))
     return Sweep(
         name=path.stem,
         path=path,
         title=document.title,
         question=document.question,
-        problem=problem,
+        problem=given.problem,
         dtypes=tuple(document.dtypes),
         sizes=asked,
-        unasked=tuple(size for size in sizes if size not in asked),
+        unasked=tuple(size for size in given.sizes if size not in asked),
         entries=entries,
         excluded=excluded,
         reference=_reference(given, entries),

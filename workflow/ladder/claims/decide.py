@@ -1,7 +1,5 @@
 """Claims decided: verdicts, and the sentences that carry them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -23,21 +21,13 @@ def decide(claim: Claim, data: Tables) -> dict[str, object]:
     verdicts += [combine(list(found.values()), "any") for found in groups.values()]
     told = [evidence.sentence(test, outcome) for test, outcome in zip(claim.tests, outcomes, strict=True)]
     if claim.because:
-        beside = "; ".join(evidence.measured(measure, take(measure, data)) for measure in claim.because)
+        beside = "; ".join(evidence.measured(measure, *take(measure, data)) for measure in claim.because)
         told.append(f"Counted beside it: {beside}")
-    return {
-        "id": claim.id,
-        "source": claim.source,
-        "statement": claim.statement,
+    return claim.model_dump(include={"id", "source", "statement"}) | {
         "verdict": combine(verdicts, "all"),
         "evidence": " ".join(f"{text.rstrip('.')}." for text in told),
         "where": "; ".join(evidence.where_sentence(*found) for found in groups.items()) or None,
     }
-
-
-def decide_all(claims: Sequence[Claim], data: Tables) -> pd.DataFrame:
-    """claims.csv as a frame."""
-    return tables.frame("claims", [decide(claim, data) for claim in claims])
 
 
 def decide_tables(
@@ -48,6 +38,7 @@ def decide_tables(
     `variants` names the compiled variants of each sweep that the tables are about.
     """
     frames = {name: tables.read(name, folder) for name in ("timings", "resources", "metrics", "notes")}
-    decided = decide_all(claims, Tables(**frames, variants=variants))
+    data = Tables(**frames, variants=variants)
+    decided = tables.frame("claims", [decide(claim, data) for claim in claims])
     tables.write("claims", decided, folder)
     return decided

@@ -1,14 +1,12 @@
 """Sentences that carry the numbers behind a verdict; every word of evidence is made here from the data."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ladder.claims.ledger import Measure, Test
 from ladder.claims.rows import Row
-from ladder.claims.verdicts import Measured, Outcome
+from ladder.claims.verdicts import Decided, Outcome
 from ladder.results.statistics import Estimate, count_label, params_of, size_label
 
 _WORDS = {"at_least": "at least", "at_most": "at most", "equals": "equal to"}
@@ -24,138 +22,113 @@ def number(value: float) -> str:
 
 def quantity(value: Estimate, unit: str) -> str:
     """1.234 x [1.230, 1.238]; without brackets where the value is exact."""
-    ending = f" {unit}" if unit else ""
-    if value.low == value.high:
-        return f"{number(value.value)}{ending}"
-    return f"{number(value.value)}{ending} [{number(value.low)}, {number(value.high)}]"
+    interval = "" if value.low == value.high else f" [{number(value.low)}, {number(value.high)}]"
+    return f"{number(value.value)} {unit}".rstrip() + interval
 
 
-def _axis(rows: Sequence[Row]) -> list[str]:
-    """Parameters in which the rows differ."""
-    seen: dict[str, set[Any]] = {}
-    for row in rows:
-        for name, value in params_of(row.names.get("params")).items():
-            seen.setdefault(name, set()).add(value)
-    return [name for name, values in seen.items() if len(values) > 1]
+def _params(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Of each row, the parameters in which the rows differ."""
+    every = [params_of(row.names.get("params")) for row in rows]
+    names = dict.fromkeys(name for params in every for name in params)
+    axis = [name for name in names if len({params[name] for params in every if name in params}) > 1]
+    return [{name: params[name] for name in axis if name in params} for params in every]
 
 
-def _params(row: Row, axis: Sequence[str]) -> list[tuple[str, Any]]:
-    params = params_of(row.names.get("params"))
-    return [(name, params[name]) for name in axis if name in params]
+def _place(params: Mapping[str, Any], size: Mapping[str, int]) -> list[str]:
+    equations = [f"{name}={value}" for name, value in params.items()]
+    return [*equations, f"size {size_label(size)}"] if size else equations
 
 
-def _place(row: Row, axis: Sequence[str]) -> str:
-    # A rung's name says more than the many parameters that lead to it.
-    rung = row.names.get("rung")
-    parts = [str(rung)] if rung else [f"{name}={value}" for name, value in _params(row, axis)]
-    if row.size:
-        parts.append(f"size {size_label(row.size)}")
-    return ", ".join(parts) or str(row.names["variant"])
-
-
-def opening(label: str) -> str:
-    """A label at the beginning of a sentence."""
-    return f"{label[0].upper()}{label[1:]}"
+def _found(decided: Sequence[Decided], unit: str) -> str:
+    """The extremes with their intervals and places."""
+    params = _params([one.row for one in decided])
+    values = [one.value.value for one in decided]
+    ends = []
+    for index in (values.index(min(values)), values.index(max(values))):
+        one, names = decided[index], decided[index].row.names
+        # A rung's name says more than the many parameters that lead to it.
+        place = [names["rung"]] if names.get("rung") else []
+        place += _place({} if place else params[index], one.row.size)
+        ends.append(f"{quantity(one.value, unit)} at {', '.join(place) or names['variant']}")
+    if len(decided) == 1:
+        return f"found {ends[0]}"
+    alike = min(values) == max(values)
+    return f"all {quantity(decided[0].value, unit)}" if alike else f"from {ends[0]} to {ends[1]}"
 
 
 def sentence(test: Test, outcome: Outcome) -> str:
     """How many rows meet the condition, and the extremes with their intervals and places; or why there are none."""
+    label = f"{test.label[0].upper()}{test.label[1:]}"
     if outcome.why:
-        return f"{opening(test.label)}: not measured: {outcome.why}"
-    decided, missing = outcome.decided, outcome.missing
-    axis = _axis([one.row for one in decided])
-    threshold = test.threshold if isinstance(test.threshold, str) else number(test.threshold)
-    counts = Counter(one.verdict for one in decided)
-    tally = ", ".join(f"{counts[name]} {name}" for name in ("refuted", "inconclusive") if counts[name])
-    text = f"{opening(test.label)}: "
+        return f"{label}: not measured: {outcome.why}"
+    decided, condition = outcome.decided, _WORDS[test.condition]
+    text = f"{condition} {number(decided[0].threshold)} is stated"
     if len(decided) > 1:
-        text += f"{counts['holds']} of {len(decided)} cells are {_WORDS[test.condition]} {threshold}"
-        text += f" ({tally}); " if tally else "; "
-    else:
-        text += f"{_WORDS[test.condition]} {number(decided[0].threshold)} is stated; "
-    extremes = [
-        min(decided, key=lambda one: one.value.value),
-        max(decided, key=lambda one: one.value.value),
-    ]
-    shown = [f"{quantity(one.value, test.unit)} at {_place(one.row, axis)}" for one in extremes]
-    alike = extremes[0].value.value == extremes[1].value.value
-    text += (
-        f"found {shown[0]}"
-        if len(decided) == 1
-        else f"all {shown[0].split(' at ')[0]}"
-        if alike
-        else (f"from {shown[0]} to {shown[1]}")
-    )
-    if missing:
-        text += "; left out for want of " + ", ".join(f"{name} ({total})" for name, total in missing.items())
+        counts = Counter(one.verdict for one in decided)
+        tally = ", ".join(f"{counts[name]} {name}" for name in ("refuted", "inconclusive") if counts[name])
+        threshold = test.threshold if isinstance(test.threshold, str) else number(test.threshold)
+        text = f"{counts['holds']} of {len(decided)} cells are {condition} {threshold}"
+        text += f" ({tally})" if tally else ""
+    text = f"{label}: {text}; {_found(decided, test.unit)}"
+    if outcome.missing:
+        lacking = ", ".join(f"{name} ({total})" for name, total in outcome.missing.items())
+        text += f"; left out for want of {lacking}"
     return text
 
 
-def measured(measure: Measure, taken: Measured) -> str:
+def measured(measure: Measure, found: Sequence[tuple[Row, float]], why: str) -> str:
     """`label: 2 at k=2, 12 at k=12`: a measure's numbers, by what its rows differ in; or why there are none."""
-    found = taken.found
     if not found:
-        return f"{measure.label}: not measured: {taken.why}"
+        return f"{measure.label}: not measured: {why}"
     rows = [row for row, _ in found]
-    axis = _axis(rows)
     several_kernels = len({row.names["kernel"] for row in rows}) > 1
     several_sizes = len({tuple(row.size.items()) for row in rows}) > 1
-
-    def order(entry: tuple[Row, float]) -> tuple[Any, ...]:
-        row = entry[0]
-        return (
-            row.names["kernel"],
-            _sortable([value for _, value in _params(row, axis)]),
-            *row.size.values(),
-        )
-
-    unit = f" {measure.unit}" if measure.unit else ""
     parts = []
-    for row, value in sorted(found, key=order)[:_SHOWN]:
+    for (row, value), params in zip(found, _params(rows), strict=True):
         place = [str(row.names["kernel"])] if several_kernels else []
-        place += [f"{name}={value}" for name, value in _params(row, axis)]
-        place += [f"size {size_label(row.size)}"] if several_sizes else []
-        parts.append(f"{number(value)}{unit}" + (f" at {', '.join(place)}" if place else ""))
-    more = f"; {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"{measure.label}: {', '.join(parts)}{more}"
+        place += _place(params, row.size if several_sizes else {})
+        text = quantity(Estimate(value, value, value), measure.unit)
+        order = (row.names["kernel"], _sortable(list(params.values())), *row.size.values())
+        parts.append((order, f"{text} at {', '.join(place)}" if place else text))
+    told = [text for _, text in sorted(parts, key=lambda part: part[0])]
+    more = f"; {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    return f"{measure.label}: {', '.join(told[:_SHOWN])}{more}"
+
+
+def _show(value: Any) -> str:
+    value = int(value) if isinstance(value, float) and value.is_integer() else value
+    return count_label(value) if isinstance(value, int) and value > 0 else str(value)
+
+
+def _listed(shown: Sequence[str], between: str) -> str:
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return between.join(shown[:_SHOWN]) + more
 
 
 def _values(values: Sequence[Any], everything: Sequence[Any]) -> str:
     """A set of group values, as a bound where it is one end of all there are."""
-    numeric = all(isinstance(value, int | float) for value in everything)
-    if len(values) == len(everything) > 1 and numeric:
-        return f"= {_show(values[0])} … {_show(values[-1])}"
-    if numeric and len(values) > 1 and list(values) == list(everything[-len(values) :]):
-        return f">= {_show(values[0])}"
-    if numeric and len(values) > 1 and list(values) == list(everything[: len(values)]):
-        return f"<= {_show(values[-1])}"
-    shown = ", ".join(_show(value) for value in values[:_SHOWN])
-    return f"= {shown}" + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return count_label(value) if isinstance(value, int) and value > 0 else str(value)
+    if len(values) > 1 and all(isinstance(value, int | float) for value in everything):
+        if len(values) == len(everything):
+            return f"= {_show(values[0])} … {_show(values[-1])}"
+        if values == everything[-len(values) :]:
+            return f">= {_show(values[0])}"
+        if values == everything[: len(values)]:
+            return f"<= {_show(values[-1])}"
+    return f"= {_listed([_show(value) for value in values], ', ')}"
 
 
 def where_sentence(per: Sequence[str], verdicts: Mapping[tuple[Any, ...], str]) -> str:
     """`holds at n >= 2048; refuted at n = 1024`."""
+    ordered = sorted(verdicts, key=_sortable)
     parts = []
     for verdict in ("holds", "refuted", "inconclusive"):
-        keys = sorted((key for key, given in verdicts.items() if given == verdict), key=_sortable)
-        if not keys:
-            continue
-        if len(per) == 1:
-            everything = [key[0] for key in sorted(verdicts, key=_sortable)]
-            parts.append(f"{verdict} at {per[0]} {_values([key[0] for key in keys], everything)}")
-        else:
-            shown = "; ".join(
-                ", ".join(f"{name}={_show(value)}" for name, value in zip(per, key, strict=True))
-                for key in keys[:_SHOWN]
-            )
-            more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-            parts.append(f"{verdict} at ({shown}{more})")
+        keys = [key for key in ordered if verdicts[key] == verdict]
+        if keys and len(per) == 1:
+            values = _values([key[0] for key in keys], [key[0] for key in ordered])
+            parts.append(f"{verdict} at {per[0]} {values}")
+        elif keys:
+            shown = [", ".join(f"{n}={_show(v)}" for n, v in zip(per, key, strict=True)) for key in keys]
+            parts.append(f"{verdict} at ({_listed(shown, '; ')})")
     return "; ".join(parts)
 
 

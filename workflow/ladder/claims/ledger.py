@@ -1,19 +1,18 @@
 """The claims ledger as plain data: config/claims.yaml, held to its model and to the sweeps it speaks of.
 
-How a verdict comes about. Row: the value's 95 % interval, widened by the noise margin, lies inside the condition (holds),
-outside (refuted) or across its edge (inconclusive). Group: the rows alike in the `per` columns, joined by `require`. Test:
-its groups; without `per` there is one. With `per` the claim depends on those columns: `scope: somewhere` (default) makes
-the test hold where any group holds, `everywhere` where all do, and the column `where` names the groups where all tests of
-the claim hold, tests without `per` included, and those where one is refuted. Claim: all its tests must hold, and tests
-that depend on the same columns together in one group at least; one refuted test refutes it; a test without data leaves it
-not measured unless another refutes it.
+How a verdict comes about. Row: the value's 95 % interval, widened by the noise margin, lies inside the condition
+(holds), outside (refuted) or across its edge (inconclusive). Group: the rows alike in the `per` columns, joined by
+`require`. Test: its groups; without `per` there is one. With `per` the claim depends on those columns: `scope:
+somewhere` (default) makes the test hold where any group holds, `everywhere` where all do, and the column `where` names
+the groups where all tests of the claim hold, tests without `per` included, and those where one is refuted. Claim: all
+its tests must hold, and tests that depend on the same columns together in one group at least; one refuted test refutes
+it; a test without data leaves it not measured unless another refutes it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -30,17 +29,11 @@ DEFAULT_NOISE_PERCENT = 100 * BETWEEN_GPUS
 OTHER = "other_"
 CONDITIONS = ("at_least", "at_most", "equals")
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | str) and not isinstance(value, bool) and value != ""
-
-
 Expression = Annotated[
     str | int | float,
     *taking(
         'a number or an expression over columns, parameters and metric("NAME")',
-        _is_number,
-        {"anyOf": [{"type": "number"}, {"type": "string"}]},
+        lambda value: isinstance(value, int | float | str) and not isinstance(value, bool) and value != "",
     ),
 ]
 
@@ -65,8 +58,8 @@ class Measure(Document):
     sweep: str = Field(description="sweep whose rows are tested")
     rows: Literal["timings", "cells", "resources"] = Field(
         "timings",
-        description="timings (default): cells with status ok; cells: with any status; resources: compiled variants, which "
-        "needs no GPU",
+        description="timings (default): cells with status ok; cells: with any status; resources: compiled variants, "
+        "which needs no GPU",
     )
     regime: Literal["cold", "dirty", "warm"] = Field(
         "dirty", description="regime of the timings (default dirty)"
@@ -92,8 +85,8 @@ class Test(Measure):
     tolerance: Expression = Field(0, description="reach of equals, in the value's unit (default 0)")
     noise_percent: Annotated[float, Field(ge=0, le=100)] = Field(
         DEFAULT_NOISE_PERCENT,
-        description="run-to-run margin that widens the interval, in percent of the value (default 2.5, within which 99 % of "
-        "speed-ups agree from GPU to GPU; 0 for counts)",
+        description="run-to-run margin that widens the interval, in percent of the value (default 2.5, within which "
+        "99 % of speed-ups agree from GPU to GPU; 0 for counts)",
     )
     per: list[str] = Field([], description="columns or parameters the claim depends on, such as n")
     require: Literal["all", "any"] = Field("all", description="rows of a group that must hold (default all)")
@@ -102,7 +95,7 @@ class Test(Measure):
     )
 
     @model_validator(mode="after")
-    def _one_condition(self) -> Test:
+    def _one_condition(self) -> Self:
         if len(self.model_fields_set & set(CONDITIONS)) != 1:
             raise ValueError("exactly one of at_least, at_most and equals")
         return self
@@ -112,9 +105,8 @@ class Test(Measure):
         return next(name for name in CONDITIONS if name in self.model_fields_set)
 
     @property
-    def threshold(self) -> str | int | float:
-        given: str | int | float = getattr(self, self.condition)
-        return given
+    def threshold(self) -> Any:
+        return getattr(self, self.condition)
 
 
 class Claim(Document):
@@ -129,8 +121,8 @@ class Claim(Document):
     tests: list[Test] = Field(min_length=1, description="all of them must hold")
     because: list[Measure] = Field(
         [],
-        description="measures told with the evidence, such as the counters that say why the hardware answers so; they decide "
-        "nothing",
+        description="measures told with the evidence, such as the counters that say why the hardware answers so; they "
+        "decide nothing",
     )
 
 
@@ -140,82 +132,56 @@ class ClaimsDocument(Document):
     claims: list[Claim] = Field(min_length=1, description="the statements, in the order of the report")
 
 
-def _columns(sweep: Sweep, rows: str, kernel: str | None) -> set[str]:
-    """Names an expression over rows of this sweep may use."""
-    columns = set(SCHEMAS["resources"]) | (set() if rows == "resources" else {*SCHEMAS["timings"]})
-    for variant in sweep.variants:
-        if kernel in (None, variant.kernel.name):
-            columns |= set(variant.params)
-    return columns - {"params"}
-
-
+@dataclass(frozen=True)
 class _Checker:
-    """Holds one measure or test to the sweeps there are; `where` is its place in the file."""
+    """Holds a measure to the sweeps there are; `where` is its place in the file."""
 
-    def __init__(self, file: Path, where: str, sweeps: Mapping[str, Sweep]) -> None:
-        self.file, self.where, self.sweeps = file, where, sweeps
+    file: Path
+    where: str
+    sweeps: Mapping[str, Sweep]
 
-    def sweep(self, field: str, name: str) -> Sweep:
-        if name not in self.sweeps:
-            raise refuse(self.file, f"{self.where}.{field}", name, self.sweeps, why="no such sweep")
-        return self.sweeps[name]
+    def known(self, field: str, given: Iterable[str], accepted: Iterable[str], why: str) -> None:
+        accepted = list(accepted)
+        for name in given:
+            if name not in accepted:
+                raise refuse(self.file, f"{self.where}.{field}", name, accepted, why=why)
 
-    def kernel(self, field: str, name: str | None, sweep: Sweep) -> None:
-        kernels = sorted({variant.kernel.name for variant in sweep.variants})
-        if name is not None and name not in kernels:
-            raise refuse(self.file, f"{self.where}.{field}", name, kernels, why=f"sweep {sweep.name}")
-
-    def expression(
-        self, field: str, given: Expression | None, names: Iterable[str], functions: Iterable[str]
-    ) -> None:
-        if given is None:
-            return
+    def expression(self, field: str, given: Any, names: set[str], functions: Sequence[str]) -> None:
         try:
-            used, called = words(given)
+            used, called = words(given if given is not None else 0)
         except LadderError as error:
             raise LadderError(f"{self.file}: {self.where}.{field}: {error}") from error
-        names, functions = sorted(names), sorted([*FUNCTIONS, *functions])
-        for word in sorted(used - set(names)):
-            raise refuse(self.file, f"{self.where}.{field}", word, names, why=f"no such name, in {given!r}")
-        for word in sorted(called - set(functions)):
-            raise refuse(
-                self.file, f"{self.where}.{field}", word, functions, why=f"no such function, in {given!r}"
-            )
+        self.known(field, sorted(used), sorted(names), f"no such name, in {given!r}")
+        accepted = sorted([*FUNCTIONS, *functions])
+        self.known(field, sorted(called), accepted, f"no such function, in {given!r}")
 
-    def columns(self, field: str, given: Iterable[str], known: set[str]) -> None:
-        for name in given:
-            if name not in known:
-                raise refuse(self.file, f"{self.where}.{field}", name, sorted(known), why="no such column")
+    def rows(self, place: str, sweep: str, kernel: str | None, kind: str) -> set[str]:
+        """Names an expression may use over rows of a sweep, or of one kernel of it."""
+        self.known(f"{place}sweep", [sweep], self.sweeps, "no such sweep")
+        variants = self.sweeps[sweep].variants
+        if kernel is not None:
+            kernels = sorted({variant.kernel.name for variant in variants})
+            self.known(f"{place}kernel", [kernel], kernels, f"sweep {sweep}")
+        params = (variant.params for variant in variants if kernel in (None, variant.kernel.name))
+        columns = {*SCHEMAS["resources"], *(SCHEMAS["timings"] if kind != "resources" else ())}
+        return columns.union(*params) - {"params"}
 
-    def measure(self, measure: Measure) -> tuple[set[str], list[str]]:
-        """Names and functions that expressions about a row and its partner may use."""
-        sweep = self.sweep("sweep", measure.sweep)
-        self.kernel("kernel", measure.kernel, sweep)
-        own = _columns(sweep, measure.rows, measure.kernel)
-        self.expression("where", measure.where, own, ["metric"])
+    def check(self, measure: Measure) -> None:
+        own = self.rows("", measure.sweep, measure.kernel, measure.rows)
         names, functions = own, ["metric"]
-        if measure.against is not None:
-            partner = self.sweep("against.sweep", measure.partner_sweep)
-            self.kernel("against.kernel", measure.against.kernel, partner)
-            other = _columns(partner, measure.rows, measure.against.kernel)
-            self.expression("against.where", measure.against.where, other, ["metric"])
-            self.expression("against.pick", measure.against.pick, other, ["metric"])
-            self.columns("against.match", measure.against.match, own & other)
-            names = own | {OTHER + name for name in other}
-            functions = ["metric", OTHER + "metric"]
-        self.expression("value", measure.value, names, functions)
-        return names, functions
-
-    def test(self, test: Test) -> None:
-        names, functions = self.measure(test)
-        self.columns("per", test.per, _columns(self.sweeps[test.sweep], test.rows, test.kernel))
-        for field, given in [
-            ("low", test.low),
-            ("high", test.high),
-            (test.condition, test.threshold),
-            ("tolerance", test.tolerance),
-        ]:
-            self.expression(field, given, names, functions)
+        self.expression("where", measure.where, own, functions)
+        if (against := measure.against) is not None:
+            other = self.rows("against.", measure.partner_sweep, against.kernel, measure.rows)
+            self.expression("against.where", against.where, other, functions)
+            self.expression("against.pick", against.pick, other, functions)
+            self.known("against.match", against.match, sorted(own & other), "no such column")
+            names, functions = own | {OTHER + name for name in other}, ["metric", OTHER + "metric"]
+        fields = ["value"]
+        if isinstance(measure, Test):
+            self.known("per", measure.per, sorted(own), "no such column")
+            fields += ["low", "high", measure.condition, "tolerance"]
+        for field in fields:
+            self.expression(field, getattr(measure, field), names, functions)
 
 
 def load_claims(path: Path, sweeps: Mapping[str, Sweep]) -> tuple[Claim, ...]:
@@ -228,8 +194,7 @@ def load_claims(path: Path, sweeps: Mapping[str, Sweep]) -> tuple[Claim, ...]:
     for index, claim in enumerate(claims):
         if any(claim.id == other.id for other in claims[:index]):
             raise refuse(path, f"claims[{index}].id", claim.id, "each id once")
-        for position, test in enumerate(claim.tests):
-            _Checker(path, f"claims[{index}].tests[{position}]", sweeps).test(test)
-        for position, measure in enumerate(claim.because):
-            _Checker(path, f"claims[{index}].because[{position}]", sweeps).measure(measure)
+        for field, measures in (("tests", claim.tests), ("because", claim.because)):
+            for position, measure in enumerate(measures):
+                _Checker(path, f"claims[{index}].{field}[{position}]", sweeps).check(measure)
     return tuple(claims)

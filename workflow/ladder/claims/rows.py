@@ -1,15 +1,13 @@
 """Rows of the tables as claims see them: columns, parameters and metrics by name."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
-from ladder.results.statistics import metric_table, params_of, records, size_of
+from ladder.results import statistics as stats
 
 
 class MissingError(Exception):
@@ -18,11 +16,14 @@ class MissingError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a test: its columns and parameters by name, and its metrics."""
+    """One row of a test: its columns and parameters by name, and its metrics.
+
+    A parameter may be called like a size (the stencil's k), so sizes are kept beside the names.
+    """
 
     names: Mapping[str, Any]
-    metrics: Mapping[str, float]
-    size: Mapping[str, int]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    size: Mapping[str, int] = field(default_factory=dict)
 
     def metric(self, name: str) -> float:
         """A metric of the row's cell. Raises MissingError where it was not collected."""
@@ -42,61 +43,44 @@ class Tables:
     variants: Mapping[str, Collection[str]]
 
     def __post_init__(self) -> None:
-        self._metrics = metric_table(self.metrics)
-        self._resources = {row["variant"]: _known(row) for row in records(self.resources)}
+        self._metrics = stats.metric_table(self.metrics)
+        self._resources = {row["variant"]: _names(row) for row in stats.records(self.resources)}
 
     def failed(self, sweep: str) -> list[Row]:
         """Cells of a sweep without a result."""
-        bad = self.timings[
-            ((self.timings["sweep"] == sweep) & (self.timings["status"] != "ok")).fillna(False)
-        ]
-        return [Row(_with_params(_known(record)), {}, size_of(record)) for record in records(bad)]
+        bad = stats.failures(self.timings[self.timings["sweep"] == sweep])
+        return [Row(_names(record)) for record in stats.records(bad)]
 
     def rows(self, sweep: str, kind: str, regime: str) -> list[Row]:
         """Rows of a sweep as names; of timings only those with status ok, of cells whatever became of them."""
         if kind == "resources":
-            found = [
-                self._resources[name] for name in self.variants.get(sweep, ()) if name in self._resources
-            ]
-            return [Row(_with_params(names), {}, {}) for names in found if names["status"] == "ok"]
-        timings = self.timings
-        wanted = (timings["sweep"] == sweep) & (timings["regime"] == regime)
-        if kind == "timings":
-            wanted &= timings["status"] == "ok"
-        kept = timings[wanted.fillna(False)]
+            compiled = (self._resources.get(name, {}) for name in self.variants.get(sweep, ()))
+            return [Row(names) for names in compiled if names.get("status") == "ok"]
+        timings = self.timings[(self.timings["sweep"] == sweep) & (self.timings["regime"] == regime)]
         rows = []
-        for record in records(kept):
-            names = self._resources.get(record["variant"], {}) | _known(record)
-            # A parameter may be called like a size (the stencil's k), so sizes are kept beside the names.
-            size = size_of(record)
+        for record in stats.records(timings if kind == "cells" else stats.ok_rows(timings, regime)):
+            size = stats.size_of(record)
             metrics = self._metrics.get((sweep, record["variant"], tuple(size.items())), {})
-            rows.append(Row(_with_params(names), metrics, size))
+            rows.append(Row(self._resources.get(record["variant"], {}) | _names(record), metrics, size))
         return rows
 
     def why_empty(self, sweep: str, missing: Counter[str]) -> str:
         """Why a test of this sweep has no row to go by."""
         if sweep not in self.variants:
             return f"the sweep {sweep} is not part of this run"
-        notes = self.notes[(self.notes["sweep"] == sweep).fillna(False)]
+        notes = self.notes[self.notes["sweep"] == sweep]
         if missing:
-            what = ", ".join(missing)
-            reasons = notes[(notes["stage"] == "profile").fillna(False)]["reason"].dropna().unique()
-            return f"no {what}" + (f": {'; '.join(reasons[:2])}" if len(reasons) else "")
-        failed = self.timings[
-            ((self.timings["sweep"] == sweep) & (self.timings["status"] != "ok")).fillna(False)
-        ]
-        if len(failed):
-            counts = ", ".join(
-                f"{count} {status}" for status, count in failed["status"].value_counts().items()
-            )
-            return f"no cell of {sweep} that it selects gave a result ({counts})"
+            reasons = notes[notes["stage"] == "profile"]["reason"].dropna().unique()
+            return f"no {', '.join(missing)}" + (f": {'; '.join(reasons[:2])}" if len(reasons) else "")
+        if failed := self.failed(sweep):
+            counts = Counter(row.names["status"] for row in failed).most_common()
+            told = ", ".join(f"{count} {status}" for status, count in counts)
+            return f"no cell of {sweep} that it selects gave a result ({told})"
         reasons = notes["reason"].dropna().unique()
         return f"{sweep} has no such row" + (f": {reasons[0]}" if len(reasons) else "")
 
 
-def _known(record: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in record.items() if not pd.isna(value)}
-
-
-def _with_params(names: Mapping[str, Any]) -> dict[str, Any]:
-    return {**names, **params_of(names.get("params"))}
+def _names(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a row: its columns, and over them its parameters."""
+    known = {name: value for name, value in record.items() if not pd.isna(value)}
+    return known | stats.params_of(known.get("params"))

@@ -1,6 +1,4 @@
-"""Verdicts: the ledger's tests carried out over the tables; claims.schema.yaml says how verdicts combine."""
-
-from __future__ import annotations
+"""Verdicts: the ledger's tests carried out over the tables; `ladder.claims.ledger` says how verdicts combine."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +13,8 @@ from ladder.model.schemas import VERDICTS
 from ladder.results.statistics import Estimate
 
 HOLDS, REFUTED, INCONCLUSIVE, NOT_MEASURED = VERDICTS
+Groups = dict[tuple[Any, ...], str]
+"""Verdicts by the values of the columns a test depends on."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,10 @@ class Outcome:
     decided: list[Decided] = field(default_factory=list)
     missing: Counter[str] = field(default_factory=Counter)
     why: str = ""
-    groups: dict[tuple[Any, ...], str] = field(default_factory=dict)
+    groups: Groups = field(default_factory=dict)
 
 
-@dataclass
-class Measured:
-    """What a measure came to: its numbers, or why there are none."""
-
-    found: list[tuple[Row, float]]
-    why: str = ""
-
-
-def _evaluate(expression: str | int | float, row: Row, other: Row | None = None) -> Any:
+def _evaluate(expression: Any, row: Row, other: Row | None = None) -> Any:
     names = dict(row.names)
     functions: dict[str, Callable[..., Any]] = {"metric": row.metric}
     if other is not None:
@@ -57,37 +49,59 @@ def _evaluate(expression: str | int | float, row: Row, other: Row | None = None)
     return evaluate(expression, names, functions)
 
 
-def _keeps(expression: str | None, row: Row) -> bool:
-    """A row that lacks what `where` asks for is not selected."""
-    try:
-        return expression is None or bool(_evaluate(expression, row))
-    except MissingError:
-        return False
-
-
 def _select(rows: Sequence[Row], kernel: str | None, where: str | None) -> list[Row]:
-    return [row for row in rows if kernel in (None, row.names["kernel"]) and _keeps(where, row)]
+    """Rows of a kernel that `where` keeps; one that lacks what it asks for is not selected."""
+
+    def kept(row: Row) -> bool:
+        try:
+            return kernel in (None, row.names["kernel"]) and (where is None or bool(_evaluate(where, row)))
+        except MissingError:
+            return False
+
+    return [row for row in rows if kept(row)]
 
 
 def _partner(measure: Measure, row: Row, candidates: Sequence[Row]) -> Row | None:
-    if measure.against is None:
+    if (against := measure.against) is None:
         return None
-    against = measure.against
-    found = [
-        other
-        for other in candidates
-        if other is not row and all(row.names.get(name) == other.names.get(name) for name in against.match)
-    ]
+
+    def key(one: Row) -> list[Any]:
+        return [one.names.get(name) for name in against.match]
+
+    found = [one for one in candidates if one is not row and key(one) == key(row)]
     if not found:
         raise MissingError("partner row")
     if against.pick is not None:
-        return max(found, key=lambda other: float(_evaluate(against.pick or 0, other)))
+        return max(found, key=lambda other: float(_evaluate(against.pick, other)))
     if len(found) > 1:
         raise LadderError(
             f"{measure.label}: {row.names['variant']} has {len(found)} partners; "
             "say more in against.match or against.where, or give against.pick"
         )
     return found[0]
+
+
+def _each(measure: Measure, data: Tables, of: Callable[..., Any]) -> tuple[list[Any], Counter[str]]:
+    """What `of` makes of every row and its partner, and what the others lacked."""
+    rows = _select(data.rows(measure.sweep, measure.rows, measure.regime), measure.kernel, measure.where)
+    candidates: list[Row] = []
+    if (against := measure.against) is not None:
+        others = data.rows(measure.partner_sweep, measure.rows, measure.regime)
+        candidates = _select(others, against.kernel, against.where)
+    found = []
+    missing: Counter[str] = Counter()
+    for row in rows:
+        try:
+            found.append(of(row, _partner(measure, row, candidates)))
+        except MissingError as lack:
+            missing[str(lack)] += 1
+    return found, missing
+
+
+def take(measure: Measure, data: Tables) -> tuple[list[tuple[Row, float]], str]:
+    """The numbers of a measure, or why there are none; it decides nothing."""
+    found, missing = _each(measure, data, lambda *pair: (pair[0], float(_evaluate(measure.value, *pair))))
+    return found, "" if found else data.why_empty(measure.sweep, missing)
 
 
 def judge(condition: str, value: Estimate, threshold: float, tolerance: float, noise: float) -> str:
@@ -101,20 +115,6 @@ def judge(condition: str, value: Estimate, threshold: float, tolerance: float, n
     return REFUTED if high < least or low > most else INCONCLUSIVE
 
 
-def _decide(test: Test, row: Row, candidates: Sequence[Row]) -> Decided:
-    other = _partner(test, row, candidates)
-
-    def number(expression: str | int | float) -> float:
-        return float(_evaluate(expression, row, other))
-
-    value = Estimate(
-        *(number(test.value if end is None else end) for end in (test.value, test.low, test.high))
-    )
-    threshold = number(test.threshold)
-    verdict = judge(test.condition, value, threshold, number(test.tolerance), test.noise_percent / 100)
-    return Decided(row, value, threshold, verdict)
-
-
 def combine(verdicts: Sequence[str], require: str) -> str:
     """Verdict of several: with `all` the worst, with `any` the best, inconclusive in between."""
     worst_first = [REFUTED, NOT_MEASURED, INCONCLUSIVE, HOLDS]
@@ -122,71 +122,40 @@ def combine(verdicts: Sequence[str], require: str) -> str:
     return min(verdicts, key=order.index)
 
 
-def _rows(measure: Measure, data: Tables) -> tuple[list[Row], list[Row]]:
-    """Rows of a measure, and those their partners are among."""
-    rows = _select(data.rows(measure.sweep, measure.rows, measure.regime), measure.kernel, measure.where)
-    if measure.against is None:
-        return rows, []
-    against = measure.against
-    others = data.rows(measure.partner_sweep, measure.rows, measure.regime)
-    return rows, _select(others, against.kernel, against.where)
-
-
-def take(measure: Measure, data: Tables) -> Measured:
-    """The numbers of a measure; it decides nothing."""
-    rows, candidates = _rows(measure, data)
-    found: list[tuple[Row, float]] = []
-    missing: Counter[str] = Counter()
-    for row in rows:
-        try:
-            partner = _partner(measure, row, candidates)
-            found.append((row, float(_evaluate(measure.value, row, partner))))
-        except MissingError as lack:
-            missing[str(lack)] += 1
-    return Measured(found, "" if found else data.why_empty(measure.sweep, missing))
-
-
 def carry_out(test: Test, data: Tables) -> Outcome:
     """One test over the tables."""
-    rows, candidates = _rows(test, data)
-    decided: list[Decided] = []
-    missing: Counter[str] = Counter()
-    for row in rows:
-        try:
-            decided.append(_decide(test, row, candidates))
-        except MissingError as lack:
-            missing[str(lack)] += 1
+
+    def decide(row: Row, other: Row | None) -> Decided:
+        ends = (test.value if end is None else end for end in (test.value, test.low, test.high))
+        value = Estimate(*(float(_evaluate(end, row, other)) for end in ends))
+        threshold, tolerance = (float(_evaluate(one, row, other)) for one in (test.threshold, test.tolerance))
+        verdict = judge(test.condition, value, threshold, tolerance, test.noise_percent / 100)
+        return Decided(row, value, threshold, verdict)
+
+    decided, missing = _each(test, data, decide)
     if not decided:
         return Outcome(NOT_MEASURED, why=data.why_empty(test.sweep, missing))
-    if test.rows == "timings":
-        without = len(_select(data.failed(test.sweep), test.kernel, test.where))
-        missing |= Counter({"a result": without}) if without else Counter()
-    groups: dict[tuple[Any, ...], list[str]] = {}
+    if test.rows == "timings" and (without := _select(data.failed(test.sweep), test.kernel, test.where)):
+        missing["a result"] = len(without)
+    groups: Groups = {}
     for one in decided:
-        groups.setdefault(tuple(one.row.names.get(name) for name in test.per), []).append(one.verdict)
-    verdicts = {key: combine(group, test.require) for key, group in groups.items()}
+        key = tuple(one.row.names.get(name) for name in test.per)
+        groups[key] = combine([groups.get(key, one.verdict), one.verdict], test.require)
     across = "any" if test.per and test.scope == "somewhere" else "all"
-    verdict = combine(list(verdicts.values()), across)
-    return Outcome(verdict, decided, missing, groups=verdicts if test.per else {})
+    verdict = combine(list(groups.values()), across)
+    return Outcome(verdict, decided, missing, groups=groups if test.per else {})
 
 
-def together(
-    tests: Sequence[Test], outcomes: Sequence[Outcome]
-) -> dict[tuple[str, ...], dict[tuple[Any, ...], str]]:
+def together(tests: Sequence[Test], outcomes: Sequence[Outcome]) -> dict[tuple[str, ...], Groups]:
     """By the columns tests depend on, for each of their values: whether all tests hold there.
 
     Tests that depend on no value count at each.
     """
-    everywhere = [
-        outcome.verdict
-        for test, outcome in zip(tests, outcomes, strict=True)
-        if not test.per and outcome.verdict != NOT_MEASURED
-    ]
-    by_names: dict[tuple[str, ...], dict[tuple[Any, ...], list[str]]] = {}
-    for test, outcome in zip(tests, outcomes, strict=True):
+    pairs = list(zip(tests, outcomes, strict=True))
+    everywhere = [one.verdict for test, one in pairs if not test.per and one.verdict != NOT_MEASURED]
+    found: dict[tuple[str, ...], Groups] = {}
+    for test, outcome in pairs:
+        groups = found.setdefault(tuple(test.per), {}) if outcome.groups else {}
         for key, verdict in outcome.groups.items():
-            by_names.setdefault(tuple(test.per), {}).setdefault(key, list(everywhere)).append(verdict)
-    return {
-        names: {key: combine(found, "all") for key, found in groups.items()}
-        for names, groups in by_names.items()
-    }
+            groups[key] = combine([verdict, groups[key]] if key in groups else [verdict, *everywhere], "all")
+    return found

@@ -1,7 +1,5 @@
 """Steps that need no GPU: plans, cubins, and the harness."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
@@ -15,11 +13,11 @@ from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import choose_device, parse_over, read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.options import Config, Configfile, SweepName, project
-from ladder.gpu.harness import ENTRIES, FOLDER, SOURCE, join_harness
+from ladder.gpu.harness import ENTRIES, join_harness
 from ladder.model.errors import refuse
 from ladder.model.files import replace_file, write_json
 from ladder.model.plan import to_json
-from ladder.problems import registry
+from ladder.problems.registry import INCLUDE, PROBLEMS, harness_source
 
 Arch = Annotated[str, typer.Option(help="Architecture, such as sm_90a.")]
 
@@ -67,8 +65,7 @@ def harness(
     out: Annotated[Path, typer.Argument(help="File to write.")],
 ) -> None:
     """Compile the measuring harness's own kernels for a problem."""
-    if problem not in registry.PROBLEMS:
-        raise refuse("command line", "--problem", problem, registry.PROBLEMS)
-    own = registry.PROBLEMS[problem].harness
-    source = registry.FOLDER / problem / "check.cu" if own else SOURCE
-    replace_file(out, join_harness(*compile_harness(source, [*ENTRIES, *own], [FOLDER], arch)))
+    if problem not in PROBLEMS:
+        raise refuse("command line", "PROBLEM", problem, PROBLEMS)
+    entries = [*ENTRIES, *PROBLEMS[problem].harness]
+    replace_file(out, join_harness(*compile_harness(harness_source(problem), entries, INCLUDE, arch)))

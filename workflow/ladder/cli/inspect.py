@@ -1,24 +1,13 @@
 """Steps that look at the project, or at one access, and change nothing."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ladder.build.banks import (
-    BANKS,
-    DEFAULT_MERGE,
-    LANES,
-    MATRIX_ROWS,
-    MERGE,
-    ROW_BYTES,
-    conflict_degree,
-    served,
-    wavefronts,
-)
+from ladder.build import banks as model
 from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.reference import BEGIN, field_reference
 from ladder.catalogue.sweeps import SweepDocument
@@ -29,6 +18,7 @@ from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate_int
 from ladder.model.files import replace_file
 from ladder.model.kernel import Kernel
+from ladder.results.forecast import forecasts, told
 from ladder.results.statistics import size_label
 
 KINDS: dict[str, tuple[str, type[Document]]] = {
@@ -40,22 +30,30 @@ KINDS: dict[str, tuple[str, type[Document]]] = {
 """Document kinds, where such documents stand, and their models."""
 
 
-def check(context: typer.Context, configfile: Configfile = None, config: Config = None) -> None:
+def check(
+    context: typer.Context,
+    configfile: Configfile = None,
+    config: Config = None,
+    cells: Annotated[bool, typer.Option("--cells", help="Name the cells to measure.")] = False,
+) -> None:
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
     claims = load_claims(run.project.claims, run.every_sweep)
     print(f"device {run.device}, architecture {run.arch}, results in {run.folder.root}")
     print(f"{len(run.catalog)} kernels; {len(run.variants)} variants to compile; {len(claims)} claims")
     for name, sweep in run.sweeps.items():
-        cells, sizes = len(sweep.asked), len(sweep.sizes)
+        asked, sizes = len(sweep.asked), len(sweep.sizes)
         dropped = f", {sweep.excluded} combinations excluded" if sweep.excluded else ""
-        print(f"  {name}: {len(sweep.entries)} variants, {sizes} sizes, {cells} cells{dropped}")
+        print(f"  {name}: {len(sweep.entries)} variants, {sizes} sizes, {asked} cells{dropped}")
         if sweep.unasked:
             unasked = "; ".join(size_label(size) for size in sweep.unasked)
             print(f"    nothing is asked for at {unasked}")
-    if not run.measures:
-        published = run.published
-        source = published.root if published else f"none: nothing is published for {run.config.published}"
+    if run.measures:
+        print("\n".join(told(list(forecasts(run)), cells)))
+    else:
+        source = (
+            run.published.root if run.published else f"none: nothing is published for {run.config.published}"
+        )
         print(f"no GPU: timings are taken from {source}")
 
 
@@ -92,52 +90,61 @@ def reference(
     replace_file(readme, f"{old.split(BEGIN, 1)[0]}{BEGIN}\n\n{text}".encode())
 
 
+Offset = Annotated[
+    str, typer.Argument(help="Byte offset of a lane, an expression over lane such as '(lane % 8) * 144'.")
+]
+Width = Annotated[int, typer.Option(help="Bytes per lane, read or written: 1, 2, 4, 8 or 16.")]
+Lanes = Annotated[int, typer.Option(help="Active lanes, from lane 0.")]
+Matrices = Annotated[
+    int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
+]
+Merge = Annotated[str, typer.Option(help=f"When phases are served together: {', '.join(model.MERGE)}.")]
+Picture = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the banks.")]
+
+
 def banks(
-    offset: Annotated[
-        str, typer.Argument(help="Byte offset of a lane, an expression over lane such as '(lane % 8) * 144'.")
-    ],
-    width: Annotated[int, typer.Option(help="Bytes per lane, read or written: 1, 2, 4, 8 or 16.")] = 4,
-    lanes: Annotated[int, typer.Option(help="Active lanes, from lane 0.")] = LANES,
-    matrices: Annotated[
-        int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
-    ] = None,
-    merge: Annotated[
-        str, typer.Option(help=f"When phases are served together: {', '.join(MERGE)}.")
-    ] = DEFAULT_MERGE,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the banks.")] = None,
+    offset: Offset,
+    width: Width = 4,
+    lanes: Lanes = model.LANES,
+    matrices: Matrices = None,
+    merge: Merge = model.DEFAULT_MERGE,
+    picture: Picture = None,
 ) -> None:
     """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
-    if not 1 <= lanes <= LANES:
-        raise refuse("command line", "--lanes", lanes, "1 to 32")
-    if width not in (1, 2, 4, 8, 16):
-        raise refuse("command line", "--width", width, [1, 2, 4, 8, 16])
-    if matrices not in (None, 1, 2, 4):
-        raise refuse("command line", "--matrices", matrices, [1, 2, 4])
-    if merge not in MERGE:
-        raise refuse("command line", "--merge", merge, MERGE)
+    accepted: dict[str, tuple[object, Collection[object]]] = {
+        "--lanes": (lanes, range(1, model.LANES + 1)),
+        "--width": (width, (1, 2, 4, 8, 16)),
+        "--matrices": (matrices, (None, 1, 2, 4)),
+        "--merge": (merge, model.MERGE),
+    }
+    for name, (value, values) in accepted.items():
+        if value not in values:
+            words = f"1 to {model.LANES}" if isinstance(values, range) else [one for one in values if one]
+            raise refuse("command line", name, value, words)
     if picture is not None and picture.suffix != ".png":
         raise refuse("command line", "--picture", str(picture), "a file name that ends in .png")
     if matrices is not None:
-        lanes, width, merge = MATRIX_ROWS * matrices, ROW_BYTES, "none"
+        lanes, width, merge = model.MATRIX_ROWS * matrices, model.ROW_BYTES, "none"
     offsets = [evaluate_int(offset, {"lane": lane}) for lane in range(lanes)]
     try:
-        count = wavefronts(offsets, width, merge)
+        count, degree = (ask(offsets, width, merge) for ask in (model.wavefronts, model.conflict_degree))
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
-    degree = conflict_degree(offsets, width, merge)
     print(f"wavefronts {count}, conflict degree {degree:g}")
-    phases = served(offsets, width, merge)
+    phases = model.served(offsets, width, merge)
     for number, phase in enumerate(phases):
         print(f"phase {number}:")
-        for bank in range(BANKS):
-            held = [lane for lanes in phase.get(bank, {}).values() for lane in lanes]
-            print(f"  bank {bank:2d}: {' '.join(str(lane) for lane in sorted(held))}")
+        for bank in range(model.BANKS):
+            held = sorted(lane for lanes in phase.get(bank, {}).values() for lane in lanes)
+            print(f"  bank {bank:2d}: {' '.join(map(str, held))}")
     if picture is not None:
         from ladder.report.figures.bank_map import draw_banks  # plotting takes a second to import
 
         access = "ldmatrix rows" if matrices is not None else "lanes"
-        asked = f"{access} at byte {offset}, {width} bytes each"
+        title = (
+            f"{access} at byte {offset}, {width} bytes each: conflict degree {degree:g}, {count} wavefronts"
+        )
         try:
-            draw_banks(phases, f"{asked}: conflict degree {degree:g}, {count} wavefronts", picture)
+            draw_banks(phases, title, picture)
         except OSError as error:
             raise LadderError(f"command line: --picture: {picture} cannot be written: {error}") from error

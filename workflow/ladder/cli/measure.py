@@ -1,7 +1,5 @@
 """Steps that need a GPU."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -20,9 +18,8 @@ from ladder.gpu.lock import one_gpu
 from ladder.measure import counting, job
 from ladder.measure.clock import check_clock
 from ladder.measure.conditions import compiled
-from ladder.measure.host import now
 from ladder.measure.parents import end_with_parent
-from ladder.measure.store import read_store
+from ladder.measure.store import now, read_store
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
@@ -52,15 +49,13 @@ def clock(
 ) -> None:
     """Hold the timer against NVBench and against itself; the cells of a plan serve as subjects."""
     folder, given = folder_of(plan), read_plan(plan)
+    view = View(given, compiled(given, folder), read_store(folder.records))
     with one_gpu(find_gpus()) as (gpu, _):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
         from ladder.measure.bench import Bench  # CUDA reads the variable when it is loaded
 
-        bench = Bench(given, folder.cubins, folder.harness(given.problem))
-        itself, compared = check_clock(
-            bench, View(given, compiled(given, folder), read_store(folder.records)), trials
-        )
-    for name, rows in (("clock_aa", itself), ("clock_nvbench", compared)):
+        found = check_clock(Bench(given, folder.cubins, folder.harness(given.problem)), view, trials)
+    for name, rows in zip(("clock_aa", "clock_nvbench"), found, strict=True):
         tables.write(name, tables.frame(name, rows), folder.tables)
 
 
@@ -71,32 +66,21 @@ def throughput(
     cores: Annotated[str, typer.Option(help="Cores for snakemake.")] = "all",
 ) -> None:
     """Time a whole tuning sweep from an empty cache, in a run folder of its own: wall time, and the job's GPU share."""
-    gpus = find_gpus()
+    own, gpus = project(context), find_gpus()
     if not gpus:
         raise LadderError("no GPU is visible, and this step times one")
-    own = project(context)
     folder = own.run(_THROUGHPUT, gpus[0].slug)
     shutil.rmtree(own.results / _THROUGHPUT, ignore_errors=True)
-    target = folder.account("measured", sweep).relative_to(own.root).as_posix()
-    command = [sys.executable, "-m", "snakemake", "--cores", cores, "--quiet", "--nolock", target]
-    command += ["--config", f"run={_THROUGHPUT}"]
+    path = folder.account("measured", sweep)
+    command = [sys.executable, "-m", "snakemake", "--cores", cores, "--quiet", "--nolock"]
+    command += [path.relative_to(own.root).as_posix(), "--config", f"run={_THROUGHPUT}"]
     started, begun = now(), time.monotonic()
     done = subprocess.run(command, cwd=own.root, check=False)
-    wall_s = time.monotonic() - begun
-    if done.returncode != 0:
-        raise LadderError(f"{' '.join(command)}: ended with exit code {done.returncode}")
-    account = read_json(folder.account("measured", sweep))
-    if account is None:
-        raise LadderError(f"{folder.root}: the run measured nothing; is there a GPU?")
-    figures = {
-        "sweep": sweep,
-        "started": started,
-        "variants": len(list(folder.cubins.glob("*.json"))),
-        "cells": account["cells"],
-        "wall_s": round(wall_s, 2),
-        "measure_wall_s": account["wall_s"],
-        "gpu_s": account["gpu_s"],
-        "gpu_share": round(account["gpu_s"] / account["wall_s"], 4),
-    }
+    wall_s, account = round(time.monotonic() - begun, 2), read_json(path)
+    if done.returncode != 0 or account is None:
+        raise LadderError(f"{' '.join(command)}: ended with exit code {done.returncode}, without {path}")
+    figures = {"sweep": sweep, "started": started, "variants": len(list(folder.cubins.glob("*.cubin")))}
+    figures |= {"cells": account["cells"], "wall_s": wall_s, "measure_wall_s": account["wall_s"]}
+    figures |= {"gpu_s": account["gpu_s"], "gpu_share": round(account["gpu_s"] / account["wall_s"], 4)}
     write_json(out, figures)
     logging.info("from an empty cache: %s", json.dumps(figures))

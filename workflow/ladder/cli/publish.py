@@ -1,7 +1,5 @@
 """The step that changes what is published."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Annotated, Any

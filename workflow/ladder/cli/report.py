@@ -1,11 +1,14 @@
-"""Steps that draw and write."""
+"""Steps that decide, draw and write."""
 
-from __future__ import annotations
+import logging
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from ladder.cli.options import Folder, Published, SweepName, SweepNames, sweeps_of
-from ladder.cli.tables import records_of
+from ladder.claims.decide import decide_tables
+from ladder.claims.ledger import load_claims
+from ladder.cli.options import Folder, Published, SweepName, SweepNames, project, sweeps_of
 from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
@@ -13,7 +16,21 @@ from ladder.model.schemas import SWEEP_TABLES
 from ladder.report.document import render
 from ladder.report.figures.registry import draw_sweep
 from ladder.results import tables
+from ladder.results.archive import records_of
 from ladder.results.environment import measured_on
+from ladder.results.statistics import records
+
+Ledger = Annotated[Path | None, typer.Option("--claims", help="The ledger (default: config/claims.yaml).")]
+
+
+def claims(context: typer.Context, folder_: Folder, ledger: Ledger = None) -> None:
+    """Decide the claims from the tables."""
+    folder, sweeps = RunFolder(folder_), sweeps_of(context, None)
+    given = load_claims(ledger or project(context).claims, sweeps)
+    there = {name: sweep for name, sweep in sweeps.items() if folder.sweep(name).is_dir()}
+    part = {name: [variant.id for variant in sweep.variants] for name, sweep in there.items()}
+    for row in records(decide_tables(given, folder.tables, part)):
+        logging.info("%s: %s", row["id"], row["verdict"])
 
 
 def figures(context: typer.Context, folder_: Folder, sweep: SweepName, published: Published = None) -> None:

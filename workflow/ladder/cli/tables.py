@@ -1,10 +1,6 @@
 """Steps that read records and tables: they need neither a GPU nor the compiler."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -12,26 +8,18 @@ import typer
 
 from ladder.cli.options import Folder, PlanFile, Published, SweepNames, folder_of, project
 from ladder.measure.conditions import compiled
-from ladder.measure.store import Records, read_store
+from ladder.measure.store import read_store
 from ladder.measure.view import View
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
-from ladder.model.plan import Plan, read_plan
+from ladder.model.plan import read_plan
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.archive import read_archive
+from ladder.results.archive import records_of
 from ladder.results.collect import changed_sources, collect_sweep
 from ladder.results.collect import merge as merge_frames
 from ladder.results.environment import analysed_here, measured_on, reproduced
 from ladder.results.publish import copy_clock, kept_rows
-
-
-def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan] = ()) -> Records:
-    """The run's store, or where nothing is measured the published records, of the plans' kernels or all."""
-    if published is None:
-        return read_store(folder.records)
-    kernels = {task.cell.kernel for plan in plans for task in plan.tasks}
-    return read_archive(PublishedFolder(published).records, kernels or None)
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:

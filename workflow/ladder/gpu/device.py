@@ -1,21 +1,25 @@
-"""One GPU in this process: context, stream and memory, through cuda.core."""
-
-from __future__ import annotations
+"""One GPU in this process: context, stream, memory, harness kernels and L2, through cuda.core."""
 
 import ctypes
+import functools
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cuda.bindings import driver
-from cuda.core import Buffer, Device, Event, EventOptions, Stream
+from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from ladder.gpu.driver import checked
-from ladder.gpu.harness import Harness
-from ladder.gpu.l2 import L2
+from ladder.gpu.harness import COUNT, MAXIMUM, NOTHING, READ
 from ladder.model.errors import LadderError
 
 Launcher = Callable[[], None]
 """Enqueues one run on the GPU's stream."""
+
+_THREADS = 256
+_LEAST_L2_BYTES = 32 * 1024 * 1024  # overwritten at least, also where the L2 holds less
 
 
 class OutOfDeviceMemory(LadderError):
@@ -35,9 +39,8 @@ class Gpu:
         self.compute_capability: tuple[int, int] = tuple(self.device.compute_capability)
         self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
         self.block_threads: int = properties.max_threads_per_block
-        data = harness.read_bytes()
-        self.harness = Harness(self.stream, self.sms, self.allocate(16), self.download, data)
-        self.l2 = L2(self.stream, self.l2_bytes, self.allocate, self.harness)
+        self.harness = Harness(self, harness.read_bytes())
+        self.l2 = L2(self, self.l2_bytes)
 
     @property
     def full_rate_fp64(self) -> bool:
@@ -82,5 +85,75 @@ class Gpu:
         if whole:
             checked(driver.cuMemsetD32Async(pointer, word, whole, self.stream.handle))
         for offset in range(whole * 4, size):
-            byte = (word >> (8 * (offset % 4))) & 0xFF
+            byte = word >> 8 * (offset % 4) & 0xFF
             checked(driver.cuMemsetD8Async(pointer + offset, byte, 1, self.stream.handle))
+
+
+class L2:
+    """The state of a GPU's L2 cache before a launch, which a regime is made of: buffers that take its place."""
+
+    def __init__(self, gpu: Gpu, size: int) -> None:
+        self.gpu, self.bytes = gpu, max(size, _LEAST_L2_BYTES)
+        self._flush = gpu.allocate(self.bytes)
+
+    @functools.cached_property
+    def _clean(self) -> Buffer:
+        """Zeros, four times what the L2 holds: less might leave what it means to evict."""
+        buffer = self.gpu.allocate(4 * self.bytes)
+        buffer.fill(0, stream=self.gpu.stream)
+        return buffer
+
+    def prepare(self, regime: str) -> None:
+        """Enqueue what a launch of `regime` finds.
+
+        Dirty: none of its data, but lines that have yet to be written. Cold: nothing to be written. Warm: as it is.
+        """
+        if regime != "warm":
+            self._flush.fill(0, stream=self.gpu.stream)
+        if regime == "cold":
+            self.gpu.harness.read_through(self._clean)
+
+    def warm_up(self, seconds: float) -> None:
+        """Keep the GPU busy until its clocks have risen."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for _ in range(20):
+                self.prepare("dirty")
+            self.gpu.sync()
+
+
+class Harness:
+    """The harness kernels of a problem, loaded from what join_harness wrote.
+
+    Of their arguments integers are 64 bits wide and floats are doubles; what differs comes as a ctypes object.
+    """
+
+    def __init__(self, gpu: Gpu, data: bytes) -> None:
+        head, _, cubin = data.partition(b"\n")
+        code, symbols = ObjectCode.from_cubin(cubin), json.loads(head)["symbols"]
+        self.kernels: dict[str, Kernel] = {entry: code.get_kernel(name) for entry, name in symbols.items()}
+        self._gpu, self._scratch = gpu, gpu.allocate(16)
+
+    def nothing(self) -> None:
+        """Enqueue an empty kernel."""
+        launch(self._gpu.stream, LaunchConfig(grid=1, block=1), self.kernels[NOTHING])
+
+    def run(self, entry: str, elements: int, *arguments: Any) -> None:
+        """Enqueue one kernel over `elements` with a grid-stride loop."""
+        blocks = max(1, min((elements + _THREADS - 1) // _THREADS, self._gpu.sms * 16))
+        config = LaunchConfig(grid=blocks, block=_THREADS)
+        launch(self._gpu.stream, config, self.kernels[entry], *arguments)
+
+    def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
+        """(maximum, count) of a comparing kernel, which takes pointers to them where MAXIMUM and COUNT stand."""
+        base = int(self._scratch.handle)
+        self._scratch.fill(0, stream=self._gpu.stream)
+        where = {MAXIMUM: base, COUNT: base + 8}
+        self.run(entry, elements, *(where[one] if isinstance(one, str) else one for one in arguments))
+        raw = self._gpu.download(base, 16)
+        return ctypes.c_double.from_buffer_copy(raw).value, ctypes.c_uint64.from_buffer_copy(raw, 8).value
+
+    def read_through(self, data: Buffer) -> None:
+        """Enqueue a read of a whole buffer of zeros."""
+        chunks = data.size // 16
+        self.run(READ, chunks, int(data.handle), chunks, int(self._scratch.handle))

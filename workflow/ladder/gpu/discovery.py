@@ -1,7 +1,5 @@
 """Which GPUs this host has, asked of the driver's management library: no CUDA context is made."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re
@@ -30,10 +28,7 @@ class FoundGpu:
 
 
 def slug(name: str) -> str:
-    """A GPU model's name in lower case, everything but letters and digits replaced by single dashes.
-
-    The vendor is always named, so that "H200" and "NVIDIA H200" share a folder.
-    """
+    """A GPU model's name in lower case with dashes, the vendor always in front: nvidia-h200, also for "H200"."""
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return words if words.startswith("nvidia") else f"nvidia-{words}"
 
@@ -50,10 +45,9 @@ def visible(gpus: Sequence[FoundGpu], environment: Mapping[str, str]) -> list[Fo
     if chosen is None:
         return list(gpus)
     found = []
-    for word in chosen.split(","):
-        name = word.strip()
+    for name in (word.strip() for word in chosen.split(",")):
         match = [
-            gpu for gpu in gpus if name == str(gpu.index) or (len(name) > 4 and gpu.uuid.startswith(name))
+            one for one in gpus if name == str(one.index) or (len(name) > 4 and one.uuid.startswith(name))
         ]
         if len(match) != 1:
             break

@@ -1,7 +1,5 @@
 """Calls of the CUDA driver through its plain bindings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cuda.bindings import driver
@@ -14,6 +12,4 @@ def checked(result: tuple[Any, ...]) -> Any:
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         raise LadderError(f"the driver says {status.name}")
-    if not values:
-        return None
-    return values[0] if len(values) == 1 else tuple(values)
+    return tuple(values) if len(values) > 1 else next(iter(values), None)

@@ -1,16 +1,17 @@
 """A problem on a device: buffers, inputs, references and the check. Each problem's `instance` module makes its own."""
 
-from __future__ import annotations
-
+import ctypes
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ladder.gpu.device import Gpu, Launcher
 from ladder.gpu.tensor_maps import Tensor
 from ladder.gpu.timing import Timer
-from ladder.model.problem import Params
+from ladder.model.errors import LadderError
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class Check:
 
     def __str__(self) -> str:
         """What is wrong."""
-        error, bound = self.max_error, self.error_bound
-        return self.detail or f"largest normalised error {error:.3g}, allowed {bound:.3g}"
+        return self.detail or f"largest normalised error {self.max_error:.3g}, allowed {self.error_bound:.3g}"
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,21 @@ class Observation:
     value: float
 
 
-@dataclass
 class Instance(ABC):
     """One problem at one size and dtype on a device: buffers, inputs, references, check."""
 
-    gpu: Gpu
-    size: Mapping[str, int]
-    dtype: str
-    layout: str
-    pointers: dict[str, int] = field(default_factory=dict)
-    scalars: dict[str, float] = field(default_factory=dict)
+    def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
+        """Allocate. Raises OutOfDeviceMemory."""
+        self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
+        self.tensors: dict[str, Tensor] = {}
+        self.pointers: dict[str, int] = {}
+        self.scalars: dict[str, float] = {}
+        for name, (shape, element) in self.shapes().items():
+            self.add_buffer(name, shape, element)
+
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and element dtype of each buffer."""
 
     @abstractmethod
     def fill_inputs(self, seed: int) -> None:
@@ -64,34 +69,49 @@ class Instance(ABC):
     def check(self, params: Params) -> Check:
         """Compare the outputs with the problem's own higher-precision answer."""
 
-    @abstractmethod
-    def tensor(self, name: str) -> Tensor:
-        """A buffer with its shape and dtype, for tensor maps."""
-
-    @abstractmethod
     def library(self, name: str) -> Launcher:
         """A library reference by name. Raises LadderError where the problem has none of that name."""
+        raise LadderError(f"the problem has no library reference {name!r}")
 
     def use_beta(self, beta: float) -> None:
         """Make launches and the check from here on use `beta`, where the problem has one."""
-        return
 
     def observations(self, params: Params) -> list[Observation]:
         """Numbers the last launch wrote about itself."""
         return []
 
-    @abstractmethod
+    def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        """Allocate one buffer more. Raises OutOfDeviceMemory."""
+        buffer = self.gpu.allocate(math.prod(shape) * ELEMENT_BYTES[dtype])
+        self.tensors[name], self.pointers[name] = Tensor(buffer, shape, dtype), int(buffer.handle)
+
+    def draw(self, name: str, seed: int) -> None:
+        """Enqueue random numbers for all of a buffer: uniform in [-1, 1), as int32 in [-1000, 1000)."""
+        tensor = self.tensors[name]
+        entry, count = f"fill_uniform<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
+        self.gpu.harness.run(entry, count, self.pointers[name], count, ctypes.c_ulonglong(seed))
+
+    def poison(self, name: str, word: int) -> None:
+        """Enqueue a fill of a buffer with a 32-bit pattern."""
+        self.gpu.fill_words(self.pointers[name], self.tensors[name].buffer.size, word)
+
     def close(self) -> None:
         """Free the buffers."""
+        for tensor in self.tensors.values():
+            tensor.buffer.close(self.gpu.stream)
+        self.tensors = {}
 
 
-class Instances(Protocol):
-    """What a problem's `instance` module calls Instances: made once a process, it makes the instances.
+class Instances:
+    """Makes a problem's instances, once a process; `settings` are the plan's. Each `instance` module has its own."""
 
-    `settings` are the plan's.
-    """
+    kind: Callable[[Gpu, Mapping[str, int], str, str], Instance]
 
-    def __init__(self, timer: Timer, settings: Mapping[str, Any]) -> None: ...
+    def __init__(self, timer: Timer, settings: Mapping[str, Any]) -> None:
+        self._timer, self._seed = timer, settings["seed"]
 
     def create(self, size: Mapping[str, int], dtype: str, layout: str) -> Instance:
         """Allocate and fill one instance. Raises OutOfDeviceMemory."""
+        instance = self.kind(self._timer.gpu, size, dtype, layout)
+        instance.fill_inputs(self._seed)
+        return instance

@@ -1,8 +1,7 @@
 """Kernels ready to launch, loaded from cubins."""
 
-from __future__ import annotations
-
 import ctypes
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,46 +34,40 @@ def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:
     if "pointer" in argument:
         return instance.pointers[argument["pointer"]]
     if "tensor_map" in argument:
-        tensor = instance.tensor(argument["tensor_map"])
+        tensor = instance.tensors[argument["tensor_map"]]
         return tensor_map(tensor, argument["box"], argument["swizzle"], argument["l2_promotion"])
     value = argument["value"] if "value" in argument else instance.scalars[argument["scalar"]]
     return _CTYPES[argument["type"]](value)
 
 
+@functools.lru_cache(maxsize=1)
+def _kernel(cubin: bytes) -> Kernel:
+    """The one kernel of a cubin, which stays loaded while the same cubin is asked for."""
+    code = ObjectCode.from_cubin(cubin)
+    handle = checked(driver.cuLibraryEnumerateKernels(1, code.handle))[0]
+    return code.get_kernel(checked(driver.cuKernelGetName(handle)))
+
+
 class Loader:
-    """Loads the one kernel of a cubin, which stays loaded while the same cubin is asked for."""
+    """Loads kernels onto a device."""
 
     def __init__(self, stream: Stream, device: int) -> None:
         self._stream, self._device = stream, device
-        self._latest: tuple[bytes, Kernel] | None = None
-
-    def _kernel(self, cubin: bytes) -> Kernel:
-        if self._latest is None or self._latest[0] != cubin:
-            code = ObjectCode.from_cubin(cubin)
-            handle = checked(driver.cuLibraryEnumerateKernels(1, code.handle))[0]
-            self._latest = cubin, code.get_kernel(checked(driver.cuKernelGetName(handle)))
-        return self._latest[1]
 
     def static_shared_bytes(self, cubin: bytes) -> int:
-        """Static shared memory in bytes of the kernel."""
-        return int(self._kernel(cubin).attributes.shared_size_bytes)
+        """Static shared memory in bytes of the kernel in a cubin."""
+        return int(_kernel(cubin).attributes.shared_size_bytes)
 
     def load(self, cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
         """The kernel, ready to launch on an instance as the plan says.
 
         The instance's scalars are read at once: load again after changing one. Raises LadderError from the driver.
         """
-        kernel = self._kernel(cubin)
+        kernel, grid = _kernel(cubin), plan.grid
         if plan.shared_bytes > 48 * 1024:
-            checked(
-                driver.cuKernelSetAttribute(
-                    driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    plan.shared_bytes,
-                    driver.CUkernel(int(kernel.handle)),
-                    driver.CUdevice(self._device),
-                )
-            )
-        grid = plan.grid
+            limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            where = (driver.CUkernel(int(kernel.handle)), driver.CUdevice(self._device))
+            checked(driver.cuKernelSetAttribute(limit, plan.shared_bytes, *where))
         if plan.cluster:
             # cuda.core counts the grid in clusters.
             x, y, z = (blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True))

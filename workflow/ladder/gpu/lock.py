@@ -4,8 +4,6 @@ Snakemake counts GPUs but assigns none. The lock file is inherited by the worker
 last process of a measurement is gone, however the others ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging
@@ -39,6 +37,14 @@ def _open(path: Path) -> int:
     return descriptor
 
 
+def _take_one(files: Sequence[tuple[FoundGpu, int]]) -> tuple[FoundGpu, int] | None:
+    for gpu, descriptor in files:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return gpu, descriptor
+    return None
+
+
 @contextlib.contextmanager
 def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
     """Wait for the first free GPU of `gpus`; yields it with the lock's file descriptor to hand to the worker.
@@ -46,27 +52,16 @@ def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
     Raises LadderError where `gpus` is empty: nobody would ever free one.
     """
     if not gpus:
-        raise LadderError(
-            "no GPU is visible: set CUDA_VISIBLE_DEVICES, or the configuration's `device: none`"
-        )
+        raise LadderError("no GPU is visible: set CUDA_VISIBLE_DEVICES or the configuration's `device: none`")
     files = [(gpu, _open(lock_file(gpu.uuid))) for gpu in gpus]
-    taken: tuple[FoundGpu, int] | None = None
-    waited = False
     try:
+        taken = _take_one(files)
+        if taken is None:
+            names = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus)
+            logging.info("waiting for a free GPU: %s", names)
         while taken is None:
-            for gpu, descriptor in files:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    continue
-                taken = gpu, descriptor
-                break
-            else:
-                if not waited:
-                    names = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus)
-                    logging.info("waiting for a free GPU: %s", names)
-                    waited = True
-                time.sleep(_POLL_S)
+            time.sleep(_POLL_S)
+            taken = _take_one(files)
         yield taken
     finally:
         for _, descriptor in files:

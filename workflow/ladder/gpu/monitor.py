@@ -1,34 +1,20 @@
 """Clocks, power, temperature and neighbours of one GPU through NVML, read beside the measurement, not within it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 from cuda.bindings import nvml
 
 from ladder.model.errors import LadderError
 
 _INTERVAL_S = 0.02
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One reading; `at` is time.monotonic seconds, `events` NVML's bit mask of what holds clocks down."""
-
-    at: float
-    sm_clock_mhz: int
-    power_w: float
-    temperature_c: int
-    events: int
-
-
+Reading = tuple[float, int, float, int, int]
+"""time.monotonic in s, SM clock in MHz, power in W, temperature in °C, NVML's bit mask of what holds clocks down."""
 _IDLE = 1
 _HARMLESS = _IDLE | 2 | 16 | 256  # idle, application clocks, sync boost, display clock
 
@@ -44,18 +30,18 @@ class Monitor:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.start_clock_mhz: float | None = None
 
-    def __enter__(self) -> Monitor:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, *details: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(timeout=5)
         nvml.shutdown()
 
     def read(self) -> Reading:
         """One reading, now."""
-        return Reading(
+        return (
             time.monotonic(),
             nvml.device_get_clock_info(self._handle, nvml.ClockType.CLOCK_SM),
             nvml.device_get_power_usage(self._handle) / 1000,
@@ -70,36 +56,31 @@ class Monitor:
             self._stop.wait(_INTERVAL_S)
 
     def since(self, start: float) -> dict[str, Any]:
-        """Medians over the readings since `start` (time.monotonic), and the clock that this GPU began with.
+        """Medians over the readings since `start` (time.monotonic), and the highest clock of the first time asked.
 
-        That is the highest of the first cell that is asked about. Older readings are dropped.
+        Older readings are dropped.
         """
-        self._readings = [reading for reading in self._readings if reading.at >= start]
-        readings = [reading for reading in self._readings if not reading.events & _IDLE] or [self.read()]
-        clock = median(reading.sm_clock_mhz for reading in readings)
+        self._readings = [reading for reading in self._readings if reading[0] >= start]
+        busy = [reading for reading in self._readings if not reading[-1] & _IDLE] or [self.read()]
+        _, clocks, powers, temperatures, masks = zip(*busy, strict=True)
+        telling = {mask & ~_HARMLESS for mask in masks}
+        events = [one.name for one in nvml.ClocksEventReasons if any(one.value & mask for mask in telling)]
         if self.start_clock_mhz is None:
-            self.start_clock_mhz = max(reading.sm_clock_mhz for reading in readings)
-        events = 0
-        for reading in readings:
-            events |= reading.events & ~_HARMLESS
+            self.start_clock_mhz = max(clocks)
         return {
-            "sm_clock_mhz": clock,
-            "power_w": round(median(reading.power_w for reading in readings), 1),
-            "temperature_c": median(reading.temperature_c for reading in readings),
+            "sm_clock_mhz": median(clocks),
+            "power_w": round(median(powers), 1),
+            "temperature_c": median(temperatures),
             "start_clock_mhz": self.start_clock_mhz,
-            "clock_events": [
-                reason.name for reason in nvml.ClocksEventReasons if reason.value and events & reason.value
-            ],
+            "clock_events": events,
         }
 
     def neighbours(self, own: set[int]) -> list[int]:
         """Process ids that use the GPU for computing, other than `own`."""
-        try:
+        with contextlib.suppress(nvml.NvmlError):
             running = nvml.device_get_compute_running_processes_v3(self._handle)
-        except nvml.NvmlError:
-            return []
-        pids = [int(running[index].pid) for index in range(len(running))]
-        return [pid for pid in pids if pid not in own and pid != os.getpid()]
+            return sorted({int(running[index].pid) for index in range(len(running))} - own - {os.getpid()})
+        return []
 
     def neighbours_that_stay(self, seconds: float) -> list[int]:
         """Process ids that still use the GPU after `seconds`; returns as soon as there are none."""
@@ -110,10 +91,7 @@ class Monitor:
 
     @contextlib.contextmanager
     def locked_clocks(self, mhz: float | None) -> Iterator[None]:
-        """Hold the SM clock at `mhz` and give it back afterwards; None leaves it alone.
-
-        Raises LadderError where the driver refuses.
-        """
+        """Hold the SM clock at `mhz`, if any, and give it back afterwards. Raises LadderError if the driver refuses."""
         if mhz is None:
             yield
             return

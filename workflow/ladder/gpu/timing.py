@@ -15,24 +15,27 @@ times the pairs of the one before. Warm: the same with a CUDA graph of back-to-b
 launch, and nothing before it.
 """
 
-from __future__ import annotations
-
 import contextlib
+import ctypes
 import gc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import quantiles
+from typing import Any
+
+from cuda.bindings import driver
+from cuda.core import Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher
-from ladder.gpu.gate import Gate
-from ladder.gpu.graph import capture
+from ladder.gpu.driver import checked
 from ladder.gpu.harness import GATE
+from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
 
-LEAST_PAIRS = 12
-"""Six groups: the fewest whose extremes bracket the median with 95 %."""
-
+LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
+_GATE_NS = 2_000_000_000  # the longest that it holds a stream
 _GROUPS_BETWEEN_BUDGET_CHECKS = 4
 _PRIMED_BELOW_US = 300.0
 _QUICK_US = 5000.0
@@ -73,8 +76,7 @@ class Pairs:
 
     def speedup(self) -> tuple[float, float, float]:
         """Median ratio with its 95 % interval: (median, low, high)."""
-        ratios = self.ratios()
-        return (median(ratios), *median_interval(ratios))
+        return median(self.ratios()), *median_interval(self.ratios())
 
     def wanted(self, precision: float) -> int:
         """Pairs that a half-width of `precision` (share) should take, going by the spread so far.
@@ -92,12 +94,48 @@ class Pairs:
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
 
 
+class Gate:
+    """Holds the stream while its `with` block enqueues work, which then runs without waiting for the host.
+
+    A kernel of one thread reads a word of host memory until it holds the ticket of this closing.
+    """
+
+    def __init__(self, stream: Stream, kernel: Kernel) -> None:
+        host = int(checked(driver.cuMemHostAlloc(8, driver.CU_MEMHOSTALLOC_DEVICEMAP)))
+        # Kept to the end of the process: a kernel may wait for it.
+        self._ticket, self._gave_up = (ctypes.c_int.from_address(host + offset) for offset in (0, 4))
+        self._ticket.value = self._gave_up.value = self._next = 0
+        self._words = int(checked(driver.cuMemHostGetDevicePointer(host, 0)))
+        self._close = partial(launch, stream, LaunchConfig(grid=1, block=1), kernel, self._words)
+
+    def __enter__(self) -> None:
+        self._next += 1
+        self._close(ctypes.c_int32(self._next), _GATE_NS)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Raises LadderError where the stream went on by itself, since the host was away too long."""
+        self._ticket.value = self._next
+        if self._gave_up.value and kind is None:
+            self._gave_up.value = 0
+            raise LadderError(f"enqueueing one launch took over {_GATE_NS / 1e9:g} s: it cannot be timed")
+
+
+def capture(stream: Stream, launcher: Launcher, launches: int) -> Any:
+    """A CUDA graph of `launches` back-to-back calls of `launcher`, which enqueues on `stream`."""
+    builder = stream.create_graph_builder().begin_building("relaxed")
+    for _ in range(launches):
+        launcher()
+    graph = builder.end_building().complete()
+    graph.upload(stream)
+    stream.sync()
+    return graph
+
+
 class Timer:
     """Times launches on one GPU, and counts in `busy_us` the GPU time that all of it took."""
 
     def __init__(self, gpu: Gpu) -> None:
-        self.gpu = gpu
-        self.busy_us = 0.0
+        self.gpu, self.busy_us = gpu, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
         self._events = [gpu.event() for _ in range(4)]
 
@@ -155,8 +193,7 @@ class Timer:
         return self.times([launch, launch], "dirty")[0][1]
 
     def quick(self, launches: Sequence[Launcher]) -> list[float]:
-        """Median times in µs with a flushed L2, for choosing between references: more rounds the shorter the
-        fastest is.
+        """Median times in µs with a flushed L2, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each once, there and back, so that clocks that sag under load favour nobody: one after the
         other, the first to run on a rested GPU seemed up to 5 % faster. The first round does not count.
@@ -179,18 +216,15 @@ class Timer:
         scale: float = 1.0,
     ) -> Pairs:
         """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
-        pairs = Pairs()
+        pairs, target, groups = Pairs(), rule.min_pairs, 0
+        abba, baab = [variant, reference, reference, variant], [reference, variant, variant, reference]
         variant()
-        target, groups = rule.min_pairs, 0
         while not pairs.stopped_by:
             remaining = -(-(target - len(pairs.variant_us)) // 2)
             batch = max(1, min(remaining, _GROUPS_BETWEEN_BUDGET_CHECKS))
             variant_outside = [(groups + index) % 2 == 0 for index in range(batch)]
             groups += batch
-            order: list[Launcher] = []
-            for outside in variant_outside:
-                outer, inner = (variant, reference) if outside else (reference, variant)
-                order += [outer, inner, inner, outer]
+            order = [launch for outside in variant_outside for launch in (abba if outside else baab)]
             # One launch more in front: the first after a pause reads longer.
             times, spent = self.times([order[0], *order], regime, prime)
             pairs.gpu_us += spent
@@ -198,14 +232,14 @@ class Timer:
             for index, outside in enumerate(variant_outside):
                 pairs.add_group(scaled[4 * index : 4 * index + 4], outside)
             count = len(pairs.variant_us)
-            if count >= target:
-                if pairs.reached(rule):
-                    pairs.stopped_by = "precision"
-                target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
-            if not pairs.stopped_by and count >= rule.max_pairs:
+            if count >= target and pairs.reached(rule):
+                pairs.stopped_by = "precision"
+            elif count >= rule.max_pairs:
                 pairs.stopped_by = "pairs"
-            if not pairs.stopped_by and count >= LEAST_PAIRS and pairs.gpu_us >= rule.seconds * 1e6:
+            elif count >= LEAST_PAIRS and pairs.gpu_us >= rule.seconds * 1e6:
                 pairs.stopped_by = "budget"
+            elif count >= target:
+                target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         return pairs
 
     def singly(self, variant: Launcher, reference: Launcher, rule: StoppingRule, regime: str) -> Pairs:
@@ -213,14 +247,14 @@ class Timer:
         prime = min(self.first(variant), self.first(reference)) < _PRIMED_BELOW_US
         return self.pairs(variant, reference, rule, regime, prime)
 
-    def in_graphs(
-        self, variant: Launcher, reference: Launcher, rule: StoppingRule, single_us: float
-    ) -> Pairs:
+    def in_graphs(self, variant: Launcher, reference: Launcher, rule: StoppingRule, once_us: float) -> Pairs:
         """Groups of CUDA graphs with back-to-back launches, so many that the graph's own start does not count."""
-        launches = max(4, min(_GRAPH_LAUNCHES, round(_GRAPH_US / single_us)))
-        graphs = [capture(self.gpu.stream, launcher, launches) for launcher in (variant, reference)]
+        launches = max(4, min(_GRAPH_LAUNCHES, round(_GRAPH_US / once_us)))
+        stream = self.gpu.stream
+        graphs = [capture(stream, launcher, launches) for launcher in (variant, reference)]
         try:
-            return self.pairs(graphs[0], graphs[1], rule, "warm", scale=launches)
+            own, other = (partial(graph.launch, stream) for graph in graphs)
+            return self.pairs(own, other, rule, "warm", scale=launches)
         finally:
             for graph in graphs:
                 graph.close()

@@ -1,7 +1,5 @@
 """The bench: a GPU, the instance of the current size, and kernels loaded on it and verified."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +17,6 @@ from ladder.model.problem import Problem
 _BETA = 0.5
 _WARM_UP_S = 0.15
 """The clocks of an idle GPU take about 0.1 s to rise."""
-
 _SPARE_BYTES = 256 * 1024 * 1024
 _COPY_BYTES = 2**31
 
@@ -29,8 +26,7 @@ class CellOutcome(Exception):
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
-        self.status = status
-        self.reason = reason
+        self.result = {"status": status, "reason": reason}
 
 
 class Bench:
@@ -38,8 +34,7 @@ class Bench:
 
     def __init__(self, plan: Plan, cubins: Path, harness: Path) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
-        self.cubins = cubins
-        self.gpu = Gpu(harness)
+        self.cubins, self.gpu = cubins, Gpu(harness)
         self.timer = Timer(self.gpu)
         self.loader = Loader(self.gpu.stream, self.gpu.device.device_id)
         module = importlib.import_module(f"ladder.problems.{plan.problem}.instance")
@@ -57,11 +52,8 @@ class Bench:
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
         source, target = gpu.allocate(size), gpu.allocate(size)
         gpu.fill_words(int(source.handle), size, 0x5BD1E995)
-
-        def copy() -> None:
-            gpu.copy(int(target.handle), int(source.handle), size)
-
-        copy_us, floor_us = self.timer.quick([copy])[0], self.timer.quick([gpu.harness.nothing])[0]
+        copy_us = self.timer.quick([lambda: gpu.copy(int(target.handle), int(source.handle), size)])[0]
+        floor_us = self.timer.quick([gpu.harness.nothing])[0]
         for buffer in (source, target):
             buffer.close(gpu.stream)
         return {
@@ -104,9 +96,9 @@ class Bench:
         if threads > most:
             raise CellOutcome("launch_error", f"a block of {threads} threads; the device takes {most}")
         shared = launch.shared_bytes + self.loader.static_shared_bytes(cubin)
-        if shared > self.gpu.block_shared_bytes:
-            needs, has = f"needs {shared} bytes of shared memory per block", self.gpu.block_shared_bytes
-            raise CellOutcome("unsupported", f"{needs}, the device has {has}")
+        if shared > (most := self.gpu.block_shared_bytes):
+            reason = f"needs {shared} bytes of shared memory per block, the device has {most}"
+            raise CellOutcome("unsupported", reason)
         return self.loader.load(cubin, launch, instance)
 
     def loaded(self, task: Task) -> Loaded:
@@ -136,9 +128,7 @@ class Bench:
             return
         instance.use_beta(_BETA)
         try:
-            check = self.check(self.load(launch, instance), launch, instance)
+            self.verified(launch, instance, f"with beta = {_BETA}: ")
         finally:
             instance.use_beta(0.0)
-        if not check.correct:
-            raise CellOutcome("incorrect", f"with beta = {_BETA}: {check}")
         self._beta_checked.add(launch.variant)

@@ -1,7 +1,5 @@
 """Is the timer right? The same kernels timed by NVBench, and a kernel timed against itself."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -11,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ladder.gpu.launching import Loaded
 from ladder.measure.bench import Bench
 from ladder.measure.view import View
 from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
-from ladder.model.plan import Plan
 
 REGIME = "dirty"
 """NVBench flushes the L2 by a memset."""
@@ -25,6 +23,8 @@ _TARGETS_US = (15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0)
 _AA_TARGETS_US = (30.0, 300.0)
 _CLOSE = 3.0
 """A cell stands for a target when its time is within this factor."""
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,33 +57,30 @@ def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]
 
 @dataclass(frozen=True)
 class Trials:
-    """The timer of a bench held against itself and against NVBench."""
+    """The timer of a bench held against itself and against NVBench, on tasks of a view's plan."""
 
     bench: Bench
-    plan: Plan
+    view: View
 
-    def against_itself(self, subject: Subject, trials: int) -> list[dict[str, Any]]:
+    def _times(self, kernel: Loaded) -> Any:
+        return self.bench.timer.singly(kernel, kernel, stopping_rule(self.view.plan), REGIME)
+
+    def _loaded(self, subject: Subject) -> Loaded:
+        return self.bench.loaded(self.view.plan.tasks[subject.index])
+
+    def against_itself(self, subject: Subject, trials: int) -> Iterator[Row]:
         """Trials of a kernel as variant and as reference: rows of clock_aa."""
-        launcher, rule = self.bench.loaded(self.plan.tasks[subject.index]), stopping_rule(self.plan)
-        rows = []
+        kernel = self._loaded(subject)
         for trial in range(trials):
-            pairs = self.bench.timer.singly(launcher, launcher, rule, REGIME)
+            pairs = self._times(kernel)
             speedup, low, high = pairs.speedup()
-            rows.append(
-                {
-                    "trial": trial,
-                    "subject": subject.name,
-                    "samples": len(pairs.variant_us),
-                    "speedup": speedup,
-                    "speedup_low": low,
-                    "speedup_high": high,
-                    "covers": low <= 1.0 <= high,
-                }
-            )
-        return rows
+            about = {"trial": trial, "subject": subject.name, "samples": len(pairs.variant_us)}
+            found = {"speedup": speedup, "speedup_low": low, "speedup_high": high}
+            yield {**about, **found, "covers": low <= 1.0 <= high}
 
-    def against_nvbench(self, chosen: Sequence[Subject]) -> list[dict[str, Any]]:
-        """Our median, taken before and after NVBench's run of the same kernel, beside NVBench's own.
+    def against_nvbench(self, chosen: Sequence[Subject]) -> list[Row]:
+        """Our median, taken before and after NVBench's run of the same kernel, beside NVBench's own: rows of
+        clock_nvbench.
 
         Raises LadderError where cuda-bench is not installed.
         """
@@ -94,20 +91,19 @@ class Trials:
         except ImportError as error:
             raise LadderError(f"cuda-bench (NVBench) is not installed: {error}") from error
         by_name = {subject.name: subject for subject in chosen}
-        ours: dict[str, tuple[list[float], list[float]]] = {}
-        timer, rule = self.bench.timer, stopping_rule(self.plan)
+        ours: dict[str, list[list[float]]] = {}
 
         def measured(state: Any) -> None:
             name = state.get_string("subject")
-            kernel = self.bench.loaded(self.plan.tasks[by_name[name].index])
+            kernel = self._loaded(by_name[name])
 
             def once(launch: Any) -> None:
                 stream = Stream.from_handle(launch.get_stream().addressof())
                 enqueue(stream, kernel.config, kernel.kernel, *kernel.arguments)
 
-            before = timer.singly(kernel, kernel, rule, REGIME).variant_us
+            before = self._times(kernel).variant_us
             state.exec(once, batched=False)
-            ours[name] = before, timer.singly(kernel, kernel, rule, REGIME).variant_us
+            ours[name] = [before, self._times(kernel).variant_us]
 
         bench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))
         with tempfile.TemporaryDirectory() as folder:
@@ -117,22 +113,13 @@ class Trials:
         return [_compared(name, sides, *theirs[name]) for name, sides in ours.items()]
 
 
-def _compared(
-    name: str, sides: tuple[list[float], list[float]], nvbench_us: float, noise: float
-) -> dict[str, Any]:
+def _compared(name: str, sides: Sequence[Sequence[float]], nvbench_us: float, noise: float) -> Row:
     """A row of clock_nvbench: the mean of both sides stands for the moment between them."""
     middle = sum(median(times) for times in sides) / 2
     low, high = (sum(ends) / 2 for ends in zip(*(median_interval(times) for times in sides), strict=True))
     logging.info("%s: %.2f us here, %.2f us by NVBench", name, middle, nvbench_us)
-    return {
-        "subject": name,
-        "median_us": middle,
-        "median_us_low": low,
-        "median_us_high": high,
-        "nvbench_us": nvbench_us,
-        "nvbench_noise": noise,
-        "difference": middle / nvbench_us - 1,
-    }
+    ours = {"subject": name, "median_us": middle, "median_us_low": low, "median_us_high": high}
+    return ours | {"nvbench_us": nvbench_us, "nvbench_noise": noise, "difference": middle / nvbench_us - 1}
 
 
 def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
@@ -140,25 +127,16 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
     times = {}
     for state in document["benchmarks"][0]["states"]:
         subject = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "subject")
-        values = {
-            summary["tag"]: float(item["value"])
-            for summary in state["summaries"]
-            for item in summary["data"]
-            if item["name"] == "value" and item["type"] in ("float64", "int64")
-        }
-        times[subject] = (
-            values["nv/cold/time/gpu/median"] * 1e6,
-            values["nv/cold/time/gpu/stdev/relative"],
-        )
+        items = [(summary["tag"], item) for summary in state["summaries"] for item in summary["data"]]
+        values = {tag: item["value"] for tag, item in items if item["name"] == "value"}
+        middle, noise = (values[f"nv/cold/time/gpu/{name}"] for name in ("median", "stdev/relative"))
+        times[subject] = float(middle) * 1e6, float(noise)
     return times
-
-
-Row = dict[str, Any]
 
 
 def check_clock(bench: Bench, view: View, trials: int) -> tuple[list[Row], list[Row]]:
     """Rows of clock_aa and of clock_nvbench; the second are none, with a warning, without cuda-bench."""
-    known, tried = list(measured(view)), Trials(bench, view.plan)
+    known, tried = list(measured(view)), Trials(bench, view)
     itself = [row for one in nearest(known, _AA_TARGETS_US) for row in tried.against_itself(one, trials)]
     try:
         return itself, tried.against_nvbench(nearest(known, _TARGETS_US))

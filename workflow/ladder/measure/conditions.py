@@ -1,7 +1,5 @@
 """What a record's key is made of besides its cell: the conditions it was measured under."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import json
@@ -15,11 +13,12 @@ from ladder.model.cell import COUNTERS
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, read_json
 from ladder.model.folders import RunFolder
-from ladder.model.plan import Plan, Task
+from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
 
-_EVERY_TIMING = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks")
-_COUNTING = ("seed",)
+_OF_TIMING = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks")
+_LETTERS = 16
+"""Of a digest, in a record."""
 
 
 @functools.cache
@@ -27,12 +26,12 @@ def measuring_code(problem: str, regime: str) -> str:
     """Digest of the code that verifies and times (or launches for the profiler) cells of a problem."""
     process = "ladder.measure.profile_worker" if regime == COUNTERS else "ladder.measure.worker"
     # The worker finds the problem's module by its name.
-    return code.digest(process, f"ladder.problems.{problem}.instance")
+    return code.digest(process, f"ladder.problems.{problem}.instance")[:_LETTERS]
 
 
 def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     """The settings that a cell depends on."""
-    names = [*(_COUNTING if regime == COUNTERS else _EVERY_TIMING)]
+    names = ["seed"] if regime == COUNTERS else list(_OF_TIMING)
     names += ["warm_below_us"] if regime == "warm" else []
     names += ["lt_heuristics"] if "cublaslt" in task.cell.reference.libraries and regime != COUNTERS else []
     return {name: plan.settings[name] for name in names}
@@ -40,18 +39,23 @@ def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What was compiled for a plan: digests of machine code, by variant, and of the harness; and the variants'
-    facts.
-    """
+    """What was compiled for a plan: the facts of its variants, and the digest of the harness's machine code."""
 
-    machine_code: Mapping[str, str]
-    harness: str
     facts: Mapping[str, Mapping[str, Any]]
+    harness: str
 
     def broken(self, task: Task) -> str | None:
         """Why the task's own variant did not compile, or None."""
         facts = self.facts[task.launch.variant] if task.launch else {}
         return str(facts.get("reason")) if facts.get("status", "ok") != "ok" else None
+
+    def launch(self, launch: Launch) -> dict[str, str]:
+        """What a launch is made of. A variant that did not compile has no machine code: it is measured once it has."""
+        geometry = {
+            name: value for name, value in asdict(launch).items() if name not in ("variant", "params")
+        }
+        machine_code = self.facts[launch.variant].get("machine_code", "")[:_LETTERS]
+        return {"machine_code": machine_code, "launch": digest_json(geometry)[:_LETTERS]}
 
 
 def compiled(plan: Plan, folder: RunFolder) -> Compiled:
@@ -59,39 +63,25 @@ def compiled(plan: Plan, folder: RunFolder) -> Compiled:
     facts: dict[str, dict[str, Any]] = {}
     for variant in plan.variants:
         path = folder.facts(variant)
-        found = read_json(path)
-        if found is None:
+        if (found := read_json(path)) is None:
             raise LadderError(f"{path}: missing; compile the variant {variant} first")
         facts[variant] = found
     harness = folder.harness(plan.problem)
     if not harness.is_file():
         raise LadderError(f"{harness}: missing; compile the harness of {plan.problem} first")
     with harness.open("rb") as lines:
-        head = json.loads(lines.readline())
-    # One that did not compile has none: it is measured once it has.
-    digests = {variant: found.get("machine_code", "") for variant, found in facts.items()}
-    return Compiled(digests, head["machine_code"], facts)
+        return Compiled(facts, json.loads(lines.readline())["machine_code"])
 
 
 def tree_conditions(plan: Plan, task: Task, regime: str, made: Compiled) -> dict[str, Any]:
     """Conditions that follow from the checkout, for one regime of a task that is launched."""
     assert task.launch is not None
-
-    def of(launch: Any) -> dict[str, str]:
-        geometry = {
-            name: value for name, value in asdict(launch).items() if name not in ("variant", "params")
-        }
-        return {"machine_code": made.machine_code[launch.variant][:16], "launch": digest_json(geometry)[:16]}
-
-    conditions: dict[str, Any] = {
-        "code": measuring_code(plan.problem, regime)[:16],
-        "harness": made.harness[:16],
-        **of(task.launch),
-        "settings": _settings(plan, task, regime),
-    }
+    settings = {"settings": _settings(plan, task, regime)}
+    digests = {"code": measuring_code(plan.problem, regime), "harness": made.harness[:_LETTERS]}
+    conditions: dict[str, Any] = {**digests, **made.launch(task.launch), **settings}
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
-    return conditions | ({"reference": of(task.reference)} if task.reference else {})
+    return conditions | ({"reference": made.launch(task.reference)} if task.reference else {})
 
 
 def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str]:

@@ -1,10 +1,7 @@
 """A profiling job: counters of the tasks that a plan wants counted and the store does not have yet."""
 
-from __future__ import annotations
-
 import logging
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,18 +10,18 @@ from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.measure import host
 from ladder.measure.conditions import compiled
+from ladder.measure.job import worker_command
 from ladder.measure.profiler import Note, Profiler, ProfilerUnavailable, wanted_metrics
-from ladder.measure.store import append_all, read_store
+from ladder.measure.store import appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
-from ladder.model.record import Conditions, Record
 
 
 def uncounted(view: View, on: Mapping[str, str]) -> Iterator[int]:
-    """Tasks that the plan wants counted, that were measured with success, and have no counters under today's conditions."""
+    """Tasks to count that were measured with success and have no counters under today's conditions."""
     for index, task in view.launched():
         record = view.find(task) if task.counted else None
         if record is not None and record.status == "ok" and view.find(task, COUNTERS, on) is None:
@@ -43,36 +40,27 @@ def count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
 
 def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
     plan, gpus = view.plan, find_gpus()
-    versions = {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}
-    on = {"gpu": gpus[0].name if gpus else "none", **versions}
+    on = {"gpu": gpus[0].name if gpus else "none"}
+    on |= {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}
     todo = list(uncounted(view, on))
     if not todo:
         kept: list[Note] = (read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", [])
         return kept
     try:
         with one_gpu(gpus) as (gpu, lock):
-            words = (path, folder.cubins, folder.harness(plan.problem))
-            worker = [sys.executable, "-m", "ladder.measure.profile_worker", *(str(word) for word in words)]
+            command = worker_command("profile_worker", path, plan, folder)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-            profiler = Profiler(worker, plan.job["profile"]["timeout_s"], environment, lock)
+            profiler = Profiler(command, plan.job["profile"]["timeout_s"], environment, lock)
             found, notes = profiler.count(todo, wanted_metrics(plan.counter_groups))
             capability = ".".join(str(part) for part in gpu.capability)
             session = host.session(gpu.uuid, root, {"name": gpu.name, "compute_capability": capability})
     except ProfilerUnavailable as error:
         return [{"subject": "counters", "reason": str(error)}]
-    counted = [
-        Record(
-            cell=plan.tasks[index].cell.in_regime(COUNTERS),
-            conditions=Conditions(view.tree(plan.tasks[index], COUNTERS), on),
-            variant=plan.tasks[index].variant,
-            sweep=plan.sweep,
-            session=session.id,
-            time=host.now(),
-            status="ok",
-            result={"observations": metrics},
-        )
-        for index, metrics in zip(todo, found, strict=True)
-    ]
-    append_all(folder.records, f"{plan.sweep}-counters", [session, *counted])
-    logging.info("%s: counters of %d cells", plan.sweep, len(counted))
+    with appending(folder.records, f"{plan.sweep}-counters") as append:
+        append(session)
+        for index, metrics in zip(todo, found, strict=True):
+            result = {"observations": metrics}
+            task = plan.tasks[index]
+            append(view.new_record(task, COUNTERS, on, session.id, status="ok", result=result))
+    logging.info("%s: counters of %d cells", plan.sweep, len(todo))
     return notes

@@ -1,7 +1,5 @@
 """A measuring job: the cells of one plan that the store does not have yet, on a GPU to itself."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys
@@ -18,15 +16,16 @@ from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
 from ladder.measure.conditions import compiled, host_conditions
-from ladder.measure.store import Appender, Records, read_store
+from ladder.measure.store import Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.view import View
+from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
-from ladder.model.record import Conditions, Record, Session
+from ladder.model.record import Record, Session
 
 _LEAVING_S = 10.0
 """A process that was killed is listed until the driver has cleared its context away."""
@@ -60,7 +59,7 @@ class Job:
     wall_s: float = 0.0
     gpu_s: float = 0.0
     worker_starts: int = 0
-    started: str = field(default_factory=host.now)
+    started: str = field(default_factory=now)
     finished: str = ""
 
 
@@ -86,26 +85,28 @@ class Measuring:
     job: Job
     session: str = ""
 
-    def run(self, todo: Due, start: Callable[[], WorkerProcess], store: Appender) -> None:
+    def run(
+        self, todo: Due, start: Callable[[], WorkerProcess], append: Callable[[Record | Session], None]
+    ) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
         own: set[int] = set()
-        begun = time.monotonic()
+        begun, plan = time.monotonic(), self.view.plan
 
         def on_start(worker: WorkerProcess) -> None:
             own.add(int(worker.hello["pid"]))
-            session = self.begin_session(worker.hello.get("gpu", {}))
+            session = self.begin_session(worker.hello["gpu"])
             self.session = session.id
-            store.append(session)
+            append(session)
 
-        supervisor = Supervisor(start, self.view.plan.job["deadline_s"], on_start)
+        supervisor = Supervisor(start, plan.job["deadline_s"], on_start)
         try:
             for done, (index, regimes) in enumerate(todo, 1):
                 since = time.monotonic()
                 answer = supervisor.measure(index, regimes)
                 device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
-                records = self.records(self.view.plan.tasks[index], answer, device)
+                records = self.records(plan.tasks[index], answer, device)
                 for record in records:
-                    store.append(record)
+                    append(record)
                 self.job.measured += 1
                 self.job.gpu_s += answer.gpu_s
                 left = (time.monotonic() - begun) / done * (len(todo) - done)
@@ -119,55 +120,39 @@ class Measuring:
         facts = self.view.made.facts[task.variant]
         built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
         spent = {"gpu_s": answer.gpu_s, "wall_s": answer.wall_s, "regimes": len(answer.results)}
-        return [
-            Record(
-                cell=task.cell.in_regime(regime),
-                conditions=Conditions(self.view.tree(task, regime), self.on),
-                variant=task.variant,
-                sweep=self.view.plan.sweep,
-                session=self.session,
-                time=host.now(),
-                status=given.get("status", "launch_error"),
-                reason=given.get("reason") or "",
-                limit_s=given.get("limit_s"),
-                result={
-                    **{name: value for name, value in given.items() if name not in _OWN},
-                    **{"device": dict(device), "built": built, "spent": spent},
-                },
-            )
-            for regime, given in answer.results.items()
-        ]
-
-
-_OWN = ("status", "reason", "limit_s")
-"""Fields of a result that are a record's own."""
+        around = {"device": device, "built": built, "spent": spent}
+        found = []
+        for regime, given in answer.results.items():
+            own = {name: given[name] for name in ("status", "reason", "limit_s") if name in given}
+            result = {name: value for name, value in given.items() if name not in own} | around
+            found.append(self.view.new_record(task, regime, self.on, self.session, **own, result=result))
+        return found
 
 
 def progress(record: Record) -> str:
     """One line about a measured cell, for a person."""
-    size = "x".join(str(value) for value in record.cell.size.values())
-    head, result = f"{record.variant} at {size}", record.result
+    head, result = cell_name(record.variant, record.cell), record.result
     if record.status != "ok":
         return f"{head}: {record.status}: {(record.reason or 'no reason').splitlines()[0][:120]}"
     half = (result["speedup_high"] - result["speedup_low"]) / 2
     return (
-        f"{head}: {median(result['variant_us']):.2f} us {record.cell.regime}, {result['speedup']:.4f} ± {half:.4f} "
+        f"{head}: {median(result['variant_us']):.2f} us, {result['speedup']:.4f} ± {half:.4f} "
         f"of {result['reference']} ({len(result['variant_us'])} pairs, {result['stopped_by']})"
     )
 
 
-def worker_command(path: Path, plan: Plan, folder: RunFolder) -> list[str]:
-    """Command line of a worker."""
+def worker_command(module: str, path: Path, plan: Plan, folder: RunFolder) -> list[str]:
+    """Command line of a process that launches a plan's kernels, but for its last argument."""
     words = (path, folder.cubins, folder.harness(plan.problem))
-    return [sys.executable, "-m", "ladder.measure.worker", *(str(word) for word in words)]
+    return [sys.executable, "-m", f"ladder.measure.{module}", *(str(word) for word in words)]
 
 
-def write_account(job: Job, path: Path, begun: float) -> None:
+def _write_account(job: Job, path: Path, begun: float) -> None:
     """Write the account of a job; one that kept everything leaves that of the job that measured."""
     if job.measured == 0 and (old := read_json(path)) is not None:
         write_json(path, old)
         return
-    job.finished = host.now()
+    job.finished = now()
     job.wall_s, job.gpu_s = round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
     write_json(path, asdict(job))
 
@@ -185,29 +170,25 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
 
     Raises LadderError where there is no GPU, or another process uses it. `root` is the checkout.
     """
-    job, begun = Job(), time.monotonic()
-    gpus = find_gpus()
-    if not gpus:
-        raise LadderError(
-            "no GPU is visible: set CUDA_VISIBLE_DEVICES, or the configuration's `device: none`"
-        )
+    job, begun, gpus = Job(), time.monotonic(), find_gpus()
     # One job, one GPU model: the conditions name it.
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
-    on = host_conditions(plan.problem, gpus[0].name, driver_version())
-    view = View(
-        plan, compiled(plan, folder), Records() if plan.job["remeasure"] else read_store(folder.records)
-    )
+    on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
+    known = Records() if plan.job["remeasure"] else read_store(folder.records)
+    view = View(plan, compiled(plan, folder), known)
     todo = due(view, on)
     job.cells = len(list(view.launched()))
     job.kept = job.cells - len(todo)
-    if todo:
+    if todo or not gpus:
         with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
             _refuse_neighbours(gpu, monitor, plan.job["busy"])
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-            start = partial(WorkerProcess, worker_command(path, plan, folder), environment, [lock])
+            command = worker_command("worker", path, plan, folder)
             session = partial(host.session, gpu.uuid, root)
-            store = Appender(folder.records, plan.sweep)
-            with monitor.locked_clocks(plan.settings["lock_clocks"]):
-                Measuring(view, on, monitor, session, job).run(todo, start, store)
-            store.close()
-    write_account(job, folder.account("measured", plan.sweep), begun)
+            measuring = Measuring(view, on, monitor, session, job)
+            with (
+                appending(folder.records, plan.sweep) as append,
+                monitor.locked_clocks(plan.settings["lock_clocks"]),
+            ):
+                measuring.run(todo, partial(WorkerProcess, command, environment, [lock]), append)
+    _write_account(job, folder.account("measured", plan.sweep), begun)

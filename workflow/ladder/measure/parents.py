@@ -1,7 +1,5 @@
 """Processes that end with the one that started them, so that no orphan goes on measuring."""
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -1,9 +1,7 @@
-"""Reads an Nsight Compute report: `python -m ladder.profile_reader REPORT METRIC…` prints JSON.
+"""Reads an Nsight Compute report: `python -m ladder.measure.profile_reader REPORT METRIC…` prints JSON.
 
-One object per profiled launch, in order: metric -> [value, unit]; metrics the report lacks are absent.
+A list per profiled launch, in order, of {metric, unit, value}; metrics the report lacks are absent.
 """
-
-from __future__ import annotations
 
 import json
 import sys
@@ -22,23 +20,17 @@ def _report_module() -> Any:
     return ncu_report
 
 
-def launches(report: Path, metrics: list[str]) -> list[dict[str, tuple[float, str]]]:
-    """Values of `metrics` for every launch in a report."""
+def launches(report: Path, metrics: list[str]) -> list[list[dict[str, Any]]]:
+    """The metrics of every launch in a report."""
     context = _report_module().load_report(str(report))
+    ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
+    actions = [one.action_by_idx(index) for one in ranges for index in range(one.num_actions())]
     found = []
-    for range_index in range(context.num_ranges()):
-        profiled = context.range_by_idx(range_index)
-        for action_index in range(profiled.num_actions()):
-            action = profiled.action_by_idx(action_index)
-            existing = set(action.metric_names())
-            values = {}
-            for name in metrics:
-                if name in existing:
-                    metric = action.metric_by_name(name)
-                    value = metric.value()
-                    if value is not None:
-                        values[name] = (float(value), metric.unit() or "")
-            found.append(values)
+    for action in actions:
+        there = set(action.metric_names())
+        known = [(name, action.metric_by_name(name)) for name in metrics if name in there]
+        rows = [{"metric": name, "unit": one.unit() or "", "value": one.value()} for name, one in known]
+        found.append([{**row, "value": float(row["value"])} for row in rows if row["value"] is not None])
     return found
 
 

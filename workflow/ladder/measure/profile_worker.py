@@ -3,8 +3,6 @@
 Started as `python -m ladder.measure.profile_worker PLAN CUBINS HARNESS INDICES`, INDICES being a JSON list.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nsight Compute counters of chosen cells: one `ncu` process per sweep, its report read by `ncu_report`."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -20,42 +18,28 @@ Metric = dict[str, Any]
 Note = dict[str, str]
 """subject and reason of something that could not be had."""
 
-METRIC_GROUPS: dict[str, tuple[str, ...]] = {
-    "banks": (
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-        "smsp__inst_executed_op_shared_ld.sum",
-        "smsp__inst_executed_op_shared_st.sum",
-    ),
-    "memory": (
-        "dram__bytes_read.sum",
-        "dram__bytes_write.sum",
-        "lts__t_sector_hit_rate.pct",
-        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-        "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum",
-    ),
-    "compute": (
-        "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-        "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
-        "smsp__issue_active.avg.pct_of_peak_sustained_active",
-    ),
+METRIC_GROUPS: dict[str, str] = {
+    "banks": """l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum
+        l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum
+        l1tex__data_pipe_lsu_wavefronts_mem_shared.sum l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum
+        l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum
+        smsp__inst_executed_op_shared_ld.sum smsp__inst_executed_op_shared_st.sum""",
+    "memory": """dram__bytes_read.sum dram__bytes_write.sum lts__t_sector_hit_rate.pct
+        l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum
+        l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum""",
+    "compute": """sm__throughput.avg.pct_of_peak_sustained_elapsed
+        sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active
+        smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
+        smsp__issue_active.avg.pct_of_peak_sustained_active""",
     # What a kernel on the CUDA cores keeps busy: issue slots, ALU, the pipe of loads and shuffles and its way back.
-    "pipes": (
-        "smsp__inst_executed.sum",
-        "smsp__inst_executed_op_shared_ld.sum",
-        "smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum",
-        "smsp__issue_active.avg.pct_of_peak_sustained_active",
-        "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
-        "sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active",
-        "sm__mio2rf_writeback_active.avg.pct_of_peak_sustained_elapsed",
-        "dram__throughput.avg.pct_of_peak_sustained_elapsed",
-    ),
-    "stalls": tuple(
+    "pipes": """smsp__inst_executed.sum smsp__inst_executed_op_shared_ld.sum
+        smsp__sass_thread_inst_executed_op_inter_thread_communication_pred_on.sum
+        smsp__issue_active.avg.pct_of_peak_sustained_active
+        sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active
+        sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active
+        sm__mio2rf_writeback_active.avg.pct_of_peak_sustained_elapsed
+        dram__throughput.avg.pct_of_peak_sustained_elapsed""",
+    "stalls": " ".join(
         f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
         for reason in (
             "long_scoreboard",
@@ -63,21 +47,12 @@ METRIC_GROUPS: dict[str, tuple[str, ...]] = {
             "mio_throttle",
             "lg_throttle",
             "math_pipe_throttle",
-            "dispatch_stall",
-            "no_instruction",
-            "barrier",
-            "wait",
         )
+        + ("dispatch_stall", "no_instruction", "barrier", "wait")
     ),
-    "occupancy": (
-        "sm__warps_active.avg.pct_of_peak_sustained_active",
-        "launch__waves_per_multiprocessor",
-        "launch__registers_per_thread",
-        "launch__occupancy_limit_registers",
-        "launch__occupancy_limit_shared_mem",
-        "launch__occupancy_limit_warps",
-        "launch__occupancy_limit_blocks",
-    ),
+    "occupancy": """sm__warps_active.avg.pct_of_peak_sustained_active launch__waves_per_multiprocessor
+        launch__registers_per_thread launch__occupancy_limit_registers launch__occupancy_limit_shared_mem
+        launch__occupancy_limit_warps launch__occupancy_limit_blocks""",
 }
 """Counters by question; see also Nsight Compute's Profiling Guide, "Metrics Reference"."""
 
@@ -87,73 +62,61 @@ _NO_PERMISSION = "ERR_NVGPUCTRPERM"
 
 def wanted_metrics(groups: Sequence[str]) -> list[str]:
     """Metrics of the groups, without repetition, in order."""
-    return list(dict.fromkeys(metric for group in groups for metric in METRIC_GROUPS[group]))
+    return list(dict.fromkeys(metric for group in groups for metric in METRIC_GROUPS[group].split()))
 
 
 class ProfilerUnavailable(LadderError):
     """No counters can be had here; the message is the recorded reason."""
 
 
-def _run_ncu(command: list[str], timeout_s: float, environment: Mapping[str, str], lock: int) -> str:
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-            env=dict(environment),
-            # What ncu leaves behind when this step is killed keeps the GPU taken.
-            pass_fds=(lock,),
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ProfilerUnavailable(f"ncu did not finish within {timeout_s:g} s") from error
-    output = done.stdout + done.stderr
-    if _NO_PERMISSION in output:
-        raise ProfilerUnavailable(
-            f"{_NO_PERMISSION}: this user may not read the GPU's counters; see the driver's option "
-            "NVreg_RestrictProfilingToAdminUsers"
-        )
-    if done.returncode != 0 and not _UNKNOWN_METRIC.search(output):
-        raise ProfilerUnavailable(f"ncu ended with exit code {done.returncode}: {output.strip()[-800:]}")
-    return output
-
-
 @dataclass(frozen=True)
 class Profiler:
-    """How ncu is run over tasks of a plan on one GPU."""
+    """How ncu is run over tasks of a plan on one GPU.
+
+    worker: command line of the program that launches them, but for their indices. lock: file descriptor that keeps the
+    GPU taken, also by what ncu leaves behind when this step is killed.
+    """
 
     worker: Sequence[str]
-    """Command line of the program that launches them, but for their indices."""
     timeout_s: float
     environment: Mapping[str, str]
     lock: int
-    """File descriptor that keeps the GPU taken."""
+
+    def _run(self, command: list[str]) -> str:
+        """What ncu prints. Raises ProfilerUnavailable where it fails for another reason than an unknown metric."""
+        given = {"timeout": self.timeout_s, "env": dict(self.environment), "pass_fds": (self.lock,)}
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload]
+        except subprocess.TimeoutExpired as error:
+            raise ProfilerUnavailable(f"ncu did not finish within {self.timeout_s:g} s") from error
+        output: str = done.stdout + done.stderr
+        if _NO_PERMISSION in output:
+            option = "see the driver's option NVreg_RestrictProfilingToAdminUsers"
+            raise ProfilerUnavailable(
+                f"{_NO_PERMISSION}: this user may not read the GPU's counters; {option}"
+            )
+        if done.returncode != 0 and not _UNKNOWN_METRIC.search(output):
+            raise ProfilerUnavailable(f"ncu ended with exit code {done.returncode}: {output.strip()[-800:]}")
+        return output
 
     def _report(self, indices: Sequence[int], metrics: list[str], folder: Path) -> tuple[Path, list[str]]:
         """Run ncu. Returns (report, metrics it does not know). Raises ProfilerUnavailable."""
-        ncu = find_ncu()
+        ncu, report, missing = find_ncu(), folder / "report.ncu-rep", list[str]()
         if ncu is None:
             raise ProfilerUnavailable("ncu (Nsight Compute) was not found; it comes with the CUDA toolkit")
-        missing: list[str] = []
-        report = folder / "report.ncu-rep"
-        output = ""
-        for _ in range(len(metrics) + 1):
+        while known := [metric for metric in metrics if metric not in missing]:
             # Clocks stay as the user set them; caches are flushed by ncu before each pass.
             command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--force-overwrite"]
-            command += ["--metrics", ",".join(metrics), "--export", str(report)]
-            command += [*self.worker, json.dumps(list(indices))]
-            output = _run_ncu(command, self.timeout_s, self.environment, self.lock)
-            unknown = _UNKNOWN_METRIC.search(output)
-            if not unknown:
+            command += ["--metrics", ",".join(known), "--export", str(report)]
+            output = self._run([*command, *self.worker, json.dumps(list(indices))])
+            if (unknown := _UNKNOWN_METRIC.search(output)) is None:
                 break
-            names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in metrics]
+            names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in known]
             if not names:
                 raise ProfilerUnavailable(f"ncu refused a metric: {output.strip()[-400:]}")
             missing += names
-            metrics = [metric for metric in metrics if metric not in names]
-            if not metrics:
-                raise ProfilerUnavailable("this ncu knows none of the metrics")
+        else:
+            raise ProfilerUnavailable("this ncu knows none of the metrics")
         if not report.is_file():
             raise ProfilerUnavailable(f"ncu wrote no report: {output.strip()[-800:]}")
         return report, missing
@@ -166,28 +129,21 @@ class Profiler:
         if len(launches) != len(indices):
             raise ProfilerUnavailable(f"ncu saw {len(launches)} launches where {len(indices)} were asked for")
         notes = [{"subject": name, "reason": "this ncu does not know the metric"} for name in missing]
-        absent = [
-            name for name in metrics if name not in missing and not any(name in values for values in launches)
-        ]
+        seen = {*missing, *(metric["metric"] for launch in launches for metric in launch)}
+        absent = [name for name in metrics if name not in seen]
         notes += [{"subject": name, "reason": "the report has no value for this GPU"} for name in absent]
-        found = [
-            [{"metric": name, "unit": unit, "value": value} for name, (value, unit) in values.items()]
-            for values in launches
-        ]
-        return found, notes
+        return launches, notes
 
 
-def read_report(report: Path, metrics: Sequence[str]) -> list[dict[str, tuple[float, str]]]:
-    """Per profiled launch, in order: metric -> (value, unit); metrics the report lacks are absent.
+def read_report(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
+    """Per profiled launch, in order, its metrics; those that the report lacks are absent.
 
     Read in a process of its own: the reader's native library and the driver's do not share one well.
     """
     command = [sys.executable, "-m", "ladder.measure.profile_reader", str(report), *metrics]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise ProfilerUnavailable(
-            f"the profiler's report could not be read (exit code {done.returncode}): {done.stderr.strip()[-400:]}"
-        )
-    return [
-        {name: (value, unit) for name, (value, unit) in launch.items()} for launch in json.loads(done.stdout)
-    ]
+        why = f"(exit code {done.returncode}): {done.stderr.strip()[-400:]}"
+        raise ProfilerUnavailable(f"the profiler's report could not be read {why}")
+    found: list[list[Metric]] = json.loads(done.stdout)
+    return found

@@ -1,7 +1,5 @@
 """What a cell is timed against: the fastest of some libraries, or another kernel."""
 
-from __future__ import annotations
-
 from ladder.gpu.device import Launcher
 from ladder.gpu.instance import Instance
 from ladder.measure.bench import Bench, CellOutcome
@@ -49,9 +47,6 @@ def fastest(bench: Bench, launchers: dict[str, Launcher]) -> tuple[str, dict[str
 
 def copy_us(bench: Bench, instance: Instance) -> float | None:
     """Time (us) of a copy of the instance's data, for problems that have one as a library."""
-    if "copy" not in bench.problem.libraries:
-        return None
-    if "copy_us" not in bench.known:
+    if "copy" in bench.problem.libraries and "copy_us" not in bench.known:
         bench.known["copy_us"] = bench.timer.quick([instance.library("copy")])[0]
-    time: float = bench.known["copy_us"]
-    return time
+    return bench.known.get("copy_us")

@@ -3,13 +3,12 @@
 A folder copied or merged with another is a store as well, and several jobs may write at once.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,17 +27,16 @@ class Records:
     unreadable: int = 0
     """Lines that could not be read. A last line cut short by a kill is no damage and does not count."""
 
-    def add(self, one: Record | Session) -> None:
-        """Take in a record or a session."""
-        if isinstance(one, Session):
-            self.sessions[one.id] = one
-        else:
-            self.by_cell.setdefault(one.cell.id, []).append(one)
-
-    def sort(self) -> None:
-        """Put the records of each cell in the order of their times."""
+    def add(self, given: Iterable[Record | Session]) -> "Records":
+        """Take in records and sessions; returns itself."""
+        for one in given:
+            if isinstance(one, Session):
+                self.sessions[one.id] = one
+            else:
+                self.by_cell.setdefault(one.cell.id, []).append(one)
         for records in self.by_cell.values():
             records.sort(key=lambda record: record.time)
+        return self
 
     def __iter__(self) -> Iterator[Record]:
         return (record for records in self.by_cell.values() for record in records)
@@ -57,36 +55,28 @@ class Records:
         return None
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any] | None]:
-    """Documents of a file, None for a line that is none."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            document = json.loads(line)
-        except ValueError:
-            if number < len(lines):
-                yield None
-            continue
-        yield document if isinstance(document, dict) else None
+def read_store(folder: Path) -> Records:
+    """Every record of a store; none where there is no such folder. Raises LadderError for a newer version's."""
+    found = Records()
 
-
-def read_store(folder: Path, into: Records | None = None) -> Records:
-    """Every record of a store; none where there is no such folder. Raises LadderError for records of a newer
-    version.
-    """
-    found = Records() if into is None else into
-    for path in sorted(folder.glob("*.jsonl")):
-        for document in _lines(path):
+    def documents(path: Path) -> Iterator[Record | Session]:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, 1):
             try:
-                if document is None:
-                    raise ValueError
-                found.add(from_json(document))
+                yield from_json(json.loads(line))
+            except (KeyError, TypeError, AttributeError):
+                found.unreadable += 1
+            except ValueError:  # no JSON
+                found.unreadable += number < len(lines)
             except LadderError as error:
                 raise LadderError(f"{path}: {error}") from error
-            except (KeyError, TypeError, ValueError):
-                found.unreadable += 1
-    found.sort()
-    return found
+
+    return found.add(one for path in sorted(folder.glob("*.jsonl")) for one in documents(path))
+
+
+def now() -> str:
+    """UTC time, ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def new_name(word: str) -> str:
@@ -94,28 +84,15 @@ def new_name(word: str) -> str:
     return f"{word}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
 
 
-class Appender:
-    """Appends to a file of its own, each line on the disk before the next cell begins."""
+@contextmanager
+def appending(folder: Path, word: str) -> Iterator[Callable[[Record | Session], None]]:
+    """A new file of a store, and what appends to it: each line is on the disk before the next cell begins."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{new_name(word)}.jsonl").open("x", encoding="utf-8") as file:
 
-    def __init__(self, folder: Path, word: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{new_name(word)}.jsonl"
-        self._file = self.path.open("x", encoding="utf-8")
+        def append(one: Record | Session) -> None:
+            file.write(json.dumps(one.to_json()) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
-    def append(self, one: Record | Session) -> None:
-        """Write one line through to the disk."""
-        self._file.write(json.dumps(one.to_json()) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-def append_all(folder: Path, word: str, given: Iterable[Record | Session]) -> None:
-    """Append several at once."""
-    appender = Appender(folder, word)
-    for one in given:
-        appender.append(one)
-    appender.close()
+        yield append

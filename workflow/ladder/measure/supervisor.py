@@ -4,16 +4,13 @@ It hands tasks to a worker one by one with a deadline each, and says what became
 dies, its task gets that status and a fresh worker goes on.
 """
 
-from __future__ import annotations
-
-import json
-import os
-import selectors
+import contextlib
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
 from typing import Any
 
 from ladder.model.errors import LadderError
@@ -27,66 +24,46 @@ class WorkerLost(Exception):
 
     def __init__(self, status: str, reason: str, interrupted: bool = False) -> None:
         super().__init__(reason)
-        self.status = status
-        self.interrupted = interrupted
+        self.status, self.interrupted = status, interrupted
 
 
 class WorkerProcess:
-    """One worker, spoken to in JSON lines; `hello` is what it says of itself and its GPU."""
+    """One worker, spoken to through a pipe; `hello` is what it says of itself and its GPU."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], keep_open: Sequence[int]
     ) -> None:
+        """Start `command` with the worker's end of the pipe, a file descriptor, as its last argument."""
+        self._pipe, theirs = Pipe()
+        descriptor = theirs.fileno()
         self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=dict(environment),
-            pass_fds=tuple(keep_open),
-            text=False,
+            [*command, str(descriptor)], env=dict(environment), pass_fds=(descriptor, *keep_open)
         )
-        self._buffer = b""
-        self._selector = selectors.DefaultSelector()
-        assert self.process.stdout is not None
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self._selector.register(self.process.stdout, selectors.EVENT_READ)
-        self.hello: dict[str, Any] = self._line(_START_DEADLINE_S)["hello"]
+        theirs.close()
+        self.hello: dict[str, Any] = self._answer(_START_DEADLINE_S)["hello"]
 
-    def _line(self, seconds: float) -> dict[str, Any]:
+    def _answer(self, seconds: float) -> dict[str, Any]:
         """The next answer. Raises WorkerLost at the deadline or when the worker is gone."""
-        assert self.process.stdout is not None
-        limit = time.monotonic() + seconds
-        while b"\n" not in self._buffer:
-            remaining = limit - time.monotonic()
-            if remaining <= 0:
+        try:
+            if not self._pipe.poll(seconds):
                 self.kill()
                 raise WorkerLost("timeout", f"no result within {seconds:g} s")
-            if not self._selector.select(timeout=remaining):
-                continue
-            chunk = self.process.stdout.read()
-            if chunk == b"":
-                code = self.process.wait()
-                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-                # Nothing a kernel does ends in these: somebody, or a system short of memory, ended the worker.
-                interrupted = -code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-                raise WorkerLost("launch_error", f"the worker ended ({how})", interrupted)
-            self._buffer += chunk or b""
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
+            answer: dict[str, Any] = self._pipe.recv()
+        except (EOFError, OSError):
+            code = self.process.wait()
+            how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            # Nothing a kernel does ends in these: somebody, or a system short of memory, ended the worker.
+            interrupted = -code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+            raise WorkerLost("launch_error", f"the worker ended ({how})", interrupted) from None
         if "mistake" in answer:
             raise LadderError(f"the measuring worker failed, and not a kernel:\n{answer['mistake']}")
         return answer
 
     def ask(self, index: int, regimes: Sequence[str], seconds: float) -> dict[str, Any]:
         """Have one task measured. Raises WorkerLost."""
-        assert self.process.stdin is not None
-        request = json.dumps({"task": index, "regimes": list(regimes)})
-        try:
-            self.process.stdin.write(request.encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # Reading finds out how it ended.
-        return self._line(seconds)
+        with contextlib.suppress(OSError):  # Reading finds out how it ended.
+            self._pipe.send((index, list(regimes)))
+        return self._answer(seconds)
 
     def kill(self) -> None:
         """End the worker at once; a kernel that never returns ends with its process."""
@@ -95,8 +72,7 @@ class WorkerProcess:
 
     def leave(self) -> None:
         """Let the worker end by itself."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        self._pipe.close()
         try:
             self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
@@ -142,7 +118,7 @@ class Supervisor:
             if answer["fatal"]:
                 worker.kill()
                 self._worker = None
-            return Answer(answer["results"], answer.get("gpu_s", 0.0), answer.get("wall_s", 0.0))
+            return Answer(answer["results"], answer["gpu_s"], answer["wall_s"])
         raise AssertionError("the second attempt returns")
 
     def _ready_worker(self) -> WorkerProcess:

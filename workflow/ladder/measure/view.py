@@ -1,23 +1,21 @@
 """For each cell of a plan, the record that stands for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ladder.measure.conditions import Compiled, tree_conditions
-from ladder.measure.store import Records
+from ladder.measure.store import Records, now
 from ladder.model.plan import Plan, Task
-from ladder.model.record import Record, Session
+from ladder.model.record import Conditions, Record, Session
 
 
 @dataclass(frozen=True)
 class View:
     """A plan, what was compiled for it, and records.
 
-    A record stands for a cell if it was made under the conditions of this checkout; with `earlier`, the latest made under
-    others stands in where there is none, one that the same sweep asked for first.
+    A record stands for a cell if it was made under the conditions of this checkout; with `earlier`, the latest made
+    under others stands in where there is none, one that the same sweep asked for first.
     """
 
     plan: Plan
@@ -31,19 +29,26 @@ class View:
             if task.launch is not None and self.made.broken(task) is None:
                 yield index, task
 
-    def tree(self, task: Task, regime: str) -> dict[str, Any]:
-        """What this checkout says of the conditions of a launched task."""
+    def _conditions(self, task: Task, regime: str) -> dict[str, Any]:
         return tree_conditions(self.plan, task, regime, self.made)
 
     def find(self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None) -> Record | None:
         """The record of a launched task in a regime (the plan's first), made on a host with the conditions `on`, or any."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
-        record = self.records.latest(cell, self.tree(task, cell.regime), on)
+        record = self.records.latest(cell, self._conditions(task, cell.regime), on)
         if record is not None or not self.earlier:
             return record
         known = self.records.of(cell)
         own = [one for one in known if one.sweep == self.plan.sweep]
         return (own or known)[-1] if known else None
+
+    def new_record(
+        self, task: Task, regime: str, on: Mapping[str, Any], session: str, *, status: str, **rest: Any
+    ) -> Record:
+        """A record, made now, of a launched task in a regime."""
+        conditions = Conditions(self._conditions(task, regime), on)
+        about = (task.cell.in_regime(regime), conditions, task.variant, self.plan.sweep, session, now())
+        return Record(*about, status, **rest)
 
     def alike(self, record: Record) -> list[Record]:
         """Records of the same cell under the same conditions of the checkout, the latest last."""

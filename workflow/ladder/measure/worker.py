@@ -1,24 +1,20 @@
 """The measuring worker: one process, one context, task after task as the supervisor asks.
 
-Started by the supervisor as `python -m ladder.measure.worker PLAN CUBINS HARNESS`. Requests are JSON lines on
-standard input, {"task": INDEX, "regimes": [...]}; answers are JSON lines on standard output, {"hello": …} once and
-{"results": …} per task, by regime. An answer with "fatal": true says that the context is lost and the worker
-leaves.
+Started as `python -m ladder.measure.worker PLAN CUBINS HARNESS PIPE`. Through the pipe come (task index, regimes);
+back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the context is lost, and it leaves.
 """
 
-from __future__ import annotations
-
-import json
 import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
-from ladder.gpu.instance import Check, Instance
+from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Pairs, StoppingRule
 from ladder.measure import references
 from ladder.measure.bench import Bench, CellOutcome
@@ -45,9 +41,8 @@ class Worker:
     """Answers for the tasks of one plan."""
 
     def __init__(self, plan: Plan, cubins: Path, harness: Path) -> None:
-        self.plan = plan
+        self.plan, self.rule = plan, stopping_rule(plan)
         self.bench = Bench(plan, cubins, harness)
-        self.rule = stopping_rule(plan)
 
     def measure(self, task: Task, regimes: Sequence[str]) -> dict[str, Result]:
         """Verify a task, time it in some regimes, and verify it again. Returns a result a regime.
@@ -65,9 +60,10 @@ class Worker:
         after = bench.check(loaded, task.launch, instance)
         if not after.correct:
             raise CellOutcome("incorrect", f"after timing, though right before: {after}")
+        worst = max(before.max_error, after.max_error)
         common = {
             "reference": name,
-            "check": _check(before, after),
+            "check": {"max_error": worst, "error_bound": before.error_bound},
             "references": times,
             "notes": references.notes(bench),
             "copy_us": references.copy_us(bench, instance),
@@ -79,33 +75,30 @@ class Worker:
         self, variant: Launcher, reference: Launcher, regimes: Sequence[str]
     ) -> dict[str, Pairs | CellOutcome]:
         """Pairs by regime, or why there are none; warm comes last and for short kernels only."""
-        timer, single = self.bench.timer, [regime for regime in regimes if regime != "warm"]
+        timer, limit = self.bench.timer, float(self.plan.settings["warm_below_us"] or 0)
         found: dict[str, Pairs | CellOutcome] = {}
-        for regime in single:
-            pairs = timer.singly(variant, reference, self.rule, regime)
-            found[regime], single_us = pairs, median(pairs.variant_us)
+        single_us = None
+        for regime in (regime for regime in regimes if regime != "warm"):
+            found[regime] = pairs = timer.singly(variant, reference, self.rule, regime)
+            single_us = median(pairs.variant_us)
         if "warm" in regimes:
-            single_us = single_us if single else timer.first(variant)
-            limit = float(self.plan.settings["warm_below_us"] or 0)
-            found["warm"] = (
-                timer.in_graphs(variant, reference, self.rule, single_us)
-                if single_us < limit
-                else CellOutcome("unsupported", f"warm is for kernels below {limit:g} us")
-            )
+            single_us = timer.first(variant) if single_us is None else single_us
+            if single_us < limit:
+                found["warm"] = timer.in_graphs(variant, reference, self.rule, single_us)
+            else:
+                found["warm"] = CellOutcome("unsupported", f"warm is for kernels below {limit:g} us")
         return found
 
     def _observations(self, loaded: Launcher, launch: Launch, instance: Instance) -> list[Result]:
         samples: dict[tuple[str, str], list[float]] = {}
-        for seen in range(_OBSERVED_LAUNCHES):
+        for _ in range(_OBSERVED_LAUNCHES):
             loaded()
-            found = instance.observations(launch.params)
-            if seen == 0 and not found:
-                return []
-            for observation in found:
-                samples.setdefault((observation.metric, observation.unit), []).append(observation.value)
+            if not (found := instance.observations(launch.params)):
+                break
+            for seen in found:
+                samples.setdefault((seen.metric, seen.unit), []).append(seen.value)
         return [
-            {"metric": metric, "unit": unit, "value": median(values)}
-            for (metric, unit), values in samples.items()
+            {"metric": name, "unit": unit, "value": median(seen)} for (name, unit), seen in samples.items()
         ]
 
     def answer(self, index: int, regimes: Sequence[str]) -> dict[str, Any]:
@@ -116,14 +109,15 @@ class Worker:
         try:
             results = self.measure(task, regimes)
         except CellOutcome as outcome:
-            results = _failures(regimes, outcome.status, outcome.reason)
+            results = dict.fromkeys(regimes, outcome.result)
         except OutOfDeviceMemory as error:
             bench.release()
-            results = _failures(regimes, "unsupported", str(error))
+            results = dict.fromkeys(regimes, CellOutcome("unsupported", str(error)).result)
         except _MISTAKES:
             raise
         except Exception as error:
-            results = _failures(regimes, "launch_error", f"{type(error).__name__}: {error}")
+            failure = CellOutcome("launch_error", f"{type(error).__name__}: {error}")
+            results = dict.fromkeys(regimes, failure.result)
             fatal = not self._context_lives()
         gpu_s = round((bench.timer.busy_us - busy_before) / 1e6, 6)
         wall_s = round(time.perf_counter() - start, 6)
@@ -138,18 +132,9 @@ class Worker:
         return True
 
 
-def _failures(regimes: Sequence[str], status: str, reason: str) -> dict[str, Result]:
-    return {regime: {"status": status, "reason": reason} for regime in regimes}
-
-
-def _check(before: Check, after: Check) -> dict[str, float]:
-    worst = max(before.max_error, after.max_error)
-    return {"max_error": worst, "error_bound": before.error_bound}
-
-
 def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     if isinstance(pairs, CellOutcome):
-        return {"status": pairs.status, "reason": pairs.reason}
+        return pairs.result
     speedup, low, high = pairs.speedup()
     return {
         "status": "ok",
@@ -165,26 +150,25 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
 
 
 def main() -> int:
-    """Serve until standard input ends."""
+    """Serve until the supervisor closes the pipe."""
     die_with_parent()
-    # Libraries may print; the protocol has the original standard output to itself.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
     plan, cubins, harness = (Path(word) for word in sys.argv[1:4])
+    pipe = Connection(int(sys.argv[4]))
     worker = Worker(read_plan(plan), cubins, harness)
-    hello = {"pid": os.getpid(), "gpu": worker.bench.facts()}
-    print(json.dumps({"hello": hello}), file=answers, flush=True)
-    for line in sys.stdin:
+    pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
+    while True:
         try:
-            request = json.loads(line)
-            answer = worker.answer(request["task"], request["regimes"])
+            index, regimes = pipe.recv()
+        except EOFError:
+            return 0
+        try:
+            answer = worker.answer(index, regimes)
         except _MISTAKES:
-            print(json.dumps({"mistake": traceback.format_exc()}), file=answers, flush=True)
+            pipe.send({"mistake": traceback.format_exc()})
             raise
-        print(json.dumps(answer), file=answers, flush=True)
+        pipe.send(answer)
         if answer["fatal"]:
             return 70
-    return 0
 
 
 if __name__ == "__main__":

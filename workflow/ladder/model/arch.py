@@ -1,7 +1,5 @@
 """GPU architectures by name: sm_90, sm_90a."""
 
-from __future__ import annotations
-
 DEFAULT_ARCH = "sm_90a"
 """Architecture to compile for where no device says otherwise."""
 

@@ -1,7 +1,5 @@
 """A cell: one thing to measure, as the documents ask for it. The same type from the plan to the published tables."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -47,6 +45,26 @@ class Cell:
     def __hash__(self) -> int:
         return hash(self.id)
 
-    def in_regime(self, regime: str) -> Cell:
+    def in_regime(self, regime: str) -> "Cell":
         """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""
         return replace(self, regime=regime, reference=Reference() if regime == COUNTERS else self.reference)
+
+
+def size_label(size: Mapping[str, int]) -> str:
+    """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
+    values = list(size.values())
+    if len(set(values)) == 1:
+        return count_label(values[0])
+    return "x".join(str(value) for value in values)
+
+
+def count_label(value: int) -> str:
+    """2^28 rather than 268435456."""
+    if value >= 2**16 and value & (value - 1) == 0:
+        return f"2^{value.bit_length() - 1}"
+    return str(value)
+
+
+def cell_name(variant: str, cell: Cell) -> str:
+    """A cell as people write it: VARIANT@SIZE:REGIME."""
+    return f"{variant}@{size_label(cell.size)}:{cell.regime}"

@@ -4,8 +4,6 @@ The digest is of the parsed code, so that comments, docstrings and layout do not
 parses it.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

@@ -1,18 +1,16 @@
 """What documents are made of: fields that are checked, described, and say in words what they accept."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ladder.model.problem import ParamValue
 
-NOT_ACCEPTED = "not_accepted"
-"""Type of an error whose message says what is accepted."""
+NOT_ACCEPTED, NO_FIELD = "not_accepted", "no_field"
+"""Types of errors: the context says what is accepted, or the fields that there are."""
 
 
 class Document(BaseModel):
@@ -26,9 +24,20 @@ class Document(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+    of_the_loader: ClassVar[tuple[str, ...]] = ()
+    """Fields that no document has."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fields_are_known(cls, given: Any) -> Any:
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in cls.model_fields:
+                fields = sorted({*cls.model_fields} - {*cls.of_the_loader})
+                raise PydanticCustomError(NO_FIELD, "no such field", {"name": name, "fields": fields})
+        return given
 
 
-def taking(accepted: str, test: Callable[[Any], bool], schema: dict[str, Any]) -> Any:
+def taking(accepted: str, test: Callable[[Any], bool]) -> Any:
     """What a field is annotated with that takes values for which `test` holds; `accepted` says so in words."""
 
     def check(value: Any) -> Any:
@@ -36,16 +45,13 @@ def taking(accepted: str, test: Callable[[Any], bool], schema: dict[str, Any]) -
             raise PydanticCustomError(NOT_ACCEPTED, "{accepted}", {"accepted": accepted})
         return value
 
-    return BeforeValidator(check), WithJsonSchema({**schema, "x-accepted": accepted})
+    return BeforeValidator(check), Field(json_schema_extra={"x-accepted": accepted})
 
 
 def matching(pattern: str, accepted: str) -> Any:
     """What a text field is annotated with that must match a pattern from end to end."""
     expression = re.compile(pattern)
-    schema = {"type": "string", "pattern": f"^(?:{pattern})$"}
-    return taking(
-        accepted, lambda value: isinstance(value, str) and bool(expression.fullmatch(value)), schema
-    )
+    return taking(accepted, lambda value: isinstance(value, str) and bool(expression.fullmatch(value)))
 
 
 def _is_value(value: Any) -> bool:
@@ -56,20 +62,13 @@ def _is_expression(value: Any) -> bool:
     return _is_value(value) and value != ""
 
 
-_EITHER = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, le=0.5)]
-Value = Annotated[ParamValue, *taking("a whole number or a word", _is_value, _EITHER)]
-Expression = Annotated[
-    int | str,
-    *taking(
-        "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd",
-        _is_expression,
-        _EITHER,
-    ),
-]
+Value = Annotated[ParamValue, *taking("a whole number or a word", _is_value)]
+_EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
+Expression = Annotated[int | str, *taking(_EXPRESSION, _is_expression)]
 Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
 Arch = Annotated[str, *matching(r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a")]
 

@@ -1,9 +1,8 @@
 """The one error a user sees: which file, which field, which value, and what would be accepted."""
 
-from __future__ import annotations
-
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -32,3 +31,12 @@ def refuse(
         hint = f" (did you mean {close[0]!r}?)" if close else ""
     reason = f" {why};" if why else ""
     return LadderError(f"{file}: {field}: {value!r} is not accepted{hint};{reason} accepted: {wanted}")
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Put `where` before a mistake that is found inside."""
+    try:
+        yield
+    except LadderError as error:
+        raise LadderError(f"{where}: {error}") from error

@@ -4,8 +4,6 @@ Only numbers, strings, names given by the caller and a few integer functions exi
 access and no way to reach Python itself (simpleeval walks the syntax tree).
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import math

@@ -1,7 +1,5 @@
 """Files: replaced whole, read as JSON, and digested, so that results can be tied to what made them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Where a run keeps its files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Medians and distribution-free intervals, in plain Python: the timing loop needs them without importing pandas."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

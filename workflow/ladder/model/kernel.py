@@ -1,21 +1,20 @@
 """Kernels as their descriptions say, and variants: kernels with every parameter fixed."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ladder.model.arch import CLUSTERS_FROM, arch_number, runs_on
 from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError, refuse, within
 from ladder.model.expressions import evaluate, evaluate_int, words
+from ladder.model.plan import Geometry
 from ladder.model.problem import ParamValue, Problem, Size
 
 _ID_LIMIT = 150
@@ -54,13 +53,11 @@ class Argument(Document):
     """of a tensor map: none, 64B, 128B, 256B, or a parameter with such values"""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Argument:
+    def _one_kind(self) -> Self:
         given = self.model_fields_set - {"l2_promotion"}
         if given not in ({"pointer"}, {"scalar", "type"}, {"tensor_map", "box", "swizzle"}):
-            raise ValueError(
-                "{pointer: NAME}, {scalar: NAME, type: int32|int64|float32} or "
-                "{tensor_map: NAME, box: [...], swizzle: ...}"
-            )
+            forms = "{pointer: NAME}, {scalar: NAME, type: int32|int64|float32}"
+            raise ValueError(f"{forms} or {{tensor_map: NAME, box: [...], swizzle: ...}}")
         return self
 
     @property
@@ -85,26 +82,17 @@ class LaunchRule(Document):
     """dynamic shared memory in bytes"""
 
 
-@dataclass(frozen=True)
-class Geometry:
-    """Launch geometry with numbers in it: blocks, threads, bytes of dynamic shared memory."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int] | None
-    shared_bytes: int
-
-
 def _problem(name: Any, info: ValidationInfo) -> Any:
-    problems: Mapping[str, Problem] = (info.context or {}).get("problems", {})
-    if name not in problems:
-        raise refuse((info.context or {}).get("file", "kernel"), "problem", name, problems)
-    return problems[name]
+    context: Any = info.context
+    if name not in context["problems"]:
+        raise refuse(context["file"], "problem", name, context["problems"])
+    return context["problems"][name]
 
 
 class Kernel(Document):
     """One CUDA kernel (NAME.yaml beside NAME.cu) and the space of its variants."""
 
+    of_the_loader = ("name", "path")
     name: SkipJsonSchema[str]
     path: SkipJsonSchema[Path]
     summary: Text
@@ -160,7 +148,7 @@ class Kernel(Document):
         where: str = "",
         file: Path | str | None = None,
         excluded: bool = False,
-    ) -> Variant:
+    ) -> "Variant":
         """The variant with `params` fixed and the rest at their defaults; one that breaks a constraint if `excluded`.
 
         Raises LadderError naming `file`, the field under `where`, the value and what is accepted.
@@ -170,8 +158,7 @@ class Kernel(Document):
             if name not in self.parameters:
                 why = f"{self.name} has no such parameter"
                 raise refuse(file, f"{where}params", name, self.parameters, why=why)
-            accepted = self.parameters[name].values
-            if value not in accepted or isinstance(value, bool):
+            if value not in (accepted := self.parameters[name].values) or isinstance(value, bool):
                 raise refuse(file, f"{where}params.{name}", value, accepted)
         if dtype not in self.dtypes:
             raise refuse(file, f"{where}dtype", dtype, self.dtypes, why=f"{self.name} is not written for it")
@@ -181,10 +168,8 @@ class Kernel(Document):
         fixed = {name: params.get(name, axis.default) for name, axis in self.parameters.items()}
         variant = Variant(self, fixed, dtype, layout or layouts[0])
         if not excluded and (broken := self.broken(variant.names(), at_a_size=False)) is not None:
-            raise LadderError(
-                f"{file}: {where}params: {dict(params)!r} is not accepted: {broken.reason} "
-                f"({self.path.name} demands {broken.expr})"
-            )
+            why = f"{broken.reason} ({self.path.name} demands {broken.expr})"
+            raise LadderError(f"{file}: {where}params: {dict(params)!r} is not accepted: {why}")
         return variant
 
 
@@ -246,18 +231,15 @@ class Variant:
 
     def geometry(self, size: Size) -> Geometry:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
-        names, launch = self.names(size), self.kernel.launch
-
-        def dims(field: str, expressions: list[int | str] | None) -> tuple[int, int, int]:
-            values = [evaluate_int(expression, names) for expression in expressions or ()]
-            values += [1] * (3 - len(values))
-            if min(values) < 1:
-                raise refuse(self.kernel.path, f"launch.{field}", values, "whole numbers >= 1")
-            return values[0], values[1], values[2]
-
-        shared = evaluate_int(launch.shared_bytes, names)
+        path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
+        with within(f"{path}: launch"):
+            given = {"grid": rule.grid, "block": rule.block, "cluster": rule.cluster or []}
+            dims = {field: [evaluate_int(one, names) for one in each] for field, each in given.items()}
+            shared = evaluate_int(rule.shared_bytes, names)
         if shared < 0:
-            raise refuse(self.kernel.path, "launch.shared_bytes", shared, "a whole number >= 0")
-        cluster = dims("cluster", launch.cluster)
-        together = None if cluster == (1, 1, 1) else cluster
-        return Geometry(dims("grid", launch.grid), dims("block", launch.block), together, shared)
+            raise refuse(path, "launch.shared_bytes", shared, "a whole number >= 0")
+        for field, values in dims.items():
+            if min(values, default=1) < 1:
+                raise refuse(path, f"launch.{field}", values, "whole numbers >= 1")
+        grid, block, cluster = ((x, y, z) for x, y, z, *_ in ((*values, 1, 1, 1) for values in dims.values()))
+        return Geometry(grid, block, None if cluster == (1, 1, 1) else cluster, shared)

@@ -3,8 +3,6 @@
 It is all that measuring needs to know of the documents, and what the key of a record is made of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +19,21 @@ L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 
 
 @dataclass(frozen=True)
-class Launch:
-    """How a variant is launched at one size: blocks, threads, blocks a cluster, bytes of dynamic shared memory."""
+class Geometry:
+    """Blocks, threads a block, blocks a cluster, and bytes of dynamic shared memory a block."""
 
-    variant: str
-    """Names its cubin and facts."""
-    params: Mapping[str, ParamValue]
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int] | None
     shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Launch(Geometry):
+    """How a variant is launched at one size; `variant` names its cubin and facts."""
+
+    variant: str
+    params: Mapping[str, ParamValue]
     arguments: tuple[Mapping[str, Any], ...]
 
 

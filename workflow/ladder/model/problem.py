@@ -3,8 +3,6 @@
 A problem is a folder in `ladder.problems`: its definition, and `instance`, which makes one on a device and checks it.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 Kinds: `text`, `float`, `int` (nullable), `bool` (nullable). Units stand in the names; `share` columns are 0..1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 REGIMES = ("cold", "dirty", "warm")

@@ -1,7 +1,5 @@
 """Sweeps: the variants and sizes that answer one question."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,14 +19,8 @@ def _is_size(value: Any) -> bool:
     return all(isinstance(one, int | str) and not isinstance(one, bool) and one != "" for one in given)
 
 
-SizeText = Annotated[
-    int | str | dict[str, int | str],
-    *taking(
-        "a whole number, an expression such as 2**20, or a mapping of size fields",
-        _is_size,
-        {"anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "object"}]},
-    ),
-]
+_SIZE = "a whole number, an expression such as 2**20, or a mapping of size fields"
+SizeText = Annotated[int | str | dict[str, int | str], *taking(_SIZE, _is_size)]
 """A size as documents write it."""
 
 
@@ -160,25 +152,15 @@ class Sweep:
 
     def shapes(self) -> list[tuple[str, Size]]:
         """Every dtype with every size at which the sweep asks for a variant in it."""
-        found = {
-            (entry.variant.dtype, tuple(size.items())): (entry.variant.dtype, size)
-            for entry, size in self.asked
-        }
-        return list(found.values())
+        asked = [(entry.variant.dtype, size) for entry, size in self.asked]
+        return list({(dtype, *size.items()): (dtype, size) for dtype, size in asked}.values())
 
     def cell(self, entry: Entry, size: Size, regime: str = "") -> Cell:
         """The cell of a variant at a size, in `regime` or the sweep's first."""
-        variant = entry.variant
-        reference = self.reference.of(variant) if variant.absent() is None else cell.Reference()
-        return Cell(
-            variant.kernel.name,
-            variant.params,
-            variant.dtype,
-            variant.layout,
-            size,
-            regime or self.regimes[0],
-            reference,
-        )
+        own = entry.variant
+        reference = self.reference.of(own) if own.absent() is None else cell.Reference()
+        place = (own.dtype, own.layout, size, regime or self.regimes[0])
+        return Cell(own.kernel.name, own.params, *place, reference)
 
     def figure_names(self) -> list[str]:
         """Names of the figures, INDEX-KIND, as RunFolder.figure takes them."""

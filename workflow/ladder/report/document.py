@@ -1,13 +1,11 @@
 """report.md: everything a reader needs to believe the numbers, from the tables of a run."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import pandas as pd
 
 from ladder import __version__
 from ladder.claims.ledger import DEFAULT_NOISE_PERCENT
@@ -15,10 +13,10 @@ from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.model.sweep import Sweep
-from ladder.report import clock_section, sections
+from ladder.report import sections
 from ladder.report.sweep_data import SweepData
+from ladder.results import statistics as stats
 from ladder.results import tables
-from ladder.results.statistics import failures, records, size_label, size_of
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "report"
 
@@ -26,36 +24,28 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "report"
 def environment_rows(environment: Mapping[str, Any]) -> list[list[str]]:
     """Field and value of what a run was made on, leaving out what is not known."""
     gpu, host = environment.get("gpu") or {}, environment.get("host") or {}
-    tensor = ", ".join(
-        f"{name} {value:.0f}" for name, value in (gpu.get("tensor_peak_tflops") or {}).items() if value
-    )
 
-    def known(value: Any, text: str) -> str:
-        return text if value is not None else ""
+    def known(name: str, form: str, scale: float = 1) -> str:
+        return form.format(gpu[name] / scale) if gpu.get(name) is not None else ""
 
-    rows = [
-        ("GPU", gpu.get("name")),
-        ("multiprocessors", gpu.get("sms")),
-        ("memory", known(gpu.get("memory_bytes"), f"{(gpu.get('memory_bytes') or 0) / 2**30:.0f} GiB")),
-        ("highest SM clock", known(gpu.get("sm_clock_max_mhz"), f"{gpu.get('sm_clock_max_mhz')} MHz")),
-        ("power limit", known(gpu.get("power_limit_w"), f"{gpu.get('power_limit_w') or 0:.0f} W")),
-        (
-            "fp32 peak at that clock",
-            known(gpu.get("fp32_peak_tflops"), f"{gpu.get('fp32_peak_tflops') or 0:.1f} TFLOP/s"),
-        ),
-        ("tensor peaks at that clock, dense", known(tensor or None, f"{tensor} TFLOP/s")),
-        (
-            "device copy, measured",
-            known(gpu.get("copy_gbytes_per_s"), f"{gpu.get('copy_gbytes_per_s') or 0:.0f} GB/s"),
-        ),
-        ("driver", environment.get("driver")),
-        ("NVRTC", environment.get("nvrtc")),
-        ("cuBLAS", environment.get("cublas")),
-        ("Nsight Compute", environment.get("ncu")),
-        ("Python", environment.get("python")),
-        ("host", known(host.get("cpu"), f"{host.get('cpu')}, {host.get('cores')} cores")),
-    ]
-    return [[name, str(value)] for name, value in rows if value]
+    peaks = (gpu.get("tensor_peak_tflops") or {}).items()
+    tensor = ", ".join(f"{name} {value:.0f}" for name, value in peaks if value)
+    cpu = host.get("cpu")
+    rows = {
+        "GPU": gpu.get("name"),
+        "multiprocessors": gpu.get("sms"),
+        "memory": known("memory_bytes", "{:.0f} GiB", 2**30),
+        "highest SM clock": known("sm_clock_max_mhz", "{:g} MHz"),
+        "power limit": known("power_limit_w", "{:.0f} W"),
+        "fp32 peak at that clock": known("fp32_peak_tflops", "{:.1f} TFLOP/s"),
+        "tensor peaks at that clock, dense": f"{tensor} TFLOP/s" if tensor else "",
+        "device copy, measured": known("copy_gbytes_per_s", "{:.0f} GB/s"),
+        **{name: environment.get(name.lower()) for name in ("driver", "NVRTC", "cuBLAS")},
+        "Nsight Compute": environment.get("ncu"),
+        "Python": environment.get("python"),
+        "host": f"{cpu}, {host.get('cores')} cores" if cpu is not None else "",
+    }
+    return [[name, str(value)] for name, value in rows.items() if value]
 
 
 def _when(source: Mapping[str, Any]) -> str:
@@ -63,16 +53,9 @@ def _when(source: Mapping[str, Any]) -> str:
     cards = source.get("gpus") or [source]
     parts = []
     for card in cards:
-        whose = (
-            str(card.get("uuid") or "a GPU that is not known") + " "
-            if len(cards) > 1 or card.get("uuid")
-            else ""
-        )
-        start, end = (
-            str(card.get("started") or "")[:16].replace("T", " "),
-            str(card.get("finished") or "")[11:16],
-        )
-        parts.append(f"{whose}from {start} to {end} UTC")
+        whose = card.get("uuid") or ("a GPU that is not known" if len(cards) > 1 else "")
+        start, end = str(card.get("started") or ""), str(card.get("finished") or "")
+        parts.append(f"{whose} from {start[:16].replace('T', ' ')} to {end[11:16]} UTC".lstrip())
     return ", and ".join(parts)
 
 
@@ -86,33 +69,17 @@ def _trees(source: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _settings(sweeps: Sequence[Sweep], plans: Mapping[str, Plan]) -> dict[str, Any]:
+def _settings(sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan]) -> dict[str, Any]:
     """Settings of the measuring protocol, from a plan without settings of its own where there is one."""
     own: dict[float, list[str]] = {}
-    for sweep in sweeps:
+    for sweep in sweeps.values():
         if sweep.precision is not None:
             own.setdefault(sweep.precision, []).append(f"`{sweep.name}`")
-    for sweep in sorted(sweeps, key=lambda sweep: sweep.precision is not None):
-        if (plan := plans.get(sweep.name)) is not None:
-            return {**plan.settings, "arch": plan.arch, "other_precisions": own}
-    return {}
-
-
-def _optional(name: str, folder: Path) -> pd.DataFrame:
-    return tables.read(name, folder) if tables.exists(name, folder) else tables.frame(name, [])
-
-
-def _of_sweep(frame: pd.DataFrame, sweep: Sweep) -> pd.DataFrame:
-    return frame[(frame["sweep"] == sweep.name).fillna(False)]
-
-
-def _example(timings: pd.DataFrame) -> str:
-    """A cell of the tables, as commands take it."""
-    done = timings[(timings["status"] == "ok").fillna(False)]
-    if done.empty:
-        return "VARIANT@SIZE:REGIME"
-    row = records(done.head(1))[0]
-    return f"{row['variant']}@{size_label(size_of(row))}:{row['regime']}"
+    planned = [name for name in sweeps if name in plans]
+    if not planned:
+        return {}
+    plan = plans[min(planned, key=lambda name: sweeps[name].precision is not None)]
+    return {**plan.settings, "arch": plan.arch, "other_precisions": own}
 
 
 def context(
@@ -120,29 +87,23 @@ def context(
 ) -> dict[str, Any]:
     """Names the template uses."""
     where = folder.tables.relative_to(folder.root).as_posix()
-    frames = {
-        name: tables.read(name, folder.tables)
-        for name in ("timings", "resources", "metrics", "notes", "jobs")
-    }
-    claims = _optional("claims", folder.tables)
+    names = ("timings", "resources", "metrics", "notes", "jobs")
+    timings, resources, metrics, notes, jobs = (tables.read(name, folder.tables) for name in names)
+    claims, nvbench, trials = (
+        tables.read(name, folder.tables) if tables.exists(name, folder.tables) else tables.frame(name, [])
+        for name in ("claims", "clock_nvbench", "clock_aa")
+    )
     environment = read_json(folder.environment) or {}
     source = environment.get("published") or environment
-    parts = [
-        SweepData(
-            sweep,
-            _of_sweep(frames["timings"], sweep),
-            frames["resources"][
-                frames["resources"]["variant"].isin([variant.id for variant in sweep.variants])
-            ],
-            _of_sweep(frames["metrics"], sweep),
-            environment,
-        )
-        for sweep in sweeps.values()
-    ]
-    nvbench, trials = _optional("clock_nvbench", folder.tables), _optional("clock_aa", folder.tables)
+    parts = []
+    for name, sweep in sweeps.items():
+        variants = resources["variant"].isin([variant.id for variant in sweep.variants])
+        own = timings[timings["sweep"] == name], resources[variants], metrics[metrics["sweep"] == name]
+        parts.append(SweepData(sweep, *own, environment))
     claims_text, evidence = sections.claims_table(claims)
-    compiled = frames["resources"]
-    broken = compiled[compiled["status"] != "ok"]
+    # A cell of the tables, as commands take it.
+    done = stats.records(stats.ok_rows(timings, None).head(1))
+    examples = [f"{row['variant']}@{stats.size_label(stats.size_of(row))}:{row['regime']}" for row in done]
     return {
         "version": __version__,
         "environment": environment,
@@ -150,25 +111,25 @@ def context(
         "measured_when": _when(source),
         "measured_from": _trees(source),
         "environment_rows": environment_rows,
-        "timings_from": environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none"),
+        "timings_from": environment.get("timings_from") or ("measured" if len(timings) else "none"),
         "headline": sections.headline(parts),
         "verdict_counts": sections.verdict_counts(claims),
         "sweeps": [sections.sweep_section(part) for part in parts],
-        "failures": sections.failure_table(frames["timings"], compiled),
-        "failed_cells": failures(frames["timings"])["status"].value_counts().to_dict(),
-        "variants": len(compiled),
-        "broken_variants": len(broken),
+        "failures": sections.failure_table(timings, resources),
+        "failed_cells": stats.failures(timings)["status"].value_counts().to_dict(),
+        "variants": len(resources),
+        "broken_variants": len(stats.failures(resources)),
         "claims": claims_text,
         "evidence": evidence,
         "noise_percent": DEFAULT_NOISE_PERCENT,
-        "nvbench": clock_section.clock_nvbench(nvbench) if len(nvbench) else "",
-        "aa": clock_section.clock_aa(trials) if len(trials) else "",
-        "jobs": clock_section.jobs_table(frames["jobs"]) if len(frames["jobs"]) else "",
-        "throughput": clock_section.throughput(read_json(folder.throughput)),
-        "notes": sections.notes_table(frames["notes"]),
-        "settings": _settings(list(sweeps.values()), plans),
+        "nvbench": sections.clock_nvbench(nvbench),
+        "aa": sections.clock_aa(trials),
+        "jobs": sections.jobs_table(jobs),
+        "throughput": sections.throughput(read_json(folder.throughput)),
+        "notes": sections.notes_table(notes),
+        "settings": _settings(sweeps, plans),
         "csv": "" if where == "." else f"{where}/",
-        "history_example": _example(frames["timings"]),
+        "history_example": (examples or ["VARIANT@SIZE:REGIME"])[0],
         "folder": run.as_posix(),
         "device": run.name,
     }
@@ -181,15 +142,9 @@ def render(
 
     Raises LadderError where a merged table is missing.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-    )
+    whitespace: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    loader = jinja2.FileSystemLoader(TEMPLATES)
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, **whitespace)
     text = environment.get_template("report.md.j2").render(context(folder, sweeps, plans, run or folder.root))
-    lines = [line.rstrip() for line in text.splitlines()]
-    kept = [line for index, line in enumerate(lines) if line or (index and lines[index - 1])]
-    return "\n".join(kept).strip() + "\n"
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"

@@ -1,44 +1,38 @@
 """Markdown as GitHub shows it: tables, intervals, text cut to length."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+import sys
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from ladder.results.statistics import Estimate, count
-
-__all__ = ["cell", "count", "cut", "figure", "magnitude", "spread", "table"]
-
-NOTHING = ""
+from ladder.results.statistics import Estimate
 
 
 def cell(text: Any) -> str:
-    """Text that cannot break out of a table cell."""
-    if text is None or (not isinstance(text, str) and pd.isna(text)):
-        return NOTHING
-    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+    """Text that cannot break out of a table cell; empty where it is unknown."""
+    return cut(text, sys.maxsize).replace("|", "\\|").replace("<", "&lt;")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> str:
-    """A table; columns whose index is in `right` are flush right. Cells are given as finished markdown."""
-    rule = ["---:" if index in right else "---" for index in range(len(header))]
-    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join(rule) + " |"]
-    lines += ["| " + " | ".join(str(value) for value in row) + " |" for row in rows]
-    return "\n".join(lines)
+def table(rows: Sequence[Mapping[str, Any]], left: Container[str] | None = None) -> str:
+    """A table of rows of finished markdown by header; columns not in `left`, where it is given, are flush right."""
+    if not rows:
+        return ""
+    rule = ["---" if left is None or name in left else "---:" for name in rows[0]]
+    lines = [list(rows[0]), rule, *(row.values() for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def cut(text: str, length: int = 240) -> str:
-    """Text on one line, its end replaced by an ellipsis where it is longer than `length`."""
-    line = " ".join(text.split())
+def cut(text: Any, length: int = 240) -> str:
+    """Text on one line, its end replaced by an ellipsis where it is longer than `length`; empty where it is unknown."""
+    line = "" if pd.isna(text) else " ".join(str(text).split())
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
 def figure(value: Any, digits: int = 4) -> str:
     """A number with `digits` significant digits and no exponent; empty where it is unknown."""
-    if value is None or pd.isna(value):
-        return NOTHING
+    if pd.isna(value):
+        return ""
     number = float(value)
     if number == 0:
         return "0"
@@ -47,6 +41,11 @@ def figure(value: Any, digits: int = 4) -> str:
     if abs(number) < 1e-3:
         return f"{number:.{digits - 1}g}"
     return f"{number:#.{digits}g}".rstrip(".")
+
+
+def share(value: Any, form: str) -> str:
+    """A share in percent, in a format such as .2f; empty where it is unknown."""
+    return "" if pd.isna(value) else f"{100 * value:{form}} %"
 
 
 def magnitude(value: float, unit: str = "") -> str:
@@ -58,7 +57,7 @@ def magnitude(value: float, unit: str = "") -> str:
 
 
 def spread(value: Estimate, digits: int = 4) -> str:
-    """1.234 [1.230, 1.238]."""
+    """1.234 [1.230, 1.238]; empty where it is unknown."""
     if not value.known:
-        return NOTHING
+        return ""
     return f"{figure(value.value, digits)} [{figure(value.low, digits)}, {figure(value.high, digits)}]"

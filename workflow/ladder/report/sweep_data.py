@@ -1,7 +1,5 @@
 """The tables of one sweep with what reading them needs: results, labels, the size to speak about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +7,16 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.sweep import Sweep
-from ladder.results.statistics import at_size, ok_rows, params_of, records, size_label
+from ladder.results import statistics as stats
 
 MOST_TELLING = 6
 """Parameters that a name is made of at most where all of them are named, whatever their values."""
+
+
+def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Parameters that change from variant to variant."""
+    every = dict.fromkeys(name for params in variants for name in params)
+    return [name for name in every if len({params.get(name) for params in variants}) > 1]
 
 
 def _telling(variants: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -21,13 +25,18 @@ def _telling(variants: Sequence[Mapping[str, Any]]) -> set[str]:
     def kinds(names: Iterable[str]) -> int:
         return len({tuple(params.get(name) for name in names) for params in variants})
 
-    every = dict.fromkeys(name for params in variants for name in params)
-    kept = [name for name in every if kinds([name]) > 1]
+    kept = changing(variants)
     for name in reversed(kept.copy()):
         others = [other for other in kept if other != name]
-        if kinds(others) == kinds(kept):
-            kept = others
+        kept = others if kinds(others) == kinds(kept) else kept
     return set(kept)
+
+
+def _apart(rows: pd.DataFrame) -> dict[str, tuple[list[dict[str, Any]], set[str]]]:
+    """By kernel, the parameters of its variants among `rows`, and the names of those that tell them apart."""
+    kernels = rows.drop_duplicates("variant").groupby("kernel", sort=False)["params"]
+    params = {str(kernel): [stats.params_of(text) for text in given] for kernel, given in kernels}
+    return {kernel: (given, _telling(given)) for kernel, given in params.items()}
 
 
 @dataclass(frozen=True)
@@ -48,8 +57,7 @@ class SweepData:
     @property
     def source(self) -> Mapping[str, Any]:
         """Environment of the run the timings come from."""
-        published: Mapping[str, Any] | None = self.environment.get("published")
-        return published or self.environment
+        return self.environment.get("published") or self.environment
 
     @property
     def gpu(self) -> Mapping[str, Any]:
@@ -67,6 +75,11 @@ class SweepData:
         return any(asked.kind == "shapes" for asked in self.sweep.figures)
 
     @property
+    def has_rungs(self) -> bool:
+        """Whether the sweep names steps of a ladder."""
+        return any(entry.rung for entry in self.sweep.entries)
+
+    @property
     def reference_name(self) -> str:
         """What cells are timed against, in few words: the libraries, or the kernel with the parameters it fixes."""
         reference = self.sweep.reference
@@ -79,12 +92,11 @@ class SweepData:
     @property
     def size(self) -> dict[str, int]:
         """The size to speak about: the one a figure of the sweep shows, else the largest with a result."""
-        shown = next((figure.size for figure in self.sweep.figures if figure.size is not None), None)
-        if shown is not None:
-            return dict(shown)
-        sizes = [dict(size) for size in self.sweep.sizes]
-        measured = [size for size in sizes if len(at_size(self.ok(), size))] or sizes
-        return max(measured, key=lambda size: [float(value) for value in size.values()])
+        for asked in self.sweep.figures:
+            if asked.size is not None:
+                return dict(asked.size)
+        measured = [size for size in self.sweep.sizes if len(stats.at_size(self.ok(), size))]
+        return dict(max(measured or self.sweep.sizes, key=lambda size: tuple(size.values())))
 
     @property
     def size_text(self) -> str:
@@ -93,66 +105,49 @@ class SweepData:
         if len(set(size.values())) > 1:
             return ", ".join(f"{name.upper()}\u00a0=\u00a0{value}" for name, value in size.items())
         names = ["elements"] if "elements" in size else [name.upper() for name in size]
-        return "\u00a0=\u00a0".join([*names, size_label(size)])
+        return "\u00a0=\u00a0".join([*names, stats.size_label(size)])
 
     def ok(self) -> pd.DataFrame:
         """Rows with a result in the regime to speak about, the only ones that may be shown as such."""
-        return ok_rows(self.timings, self.regime)
+        return stats.ok_rows(self.timings, self.regime)
+
+    def here(self) -> pd.DataFrame:
+        """Those of the size to speak about."""
+        return stats.at_size(self.ok(), self.size)
 
     def unnamed(self, rows: pd.DataFrame) -> list[str]:
         """Parameters that change from variant to variant of `rows` although no label needs them."""
         found: dict[str, None] = {}
-        for given in self._params(rows[rows["rung"].isna()]).values():
-            told = _telling(given)
-            for name in dict.fromkeys(name for params in given for name in params):
-                several = len({params.get(name) for params in given}) > 1
-                if several and name not in told and len(told) <= MOST_TELLING:
-                    found[name] = None
+        for given, told in _apart(rows[rows["rung"].isna()]).values():
+            if len(told) <= MOST_TELLING:
+                found |= dict.fromkeys(name for name in changing(given) if name not in told)
         return list(found)
 
     def leaves_out_defaults(self, rows: pd.DataFrame) -> bool:
         """Whether a label of `rows` leaves out what is the kernel's default."""
-        given = self._params(rows[rows["rung"].isna()])
-        return any(len(_telling(own)) > MOST_TELLING for own in given.values())
+        return any(len(told) > MOST_TELLING for _, told in _apart(rows[rows["rung"].isna()]).values())
 
-    def labels(self, rows: pd.DataFrame) -> dict[str, str]:
-        """A short name for each variant of `rows`: its rung, else what tells it from the others.
+    def labels(self, rows: pd.DataFrame | None = None, brief: bool = False) -> dict[str, str]:
+        """A short name for each variant of `rows`, or of the sweep: its rung, else what tells it from the others.
 
         Where it takes many parameters to tell them apart, a name has the first of those and whatever is not the
-        kernel's default.
+        kernel's default; with `brief` it never has more, nor the dtype.
         """
-        found = {row["variant"]: row for row in records(rows)}
-        apart = {kernel: _telling(given) for kernel, given in self._params(rows).items()}
-        defaults = self._defaults
-        several = len(apart) > 1
-        labels = {}
-        for name, row in found.items():
-            telling, params = apart[row["kernel"]], params_of(row["params"])
-            if len(telling) > MOST_TELLING:
-                first = next(axis for axis in params if axis in telling)
-                given = defaults.get(row["kernel"], {})
-                named = [axis for axis, value in params.items() if axis == first or given.get(axis) != value]
-            else:
-                named = [axis for axis in params if axis in telling]
-            differing = ", ".join(f"{axis}={params[axis]}" for axis in named)
-            plain = row["kernel"] if several or not differing else ""
-            label = f"{plain} {differing}".strip() if pd.isna(row["rung"]) else str(row["rung"])
-            labels[name] = label if len(self.sweep.dtypes) == 1 else f"{label} ({row['dtype']})"
-        return labels
-
-    @property
-    def _defaults(self) -> dict[str, dict[str, Any]]:
-        """Defaults of the sweep's kernels' parameters, by kernel and name."""
+        rows = self.timings if rows is None else rows
+        labels, apart = {}, _apart(rows)
         kernels = {entry.variant.kernel.name: entry.variant.kernel for entry in self.sweep.entries}
-        return {
-            name: {axis: given.default for axis, given in kernel.parameters.items()}
-            for name, kernel in kernels.items()
-        }
-
-    def _params(self, rows: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-        """The parameters of every variant of `rows`, by kernel."""
-        found = {row["variant"]: row for row in records(rows)}
-        kernels: dict[str, list[dict[str, Any]]] = {}
-        for row in found.values():
-            kernels.setdefault(row["kernel"], []).append(params_of(row["params"]))
-        return kernels
+        for row in stats.records(rows.drop_duplicates("variant")):
+            kernel, params = row["kernel"], stats.params_of(row["params"])
+            named = [axis for axis in params if axis in apart[kernel][1]]
+            crowded = len(named) > MOST_TELLING
+            if crowded or brief:
+                axes = kernels[kernel].parameters if kernel in kernels else {}
+                usual = {axis: given.default for axis, given in axes.items()}
+                special = {axis for axis, value in params.items() if usual.get(axis) != value}
+                named = [axis for axis in (params if crowded else named) if axis in {*named[:1], *special}]
+            differing = ", ".join(f"{axis}={params[axis]}" for axis in named)
+            plain = kernel if len(apart) > 1 or not differing else ""
+            label = f"{plain} {differing}".strip() if pd.isna(row["rung"]) else str(row["rung"])
+            dtype = "" if brief or len(self.sweep.dtypes) == 1 else f" ({row['dtype']})"
+            labels[row["variant"]] = label + dtype
+        return labels

@@ -1,66 +1,51 @@
 """The archive of published records: a parquet file a publication, none of them ever rewritten."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ladder.measure.store import Records
+from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
+from ladder.model.folders import PublishedFolder, RunFolder
+from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_json
 
 _SAMPLES = ("variant_us", "reference_us")
+_SHOWN = ("variant", "sweep", "session", "time", "status")
 _UUID_LETTERS = 12
 """Of a published UUID, GPU- included: enough to tell GPUs apart."""
 
-_SCHEMA = pa.schema(
-    [
-        ("schema", pa.int32()),
-        ("key", pa.string()),
-        ("kernel", pa.string()),
-        ("variant", pa.string()),
-        ("sweep", pa.string()),
-        ("session", pa.string()),
-        ("time", pa.string()),
-        ("status", pa.string()),
-        ("cell", pa.string()),
-        ("conditions", pa.string()),
-        ("rest", pa.string()),
-        *((name, pa.list_(pa.float64())) for name in _SAMPLES),
-    ]
-)
-"""A row a record. `cell`, `conditions` and `rest` are JSON; sessions are in the file's metadata."""
+_TEXTS = [(name, pa.string()) for name in ("kernel", *_SHOWN, "record")]
+_SCHEMA = pa.schema([*_TEXTS, *((name, pa.list_(pa.float64())) for name in _SAMPLES)])
+"""A row a record. `record` is its line of a store without the times, which have columns of their own; the texts before
+it are for queries. The sessions' lines are in the file's metadata.
+"""
 
 
 def public(session: Session) -> Session:
     """A session as it is published: the UUID shortened, the host known by its kind only."""
     uuid = session.gpu.get("uuid")
-    gpu = {**session.gpu, "uuid": uuid[:_UUID_LETTERS]} if uuid else session.gpu
-    return replace(session, gpu=gpu)
+    return replace(session, gpu={**session.gpu, "uuid": uuid[:_UUID_LETTERS]}) if uuid else session
 
 
 def _row(record: Record) -> dict[str, Any]:
-    document = record.to_json()
-    given = dict(document["record"])
-    result = dict(given.pop("result"))
-    samples = {name: result.pop(name, None) for name in _SAMPLES}
-    row = {name: given.pop(name) for name in ("key", "variant", "sweep", "session", "time", "status")}
-    texts = {name: json.dumps(given.pop(name)) for name in ("cell", "conditions")}
-    rest = json.dumps({**given, "result": result})
-    return {
-        "schema": document["schema"],
-        "kernel": record.cell.kernel,
-        **row,
-        **texts,
-        "rest": rest,
-        **samples,
-    }
+    line, times = record.to_json(), {name: record.result.get(name) for name in _SAMPLES}
+    result = {name: value for name, value in record.result.items() if name not in _SAMPLES}
+    text = json.dumps({**line, "record": {**line["record"], "result": result}})
+    shown = {name: line["record"][name] for name in _SHOWN}
+    return {"kernel": record.cell.kernel, **shown, "record": text, **times}
+
+
+def _record(row: Mapping[str, Any]) -> Record | Session:
+    line = json.loads(row["record"])
+    line["record"]["result"] |= {name: row[name] for name in _SAMPLES if row[name] is not None}
+    return from_json(line)
 
 
 def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Session]) -> None:
@@ -68,48 +53,44 @@ def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Sess
     if path.exists():
         raise LadderError(f"{path}: exists already; published records are never rewritten")
     ordered = sorted(records, key=lambda record: (record.cell.kernel, record.variant, record.time))
-    listed = json.dumps([asdict(public(session)) for session in sessions])
+    listed = json.dumps([public(session).to_json() for session in sessions])
     schema = _SCHEMA.with_metadata({"sessions": listed})
-    table = pa.Table.from_pylist([_row(record) for record in ordered], schema=schema)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, compression="zstd", compression_level=19)
+    rows = pa.Table.from_pylist([_row(record) for record in ordered], schema=schema)
+    pq.write_table(rows, path, compression="zstd", compression_level=19)
 
 
-def _record(row: Mapping[str, Any]) -> Record:
-    rest = json.loads(row["rest"])
-    samples = {name: row[name] for name in _SAMPLES if row[name] is not None}
-    given = {name: row[name] for name in ("key", "variant", "sweep", "session", "time", "status")}
-    document = {
-        "schema": row["schema"],
-        "record": {
-            **given,
-            "cell": json.loads(row["cell"]),
-            "conditions": json.loads(row["conditions"]),
-            **{**rest, "result": {**rest["result"], **samples}},
-        },
-    }
-    record = from_json(document)
-    assert isinstance(record, Record)
-    return record
-
-
-def read_archive(folder: Path, kernels: Iterable[str] | None = None, into: Records | None = None) -> Records:
+def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
     """Published records, of some kernels or all; none where there is no such folder.
 
     Raises LadderError for a file that is damaged, or newer than this version.
     """
-    found = Records() if into is None else into
+    found: list[Record | Session] = []
     chosen = [("kernel", "in", sorted(set(kernels)))] if kernels is not None else None
     for path in sorted(folder.glob("*.parquet")):
         try:
             sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
-            for document in sessions:
-                found.add(Session(**document))
-            for row in pq.read_table(path, filters=chosen).to_pylist():
-                found.add(_record(row))
+            rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
+            found += chain(map(from_json, sessions), map(_record, rows))
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
             raise LadderError(f"{path}: not an archive of records: {error}") from error
         except LadderError as error:
             raise LadderError(f"{path}: {error}") from error
-    found.sort()
-    return found
+    return Records().add(found)
+
+
+def read_records(folder: Path) -> Records:
+    """Every record under results/RUN/DEVICE or results/published/DEVICE. Raises LadderError where there is none."""
+    given = RunFolder(folder).records
+    if not given.is_dir():
+        raise LadderError(f"{folder}: no records in it; a run is results/RUN/DEVICE")
+    archive = read_archive(given)
+    return read_store(given).add([*archive, *archive.sessions.values()])
+
+
+def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan] = ()) -> Records:
+    """The run's store, or where nothing is measured the published records, of the plans' kernels or all."""
+    if published is None:
+        return read_store(folder.records)
+    kernels = {task.cell.kernel for plan in plans for task in plan.tasks}
+    return read_archive(PublishedFolder(published).records, kernels or None)

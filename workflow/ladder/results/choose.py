@@ -1,27 +1,13 @@
 """Which configuration is fastest at each size: entries for one sweep from the timings of another."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd
 import yaml
 
 from ladder.model.errors import LadderError
-from ladder.model.kernel import Variant
-from ladder.model.problem import Size
 from ladder.model.sweep import Sweep
 from ladder.results.statistics import at_size, ok_rows
-
-
-def _changed(variant: Variant) -> dict[str, Any]:
-    """Parameters that differ from their defaults."""
-    parameters = variant.kernel.parameters
-    return {name: value for name, value in variant.params.items() if value != parameters[name].default}
-
-
-def _here(size: Size) -> str:
-    return " and ".join(f"{name} == {value}" for name, value in size.items())
 
 
 def choose(source: Sweep, target: Sweep, timings: pd.DataFrame) -> list[dict[str, Any]]:
@@ -31,18 +17,15 @@ def choose(source: Sweep, target: Sweep, timings: pd.DataFrame) -> list[dict[str
     """
     rows = ok_rows(timings[timings["sweep"] == source.name], source.regimes[0])
     variants = {entry.variant.id: entry.variant for entry in source.entries}
-    chosen: dict[str, list[Size]] = {}
+    chosen: dict[str, list[str]] = {}
     for size in (*target.sizes, *target.unasked):
         found = at_size(rows, size)
         if found.empty:
             raise LadderError(f"{source.path}: no result at {dict(size)} to choose from")
-        chosen.setdefault(found["variant"].iloc[int(found["speedup"].argmax())], []).append(size)
+        here = " and ".join(f"{name} == {value}" for name, value in size.items())
+        chosen.setdefault(found["variant"].iloc[int(found["speedup"].argmax())], []).append(here)
     return [
-        {
-            "kernel": variants[name].kernel.name,
-            "params": _changed(variants[name]),
-            "where": " or ".join(_here(size) for size in sizes),
-        }
+        {"kernel": variants[name].kernel.name, "params": variants[name].changed, "where": " or ".join(sizes)}
         for name, sizes in chosen.items()
     ]
 

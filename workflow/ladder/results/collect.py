@@ -1,10 +1,9 @@
 """From records to the tidy tables of one sweep."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import Any
 
 import pandas as pd
@@ -15,39 +14,31 @@ from ladder.model.errors import refuse
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
-from ladder.model.schemas import SCHEMAS, STATUSES, SWEEP_TABLES
+from ladder.model.schemas import STATUSES, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
-from ladder.results.statistics import coefficient_of_variation
 
 Row = dict[str, object]
 
-_SHOWN_SESSION = 12
-"""Letters of a digest that stand for a commit which is not known."""
+_COMMIT_LETTERS = 12
+"""Of the digest that stands for a commit which is not known."""
 
 
 def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
     """Peak TFLOP/s by dtype, as far as they are known of a GPU."""
     peaks = {dtype: value for dtype, value in (gpu.get("tensor_peak_tflops") or {}).items() if value}
-    if gpu.get("fp32_peak_tflops"):
-        peaks["fp32"] = gpu["fp32_peak_tflops"]
-    return peaks
+    return peaks | ({"fp32": gpu["fp32_peak_tflops"]} if gpu.get("fp32_peak_tflops") else {})
 
 
-def times(result: Mapping[str, Any]) -> Row:
+def times(result: Mapping[str, Any]) -> dict[str, Any]:
     """Median of a record's times with its interval, their spread, and the reference's median (us)."""
     if "variant_us" not in result:
         return dict(result.get("summary") or {})
     own = result["variant_us"]
     low, high = median_interval(own)
-    return {
-        "samples": len(own),
-        "median_us": median(own),
-        "median_us_low": low,
-        "median_us_high": high,
-        "cv": coefficient_of_variation(own),
-        "reference_median_us": median(result["reference_us"]),
-    }
+    middle = {"median_us": median(own), "median_us_low": low, "median_us_high": high}
+    spread = {"samples": len(own), "cv": stdev(own) / fmean(own) if len(own) > 1 else None}
+    return {**middle, **spread, "reference_median_us": median(result["reference_us"])}
 
 
 def _throttled(device: Mapping[str, Any], share: float) -> bool | None:
@@ -69,71 +60,52 @@ class Collector:
         self.plan = self.view.plan
         self.problem = PROBLEMS[self.plan.problem]
 
+    def add(self, table: str, *parts: Mapping[str, Any]) -> None:
+        """A row of a table from what `parts` say of its columns; the last one wins."""
+        self.rows[table].append(tables.row(table, *parts, {"sweep": self.plan.sweep}))
+
     def note(self, stage: str, subject: str, reason: str) -> None:
         """Something that could not be had, and why; said once."""
         row: Row = {"sweep": self.plan.sweep, "stage": stage, "subject": subject, "reason": reason}
         if row not in self.rows["notes"]:
             self.rows["notes"].append(row)
 
-    def place(self, task: Task) -> Row:
+    def about(self, task: Task) -> Row:
         """The columns that say which task a row is about."""
-        cell = task.cell
-        place = {"sweep": self.plan.sweep, "variant": task.variant}
-        return {**place, **cell.size, "taps": self.problem.taps(cell.params)}
+        cell, own = task.cell, {"problem": self.plan.problem, "rung": task.rung or None}
+        own |= {"kernel": cell.kernel, "variant": task.variant, "params": json.dumps(dict(cell.params))}
+        own |= {"dtype": cell.dtype, "layout": cell.layout or None}
+        return {**own, **cell.size, "taps": self.problem.taps(cell.params)}
 
-    def head(self, task: Task, built: Mapping[str, Any]) -> Row:
-        """The first columns of timings.csv."""
-        cell = task.cell
-        return {
-            **self.place(task),
-            "problem": self.plan.problem,
-            "kernel": cell.kernel,
-            "rung": task.rung or None,
-            "params": json.dumps(dict(cell.params)),
-            "dtype": cell.dtype,
-            "layout": cell.layout or None,
-            "source_sha256": built.get("source_sha256"),
-            "cubin_sha256": built.get("cubin_sha256"),
-        }
-
-    def failed(self, task: Task, built: Mapping[str, Any], status: str, reason: str | None) -> Row:
+    def failed(self, task: Task, status: str, reason: str | None, *known: Mapping[str, Any]) -> None:
         """A task without a result has one row, under the sweep's first regime."""
         outcome = {"status": status, "reason": reason or None, "regime": self.plan.regimes[0]}
-        return {**self.head(task, built), **outcome}
+        self.add("timings", *known, self.about(task), outcome)
 
-    def measured(self, task: Task, record: Record) -> Row:
+    def measured(self, task: Task, record: Record) -> None:
         """A row of timings.csv. Raises LadderError for an unknown status."""
         if record.status not in STATUSES:
             raise refuse("records", f"{record.variant}: status", record.status, STATUSES)
         result = record.result
-        check, device = result.get("check") or {}, result.get("device") or {}
-        common: Row = {
-            "max_error": check.get("max_error"),
-            "error_bound": check.get("error_bound"),
-            **{name: device.get(name) for name in ("sm_clock_mhz", "power_w", "temperature_c", "busy")},
-            "throttled": _throttled(device, self.plan.job["throttle_share"]),
-        }
-        built = result.get("built") or {}
+        known = [result.get(name) or {} for name in ("built", "check", "device")]
+        known += [{"throttled": _throttled(known[-1], self.plan.job["throttle_share"])}]
         if record.status != "ok":
-            return self.failed(task, built, record.status, record.reason) | common
-        regime = record.cell.regime
-        head = self.head(task, built) | {"status": "ok", "regime": regime}
-        return head | common | self.speed(task, record)
+            self.failed(task, record.status, record.reason, *known)
+            return
+        outcome = {"status": "ok", "regime": record.cell.regime}
+        self.add("timings", result, *known, self.about(task), self.speed(task, record), outcome)
 
     def speed(self, task: Task, record: Record) -> Row:
-        """Times, ratios and rates of a record; rates are the problem's work over the median time."""
-        result, cell = record.result, task.cell
-        found = times(result)
-        middle: Any = found["median_us"]
+        """Times and rates of a record; rates are the problem's work over the median time."""
+        found, cell = times(record.result), task.cell
+        middle = found["median_us"]
         work = self.problem.work(cell.size, cell.dtype, cell.params)
         # Integer additions are no floating-point operations: no TFLOP/s for them.
         floating = work.operations > 0 and not cell.dtype.startswith("int")
         tflops = work.operations / middle / 1e6 if floating else None
         peak = dtype_peaks(self.view.session(record).gpu).get(cell.dtype)
-        copy_us = result.get("copy_us") if record.cell.regime != "warm" else None
+        copy_us = record.result.get("copy_us") if record.cell.regime != "warm" else None
         return found | {
-            "reference": result.get("reference"),
-            **{name: result.get(name) for name in ("speedup", "speedup_low", "speedup_high", "stopped_by")},
             "tflops": tflops,
             "peak_fraction": tflops / peak if tflops and peak else None,
             "gbytes_per_s": work.bytes / middle / 1e3 if work.bytes > 0 else None,
@@ -143,49 +115,28 @@ class Collector:
     def metrics(self, task: Task, record: Record | None) -> None:
         """Rows of metrics.csv: what a kernel said of itself, or the profiler of it."""
         for given in (record.result.get("observations") or ()) if record is not None else ():
-            value = {name: given.get(name) for name in ("metric", "unit", "value")}
-            self.rows["metrics"].append({**self.place(task), **value})
+            self.add("metrics", given, self.about(task))
 
     def sessions(self, task: Task, record: Record) -> None:
-        """Rows of sessions.csv: every record that is like this one."""
+        """Rows of sessions.csv: every record with a result that is like this one."""
         for one in self.view.alike(record):
-            if one.status != "ok":
-                continue
-            session, found = self.view.session(one), times(one.result)
-            commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:_SHOWN_SESSION]
-            known: Row = {name: one.result.get(name) for name in ("reference", "algorithm", "speedup")}
-            known |= {name: one.result.get(name) for name in ("speedup_low", "speedup_high")}
-            known |= {name: found.get(name) for name in ("samples", "median_us", "reference_median_us")}
-            device = one.result.get("device") or {}
-            self.rows["sessions"].append(
-                {
-                    **self.place(task),
-                    "dtype": task.cell.dtype,
-                    "layout": task.cell.layout or None,
-                    "regime": one.cell.regime,
-                    "session": one.session,
-                    "gpu_uuid": session.gpu.get("uuid"),
-                    "started": session.started or None,
-                    "commit": commit or None,
-                    **known,
-                    **{name: device.get(name) for name in ("sm_clock_mhz", "power_w")},
-                }
-            )
+            session = self.view.session(one)
+            commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:_COMMIT_LETTERS]
+            made = {"session": one.session, "started": session.started or None, "commit": commit or None}
+            made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
+            if one.status == "ok":
+                found = (times(one.result), one.result.get("device") or {}, self.about(task), made)
+                self.add("sessions", one.result, *found)
 
-    def resources(self) -> None:
-        """Rows of every compiled variant of the sweep, references included."""
-        for variant in self.plan.variants:
-            self.rows["resources"].append(resource_row(self.view.made.facts[variant]))
-
-    def timed(self, task: Task) -> Iterator[Row]:
-        """Rows of one task: a row a regime that gave a result, else one row with the reason."""
+    def task(self, task: Task) -> None:
+        """What there is to say of one task: a row a regime that gave a result, else one row with the reason."""
         made = self.view.made
         if task.launch is None:
-            yield self.failed(task, made.facts.get(task.variant, {}), "unsupported", task.absent)
+            self.failed(task, "unsupported", task.absent, made.facts.get(task.variant, {}))
             return
         facts = made.facts[task.launch.variant]
         if (broken := made.broken(task)) is not None:
-            yield self.failed(task, facts, str(facts["status"]), broken)
+            self.failed(task, str(facts["status"]), broken, facts)
             return
         found = [self.view.find(task, regime) for regime in self.plan.regimes]
         if found[0] is None:
@@ -196,20 +147,9 @@ class Collector:
             self.sessions(task, record)
             for given in record.result.get("notes") or ():
                 self.note("reference", task.variant, given)
-            yield self.measured(task, record)
+            self.measured(task, record)
         self.metrics(task, found[0])
-        if task.counted:
-            self.metrics(task, self.view.find(task, COUNTERS))
-
-    def frames(self) -> dict[str, pd.DataFrame]:
-        """The tables collected so far."""
-        return {name: tables.frame(name, rows) for name, rows in self.rows.items()}
-
-
-def resource_row(facts: Mapping[str, Any]) -> Row:
-    """The row of resources.csv for one variant, from its facts."""
-    known = {name: facts.get(name) for name in SCHEMAS["resources"] if name in facts}
-    return known | {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
+        self.metrics(task, self.view.find(task, COUNTERS) if task.counted else None)
 
 
 def collect_sweep(
@@ -218,17 +158,19 @@ def collect_sweep(
     """Tables of one sweep, by name; `job` and `profile` are the accounts of its measuring and profiling jobs."""
     collector = Collector(view)
     for task in view.plan.tasks:
-        collector.rows["timings"] += list(collector.timed(task))
+        collector.task(task)
     for note in (profile or {}).get("notes", ()):
         collector.note("profile", note["subject"], note["reason"])
     if unreadable := view.records.unreadable:
         collector.note("collect", "records", f"{unreadable} unreadable lines were left out")
     if job is not None:
-        row: Row = {name: job.get(name) for name in SCHEMAS["jobs"] if name in job}
         share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
-        collector.rows["jobs"].append(row | {"sweep": view.plan.sweep, "gpu_share": share})
-    collector.resources()
-    return collector.frames()
+        collector.add("jobs", job, {"gpu_share": share})
+    for variant in view.plan.variants:
+        facts = view.made.facts[variant]
+        words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
+        collector.add("resources", facts, words)
+    return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
 def changed_sources(view: View) -> dict[str, int]:

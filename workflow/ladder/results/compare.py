@@ -1,19 +1,19 @@
 """Two sets of records side by side: what got faster or slower beyond noise, what appeared, what broke."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
 from ladder.measure.store import Records
-from ladder.model.cell import COUNTERS
+from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
 from ladder.results.collect import times
-from ladder.results.noise import margin
-from ladder.results.statistics import Estimate, size_label
+from ladder.results.noise import BETWEEN_GPUS, WITHIN_A_GPU
+from ladder.results.statistics import Estimate
 
 UNKNOWN = "unknown GPU"
+MEASURES = {"speedup": "x", "time": " launches/s"}
+"""What is compared, and its unit."""
 
 
 @dataclass(frozen=True)
@@ -69,40 +69,25 @@ def latest(records: Records) -> Latest:
     return found
 
 
-def name_of(record: Record) -> str:
-    """A cell as people write it: variant, size and regime."""
-    return f"{record.variant}@{size_label(record.cell.size)}:{record.cell.regime}"
-
-
-def _speed(record: Record) -> Estimate:
+def _estimate(record: Record, by: str) -> tuple[float, float, float]:
+    """A measure with its interval; of times their inverse, so that more is faster."""
     result = record.result
-    return Estimate(result["speedup"], result["speedup_low"], result["speedup_high"])
-
-
-def _rate(record: Record) -> Estimate:
-    """Launches per second, so that more is faster."""
-    found = times(record.result)
-    value, low, high = (found[name] for name in ("median_us", "median_us_high", "median_us_low"))
-    return Estimate(1e6 / float(str(value)), 1e6 / float(str(low)), 1e6 / float(str(high)))
-
-
-MEASURES: Mapping[str, tuple[Callable[[Record], Estimate], str]] = {
-    "speedup": (_speed, "x"),
-    "time": (_rate, " launches/s"),
-}
-"""What is compared, by name, and its unit."""
+    if by == "speedup":
+        return result["speedup"], result["speedup_low"], result["speedup_high"]
+    value, low, high = (times(result)[name] for name in ("median_us", "median_us_high", "median_us_low"))
+    return 1e6 / value, 1e6 / low, 1e6 / high
 
 
 def _pooled(records: Iterable[Record], by: str) -> Estimate:
     """The mean over GPUs; its ends are the means of their ends."""
-    found = [MEASURES[by][0](record) for record in records]
-    ends = zip(*((one.value, one.low, one.high) for one in found), strict=True)
+    ends = zip(*(_estimate(record, by) for record in records), strict=True)
     return Estimate(*(geometric_mean(end) for end in ends))
 
 
 def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Comparison:
     """Cells of both, each with its records of one or more GPUs; a cell is ok where any of them is."""
-    names = {cell: name_of(next(iter(given.values()))) for cell, given in {**old, **new}.items()}
+    shown = {cell: next(iter(given.values())) for cell, given in {**old, **new}.items()}
+    names = {cell: cell_name(one.variant, one.cell) for cell, one in shown.items()}
     changes, broken, repaired = [], [], []
     for cell in (cell for cell in old if cell in new):
         ok = [[one for one in side[cell].values() if one.status == "ok"] for side in (old, new)]
@@ -131,65 +116,46 @@ def compare(
     """
     old, new = latest(before), latest(after)
     cards = [{gpu for given in side.values() for gpu in given} for side in (old, new)]
+    several = len(cards[0] | cards[1]) > 1
     found = []
-    shared = sorted((cards[0] & cards[1]) - {UNKNOWN})
-    for gpu in shared if len(cards[0] | cards[1]) > 1 else ():
-        sides = [
-            {cell: {gpu: given[gpu]} for cell, given in side.items() if gpu in given} for side in (old, new)
-        ]
-        found.append(_compared(gpu, margin(True) if share is None else share, sides[0], sides[1], by))
+    for gpu in sorted((cards[0] & cards[1]) - {UNKNOWN}) if several else ():
+        there = [{cell: {gpu: on[gpu]} for cell, on in side.items() if gpu in on} for side in (old, new)]
+        found.append(_compared(gpu, WITHIN_A_GPU if share is None else share, there[0], there[1], by))
     same = cards[0] == cards[1] and UNKNOWN not in cards[0]
-    where = f"{len(cards[0])} and {len(cards[1])} GPUs pooled" if len(cards[0] | cards[1]) > 1 else "one GPU"
-    return [*found, _compared(where, margin(same) if share is None else share, old, new, by)]
+    where = f"{len(cards[0])} and {len(cards[1])} GPUs pooled" if several else "one GPU"
+    usual = WITHIN_A_GPU if same else BETWEEN_GPUS
+    return [*found, _compared(where, usual if share is None else share, old, new, by)]
 
 
-def _lines(title: str, changes: list[Change], unit: str, most: int) -> list[str]:
-    if not changes:
-        return []
-    width = max(len(change.name) for change in changes[:most])
-    lines = [f"{title} ({len(changes)}):"]
-    for change in changes[:most]:
-        numbers = f"{change.before.value:.4g} -> {change.after.value:.4g}{unit}"
-        lines.append(f"  {100 * change.faster:+7.2f} %  {change.name:<{width}}  {numbers}")
-    return lines + _rest(len(changes), most)
-
-
-def _rest(total: int, most: int) -> list[str]:
-    return [f"  … and {total - most} more"] if total > most else []
-
-
-def _listing(title: str, names: tuple[str, ...], most: int) -> list[str]:
-    lines = [f"{title} ({len(names)}):", *(f"  {name}" for name in names[:most]), *_rest(len(names), most)]
-    return lines if names else []
+def _listing(title: str, lines: Sequence[str], most: int) -> list[str]:
+    shown = [f"{title} ({len(lines)}):", *(f"  {line}" for line in lines[:most])] if lines else []
+    return shown + ([f"  … and {len(lines) - most} more"] if len(lines) > most else [])
 
 
 def text(result: Comparison, by: str, most: int = 40) -> str:
     """What differs, for people to read."""
-    unit = MEASURES[by][1]
-    same = len(result.changes) - len(result.faster()) - len(result.slower())
     lines = [f"{result.where}: changes beyond {100 * result.margin:g} % count"]
-    lines += _lines("slower", result.slower(), unit, most)
-    lines += _lines("faster", result.faster(), unit, most)
-    lines += _listing("broken", result.broken, most)
-    lines += _listing("repaired", result.repaired, most)
-    lines += _listing("missing in B", result.missing, most)
-    lines += _listing("new in B", result.new, most)
-    lines.append(f"{len(result.changes)} cells matched, {same} of them alike within noise")
-    return "\n".join(lines)
+    for title, changes in (("slower", result.slower()), ("faster", result.faster())):
+        width = max((len(change.name) for change in changes[:most]), default=0)
+        told = [
+            f"{100 * one.faster:+7.2f} %  {one.name:<{width}}  "
+            f"{one.before.value:.4g} -> {one.after.value:.4g}{MEASURES[by]}"
+            for one in changes
+        ]
+        lines += _listing(title, told, most)
+    lines += _listing("broken", result.broken, most) + _listing("repaired", result.repaired, most)
+    lines += _listing("missing in B", result.missing, most) + _listing("new in B", result.new, most)
+    alike = sum(not change.beyond_noise for change in result.changes)
+    return "\n".join([*lines, f"{len(result.changes)} cells matched, {alike} of them alike within noise"])
 
 
 def describe(records: Records) -> str:
     """GPUs, dates and trees of a set of records, as far as they are known."""
     sessions = sorted(records.sessions.values(), key=lambda session: session.started)
-    names = dict.fromkeys(str(one.gpu.get("name")) for one in sessions if one.gpu.get("name"))
+    names = dict.fromkeys(str(one.gpu["name"]) for one in sessions if one.gpu.get("name"))
     cards = {one.gpu.get("uuid") for one in sessions}
-    dates = dict.fromkeys(one.started[:10] for one in sessions if one.started)
+    dates = [one.started[:10] for one in sessions if one.started]
     commits = dict.fromkeys(str(one.tree["commit"])[:12] for one in sessions if one.tree.get("commit"))
-    ends = [list(dates)[0], list(dates)[-1]] if dates else []
-    parts = [
-        *names,
-        f"{len(cards)} GPUs" if len(cards) > 1 else "",
-        " to ".join(dict.fromkeys(ends)),
-        *commits,
-    ]
+    ends = " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]]))
+    parts = [*names, f"{len(cards)} GPUs" if len(cards) > 1 else "", ends, *commits]
     return ", ".join(part for part in parts if part) or "unknown origin"

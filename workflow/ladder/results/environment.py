@@ -1,33 +1,26 @@
-"""environment.json: on which GPUs, when, with what and from which checkout the numbers were measured, from the records."""
+"""environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ladder.measure import host
-from ladder.measure.store import Records
+from ladder.measure.store import Records, now
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Session
 from ladder.results import tables
 
 
-def _card(sessions: list[Session], finished: Mapping[str, str], cells: Mapping[str, int]) -> dict[str, Any]:
+def _card(sessions: list[Session], records: Records) -> dict[str, Any]:
     """One physical GPU: what is known of the card, and of its sessions together."""
-    last = sessions[-1]
-    return {
-        **last.gpu,
-        "host": dict(last.host),
-        "driver": last.versions.get("driver"),
-        "cublas": last.versions.get("cublas"),
-        "clock_floor_us": last.clock_floor_us,
-        "sessions": len(sessions),
-        "cells": sum(cells.get(session.id, 0) for session in sessions),
-        "started": min(session.started for session in sessions),
-        "finished": max(finished.get(session.id, session.started) for session in sessions),
-    }
+    last, names = sessions[-1], {session.id for session in sessions}
+    times = [record.time for record in records if record.session in names]
+    started = [session.started for session in sessions]
+    about = {**last.gpu, "host": dict(last.host), "clock_floor_us": last.clock_floor_us}
+    about |= {name: last.versions.get(name) for name in ("driver", "cublas")}
+    about |= {"sessions": len(sessions), "cells": len(times)}
+    return about | {"started": min(started), "finished": max([*times, *started])}
 
 
 def measured_on(records: Records, used: Iterable[str]) -> dict[str, Any]:
@@ -39,24 +32,18 @@ def measured_on(records: Records, used: Iterable[str]) -> dict[str, Any]:
     if not sessions:
         return {}
     sessions.sort(key=lambda session: session.started)
-    finished: dict[str, str] = {}
-    cells: dict[str, int] = {}
-    for record in records:
-        finished[record.session] = max(finished.get(record.session, ""), record.time)
-        cells[record.session] = cells.get(record.session, 0) + 1
     by_card: dict[str, list[Session]] = {}
     for session in sessions:
         by_card.setdefault(str(session.gpu.get("uuid") or session.id), []).append(session)
-    gpus = [_card(own, finished, cells) for own in by_card.values()]
+    gpus = [_card(own, records) for own in by_card.values()]
     last = sessions[-1]
-    trees = {str(session.tree.get("digest")): dict(session.tree) for session in sessions}
     return {
         "gpu": gpus[0],
         "gpus": gpus,
         **last.versions,
         "host": dict(last.host),
         "tree": dict(last.tree),
-        "trees": list(trees.values()),
+        "trees": list({str(one.tree.get("digest")): dict(one.tree) for one in sessions}.values()),
         "started": min(gpu["started"] for gpu in gpus),
         "finished": max(gpu["finished"] for gpu in gpus),
         "notes": sorted({session.note for session in sessions if session.note}),
@@ -66,10 +53,10 @@ def measured_on(records: Records, used: Iterable[str]) -> dict[str, Any]:
 def analysed_here(root: Path, device: str, arch: str, folder: RunFolder) -> dict[str, Any]:
     """What analysed a run: this host, its software and this checkout."""
     facts = next((read_json(path) for path in sorted(folder.cubins.glob("*.json"))), None) or {}
-    now = host.now()
-    about = {"device": device, "arch": arch, "gpu": None, "gpus": [], "started": now, "finished": now}
-    software = {**host.versions(), "nvrtc": facts.get("nvrtc"), "ncu": host.ncu_version()}
-    return about | software | {"host": host.host(), "tree": host.tree(root), "reproduced_cubins": None}
+    about: dict[str, Any] = {"device": device, "arch": arch, "gpu": None, "gpus": []}
+    about |= {"started": now(), "finished": now(), **host.versions()}
+    about |= {"nvrtc": facts.get("nvrtc"), "ncu": host.ncu_version()}
+    return about | {"host": host.host(), "tree": host.tree(root), "reproduced_cubins": None}
 
 
 def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int] | None:

@@ -1,7 +1,5 @@
 """One cell over time: every record of it, by commit, driver and GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from ladder.measure.store import Records
@@ -14,26 +12,16 @@ _COLUMNS = ("time", "commit", "driver", "GPU", "regime", "reference", "speed-up 
 
 def _row(record: Record, session: Session, place: str) -> list[str]:
     tree, result = session.tree, record.result
-    commit = str(tree.get("commit") or tree.get("digest") or "unknown")[:12]
+    speed, middle = record.status, ""
     if record.status == "ok":
-        ends = f"[{result['speedup_low']:.4f}, {result['speedup_high']:.4f}]"
-        speed, median = f"{result['speedup']:.4f} {ends}", f"{times(result)['median_us']:.6g}"
-    else:
-        speed, median = record.status, ""
-    driver = str(session.versions.get("driver") or record.conditions.host.get("driver") or "unknown")
+        speed = f"{result['speedup']:.4f} [{result['speedup_low']:.4f}, {result['speedup_high']:.4f}]"
+        middle = f"{times(result)['median_us']:.6g}"
+    commit = str(tree.get("commit") or tree.get("digest") or "unknown")[:12]
+    driver = session.versions.get("driver") or record.conditions.host.get("driver") or "unknown"
     gpu = str(session.gpu.get("uuid") or session.note or "unknown")[:24]
-    reference = str(result.get("reference") or record.cell.reference.kernel)
-    return [
-        record.time or session.started,
-        commit,
-        driver,
-        gpu,
-        record.cell.regime,
-        reference,
-        speed,
-        median,
-        place,
-    ]
+    reference = result.get("reference") or record.cell.reference.kernel
+    begun = record.time or session.started
+    return [begun, commit, str(driver), gpu, record.cell.regime, str(reference), speed, middle, place]
 
 
 def history(sources: Mapping[str, Records], wanted: Callable[[Cell], bool]) -> list[list[str]]:
@@ -41,17 +29,13 @@ def history(sources: Mapping[str, Records], wanted: Callable[[Cell], bool]) -> l
 
     `sources` are records by where they are from. A record that several hold is told once.
     """
-    seen: set[tuple[str, str, str]] = set()
-    rows = []
+    rows: dict[tuple[str, str, str], list[str]] = {}
     for place, records in sources.items():
         for record in records:
-            known = (record.key, record.session, record.time)
-            if record.cell.regime == COUNTERS or known in seen or not wanted(record.cell):
-                continue
-            seen.add(known)
-            session = records.sessions.get(record.session, Session(record.session, ""))
-            rows.append(_row(record, session, place))
-    return [list(_COLUMNS), *sorted(rows)]
+            if record.cell.regime != COUNTERS and wanted(record.cell):
+                session = records.sessions.get(record.session, Session(record.session, ""))
+                rows.setdefault((record.key, record.session, record.time), _row(record, session, place))
+    return [list(_COLUMNS), *sorted(rows.values())]
 
 
 def aligned(rows: Iterable[list[str]]) -> str:

@@ -1,10 +1,8 @@
 """Publishing: a run's records into the archive of its device, and the published tables made from it anew.
 
-Records are merged by key: what the run did not measure stays as it was published, and what was published before stays in
-the archive.
+Records are merged by key: what the run did not measure stays as it was published, and what was published before stays
+in the archive.
 """
-
-from __future__ import annotations
 
 import functools
 import os
@@ -22,7 +20,7 @@ from ladder.measure.conditions import compiled
 from ladder.measure.host import tree
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
-from ladder.model.cell import COUNTERS
+from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.folders import PublishedFolder, RunFolder
@@ -32,7 +30,6 @@ from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import read_archive, write_archive
 from ladder.results.collect import collect_sweep, merge
-from ladder.results.compare import name_of
 
 _SHOWN = 5
 
@@ -87,43 +84,33 @@ class Publication:
 
     def objections(self) -> list[str]:
         """Why this should not be published; empty where nothing speaks against it."""
-        run, views = self.run, self.views
-        found = [
-            f"the plan of {name} is not that of its file"
-            for name, view in views.items()
-            if view.plan.tasks != plan_sweep(run.every_sweep[name], run.config, run.arch).tasks
-        ]
+        run, found, missing = self.run, list[str](), list[str]()
+        for name, view in self.views.items():
+            if view.plan.tasks != plan_sweep(run.every_sweep[name], run.config, run.arch).tasks:
+                found.append(f"the plan of {name} is not that of its file")
+            lacking = [task for _, task in view.launched() if view.find(task) is None]
+            missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in lacking]
         if not run.measures:
             return found
-        missing = [
-            f"{name}: {task.variant} at {dict(task.cell.size)}"
-            for name, view in views.items()
-            for _, task in view.launched()
-            if view.find(task) is None
-        ]
         found += _some(missing, "not measured by this checkout: its code, settings or kernels are others")
         timed = [one for one in self.chosen if one.cell.regime != COUNTERS]
-        wrong = [name_of(one) for one in timed if one.status == "incorrect"]
-        checked = [(one.result.get("check") or {}).get("max_error") is not None for one in timed]
+        good = [one for one in timed if one.status == "ok"]
+        wrong = [cell_name(one.variant, one.cell) for one in timed if one.status == "incorrect"]
         unchecked = [
-            name_of(one) for one, was in zip(timed, checked, strict=True) if one.status == "ok" and not was
+            cell_name(one.variant, one.cell)
+            for one in good
+            if (one.result.get("check") or {}).get("max_error") is None
         ]
         found += [*_some(wrong, "with an incorrect result"), *_some(unchecked, "timed but not verified")]
-        homeless = {
-            str(one.tree.get("digest")) for one in self.sessions.values() if not one.tree.get("commit")
-        }
-        found += [
-            f"no commit is known for the tree of digest {digest[:16]} it was measured from"
-            for digest in homeless
-        ]
+        trees = [one.tree for one in self.sessions.values() if not one.tree.get("commit")]
+        homeless = dict.fromkeys(str(one.get("digest"))[:16] for one in trees)
+        found += [f"no commit is known for the tree of digest {one} it was measured from" for one in homeless]
         return found if timed else [*found, "it has no timings at all"]
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
         both = Records(sessions={**self.archive.sessions, **self.sessions})
-        for record in (*self.archive, *self.additions):
-            both.add(record)
-        both.sort()
+        both.add((*self.archive, *self.additions))
         parts = {}
         for name in self.run.every_sweep:
             view = self.views.get(name)
@@ -141,9 +128,7 @@ class Publication:
         if self.published.records.is_dir():
             shutil.copytree(self.published.records, fresh.records)
         if self.additions:
-            used = [
-                self.sessions[name] for name in dict.fromkeys(record.session for record in self.additions)
-            ]
+            used = [self.sessions[name] for name in {record.session: None for record in self.additions}]
             began = min(one.time for one in self.additions).translate(str.maketrans("", "", "-:"))
             last = max(used, key=lambda session: session.started).tree
             commit = str(last.get("commit") or last.get("digest") or "unknown")[:12]
@@ -164,7 +149,7 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) ->
 
 def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
-    found = {}
+    found: dict[str, pd.DataFrame] = {}
     for table in wanted:
         there = tables.exists(table, folder.tables)
         rows = tables.read(table, folder.tables) if there else tables.frame(table, [])
@@ -178,15 +163,9 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 def copy_clock(source: RunFolder, target: RunFolder) -> None:
     """Take over what the checks of the timer said, where they were made."""
-    found = [
-        source.tables / f"clock_{name}.{ending}"
-        for name in ("nvbench", "aa")
-        for ending in ("csv", "parquet")
-    ]
     target.tables.mkdir(parents=True, exist_ok=True)
-    for path in found:
-        if path.is_file():
-            shutil.copyfile(path, target.tables / path.name)
+    for path in source.tables.glob("clock_*.*"):
+        shutil.copyfile(path, target.tables / path.name)
     if source.throughput.is_file():
         shutil.copyfile(source.throughput, target.throughput)
 

@@ -1,17 +1,17 @@
 """Small statistics over the tables: selections, parameters as columns, ratios with intervals."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
 
-from ladder.model.intervals import interval_ranks
+from ladder.model.cell import count_label as count_label
+from ladder.model.cell import size_label as size_label
+from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
 
 
@@ -31,13 +31,6 @@ class Estimate:
 def count(number: int, noun: str) -> str:
     """1 cell, 2 cells."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
-def coefficient_of_variation(samples: Sequence[float]) -> float | None:
-    """Sample standard deviation over mean; None below two samples or at a mean of zero."""
-    if len(samples) < 2 or (mean := fmean(samples)) == 0:
-        return None
-    return stdev(samples) / mean
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -66,7 +59,7 @@ def params_of(text: Any) -> dict[str, Any]:
     return decoded
 
 
-def parameter(rows: pd.DataFrame, name: str) -> pd.Series[Any]:
+def parameter(rows: pd.DataFrame, name: str) -> "pd.Series[Any]":
     """One parameter of every row as a column (None where a row's kernel has no such parameter)."""
     return pd.Series([params_of(text).get(name) for text in rows["params"]], index=rows.index, dtype=object)
 
@@ -79,21 +72,6 @@ def size_of(row: Mapping[str, Any]) -> dict[str, int]:
 def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What the rows of one cell have in common, whatever their regime: variant and size."""
     return row["variant"], *size_of(row).items()
-
-
-def size_label(size: Mapping[str, int]) -> str:
-    """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
-    values = list(size.values())
-    if len(set(values)) == 1:
-        return count_label(values[0])
-    return "x".join(str(value) for value in values)
-
-
-def count_label(value: int) -> str:
-    """2^28 rather than 268435456."""
-    if value >= 2**16 and value & (value - 1) == 0:
-        return f"2^{value.bit_length() - 1}"
-    return str(value)
 
 
 def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
@@ -209,33 +187,19 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
 
 def coverage_interval(covered: int, trials: int) -> tuple[float, float]:
     """95 % Wilson interval of a share (Wilson 1927)."""
-    z = 1.959963984540054
-    share = covered / trials
-    middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
-    reach = z / (1 + z * z / trials) * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials**2))
-    return max(middle - reach, 0.0), min(middle + reach, 1.0)
+    from scipy.stats import binomtest  # takes a second to import
 
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The mean of ratios: of a ratio and its inverse it is 1."""
-    return math.exp(fmean(math.log(value) for value in values))
+    low, high = binomtest(covered, trials).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def mean_speed(rows: Sequence[Mapping[str, Any]]) -> Estimate:
     """Geometric mean of the speed-ups of `rows`; its interval is that of their ends, which is wide."""
     speeds = [estimate(row, "speedup") for row in rows]
-    ends = (
-        [speed.value for speed in speeds],
-        [speed.low for speed in speeds],
-        [speed.high for speed in speeds],
-    )
+    ends = zip(*((speed.value, speed.low, speed.high) for speed in speeds), strict=True)
     return Estimate(*map(geometric_mean, ends))
 
 
 def median_of(values: Sequence[float]) -> Estimate:
     """Median of a few cells with its order-statistic interval."""
-    ordered = sorted(values)
-    low, high = interval_ranks(len(ordered))
-    middle = len(ordered) // 2
-    value = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    return Estimate(value, ordered[low], ordered[high])
+    return Estimate(median(values), *median_interval(values))

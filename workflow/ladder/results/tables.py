@@ -1,7 +1,5 @@
 """Tables as frames: made from rows, written as CSV with parquet beside it, and read back."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +13,12 @@ from ladder.model.schemas import SCHEMAS
 _KINDS = {"text": "string", "float": "float64", "int": "Int64", "bool": "boolean"}
 
 Row = Mapping[str, object]
+
+
+def row(table: str, *parts: Row) -> dict[str, object]:
+    """What `parts` say of a table's columns; the last one wins."""
+    said = {name: value for part in parts for name, value in part.items()}
+    return {name: said[name] for name in SCHEMAS[table] if name in said}
 
 
 def frame(table: str, rows: Sequence[Row]) -> pd.DataFrame:

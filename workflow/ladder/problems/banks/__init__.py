@@ -11,8 +11,6 @@ A kernel of ldmatrix (parameter `matrices`) reports the row address each lane gi
 The check recomputes the sums from the offsets; the bank model predicts wavefronts from the very same offsets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

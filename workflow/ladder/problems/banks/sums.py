@@ -1,16 +1,15 @@
 """What the lanes of a bank probe must have read, from the byte offsets it reports."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ladder.build.banks import DEFAULT_MERGE, LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
+from ladder.model.problem import Params
 
 HASH = 2654435761
 """Word w of shared memory holds w * HASH (mod 2**32)."""
 
 
-def words_read(offsets: Sequence[int], lane: int, params: Mapping[str, int | str]) -> list[int]:
+def words_read(offsets: Sequence[int], lane: int, params: Params) -> list[int]:
     """Words `lane` receives in one access.
 
     A lane reads, or writes and reads back, `width` bytes (default 4) from its offset on. With a parameter `matrices`
@@ -23,9 +22,7 @@ def words_read(offsets: Sequence[int], lane: int, params: Mapping[str, int | str
     return [offsets[lane] // 4 + part for part in range(int(params.get("width", 4)) // 4)]
 
 
-def expected_sums(
-    patterns: Sequence[Sequence[int]], accesses: int, params: Mapping[str, int | str]
-) -> list[int]:
+def expected_sums(patterns: Sequence[Sequence[int]], accesses: int, params: Params) -> list[int]:
     """Sum (mod 2**32) each lane reads in `accesses` accesses that cycle through the patterns' offsets."""
     rounds = accesses // len(patterns)
     return [
@@ -34,7 +31,7 @@ def expected_sums(
     ]
 
 
-def predicted_wavefronts(offsets: Sequence[int], params: Mapping[str, int | str]) -> int:
+def predicted_wavefronts(offsets: Sequence[int], params: Params) -> int:
     """Wavefronts the bank model expects of one access of the kernel with these parameters."""
     if "matrices" in params:
         return matrix_wavefronts(offsets[: MATRIX_ROWS * int(params["matrices"])])

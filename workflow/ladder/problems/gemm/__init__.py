@@ -1,12 +1,16 @@
 """GEMM: C = alpha*A@B + beta*C, row-major. NN: A is M x K, B is K x N. TN: B is stored as N x K."""
 
-from __future__ import annotations
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
-from ladder.model.problem import C_TYPES, Params, Problem, Size, Work
+_OUTPUT = {"tf32": "fp32", "fp16_acc16": "fp16", "fp8": "bf16"}
+_INPUT_TYPES = [c_type for dtype, c_type in C_TYPES.items() if dtype != "int32"]
+_OUTPUT_TYPES = [C_TYPES[dtype] for dtype in ("fp32", "fp16", "bf16")]
+_KERNELS = {"widen": _INPUT_TYPES, "compare_product": _OUTPUT_TYPES, "count_nan": _OUTPUT_TYPES}
 
-OUTPUT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "fp16_acc16": 2, "bf16": 2, "fp8": 2}
 
-_OUTPUTS = ("fp32", "fp16", "bf16")
+def output_dtype(dtype: str) -> str:
+    """Element type of C."""
+    return _OUTPUT.get(dtype, dtype)
 
 
 class Gemm(Problem):
@@ -22,22 +26,19 @@ class Gemm(Problem):
     has_beta = True
     place = 1
     packages = ("nvidia-cublas",)  # the reference, and the fp64 product of the check
-    harness = (
-        *(f"widen<{c_type}>" for dtype, c_type in C_TYPES.items() if dtype != "int32"),
-        *(f"{name}<{C_TYPES[dtype]}>" for name in ("compare_product", "count_nan") for dtype in _OUTPUTS),
-    )
+    harness = tuple(f"{kernel}<{c_type}>" for kernel, types in _KERNELS.items() for c_type in types)
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """2MNK operations; A and B read once, C written once (beta = 0)."""
         m, n, k = size["m"], size["n"], size["k"]
         read = (m * k + k * n) * self.element_bytes(dtype)
-        return Work(2.0 * m * n * k, read + m * n * OUTPUT_BYTES[dtype])
+        return Work(2.0 * m * n * k, read + m * n * ELEMENT_BYTES[output_dtype(dtype)])
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Operands, result, and the check's fp64 copies of A and B with two fp64 products."""
-        m, n, k = size["m"], size["n"], size["k"]
-        operands = (m * k + k * n) * self.element_bytes(dtype) + 2 * m * n * OUTPUT_BYTES[dtype]
-        return operands + 8 * (m * k + k * n) + 16 * m * n
+        inputs, outputs = size["m"] * size["k"] + size["k"] * size["n"], size["m"] * size["n"]
+        own = inputs * self.element_bytes(dtype) + 2 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
+        return own + 8 * inputs + 16 * outputs
 
 
 PROBLEM = Gemm()

@@ -1,7 +1,5 @@
 """1-D stencil: output[i] = mean(input[i .. i+k]) for i < elements - k; k + 1 taps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

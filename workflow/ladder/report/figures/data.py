@@ -1,7 +1,5 @@
 """What a figure is drawn from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd
@@ -33,17 +31,11 @@ class FigureData(SweepData):
         """The size this figure shows: as asked, else the sweep's."""
         return dict(self.figure.size) if self.figure.size is not None else super().size
 
-    def some(self, rows: pd.DataFrame, what: str) -> pd.DataFrame:
-        """`rows`, or NoDataError with the statuses that explain their absence."""
+    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
+        """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
         if len(rows):
             return rows
         bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
         counts = ", ".join(f"{count} {status}" for status, count in bad.items())
-        raise NoDataError(f"no {what}" + (f" ({counts})" if counts else "; the sweep has not been measured"))
-
-
-def along_sizes(data: SweepData) -> str:
-    """The size column that changes from row to row: m, n or k where only that one does, else the first."""
-    fields = data.sweep.problem.size_fields
-    varying = [name for name in fields if len({size[name] for size in data.sweep.sizes}) > 1]
-    return varying[0] if varying else fields[0]
+        why = f" ({counts})" if counts else "; the sweep has not been measured"
+        raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")

@@ -1,7 +1,5 @@
 """Every figure kind and the function that draws it. A new figure is one function and its line here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,8 +36,7 @@ def draw_sweep(
     sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], folder: RunFolder
 ) -> None:
     """Draw every figure that a sweep asks for, as FOLDER/figures/SWEEP-INDEX-KIND.png."""
+    timings, resources, metrics = (frames[table] for table in ("timings", "resources", "metrics"))
     for figure, name in zip(sweep.figures, sweep.figure_names(), strict=True):
-        data = FigureData(
-            sweep, frames["timings"], frames["resources"], frames["metrics"], environment, figure=figure
-        )
+        data = FigureData(sweep, timings, resources, metrics, environment, figure=figure)
         replace_file(folder.figure(sweep.name, name), render(data))

@@ -1,21 +1,15 @@
 """The one look of all figures: palette, sizes, titles. PNG of 1152 pixels width, legible at 900."""
 
-from __future__ import annotations
-
 import io
 import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ladder.report.figures.data import FigureData
@@ -26,30 +20,24 @@ PALETTE = [str(color) for color in sns.color_palette("colorblind").as_hex()]
 REFERENCE = "#333333"
 MARKERS = ["o", "s", "D", "^", "v", "P", "X", "*", "<", ">"]
 MUTED = "#666666"
-
-
-def _settings() -> Any:
-    sns.set_theme(style="whitegrid", palette="colorblind")
-    return {
-        "font.family": "DejaVu Sans",
-        "font.size": 11,
-        "axes.titlesize": 12,
-        "axes.labelsize": 11,
-        "xtick.labelsize": 10,
-        "ytick.labelsize": 10,
-        "legend.fontsize": 10,
-        "axes.edgecolor": "#999999",
-        "grid.color": "#e4e4e4",
-        "svg.hashsalt": "ladder",
-    }
+_SETTINGS: dict[str, Any] = {"font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11}
+_SETTINGS |= dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], 10)
+_SETTINGS |= {"font.family": "DejaVu Sans", "axes.edgecolor": "#999999", "grid.color": "#e4e4e4"}
+_LEGEND_CHARACTERS = 116
+"""How many characters of a legend fit side by side, its lines and marks counted as eight each."""
 
 
 def canvas(
-    data: FigureData, height: float, title: str, columns: int = 1, rows: int = 1, **more: Any
+    data: FigureData, height: float, what: str = "", columns: int = 1, rows: int = 1, **more: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with title and device line, and its axes, row after row."""
-    plt.rcParams.update(_settings())
-    figure, axes = plt.subplots(rows, columns, figsize=(WIDTH, height), dpi=DPI, squeeze=False, **more)
+    """A figure with title and device line, and its axes, row after row; `what` it shows of the sweep."""
+    sns.set_theme(style="whitegrid", palette="colorblind", rc=_SETTINGS)
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False, **more)
+    title = data.sweep.title
+    if what:
+        title += f" {what[0].upper()}{what[1:]}" if title.endswith(("?", "!", ".")) else f": {what}"
     title = textwrap.fill(title, 66)
     lines = title.count("\n") + 1
     # Room for the two headings in inches, whatever the height.
@@ -62,14 +50,9 @@ def canvas(
     return figure, list(axes.flat)
 
 
-def heading(title: str, rest: str) -> str:
-    """A sweep's title and what a figure shows of it, as one line."""
-    return f"{title} {rest[0].upper()}{rest[1:]}" if title.endswith(("?", "!", ".")) else f"{title}: {rest}"
-
-
 def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    figure, (axis,) = canvas(data, 2.4, data.sweep.title)
+    figure, (axis,) = canvas(data, 2.4)
     axis.set_axis_off()
     text = textwrap.fill(f"No {data.figure.kind} figure: {reason}.", 80)
     axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, fontsize=12, color=MUTED)
@@ -80,8 +63,26 @@ def to_png(figure: Figure) -> bytes:
     """PNG bytes; no date inside, so that equal data give equal files."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    plt.close(figure)
     return buffer.getvalue()
+
+
+def error_bars(rows: pd.DataFrame, column: str) -> list["pd.Series[float]"]:
+    """How far the 95 % interval of a column reaches below and above it; a rate's follows from the time's."""
+    value = rows[column].astype(float)
+    if f"{column}_low" in rows:
+        low, high = rows[f"{column}_low"], rows[f"{column}_high"]
+    else:
+        work = value * rows["median_us"]
+        low, high = work / rows["median_us_high"], work / rows["median_us_low"]
+    return [(value - low).clip(lower=0), (high - value).clip(lower=0)]
+
+
+def points(
+    axis: Axes, index: int, x: "pd.Series[float]", rows: pd.DataFrame, column: str, label: str, **look: Any
+) -> None:
+    """Values with their 95 % intervals, in the colour and the mark of a figure's `index`-th variant."""
+    look |= {"marker": MARKERS[index % len(MARKERS)], "color": PALETTE[index % len(PALETTE)], "capsize": 3}
+    axis.errorbar(x, rows[column], yerr=error_bars(rows, column), label=label, **look)
 
 
 def ratio_limits(axis: Axes, rows: pd.DataFrame) -> None:
@@ -91,8 +92,16 @@ def ratio_limits(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_ylim(low - margin, high + margin)
 
 
-_LEGEND_CHARACTERS = 116
-"""How many characters of a legend fit side by side, its lines and marks counted as eight each."""
+def only_ticks(axis: Axes, values: Sequence[float], labels: Sequence[str] | None = None) -> None:
+    """Ticks of the x axis at these values and no others."""
+    axis.set_xticks(values, labels or [f"{value:g}" for value in values])
+    axis.xaxis.minorticks_off()
+
+
+def above(axis: Axes, x: float, text: str, **more: Any) -> None:
+    """Words that name a vertical line at `x`, above the axes."""
+    more |= {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "color": REFERENCE}
+    axis.annotate(text, (x, 1), va="bottom", **more)
 
 
 def legend_columns(labels: Sequence[str]) -> int:
@@ -101,22 +110,15 @@ def legend_columns(labels: Sequence[str]) -> int:
     return max(min(_LEGEND_CHARACTERS // (longest + 8), 4, len(labels)), 1)
 
 
-def legend_below(figure: Figure, axis: Axes) -> None:
-    """A legend under the axes, where it hides no data, in as many columns as fit."""
+def legend_below(figure: Figure, axis: Axes) -> Figure:
+    """The figure with a legend under the axes, where it hides no data, in as many columns as fit."""
     handles, labels = axis.get_legend_handles_labels()
-    if handles:
-        columns = legend_columns(labels)
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    columns = legend_columns(labels)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    return figure
 
 
-def plain_number(value: float) -> str:
-    """Two or three significant digits, for annotations."""
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def some_ticks(value: float, _: int) -> str:
+def some_ticks(value: float, _: float) -> str:
     """Between powers of ten 2, 3 and 5 are enough."""
     leading = round(value / 10 ** math.floor(math.log10(value)))
     return f"{value:g}" if leading in (2, 3, 5) else ""

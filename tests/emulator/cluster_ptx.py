@@ -1,4 +1,4 @@
-"""Runs the PTX of a kernel whose blocks form clusters on the CPU: tensor_ptx.Machine with each other's shared memory.
+"""Runs the PTX of a kernel whose blocks form clusters on the CPU: TensorMachine with each other's shared memory.
 
 Blocks of a launch are numbered x first, then z, and a cluster is the blocks of one x. An address that `mapa` makes
 names the block in its upper bits, as no hardware need do. What another block wrote needs a barrier of the cluster
@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from ladder.build.banks import DEFAULT_MERGE, wavefronts
-from ptx import Array, Fault, Instruction, Memory, Program
-from tensor_ptx import TensorMachine
+
+from emulator.ptx import Array, Fault, Instruction, Memory, Program
+from emulator.tensor_ptx import TensorMachine
 
 _NOTED = ("ld.shared.f32", "ld.shared.v4.f32", "st.shared.f32", "st.shared.v4.f32")
 _RANK_SHIFT = 24

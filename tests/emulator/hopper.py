@@ -14,7 +14,7 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate_int
 from ladder.model.kernel import Kernel, Variant
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
 INCLUDE = ROOT / "kernels" / "include"
 ARCH = "sm_90a"

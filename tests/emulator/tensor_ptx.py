@@ -1,4 +1,4 @@
-"""Runs the PTX of a tensor-core kernel on the CPU: ptx.Machine with cp.async, ldmatrix, mma, WMMA and 16-bit numbers.
+"""Runs the PTX of a tensor-core kernel on the CPU: Machine with cp.async, ldmatrix, mma, WMMA and 16-bit numbers.
 
 A copy of cp.async lands when its thread waits for its group, or at once (`landing`): a kernel must be right either way.
 What lanes of a warp write for each other needs a barrier of the block or of the warp in between, and so does what they
@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 from ladder.build.banks import matrix_wavefronts, wavefronts
-from ptx import _UNSET, Array, Fault, Instruction, Machine, Program, compile_ptx, parse
+
+from emulator.ptx import UNSET, Array, Fault, Instruction, Machine, Program, compile_ptx, parse
 
 _HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
 _EXTERN = re.compile(r"\.extern \.shared \.align \d+ \.b8 (\w+)\[\];")
@@ -382,7 +383,7 @@ class TensorMachine(Machine):
                 everywhere[mask] = self._in_shared(at, None, mask)
                 self._set(registers[word], everywhere, mask)
         for register in registers[per_lane * width // 4 :]:
-            self._set(register, np.asarray(_UNSET, np.uint32), mask)
+            self._set(register, np.asarray(UNSET, np.uint32), mask)
 
     @staticmethod
     def _extent(operand: str, element: str) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from ladder.build.nvrtc import header_folders
 
 Array = np.ndarray[Any, Any]
 
-_UNSET = 0x7FC0DEAD
+UNSET = 0x7FC0DEAD
 """What memory holds that nobody has written: a NaN, and no plausible sum."""
 _TYPES: dict[str, Any] = {
     "u32": np.uint32,
@@ -141,7 +141,7 @@ class Memory:
         """Append a buffer, aligned as cudaMalloc does, with a gap behind it. Returns its address."""
         start = len(self.words)
         room = -(-(len(words) + 1) // 64) * 64
-        self.words = np.concatenate([self.words, words, np.full(room - len(words), _UNSET, np.uint32)])
+        self.words = np.concatenate([self.words, words, np.full(room - len(words), UNSET, np.uint32)])
         for name, mine in (("readable", not writable), ("writable", writable)):
             owner = np.full(room, -1, np.int32)
             owner[: len(words)] = launch if mine else -1
@@ -176,7 +176,7 @@ class Machine:
             for place, name in enumerate(program.parameters)
         }
         shape = (int(np.sum(blocks)), max(program.shared_bytes // 4, 1))
-        self.shared = np.full(shape, _UNSET, np.uint32)
+        self.shared = np.full(shape, UNSET, np.uint32)
         # Who wrote a shared word between which barriers.
         self.writer = np.full(shape, -1, np.int64)
         self.written = np.full(shape, -1, np.int64)
@@ -229,7 +229,7 @@ class Machine:
         bits = np.bool_ if value.dtype == np.bool_ else _BITS[value.dtype.itemsize]
         value = np.broadcast_to(value, self.count).view(bits)
         if register not in self.registers:
-            self.registers[register] = np.full(self.count, 0 if bits is np.bool_ else _UNSET, bits)
+            self.registers[register] = np.full(self.count, 0 if bits is np.bool_ else UNSET, bits)
         np.copyto(self.registers[register], value, where=mask)
 
     def _address(self, operand: str) -> Array:
@@ -296,7 +296,7 @@ class Machine:
             raise NotImplementedError(f"{name}.{'.'.join(modifiers)}")
         if not mask.any():
             for register in registers if name == "ld" else ():
-                self._set(register, np.asarray(_UNSET, np.uint32), mask)
+                self._set(register, np.asarray(UNSET, np.uint32), mask)
             return
         at = np.broadcast_to(self._address(place), self.count)[mask]
         if (at % (4 * len(registers))).any():

@@ -1,0 +1,186 @@
+"""What a run would measure, said before it starts: the workflow's own view of a change, on kernels compiled for real."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake
+from ladder.catalogue.runs import load_run
+from ladder.measure.conditions import compiled, host_conditions
+from ladder.measure.job import due
+from ladder.measure.store import Records, appending
+from ladder.measure.view import View
+from ladder.model.record import Session
+
+ALONE = {
+    f"alone-fp32{k}@2^{size}:{regime}"
+    for k in ("", "-k=4")
+    for size in (16, 20)
+    for regime in ("dirty", "warm")
+}
+WITH_HEADERS = {name.replace("alone", "with_headers") for name in ALONE}
+EVERY = ALONE | WITH_HEADERS
+SECONDS = 4.0
+"""That a request took, for two regimes."""
+
+
+@pytest.fixture(scope="session")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small project for a device that is not here, compiled, with a record of each cell; look at it only."""
+    folder = make_project(tmp_path_factory.mktemp("measured") / "project")
+    edit_yaml(
+        folder / "config/config.yaml", lambda config: config.update(device="nvidia-h200", arch="sm_90a")
+    )
+    (folder / "workflow").unlink()
+    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    assert run_snakemake(folder, "compile").code == 0
+    run = load_run(folder)
+    for name, plan in run.plans.items():
+        view = View(plan, compiled(plan, run.folder), Records())
+        on = host_conditions(plan.problem, "NVIDIA H200", "580.1")
+        spent = {"spent": {"wall_s": SECONDS, "regimes": 2}}
+        with appending(run.folder.records, name) as append:
+            append(Session("session", "2026-11-20T10:00:00Z"))
+            for index, regimes in due(view, on):
+                for regime in regimes:
+                    append(
+                        view.new_record(plan.tasks[index], regime, on, "session", status="ok", result=spent)
+                    )
+    return folder
+
+
+@pytest.fixture
+def measured(measured_once: Path, tmp_path: Path) -> Path:
+    """A copy to change, the package included."""
+    return Path(shutil.copytree(measured_once, tmp_path / "project", symlinks=True))
+
+
+def forecast(project: Path) -> tuple[set[str], list[str]]:
+    """Names of the cells to measure, and the lines that sum them up."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ladder", "check", "--cells"],
+        cwd=project,
+        env=environment() | {"PYTHONPATH": "workflow"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    return set(re.findall(r"^    (\S+@\S+)$", done.stdout, re.MULTILINE)), [
+        line for line in lines if "to measure" in line
+    ]
+
+
+def test_a_measured_run_has_nothing_to_measure(measured: Path) -> None:
+    assert forecast(measured) == (set(), ["0 cells to measure"])
+
+
+def package(file: str, old: str, new: str) -> Callable[[Path], object]:
+    return lambda project: edit(project / "workflow/ladder" / file, old, new)
+
+
+def kernels(file: str, old: str, new: str) -> Callable[[Path], object]:
+    return lambda project: edit(project / "kernels" / file, old, new)
+
+
+def under_an_old_time(file: str, old: str, new: str) -> Callable[[Path], object]:
+    """Change a source and give it back the time that it had, as copying and unpacking do."""
+
+    def change(project: Path) -> None:
+        path = project / "kernels" / file
+        before = path.stat()
+        edit(path, old, new)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    return change
+
+
+def default_of_threads(kernel: str) -> Callable[[Path], object]:
+    return lambda project: edit_yaml(
+        project / f"kernels/stencil/{kernel}.yaml",
+        lambda document: document["parameters"]["threads"].update(default=128),
+    )
+
+
+def words_alone(project: Path) -> None:
+    """What no number depends on, all at once: comments, docstrings, captions, code that plans or analyses."""
+    ladder = project / "workflow/ladder"
+    edit(ladder / TIMING, "# the longest that it holds a stream", "# at most")
+    edit(ladder / TIMING, "Half-width of the interval to reach", "Half the interval")
+    edit(ladder / "gpu/harness.cuh", "#pragma once", "#pragma once  // for all problems")
+    edit(ladder / "problems/stencil/check.cu", "integers: the mean is truncated", "truncated")
+    edit(ladder / "problems/gemm/instance.py", "class Instances", "_ADDED = 1\n\n\nclass Instances")
+    edit(ladder / "results/collect.py", "def collect_sweep", "_ADDED = 1\n\n\ndef collect_sweep")
+    edit(ladder / "measure/job.py", "def is_due", "_ADDED = 1\n\n\ndef is_due")
+    edit(project / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = 0;  // so far")
+    edit(project / "kernels/include/window.cuh", "// Extent", "// The extent")
+    edit(project / "config/sweeps/alone.yaml", "Time over size", "Time")
+
+
+TIMING = "gpu/timing.py"
+CHECKING = "problems/stencil/instance.py"
+CHANGES: dict[str, tuple[Callable[[Path], object], set[str], bool]] = {
+    "words alone": (words_alone, set(), True),
+    "timing code": (
+        package(TIMING, "_GROUPS_BETWEEN_BUDGET_CHECKS = 4", "_GROUPS_BETWEEN_BUDGET_CHECKS = 5"),
+        EVERY,
+        False,
+    ),
+    "verifying code": (package(CHECKING, "class Instances", "_ADDED = 1\n\n\nclass Instances"), EVERY, False),
+    "the check's device code": (package("problems/stencil/check.cu", "{", "{ __threadfence();"), EVERY, True),
+    "a kernel under an old file time": (
+        under_an_old_time("stencil/alone.cu", "T sum = 0;", "T sum = 1;"),
+        ALONE,
+        True,
+    ),
+    "a header": (
+        kernels("include/mean.cuh", "sum / static_cast", "T(2) * sum / static_cast"),
+        WITH_HEADERS,
+        True,
+    ),
+    "a default": (default_of_threads("alone"), ALONE, True),
+    "a compiler option that changes the code": (
+        lambda project: edit(project / "config/config.yaml", "options: []", "options: [--use_fast_math]"),
+        EVERY,
+        True,
+    ),
+    "another NVRTC, whose code is the same": (
+        package("build/nvrtc.py", 'return f"{major}.{minor}"', 'return f"{major}.{minor}.9"'),
+        set(),
+        True,
+    ),
+}
+"""Change -> how it is made, what is measured again, and whether something must be compiled before that is known."""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_shows_the_cells_that_it_measures_again(measured: Path, change: str) -> None:
+    make, expected, compiles = CHANGES[change]
+    make(measured)
+    found, (*_, summary) = forecast(measured)
+    assert found >= expected
+    assert summary.startswith("at most") == compiles
+    if compiles:
+        planned = run_snakemake(measured, "-n", "compile")
+        assert summary in planned.text
+        outcome = run_snakemake(measured, "compile")
+        assert outcome.code == 0, outcome.text
+        found, (*_, summary) = forecast(measured)
+    assert found == expected
+    seconds = f", about {len(expected) * SECONDS / 2:.0f} s" if expected else ""
+    assert summary == f"{len(expected)} cells to measure{seconds}"
+
+
+def test_without_records_nothing_is_said_of_the_time(measured: Path) -> None:
+    shutil.rmtree(measured / "results/test/nvidia-h200/records")
+    found, (*_, summary) = forecast(measured)
+    assert found == EVERY
+    assert summary == "16 cells to measure"

@@ -1,0 +1,62 @@
+"""A new problem is one folder: y = a*x + y is added to a copy of the project, which knows nothing of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import ROOT, edit_yaml, make_project, run_snakemake
+from ladder.measure.store import read_store
+
+AXPY = ROOT / "tests" / "axpy"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The small project with one folder more in its package, a kernel and a sweep."""
+    folder = make_project(tmp_path / "project")
+    (folder / "workflow").unlink()
+    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(AXPY / "problem", folder / "workflow/ladder/problems/axpy")
+    shutil.copytree(AXPY / "kernels", folder / "kernels/axpy")
+    shutil.copy(AXPY / "sweeps/axpy.yaml", folder / "config/sweeps")
+    return folder
+
+
+def test_a_folder_is_all_that_a_problem_takes(project: Path) -> None:
+    outcome = run_snakemake(project, "sweep_axpy")
+    assert outcome.code == 0, outcome.text
+    assert "Compiling the measuring harness of axpy" in outcome.jobs
+    folder = project / "results/test/no-gpu"
+    resources = pd.read_csv(folder / "sweeps/axpy/resources.csv")
+    assert list(resources["status"]) == ["ok", "ok"]
+    assert (resources["ffma"] == 1).all()
+    plan = json.loads((folder / "plans/axpy.json").read_text())
+    assert [task["absent"] for task in plan["tasks"]] == [None] * 4
+    assert {"scalar": "a", "type": "float32"} in plan["tasks"][0]["launch"]["arguments"]
+    notes = pd.read_csv(folder / "sweeps/axpy/notes.csv")
+    assert list(notes["reason"]) == ["no published measurements in nvidia-h200"]
+
+
+@pytest.mark.gpu
+def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
+    edit_yaml(project / "config/config.yaml", lambda config: config.update(device="auto"))
+    outcome = run_snakemake(project, "measure_axpy")
+    assert outcome.code == 0, outcome.text
+    (folder,) = (project / "results/test").iterdir()
+    records = list(read_store(folder / "records"))
+    assert {record.status for record in records if record.cell.regime == "dirty"} == {"ok"}
+    assert all(
+        0 < record.result["check"]["max_error"] < 2**-22 for record in records if record.status == "ok"
+    )
+    source = project / "kernels/axpy/axpy.cu"
+    source.write_text(source.read_text().replace("a * x[i] + y[i]", "a * x[i] - y[i]"))
+    assert run_snakemake(project, "measure_axpy").code == 0
+    latest = {
+        record.cell.id: record.status
+        for record in sorted(read_store(folder / "records"), key=lambda one: one.time)
+    }
+    assert set(latest.values()) == {"incorrect"}

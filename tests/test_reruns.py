@@ -1,0 +1,446 @@
+"""What changed is what is measured again, cell by cell: nothing that a number depends on is missed, and no more runs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, edit_yaml
+from factory import DEVICE, NCU, SESSION, Lab, Place, failed
+from ladder.measure.counting import uncounted
+from ladder.measure.job import due
+from ladder.model import code
+from ladder.model.cell import COUNTERS
+from ladder.model.plan import Task
+
+TILE = "gemm_register_tile"
+
+
+@dataclass
+class Measured:
+    """A project whose every cell has been measured and counted, to change and to ask what is due."""
+
+    lab: Lab
+    packages: dict[str, str] = field(default_factory=dict)
+    made: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, facts: facts
+
+    def sweep(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+        edit_yaml(self.lab.project.sweeps / f"{name}.yaml", change)
+
+    def kernel(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
+        edit_yaml(self.lab.project.kernels / f"{name}.yaml", change)
+
+    def settings(self, **measure: Any) -> None:
+        self.lab.settings = {"measure": measure}
+
+    def compiled(self, name: str) -> None:
+        """Another machine code for every variant of a kernel."""
+        self.made = lambda one, facts: facts | ({"machine_code": "new"} if one.kernel.name == name else {})
+
+    def due(self) -> Iterator[Due]:
+        """(sweep, task, regime) of all that would be timed."""
+        for name, sweep in self.lab.sweeps().items():
+            self.lab.compile(sweep, self.made)
+            view = self.lab.view(name)
+            for index, regimes in due(view, self.lab.on(sweep.problem.name)):
+                yield from ((name, view.plan.tasks[index], regime) for regime in regimes)
+
+    def uncounted(self) -> Iterator[Due]:
+        """(sweep, task, regime) of all that would be counted."""
+        for name in self.lab.sweeps():
+            view = self.lab.view(name)
+            for index in uncounted(view, {**self.lab.host, "ncu": NCU}):
+                yield name, view.plan.tasks[index], COUNTERS
+
+    def asked(self) -> Iterator[Due]:
+        """Every cell with its times and counters, as the documents now ask for them."""
+        for name in self.lab.sweeps():
+            view = self.lab.view(name)
+            for _, task in view.launched():
+                yield from ((name, task, regime) for regime in view.plan.regimes)
+                yield from [(name, task, COUNTERS)] if task.counted else []
+
+
+Due = tuple[str, Task, str]
+
+
+PACKAGES = {"nvidia-cublas": "13.1"}
+
+
+@pytest.fixture(scope="session")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A measured project; shared, so look at it only."""
+    lab = Lab(tmp_path_factory.mktemp("measured") / "project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ladder.measure.conditions.package_version", PACKAGES.get)
+        lab.record()
+    return lab.root
+
+
+@pytest.fixture
+def measured(measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+    found = Measured(Lab(Path(shutil.copytree(measured_once, tmp_path / "project"))), dict(PACKAGES))
+    monkeypatch.setattr("ladder.measure.conditions.package_version", found.packages.get)
+    return found
+
+
+Wanted = Callable[[str, Task, str], bool]
+"""Whether a cell of (sweep, task, regime) must be measured again."""
+
+
+def nothing(sweep: str, task: Task, regime: str) -> bool:
+    return False
+
+
+def every_time(sweep: str, task: Task, regime: str) -> bool:
+    return regime != COUNTERS
+
+
+def everything(sweep: str, task: Task, regime: str) -> bool:
+    return True
+
+
+def times_of(*sweeps: str) -> Wanted:
+    return lambda sweep, task, regime: sweep in sweeps and regime != COUNTERS
+
+
+def uses(kernel: str) -> Wanted:
+    """Cells of a kernel, and times that are held against it."""
+    return lambda sweep, task, regime: (
+        task.cell.kernel == kernel or (task.cell.reference.kernel == kernel and regime != COUNTERS)
+    )
+
+
+GEMM = ("fp32_ladder", "fp32_transpose", "tensor_ladder")
+CHANGES: dict[str, tuple[Callable[[Measured], object], Wanted]] = {
+    "nothing": (lambda it: None, nothing),
+    # The configuration.
+    "precision": (lambda it: it.settings(precision=0.01), every_time),
+    "least pairs": (lambda it: it.settings(min_pairs=30), every_time),
+    "most pairs": (lambda it: it.settings(max_pairs=500), every_time),
+    "budget of a cell": (lambda it: it.settings(cell_seconds=9.5), every_time),
+    "clocks": (lambda it: it.settings(lock_clocks=1400), every_time),
+    "seed": (lambda it: it.settings(seed=12345), everything),
+    "limit of warm": (
+        lambda it: it.settings(warm_below_us=1.5),
+        lambda sweep, task, regime: regime == "warm",
+    ),
+    "algorithms of cuBLASLt, which nobody asks": (lambda it: it.settings(lt_heuristics=3), nothing),
+    "deadline, where nothing ran into one": (lambda it: it.settings(deadline_s=999), nothing),
+    "what to do beside others": (lambda it: it.settings(busy="mark"), nothing),
+    "when a cell counts as throttled": (lambda it: it.settings(throttle_share=0.5), nothing),
+    # The host.
+    "driver": (lambda it: it.lab.host.update(driver="590.1"), everything),
+    "GPU model": (lambda it: it.lab.host.update(gpu="NVIDIA B200"), everything),
+    "cuBLAS": (lambda it: it.packages.update({"nvidia-cublas": "13.2"}), times_of(*GEMM)),
+    # What is compiled.
+    "a kernel's machine code": (lambda it: it.compiled("wmma_tile"), uses("wmma_tile")),
+    "machine code of a reference": (lambda it: it.compiled(TILE), uses(TILE)),
+    "the harness of a problem": (
+        lambda it: it.lab.harness.update(stencil="another"),
+        lambda sweep, task, regime: sweep == "stencil_reach",
+    ),
+    # The documents.
+    "a kernel's default": (
+        # fp32_transpose names every value of bm, and what it measured stands.
+        lambda it: it.kernel(TILE, lambda kernel: kernel["parameters"]["bm"].update(default=64)),
+        lambda sweep, task, regime: sweep == "fp32_ladder" and task.cell.kernel == TILE,
+    ),
+    "a new parameter": (
+        lambda it: it.kernel(
+            "wmma_tile",
+            lambda kernel: kernel["parameters"].update(
+                stages={"values": [1, 2], "default": 1, "description": "stages"}
+            ),
+        ),
+        uses("wmma_tile"),
+    ),
+    "a launch rule that gives the same launch": (
+        lambda it: it.kernel("wmma_tile", lambda kernel: kernel["launch"].update(grid=["4 - 3"])),
+        nothing,
+    ),
+    "a launch rule that gives another launch at large sizes": (
+        lambda it: it.kernel(
+            "gemm_naive", lambda kernel: kernel["launch"].update(grid=["2 if m > 4096 else 1"])
+        ),
+        lambda sweep, task, regime: task.cell.kernel == "gemm_naive" and task.cell.size["m"] > 4096,
+    ),
+    "an argument": (
+        lambda it: it.kernel(
+            "wmma_tile", lambda kernel: kernel["arguments"].append({"scalar": "m", "type": "int32"})
+        ),
+        uses("wmma_tile"),
+    ),
+    "what a kernel is said to do": (
+        lambda it: it.kernel(TILE, lambda kernel: kernel.update(summary="new")),
+        nothing,
+    ),
+    "a parameter's values": (
+        lambda it: it.kernel(TILE, lambda kernel: kernel["parameters"]["bk"]["values"].append(32)),
+        nothing,
+    ),
+    "a value of a sweep": (
+        lambda it: it.sweep(
+            "fp32_ladder", lambda sweep: sweep["variants"].append({"kernel": TILE, "params": {"bk": 16}})
+        ),
+        lambda sweep, task, regime: sweep == "fp32_ladder" and task.cell.params.get("bk") == 16,
+    ),
+    "a size of a sweep": (
+        lambda it: it.sweep("fp32_transpose", lambda sweep: sweep["sizes"].append(2048)),
+        lambda sweep, task, regime: sweep == "fp32_transpose" and task.cell.size["m"] == 2048,
+    ),
+    "a size that the profiler is asked for": (
+        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep["counters"].update(sizes=[1024])),
+        lambda sweep, task, regime: regime == COUNTERS and sweep == "fp32_ladder",
+    ),
+    "groups of counters": (
+        lambda it: it.sweep(
+            "bank_stride", lambda sweep: sweep["counters"].update(groups=["banks", "stalls"])
+        ),
+        lambda sweep, task, regime: regime == COUNTERS and sweep == "bank_stride",
+    ),
+    "a regime": (
+        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["cold", "dirty", "warm"])),
+        lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "cold",
+    ),
+    "the order of regimes": (
+        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "dirty"])),
+        nothing,
+    ),
+    "a sweep's own precision": (
+        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(precision=0.01)),
+        times_of("tensor_ladder"),
+    ),
+    "what it is timed against": (
+        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(references=["cublas", "cublaslt"])),
+        times_of("tensor_ladder"),
+    ),
+    "which variant it is timed against": (
+        lambda it: it.sweep("bank_stride", lambda sweep: sweep["references"][0]["params"].update(stride=2)),
+        times_of("bank_stride"),
+    ),
+    "captions, titles and questions": (
+        lambda it: it.sweep(
+            "fp32_ladder",
+            lambda sweep: (
+                sweep.update(title="Another", question="Why?"),
+                sweep["figures"][0].update(caption="Look."),
+                sweep["figures"].pop(),
+                sweep["variants"][0].update(rung="first", technique="none"),
+            ),
+        ),
+        nothing,
+    ),
+    "a sweep's name": (
+        lambda it: (it.lab.project.sweeps / "fp32_ladder.yaml").rename(
+            it.lab.project.sweeps / "renamed.yaml"
+        ),
+        nothing,
+    ),
+    "an expression that leaves cells out": (
+        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep["variants"][0].update(where="m < 4096")),
+        nothing,
+    ),
+}
+
+
+def shown(cells: Iterable[Due]) -> list[str]:
+    return sorted(
+        f"{sweep}: {task.variant} at {dict(task.cell.size)} {regime}" for sweep, task, regime in cells
+    )
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_exactly_what_depends_on_a_change_is_measured_again(measured: Measured, change: str) -> None:
+    assert shown(measured.due()) == shown(measured.uncounted()) == []
+    make, wanted = CHANGES[change]
+    make(measured)
+    found = shown(measured.due())
+    expected = [one for one in measured.asked() if wanted(*one)]
+    assert found == shown(one for one in expected if one[2] != COUNTERS)
+    # Counters are of cells that have times.
+    measured.lab.record(facts=measured.made, metrics=False)
+    assert shown(measured.due()) == []
+    counted = shown(measured.uncounted())
+    assert counted == shown(one for one in expected if one[2] == COUNTERS)
+    assert bool(found or counted) == (wanted is not nothing)
+
+
+def test_cublaslts_algorithms_matter_where_it_is_asked(measured: Measured) -> None:
+    measured.sweep("tensor_ladder", lambda sweep: sweep.update(references=["cublas", "cublaslt"]))
+    measured.lab.record(["tensor_ladder"])
+    assert shown(measured.due()) == []
+    measured.settings(lt_heuristics=3)
+    assert {sweep for sweep, _, _ in measured.due()} == {"tensor_ladder"}
+
+
+@pytest.mark.parametrize(("deadline_s", "again"), [(60, 0), (30, 0), (61, 2), (600, 2)])
+def test_a_timeout_is_tried_again_when_the_limit_grows(tmp_path: Path, deadline_s: float, again: int) -> None:
+    def timed_out(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+        late = place.variant.kernel.name == "wmma_naive"
+        return failed("timeout", "no result within 60 s")(record) | {"limit_s": 60.0} if late else record
+
+    measured = Measured(Lab(tmp_path))
+    measured.lab.record(["tensor_ladder", "fp32_ladder"], timed_out)
+    measured.settings(deadline_s=deadline_s)
+    found = [one for one in measured.due() if one[0] in ("tensor_ladder", "fp32_ladder")]
+    assert [task.cell.kernel for _, task, _ in found] == ["wmma_naive"] * again
+
+
+@pytest.mark.parametrize("status", ["launch_error", "incorrect", "unsupported"])
+def test_other_failures_are_results_and_stand(tmp_path: Path, status: str) -> None:
+    measured = Measured(Lab(tmp_path))
+    measured.lab.record(["tensor_ladder"], lambda _, record: failed(status, "because")(record))
+    measured.settings(deadline_s=600)
+    assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
+
+
+def test_a_variant_that_did_not_compile_is_measured_once_it_does(tmp_path: Path) -> None:
+    def broken(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
+        lost = {"status": "compile_error", "reason": "expected a ;", "machine_code": ""}
+        return facts | (lost if variant.kernel.name == "wmma_tile" else {})
+
+    measured = Measured(Lab(tmp_path), made=broken)
+    measured.lab.record(["tensor_ladder"], facts=broken)
+    assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
+    measured.made = lambda _, facts: facts
+    assert {task.cell.kernel for sweep, task, _ in measured.due() if sweep == "tensor_ladder"} == {
+        "wmma_tile"
+    }
+
+
+def test_remeasuring_knows_no_records(measured: Measured) -> None:
+    measured.settings(remeasure=True)
+    assert shown(measured.due()) == [], "it is the job that looks at it"
+    assert all(plan.job["remeasure"] for plan in measured.lab.plans().values())
+
+
+def test_another_gpu_adds_its_records_to_the_store(measured: Measured) -> None:
+    folder = measured.lab.folder.records
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    measured.lab.session = replace(SESSION, id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-2"})
+    measured.lab.host["gpu"] = "NVIDIA B200"
+    measured.lab.record(["tensor_ladder"])
+    assert {name: (folder / name).read_bytes() for name in before} == before, "nothing is overwritten"
+    store = measured.lab.view("tensor_ladder").records
+    for _, task in measured.lab.view("tensor_ladder").launched():
+        assert [one.conditions.host["gpu"] for one in store.of(task.cell)] == ["NVIDIA H200", "NVIDIA B200"]
+    measured.lab.host["gpu"] = "NVIDIA H200"
+    assert shown(measured.due()) == [], "the first GPU's still stand"
+
+
+def test_a_copied_folder_goes_on_where_it_was(measured: Measured, tmp_path: Path) -> None:
+    copy = measured.lab.project.run("copy", DEVICE)
+    shutil.copytree(measured.lab.folder.root, copy.root)
+    measured.lab.run = "copy"
+    assert shown(measured.due()) == []
+    measured.settings(precision=0.01)
+    measured.lab.record(["tensor_ladder"])
+    assert len(list(copy.records.glob("tensor_ladder-*"))) == 2
+    measured.lab.run = "main"
+    assert len(list(measured.lab.folder.records.glob("tensor_ladder-*"))) == 1
+
+
+# The worker's process depends on nothing else than what the digest covers, and the digest on nothing but what runs.
+
+
+def loaded_by(module: str) -> set[str]:
+    """Files of the package that a process has loaded after importing a module."""
+    told = (
+        f"import sys, {module}, ladder.problems.gemm.instance\n"
+        "print('\\n'.join(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'ladder'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT / "workflow"
+    )
+    return {Path(line).relative_to(code.PACKAGE).as_posix() for line in done.stdout.split()}
+
+
+@pytest.mark.parametrize("module", ["ladder.measure.worker", "ladder.measure.profile_worker"])
+def test_the_digest_covers_every_file_that_the_process_loads(module: str) -> None:
+    covered = {
+        path.relative_to(code.PACKAGE).as_posix()
+        for path in code.closure([module, "ladder.problems.gemm.instance"])
+    }
+    # Nothing but names and docstrings stands in a package's own file, and gemm's is a problem's definition.
+    loaded = {
+        path for path in loaded_by(module) if not path.endswith("__init__.py") or "problems/gemm" in path
+    }
+    assert loaded <= covered
+    assert "gpu/timing.py" in covered
+    assert "problems/gemm/instance.py" in covered
+
+
+def test_measuring_knows_nothing_of_documents_and_tables() -> None:
+    covered = {path.relative_to(code.PACKAGE).as_posix() for path in code.closure(["ladder.measure.worker"])}
+    rooms = {path.split("/")[0] for path in covered}
+    assert rooms <= {"__init__.py", "model", "gpu", "problems", "measure"}
+    assert not {"problems/banks/instance.py", "problems/stencil/instance.py"} & covered, (
+        "only its own problem"
+    )
+    assert "measure/job.py" not in covered
+    assert "measure/store.py" not in covered
+
+
+SNIPPET = '''\
+"""What it is about."""
+import os
+
+
+def f(value: int, *, other: str = "a") -> list[int]:
+    """Doubles."""
+    if value > 3 and other:
+        return [value * 2 for _ in range(3)]
+    return [value]
+'''
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SNIPPET.replace("Doubles.", "Twice the value, as a list."),
+        SNIPPET.replace('    """Doubles."""\n', ""),
+        SNIPPET.replace("import os", "import os  # what for"),
+        SNIPPET.replace("value * 2 for", "(value * 2) for"),
+        SNIPPET.replace("\n\n\n", "\n"),
+        SNIPPET.replace('"a"', "'a'"),
+    ],
+)
+def test_comments_docstrings_and_layout_do_not_count(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert other != SNIPPET
+    assert digest_of(other, tmp_path, monkeypatch) == digest_of(SNIPPET, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        SNIPPET.replace("value * 2", "value * 3"),
+        SNIPPET.replace("value > 3", "value >= 3"),
+        SNIPPET.replace("range(3)", "range(2)"),
+        SNIPPET.replace('"a"', '"b"'),
+        SNIPPET.replace("import os", "import sys"),
+        SNIPPET.replace("    return [value]", '    return ["""Doubles."""]'),
+    ],
+)
+def test_what_the_code_says_counts(other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert other != SNIPPET
+    assert digest_of(other, tmp_path, monkeypatch) != digest_of(SNIPPET, tmp_path, monkeypatch)
+
+
+def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    path = folder / "module.py"
+    path.write_text(text)
+    monkeypatch.setattr(code, "closure", lambda modules: [path])
+    monkeypatch.setattr(code, "PACKAGE", folder)
+    code.digest.cache_clear()
+    found = code.digest("module")
+    code.digest.cache_clear()
+    return found

@@ -1,0 +1,243 @@
+"""Records and their store: what a key depends on, that lines survive kills, copies and newer versions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from factory import SESSION, Lab
+from ladder.measure.store import Records, appending, read_store
+from ladder.model.cell import COUNTERS, Cell, Reference
+from ladder.model.errors import LadderError
+from ladder.model.record import SCHEMA, Conditions, Record, from_json
+from ladder.results.archive import public, read_archive, write_archive
+
+OLDEST = Path(__file__).parent / "records"
+"""Records as each schema wrote them: a store and an archive. They are never rewritten."""
+
+CELL = Cell(
+    "tile", {"bm": 64, "bk": 8}, "fp32", "NN", {"m": 64, "n": 32, "k": 16}, "dirty", Reference(("cublas",))
+)
+CONDITIONS = Conditions({"code": "c0de", "settings": {"seed": 1}}, {"gpu": "NVIDIA H200", "driver": "580"})
+RESULT = {
+    "variant_us": [1.0, 2.0, 3.0],
+    "reference_us": [2.0, 4.0, 6.0],
+    "speedup": 2.0,
+    "reference": "cublas",
+}
+RECORD = Record(
+    CELL, CONDITIONS, "tile-fp32", "tiles", SESSION.id, "2026-11-20T10:00:01Z", "ok", result=RESULT
+)
+
+
+def test_cells_differ_in_everything_that_is_asked_for() -> None:
+    cells = [
+        CELL,
+        replace(CELL, kernel="other"),
+        replace(CELL, params={"bm": 64, "bk": 16}),
+        replace(CELL, params={"bm": 64, "bk": 8, "stages": 1}),
+        replace(CELL, dtype="fp16"),
+        replace(CELL, layout="TN"),
+        replace(CELL, size={"m": 64, "n": 32, "k": 8}),
+        replace(CELL, regime="cold"),
+        replace(CELL, reference=Reference(("cublas", "cublaslt"))),
+        replace(CELL, reference=Reference(kernel="tile", params={"bm": 64})),
+        replace(CELL, reference=Reference(kernel="tile", params={"bm": 128})),
+        replace(CELL, reference=Reference(kernel="other", params={"bm": 64})),
+    ]
+    assert len({cell.id for cell in cells}) == len(set(cells)) == len(cells)
+
+
+def test_a_cell_is_the_same_whatever_the_order_of_its_parameters() -> None:
+    other = replace(CELL, params={"bk": 8, "bm": 64}, size={"k": 16, "n": 32, "m": 64})
+    assert other.id == CELL.id
+    assert len({other, CELL}) == 1
+
+
+def test_counters_are_of_a_kernel_whatever_it_is_timed_against() -> None:
+    other = replace(CELL, reference=Reference(kernel="tile", params={"bm": 128}))
+    assert other.in_regime(COUNTERS) == CELL.in_regime(COUNTERS) != CELL
+    assert other.in_regime("warm") != CELL.in_regime("warm")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        replace(CONDITIONS, tree={"code": "other", "settings": {"seed": 1}}),
+        replace(CONDITIONS, tree={"code": "c0de", "settings": {"seed": 2}}),
+        replace(CONDITIONS, host={"gpu": "NVIDIA H100", "driver": "580"}),
+        replace(CONDITIONS, host={"gpu": "NVIDIA H200", "driver": "590"}),
+    ],
+)
+def test_a_key_is_a_cell_under_conditions_whoever_measured_it(conditions: Conditions) -> None:
+    assert replace(RECORD, conditions=conditions).key != RECORD.key
+    assert replace(RECORD, session="other", time="later", sweep="other", result={}).key == RECORD.key
+
+
+def written(folder: Path, *records: Record, word: str = "tiles") -> Path:
+    """A store's file with a session and some records."""
+    with appending(folder, word) as append:
+        for one in (SESSION, *records):
+            append(one)
+    return max(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def test_what_is_appended_is_read_back_whole(tmp_path: Path) -> None:
+    timeout = replace(RECORD, status="timeout", reason="no result\nwithin 60 s, µs", limit_s=60.0, result={})
+    counters = replace(RECORD, cell=CELL.in_regime(COUNTERS), result={"observations": []})
+    against = replace(RECORD, cell=replace(CELL, reference=Reference(kernel="tile", params={"bm": 128})))
+    path = written(tmp_path, RECORD, timeout, counters, against)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 5, "a line each"
+    store = read_store(tmp_path)
+    assert store.of(CELL) == [RECORD, timeout]
+    assert store.of(counters.cell) == [counters]
+    assert store.of(against.cell) == [against]
+    assert store.sessions == {SESSION.id: SESSION}
+
+
+def test_a_record_is_on_the_disk_before_the_next_cell_begins(tmp_path: Path) -> None:
+    with appending(tmp_path, "tiles") as append:
+        append(RECORD)
+        assert read_store(tmp_path).of(CELL) == [RECORD], "without closing or flushing the file"
+
+
+def test_no_folder_is_no_records(tmp_path: Path) -> None:
+    assert list(read_store(tmp_path / "records")) == []
+
+
+def test_two_jobs_of_a_moment_never_share_a_file(tmp_path: Path) -> None:
+    with appending(tmp_path, "tiles") as one, appending(tmp_path, "tiles") as other:
+        one(RECORD)
+        other(replace(RECORD, time="2026-11-20T10:00:02Z"))
+    assert len(list(tmp_path.glob("*.jsonl"))) == 2
+    assert [record.time[-3:] for record in read_store(tmp_path).of(CELL)] == ["01Z", "02Z"]
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9, 0.99])
+def test_a_last_line_cut_short_is_left_out_and_is_no_damage(tmp_path: Path, kept: float) -> None:
+    path = written(tmp_path, RECORD)
+    whole = path.read_bytes()
+    last = len(whole.rstrip(b"\n").rpartition(b"\n")[2]) + 1
+    path.write_bytes(whole[: len(whole) - last + int(kept * last)])
+    store = read_store(tmp_path)
+    assert (store.of(CELL), store.unreadable) == ([], 0)
+    written(tmp_path, RECORD)
+    assert read_store(tmp_path).of(CELL) == [RECORD], "a later job writes a file of its own"
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[1, 2]", "5", '{"schema": 1}', '{"schema": 1, "record": {"cell": 3}}']
+)
+def test_damage_in_the_middle_is_counted_and_swallows_nothing(tmp_path: Path, damage: str) -> None:
+    path = written(tmp_path, RECORD, RECORD)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([*lines[:2], damage, *lines[2:]]) + "\n", encoding="utf-8")
+    store = read_store(tmp_path)
+    assert (len(store.of(CELL)), store.unreadable) == (2, 1)
+
+
+def test_records_of_a_newer_version_are_refused_and_the_file_named(tmp_path: Path) -> None:
+    path = written(tmp_path, RECORD)
+    path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}'))
+    with pytest.raises(LadderError, match=rf"{path.name}: records of schema {SCHEMA + 1}.*up to {SCHEMA}"):
+        read_store(tmp_path)
+
+
+def test_copied_and_merged_folders_are_a_store(tmp_path: Path) -> None:
+    written(tmp_path / "one", RECORD)
+    later = replace(RECORD, session="session-2", time="2026-11-21T00:00:00Z")
+    written(tmp_path / "two", later)
+    shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
+    store = read_store(tmp_path / "two")
+    assert store.of(CELL) == [RECORD, later], "in the order of their times"
+
+
+def test_of_records_under_the_same_conditions_the_latest_stands(tmp_path: Path) -> None:
+    again = replace(RECORD, time="2026-11-21T00:00:00Z", session="session-2")
+    other_gpu = replace(
+        RECORD, time="2026-11-22T00:00:00Z", conditions=replace(CONDITIONS, host={"gpu": "H100"})
+    )
+    other_code = replace(RECORD, time="2026-11-23T00:00:00Z", conditions=Conditions({}, CONDITIONS.host))
+    store = Records().add([other_code, again, RECORD, other_gpu])
+    assert store.latest(CELL, CONDITIONS.tree, CONDITIONS.host) == again
+    assert store.latest(CELL, CONDITIONS.tree) == other_gpu
+    assert store.latest(CELL, {"code": "new"}) is None
+
+
+# The archive.
+
+
+def everything(records: Records) -> list[Any]:
+    return sorted(json.dumps(one.to_json(), sort_keys=True) for one in (*records, *records.sessions.values()))
+
+
+def test_an_archive_says_what_was_written_but_the_whole_uuid(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.session = replace(SESSION, gpu={**SESSION.gpu, "uuid": "GPU-01234567-89ab-cdef"})
+    lab.record(["bank_stride", "fp32_ladder"])
+    store = read_store(lab.folder.records)
+    write_archive(tmp_path / "archive" / "one.parquet", list(store), store.sessions.values())
+    archive = read_archive(tmp_path / "archive")
+    assert list(archive.sessions.values()) == [public(lab.session)]
+    assert archive.sessions[SESSION.id].gpu["uuid"] == "GPU-01234567"
+    store.sessions = archive.sessions
+    assert everything(archive) == everything(store)
+    some = read_archive(tmp_path / "archive", ["bank_stride"])
+    assert {one.cell.kernel for one in some} == {"bank_stride"}
+
+
+def test_an_archive_is_never_rewritten(tmp_path: Path) -> None:
+    path = tmp_path / "one.parquet"
+    write_archive(path, [RECORD], [SESSION])
+    before = path.read_bytes()
+    with pytest.raises(LadderError, match="never rewritten"):
+        write_archive(path, [], [])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-50], lambda data: b"no parquet", lambda data: b""])
+def test_a_damaged_archive_is_refused_by_name(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "one.parquet"
+    write_archive(path, [RECORD], [SESSION])
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(LadderError, match=r"one\.parquet: not an archive of records"):
+        read_archive(tmp_path)
+
+
+def oldest() -> Iterator[tuple[str, Records]]:
+    for folder in sorted(OLDEST.iterdir()):
+        yield folder.name, read_store(folder)
+        yield folder.name, read_archive(folder)
+
+
+def test_records_of_every_schema_there_was_are_read() -> None:
+    """A change of the records' form keeps these files and adds one; see `_UPGRADES` in model/record.py."""
+    assert {path.name for path in OLDEST.iterdir()} == {
+        f"schema-{version}" for version in range(1, SCHEMA + 1)
+    }
+    for name, records in oldest():
+        (record,) = records
+        assert record.status == "ok", name
+        assert record.cell == CELL, name
+        assert record.key == RECORD.key, name
+        assert record.result["variant_us"] == RESULT["variant_us"], name
+        assert records.sessions[record.session].gpu["name"] == "NVIDIA H200", name
+
+
+def test_an_older_line_is_brought_up_to_date_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def renamed(line: dict[str, Any]) -> dict[str, Any]:
+        record = {**line["record"], "status": line["record"]["state"]}
+        del record["state"]
+        return {"record": record}
+
+    document = RECORD.to_json()
+    record = {**document["record"], "state": "ok"}
+    del record["status"]
+    monkeypatch.setattr("ladder.model.record.SCHEMA", SCHEMA + 1)
+    monkeypatch.setattr("ladder.model.record._UPGRADES", {SCHEMA: renamed})
+    assert from_json({"schema": SCHEMA, "record": record}) == RECORD

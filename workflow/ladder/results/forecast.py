@@ -1,0 +1,99 @@
+"""What a run would measure, and for how long: from its plans, what is compiled so far, and the records there are."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from ladder.build.nvrtc import made_from
+from ladder.build.sources import source_digest
+from ladder.catalogue.runs import Run
+from ladder.gpu.card import driver_version
+from ladder.gpu.discovery import find_gpus
+from ladder.measure.conditions import Compiled, host_conditions
+from ladder.measure.job import due
+from ladder.measure.store import Records, read_store
+from ladder.measure.view import View
+from ladder.model.cell import cell_name
+from ladder.model.files import read_json
+from ladder.model.plan import Plan
+from ladder.problems.registry import INCLUDE, harness_source
+from ladder.results.archive import read_archive
+
+_TO_BE_MADE: dict[str, Any] = {"machine_code": ""}
+"""Facts of what must be compiled first: no record is of it."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Cells of a sweep that a run would measure, and the seconds it takes; None where no record says how long.
+
+    Where something must be compiled first they are the most: machine code may come out as it was.
+    """
+
+    sweep: str
+    cells: list[str]
+    seconds: float | None
+    compiled: bool
+
+
+def _compiled_so_far(run: Run, plan: Plan) -> Compiled:
+    """What is compiled of a plan and need not be compiled again."""
+    include, options = run.project.include, run.config.compile.options
+    facts = {}
+    for variant in run.every_sweep[plan.sweep].variants:
+        found = read_json(run.folder.facts(variant.id)) or {}
+        fresh = made_from(variant, include, run.arch, options).items() <= found.items()
+        facts[variant.id] = found if fresh else _TO_BE_MADE
+    harness, source = run.folder.harness(plan.problem), harness_source(plan.problem)
+    head = json.loads(harness.read_bytes().partition(b"\n")[0]) if harness.is_file() else _TO_BE_MADE
+    fresh = head.get("source_sha256") == source_digest(source, INCLUDE)
+    return Compiled(facts, head["machine_code"] if fresh else "")
+
+
+def _spent(records: Records) -> tuple[dict[str, float], float | None]:
+    """Seconds that the cells of records took, by cell, and their mean."""
+    spent = {one.cell.id: one.result.get("spent") or {} for one in records}
+    known = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one.get("wall_s")}
+    return known, fmean(known.values()) if known else None
+
+
+def forecasts(run: Run) -> Iterator[Forecast]:
+    """Of each sweep of a run what would be measured; nothing where there is no GPU to measure on."""
+    if not run.measures:
+        return
+    store, gpu = read_store(run.folder.records), next(iter(find_gpus()), None)
+    published = read_archive(run.project.published(run.device).records)
+    known, usual = _spent(Records().add((*published, *store)))
+    for name, plan in ((name, run.plans[name]) for name in run.sweeps):
+        on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
+        made = _compiled_so_far(run, plan)
+        view = View(plan, made, Records() if plan.job["remeasure"] else store)
+        todo = [(plan.tasks[index], regime) for index, regimes in due(view, on) for regime in regimes]
+        cells = {cell_name(task.variant, cell := task.cell.in_regime(regime)): cell for task, regime in todo}
+        seconds = None if usual is None else sum(known.get(cell.id, usual) for cell in cells.values())
+        ready = made.harness != "" and all(facts is not _TO_BE_MADE for facts in made.facts.values())
+        yield Forecast(name, list(cells), seconds, ready)
+
+
+def told(found: Sequence[Forecast], cells: bool = False) -> Iterator[str]:
+    """What is to be measured in words, with the names of the cells if wanted."""
+    for one in found:
+        if one.cells:
+            yield f"  {one.sweep}: {_amount(len(one.cells), one.compiled, one.seconds)}"
+            yield from (f"    {name}" for name in one.cells if cells)
+    known = [one.seconds for one in found if one.seconds is not None]
+    total = sum(known) if len(known) == len(found) else None
+    compiled = all(one.compiled for one in found if one.cells)
+    yield _amount(sum(len(one.cells) for one in found), compiled, total)
+    if total is None:
+        yield "no record says how long a cell takes"
+
+
+def _amount(cells: int, compiled: bool, seconds: float | None) -> str:
+    most = "" if compiled else "at most "
+    if seconds is None or cells == 0:
+        return f"{most}{cells} cells to measure"
+    time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
+    return f"{most}{cells} cells to measure, about {time}"
