@@ -6,7 +6,6 @@ tests can state what the tables must say. Nothing here is compiled or launched.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -326,7 +325,7 @@ class Lab:
         facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
         metrics: bool = True,
     ) -> None:
-        """Write plans, facts, records and accounts; `change` may alter what was measured of a place, or drop it (None)."""
+        """Write plans, facts, records and accounts; `change` may alter what was measured, or drop it (None)."""
         random_numbers = random.Random(self.seed)
         for name, sweep in self.sweeps(names).items():
             self.compile(sweep, facts)

@@ -417,7 +417,7 @@ def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
         (["harness", "gem", "h.bin", "--arch", "sm_90a"], ("PROBLEM", "'gem'", "did you mean 'gemm'")),
         (["collect", "plans/none.json"], ("plans/none.json", "cannot be read")),
         (["collect", CONFIG], (CONFIG, "not a plan")),
-        (["choose", "alone", "alnoe", "results"], ("'alnoe'", "did you mean 'alone'")),
+        (["compare", "results/none", "results/none"], ("results/none", "no records in it")),
         (
             f'compile --kernel {KERNEL} --params {{"k":5}} --dtype fp32 --arch sm_90a --cubin a --facts b'.split(),
             (KERNEL, "params.k", "5 is not accepted", "2, 4, 8"),

@@ -334,6 +334,14 @@ def test_of_two_records_of_a_cell_the_later_counts_and_both_are_told(tmp_path: P
     assert [gpu["cells"] for gpu in environment["gpus"]] == [4, 4]
 
 
+def test_records_under_other_conditions_are_not_told_as_sessions(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(["tensor_ladder"])
+    lab.settings = {"measure": {"precision": 0.01}}
+    again(lab, 3.0)
+    assert set(tables.read("sessions", lab.folder.tables)["session"]) == {"session 3.0"}
+
+
 def test_the_environment_names_every_tree_driver_and_the_whole_time(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])

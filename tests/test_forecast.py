@@ -1,4 +1,4 @@
-"""What a run would measure, said before it starts: the workflow's own view of a change, on kernels compiled for real."""
+"""What a run would measure, said before it starts, on kernels compiled for real."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A new problem is one folder: y = a*x + y is added to a copy of the project, which knows nothing of it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml, make_project, run_snakemake
+from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
 
 AXPY = ROOT / "tests" / "axpy"
@@ -42,6 +41,7 @@ def test_a_folder_is_all_that_a_problem_takes(project: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not find_gpus(), reason="needs a GPU")
 def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
     edit_yaml(project / "config/config.yaml", lambda config: config.update(device="auto"))
     outcome = run_snakemake(project, "measure_axpy")

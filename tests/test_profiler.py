@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, edit_yaml
-from factory import SESSION, Lab, Place, failed
+from factory import Lab, Place, failed
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import profiler

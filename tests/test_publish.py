@@ -140,34 +140,39 @@ def test_what_was_published_before_stays_as_history(run: Run, capsys: pytest.Cap
     archive = read_archive(run.target / "records")
     assert set(archive.sessions) == {SESSION.id, "session-2"}
     capsys.readouterr()
-    words = ["--root", str(run.root), "history", "wmma_tile-fp16@4096:dirty"]
-    assert main(words) == 0
-    head, *rows = capsys.readouterr().out.splitlines()
+    assert main(["--root", str(run.root), "history", "wmma_tile-fp16@4096:dirty"]) == 0
+    name, head, *rows = capsys.readouterr().out.splitlines()
+    assert name == "wmma_tile-fp16@4096:dirty (warps = 2) against cublas"
     assert head.split()[:4] == ["time", "commit", "driver", "GPU"]
     commit = run.git("rev-parse", "HEAD")[:12]
-    told = [[row.split()[0][:10], *row.split()[1:7]] for row in rows]
-    assert told == [
-        ["2026-11-20", commit, "580.95", "GPU-1", "dirty", "cublas", "0.3100"],
-        ["2026-11-21", commit, "590.1", "GPU-1", "dirty", "cublas", "0.0100"],
+    assert [[row.split()[0][:10], *row.split()[1:5]] for row in rows] == [
+        ["2026-11-20", commit, "580.95", "GPU-1", "0.3100"],
+        ["2026-11-21", commit, "590.1", "GPU-1", "0.0100"],
     ], "a record that run and archive hold is told once"
 
 
-@pytest.mark.parametrize(
-    ("cell", "says"),
-    [
-        ("wmma_tiel-fp16", "did you mean 'wmma_tile'"),
-        ("wmma_tile-fp32", "is not written for it"),
-        ("wmma_tile-fp16-warps=3", "warps: 3"),
-        ("wmma_tile-fp16@4096:hot", "no such regime"),
-        ("wmma_tile-fp16@64x64", "accepted: VARIANT@SIZE:REGIME"),
-        ("wmma_tile-fp16@512", "no record of it"),
-    ],
-)
-def test_a_cell_there_is_nothing_of_is_refused(
-    run: Run, cell: str, says: str, caplog: pytest.LogCaptureFixture
+def test_history_of_a_pattern_and_of_one_name_with_two_defaults(
+    run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    edit_yaml(
+        run.project.kernels / "wmma_tile.yaml",
+        lambda kernel: kernel["parameters"]["warps"].update(default=4),
+    )
+    run.record(["tensor_ladder"])
+    assert main(["--root", str(run.root), "history", "wmma_*"]) == 0
+    names = [line for line in capsys.readouterr().out.splitlines() if line and not line.startswith(" ")]
+    assert names == [
+        "wmma_naive-fp16@4096:dirty () against cublas",
+        "wmma_naive-fp16@4096:warm () against cublas",
+        *[f"wmma_tile-fp16@4096:dirty (warps = {warps}) against cublas" for warps in (2, 4)],
+        *[f"wmma_tile-fp16@4096:warm (warps = {warps}) against cublas" for warps in (2, 4)],
+    ]
+
+
+@pytest.mark.parametrize("cell", ["wmma_tiel-fp16", "wmma_tile-fp16@512", "wmma_tile-fp16@4096:hot"])
+def test_a_cell_there_is_nothing_of_is_refused(run: Run, cell: str, caplog: pytest.LogCaptureFixture) -> None:
     assert main(["--root", str(run.root), "history", cell]) == 2
-    assert says in caplog.text.replace("'3'", "3")
+    assert f"CELL: '{cell}': no record of it" in caplog.text
 
 
 def test_two_gpus_stand_in_one_publication(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""What changed is what is measured again, cell by cell: nothing that a number depends on is missed, and no more runs."""
+"""After a change, exactly the cells whose numbers depend on it are measured again."""
 
 from __future__ import annotations
 

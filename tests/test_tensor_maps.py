@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 from ladder.catalogue.kernels import load_kernel
-from ladder.gpu.tensor_maps import Tensor, tensor_map
+from ladder.gpu.instance import Tensor
+from ladder.gpu.launching import tensor_map
 from ladder.model.errors import LadderError
 
 
@@ -28,7 +29,7 @@ class View:
 
 @pytest.fixture(autouse=True)
 def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladder.gpu.tensor_maps.StridedMemoryView", View)
+    monkeypatch.setattr("ladder.gpu.launching.StridedMemoryView", View)
 
 
 def asked(dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str = "none") -> dict[str, Any]:

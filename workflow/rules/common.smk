@@ -84,7 +84,9 @@ def sources_of(wildcards):
 
 def made_of(wildcards):
     """What else the cubin depends on, as its facts say it."""
-    return digest_json(made_from(variant_of(wildcards), RUN.project.include, RUN.arch, RUN.config.compile.options))
+    return digest_json(
+        made_from(variant_of(wildcards), RUN.project.include, RUN.arch, RUN.config.compile.options)
+    )
 
 
 def layout_option(wildcards):
@@ -144,7 +146,9 @@ def published_files(*names):
 
 def archive():
     """Published records, where they stand in for measurements."""
-    return sorted(path.as_posix() for path in RUN.published.records.glob("*.parquet")) if RUN.published else []
+    return (
+        sorted(path.as_posix() for path in RUN.published.records.glob("*.parquet")) if RUN.published else []
+    )
 
 
 def accounts_of(sweep):
@@ -180,5 +184,7 @@ def throughput_record():
 
 # Without a GPU the steps that read measurements are told where published ones are.
 STANDS_IN = (
-    [] if RUN.measures else [f"--published {shlex.quote(RUN.project.published(RUN.config.published).root.as_posix())}"]
+    []
+    if RUN.measures
+    else [f"--published {shlex.quote(RUN.project.published(RUN.config.published).root.as_posix())}"]
 )

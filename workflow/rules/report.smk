@@ -88,5 +88,4 @@ rule publish:
     message:
         "Publishing the run"
     shell:
-        "python -m ladder --log {log} publish {params.run} {params.device}"
-        " {params.files} {params.config}"
+        "python -m ladder --log {log} publish {params.run} {params.device}" " {params.files} {params.config}"

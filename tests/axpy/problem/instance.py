@@ -4,7 +4,6 @@ import ctypes
 
 from ladder.gpu import instance
 from ladder.gpu.device import Launcher
-from ladder.gpu.harness import COUNT, MAXIMUM
 from ladder.gpu.instance import Check
 from ladder.model.problem import Params
 
@@ -26,8 +25,9 @@ class AxpyInstance(instance.Instance):
     def check(self, params: Params) -> Check:
         """One rounding of the product and one of the sum, or one of both together."""
         data = [self.pointers[name] for name in ("x", "before", "y")]
-        scale, count = ctypes.c_double(self.scalars["a"]), self.size["elements"]
-        maximum, _ = self.gpu.harness.reduce("compare_axpy", count, MAXIMUM, COUNT, *data, count, scale)
+        scale, count, harness = ctypes.c_double(self.scalars["a"]), self.size["elements"], self.gpu.harness
+        rest = (harness.maximum, harness.count, *data, count, scale)
+        maximum, _ = harness.reduce("compare_axpy", count, *rest)
         return Check(maximum, 2.0**-22)
 
     def library(self, name: str) -> Launcher:

@@ -43,7 +43,7 @@ _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _m
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Parse one YAML file. Raises LadderError for a missing, unreadable or malformed file, or one that is no mapping."""
+    """Parse one YAML file. Raises LadderError where it is missing, unreadable, malformed or no mapping."""
     try:
         document = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
     except OSError as error:

@@ -74,7 +74,6 @@ def _try_expressions(kernel: Kernel) -> None:
 
 
 def load_catalog(root: Path) -> Mapping[str, Kernel]:
-    """Every kernel under `root`, by name."""
     catalog: dict[str, Kernel] = {}
     for kernel in map(load_kernel, sorted(root.rglob("*.yaml"))):
         if kernel.name in catalog:

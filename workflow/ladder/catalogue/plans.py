@@ -50,7 +50,6 @@ _JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
 
 
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
-    """The plan of one sweep on `arch`."""
     measure = config.measure.model_dump()
     settings = {name: value for name, value in measure.items() if name not in _JOB}
     return Plan(

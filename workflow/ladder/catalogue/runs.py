@@ -47,7 +47,6 @@ class Run:
 
     @property
     def folder(self) -> RunFolder:
-        """Where the run keeps its files."""
         return self.project.run(self.config.run, self.device)
 
     @property

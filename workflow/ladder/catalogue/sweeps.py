@@ -36,8 +36,8 @@ class EntryDocument(Document):
     technique: Text | None = None
     """what the rung adds over the one below"""
     where: Text | None = None
-    """expression over parameters and the size; where it is false the sweep does not ask for the variant, and there is no
-    row, unless a reason is given"""
+    """expression over parameters and the size; where it is false the sweep does not ask for the variant, and there is
+    no row, unless a reason is given"""
     reason: Text | None = None
     """why `where` leaves out what it does: there is an unsupported row with it"""
     unsupported: Literal["refuse", "record"] = "refuse"
@@ -96,7 +96,8 @@ class SweepDocument(Document):
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
     regimes: Some[Literal["cold", "dirty", "warm"]] = ["dirty", "warm"]
     """cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a memset, as
-    NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings speak of the first"""
+    NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings speak of
+    the first"""
     counters: CountersDocument | None = None
     """profiler metrics to collect"""
     figures: list[Figure] = []

@@ -19,7 +19,7 @@ _MODULES = {
     "measure": "measure profile clock throughput",
     "tables": "collect merge environment",
     "report": "claims figures report",
-    "results": "compare history choose",
+    "results": "compare history",
     "publish": "publish",
 }
 STEPS = {step: module for module, steps in _MODULES.items() for step in steps.split()}

@@ -20,13 +20,23 @@ from ladder.model.plan import to_json
 from ladder.problems.registry import INCLUDE, PROBLEMS, harness_source
 
 Arch = Annotated[str, typer.Option(help="Architecture, such as sm_90a.")]
+RunsArch = Annotated[str | None, typer.Option(help="Architecture (default: the run's).")]
+Out = Annotated[Path, typer.Argument(help="File to write.")]
+KernelFile = Annotated[Path, typer.Option(help="The kernel's YAML file.")]
+Dtype = Annotated[str, typer.Option(help="Element type.")]
+Cubin = Annotated[Path, typer.Option(help="Cubin to write; empty where compiling failed.")]
+Facts = Annotated[Path, typer.Option(help="JSON of facts to write.")]
+Params = Annotated[str, typer.Option(help="Parameters as JSON; the rest are defaults.")]
+Layout = Annotated[str | None, typer.Option(help="Layout of the operands.")]
+Options = Annotated[list[str] | None, typer.Option(help="Further NVRTC option; may be repeated.")]
+ProblemName = Annotated[str, typer.Argument(metavar="PROBLEM", help="Problem whose checks it holds.")]
 
 
 def plan(
     context: typer.Context,
     sweep: SweepName,
-    out: Annotated[Path, typer.Argument(help="Plan to write.")],
-    arch: Annotated[str | None, typer.Option(help="Architecture (default: the run's).")] = None,
+    out: Out,
+    arch: RunsArch = None,
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:
@@ -41,14 +51,14 @@ def plan(
 
 def compile_(
     context: typer.Context,
-    kernel: Annotated[Path, typer.Option(help="The kernel's YAML file.")],
-    dtype: Annotated[str, typer.Option(help="Element type.")],
+    kernel: KernelFile,
+    dtype: Dtype,
     arch: Arch,
-    cubin: Annotated[Path, typer.Option(help="Cubin to write; empty where compiling failed.")],
-    facts: Annotated[Path, typer.Option(help="JSON of facts to write.")],
-    params: Annotated[str, typer.Option(help="Parameters as JSON; the rest are defaults.")] = "{}",
-    layout: Annotated[str | None, typer.Option(help="Layout of the operands.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="Further NVRTC option; may be repeated.")] = None,
+    cubin: Cubin,
+    facts: Facts,
+    params: Params = "{}",
+    layout: Layout = None,
+    option: Options = None,
 ) -> None:
     """Compile one variant to a cubin and its facts; one that does not compile is recorded in the facts."""
     variant = load_kernel(kernel).variant(json.loads(params), dtype, layout)
@@ -59,11 +69,7 @@ def compile_(
         logging.warning("%s: %s: %s", variant.id, found["status"], found["reason"])
 
 
-def harness(
-    problem: Annotated[str, typer.Argument(help="Problem whose checks it holds.")],
-    arch: Arch,
-    out: Annotated[Path, typer.Argument(help="File to write.")],
-) -> None:
+def harness(problem: ProblemName, arch: Arch, out: Out) -> None:
     """Compile the measuring harness's own kernels for a problem."""
     if problem not in PROBLEMS:
         raise refuse("command line", "PROBLEM", problem, PROBLEMS)

@@ -16,7 +16,6 @@ from ladder.cli.options import PlanFile, folder_of, project
 from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.measure import counting, job
-from ladder.measure.clock import check_clock
 from ladder.measure.conditions import compiled
 from ladder.measure.parents import end_with_parent
 from ladder.measure.store import now, read_store
@@ -52,7 +51,9 @@ def clock(
     view = View(given, compiled(given, folder), read_store(folder.records))
     with one_gpu(find_gpus()) as (gpu, _):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
-        from ladder.measure.bench import Bench  # CUDA reads the variable when it is loaded
+        # CUDA reads the variable when it is loaded, and no other step of this module needs it.
+        from ladder.measure.bench import Bench
+        from ladder.measure.clock import check_clock
 
         found = check_clock(Bench(given, folder.cubins, folder.harness(given.problem)), view, trials)
     for name, rows in zip(("clock_aa", "clock_nvbench"), found, strict=True):

@@ -28,7 +28,6 @@ Published = Annotated[
 
 
 def folder_of(plan: Path) -> RunFolder:
-    """The run that a plan lies in."""
     return RunFolder(plan.parent.parent)
 
 

@@ -1,18 +1,14 @@
-"""Steps about several runs: comparing, history, choosing."""
+"""Steps about several runs: comparing and history."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ladder.catalogue.cells import parse_cell
-from ladder.catalogue.kernels import load_catalog
-from ladder.cli.options import project, sweeps_of
+from ladder.cli.options import project
 from ladder.model.errors import LadderError, refuse
-from ladder.results import choose as choosing
 from ladder.results import compare as comparing
 from ladder.results import history as past
-from ladder.results import tables
 from ladder.results.archive import read_records
 
 RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]
@@ -20,13 +16,10 @@ RunB = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run held agains
 By = Annotated[str, typer.Option(help="speedup (over the reference, which clocks do not move) or time.")]
 Threshold = Annotated[float, typer.Option(help="Regressions above this many percent count.")]
 Noise = Annotated[float | None, typer.Option(help="Margin in percent (default: the noise model's).")]
-CellName = Annotated[
-    str, typer.Argument(metavar="CELL", help="VARIANT@SIZE:REGIME; size and regime may be left out.")
+Pattern = Annotated[
+    str, typer.Argument(metavar="CELL", help="VARIANT@SIZE:REGIME, or a pattern such as 'gemm_naive*@4096'.")
 ]
 Device = Annotated[str, typer.Option(help="Device whose runs and publications are searched.")]
-Source = Annotated[str, typer.Argument(help="Sweep over configurations.")]
-Target = Annotated[str, typer.Argument(help="Sweep whose sizes are wanted.")]
-Timings = Annotated[Path, typer.Argument(help="Folder of timings, such as results/published/nvidia-h200.")]
 
 
 def compare(
@@ -53,20 +46,11 @@ def compare(
         raise typer.Exit(1)
 
 
-def history(context: typer.Context, cell: CellName, device: Device = "nvidia-h200") -> None:
-    """Show every record of a cell, by commit, driver and GPU."""
-    own = project(context)
-    wanted = parse_cell(cell, load_catalog(own.kernels))
-    folders = [path.parent for path in sorted(own.results.glob(f"*/{device}/records"))]
+def history(context: typer.Context, cell: Pattern, device: Device = "nvidia-h200") -> None:
+    """Show every record of a cell, by commit, driver and GPU; of cells of one name each by its parameters."""
+    folders = [path.parent for path in sorted(project(context).results.glob(f"*/{device}/records"))]
     folders.sort(key=lambda folder: folder.parent.name != "published")
-    rows = past.history({folder.parent.name: read_records(folder) for folder in folders}, wanted)
-    if len(rows) == 1:
-        raise LadderError(f"command line: CELL: {cell!r}: no record of it in {own.results}/*/{device}")
-    print(past.aligned(rows))
-
-
-def choose(context: typer.Context, source: Source, target: Target, folder: Timings) -> None:
-    """Print entries for a sweep's `variants`: what another sweep found fastest at each of its sizes."""
-    sweeps = sweeps_of(context, [source, target])
-    entries = choosing.choose(sweeps[source], sweeps[target], tables.read("timings", folder))
-    print(choosing.as_yaml(entries), end="")
+    found = past.history({folder.parent.name: read_records(folder) for folder in folders}, cell)
+    if not found:
+        raise LadderError(f"command line: CELL: {cell!r}: no record of it under {project(context).results}")
+    print("\n\n".join(found))

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import json
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,7 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
-from ladder.gpu.driver import checked
-from ladder.gpu.harness import COUNT, MAXIMUM, NOTHING, READ
+from ladder.gpu.harness import NOTHING, READ
 from ladder.model.errors import LadderError
 
 Launcher = Callable[[], None]
@@ -24,6 +24,14 @@ _LEAST_L2_BYTES = 32 * 1024 * 1024  # overwritten at least, also where the L2 ho
 
 class OutOfDeviceMemory(LadderError):
     """A buffer did not fit; the message holds the bytes."""
+
+
+def checked(result: tuple[Any, ...]) -> Any:
+    """Unpack (status, value…) of a driver call; None without a value. Raises LadderError naming the status."""
+    status, *values = result
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise LadderError(f"the driver says {status.name}")
+    return tuple(values) if len(values) > 1 else next(iter(values), None)
 
 
 class Gpu:
@@ -39,13 +47,10 @@ class Gpu:
         self.compute_capability: tuple[int, int] = tuple(self.device.compute_capability)
         self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
         self.block_threads: int = properties.max_threads_per_block
+        # Data-centre parts have fp64 at half the rate of fp32 or better.
+        self.full_rate_fp64 = self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
         self.harness = Harness(self, harness.read_bytes())
         self.l2 = L2(self, self.l2_bytes)
-
-    @property
-    def full_rate_fp64(self) -> bool:
-        """Whether fp64 runs at half the rate of fp32 or better: data-centre parts 6.0, 7.0, 8.0, 9.0, 10.0."""
-        return self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
 
     def free_bytes(self) -> int:
         """Free device memory in bytes."""
@@ -65,7 +70,6 @@ class Gpu:
         self.stream.sync()
 
     def event(self) -> Event:
-        """An event that records time."""
         return self.device.create_event(EventOptions(timing_enabled=True))
 
     def download(self, pointer: int, size: int) -> bytes:
@@ -126,6 +130,7 @@ class Harness:
     """The harness kernels of a problem, loaded from what join_harness wrote.
 
     Of their arguments integers are 64 bits wide and floats are doubles; what differs comes as a ctypes object.
+    `maximum` (double) and `count` (64 bits) are addresses for results of a comparing kernel, see `reduce`.
     """
 
     def __init__(self, gpu: Gpu, data: bytes) -> None:
@@ -133,9 +138,10 @@ class Harness:
         code, symbols = ObjectCode.from_cubin(cubin), json.loads(head)["symbols"]
         self.kernels: dict[str, Kernel] = {entry: code.get_kernel(name) for entry, name in symbols.items()}
         self._gpu, self._scratch = gpu, gpu.allocate(16)
+        self.maximum = int(self._scratch.handle)
+        self.count = self.maximum + 8
 
     def nothing(self) -> None:
-        """Enqueue an empty kernel."""
         launch(self._gpu.stream, LaunchConfig(grid=1, block=1), self.kernels[NOTHING])
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
@@ -145,15 +151,12 @@ class Harness:
         launch(self._gpu.stream, config, self.kernels[entry], *arguments)
 
     def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
-        """(maximum, count) of a comparing kernel, which takes pointers to them where MAXIMUM and COUNT stand."""
-        base = int(self._scratch.handle)
+        """(maximum, count) that a comparing kernel leaves at `self.maximum` and `self.count`, two of its arguments."""
         self._scratch.fill(0, stream=self._gpu.stream)
-        where = {MAXIMUM: base, COUNT: base + 8}
-        self.run(entry, elements, *(where[one] if isinstance(one, str) else one for one in arguments))
-        raw = self._gpu.download(base, 16)
-        return ctypes.c_double.from_buffer_copy(raw).value, ctypes.c_uint64.from_buffer_copy(raw, 8).value
+        self.run(entry, elements, *arguments)
+        return struct.unpack("dQ", self._gpu.download(self.maximum, 16))
 
     def read_through(self, data: Buffer) -> None:
         """Enqueue a read of a whole buffer of zeros."""
         chunks = data.size // 16
-        self.run(READ, chunks, int(data.handle), chunks, int(self._scratch.handle))
+        self.run(READ, chunks, int(data.handle), chunks, self.maximum)

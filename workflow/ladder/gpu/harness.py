@@ -10,9 +10,6 @@ GATE, READ, NOTHING = "gate", "read_through", "nothing"
 ENTRIES = (GATE, READ, NOTHING, *(f"fill_uniform<{c_type}>" for c_type in C_TYPES.values()))
 """Name expressions of the kernels that every problem has."""
 
-MAXIMUM, COUNT = "<maximum>", "<count>"
-"""Placeholders for pointers to a comparing kernel's results (double, unsigned long long); see Harness.reduce."""
-
 
 def join_harness(head: Mapping[str, Any], cubin: bytes) -> bytes:
     """One file of a harness: a JSON line with the kernels' symbols and digests, then the cubin."""

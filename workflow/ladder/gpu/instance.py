@@ -7,11 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cuda.core import Buffer
+
 from ladder.gpu.device import Gpu, Launcher
-from ladder.gpu.tensor_maps import Tensor
 from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A dense row-major buffer with its shape, outermost extent first, and element dtype."""
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    dtype: str
 
 
 @dataclass(frozen=True)

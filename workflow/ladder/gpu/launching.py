@@ -1,4 +1,4 @@
-"""Kernels ready to launch, loaded from cubins."""
+"""Kernels ready to launch, loaded from cubins, with their arguments: numbers, pointers and TMA tensor maps."""
 
 import ctypes
 import functools
@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from cuda.bindings import driver
 from cuda.core import Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core._tensor_map import TensorMapDataType, TensorMapL2Promotion, TensorMapSwizzle
+from cuda.core.utils import StridedMemoryView
 
-from ladder.gpu.driver import checked
-from ladder.gpu.instance import Instance
-from ladder.gpu.tensor_maps import tensor_map
+from ladder.gpu.device import checked
+from ladder.gpu.instance import Instance, Tensor
+from ladder.model.errors import LadderError
 from ladder.model.plan import Launch
+from ladder.model.problem import ELEMENT_BYTES
 
 _CTYPES: dict[str, type[Any]] = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
+_MAP_TYPES = {"fp16": "FLOAT16", "bf16": "BFLOAT16", "fp8": "UINT8", "int32": "INT32"}  # others: FLOAT32
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,31 @@ class Loaded:
 
     def __call__(self) -> None:
         launch(self.stream, self.config, self.kernel, *self.arguments)
+
+
+def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) -> Any:
+    """The descriptor of tiled copies of `box` elements, outermost extent first; swizzle "rows" is as wide as its rows.
+
+    Elements outside the tensor read as zero. Raises LadderError where the driver refuses, such as for rows that are
+    no multiple of 16 bytes.
+    """
+    if len(box) != len(tensor.shape):
+        raise LadderError(f"a box of {len(box)} extents for a tensor of {len(tensor.shape)}")
+    size = ELEMENT_BYTES[tensor.dtype]
+    width = f"{box[-1] * size}B" if swizzle == "rows" else swizzle
+    if width not in ("none", "32B", "64B", "128B"):
+        raise LadderError(f"no swizzle is {width} wide, as rows of the box {box} are: 32B, 64B and 128B are")
+    kind = np.dtype(f"u{size}")
+    view = StridedMemoryView.from_buffer(tensor.buffer, tensor.shape, itemsize=size, dtype=kind)
+    try:
+        return view.as_tensor_map(
+            tuple(box),
+            data_type=TensorMapDataType[_MAP_TYPES.get(tensor.dtype, "FLOAT32")],
+            swizzle=TensorMapSwizzle["NONE" if width == "none" else f"SWIZZLE_{width}"],
+            l2_promotion=TensorMapL2Promotion["NONE" if l2_promotion == "none" else f"L2_{l2_promotion}"],
+        )
+    except (ValueError, RuntimeError) as error:
+        raise LadderError(f"no tensor map for a box {box} of a tensor {tensor.shape}: {error}") from error
 
 
 def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:

@@ -1,15 +1,16 @@
-"""The bench: a GPU, the instance of the current size, and kernels loaded on it and verified."""
+"""The bench: a GPU, the instance of the current size, kernels verified on it, and what they are timed against."""
 
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.device import Gpu
+from ladder.gpu.device import Gpu, Launcher
 from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, Loader
 from ladder.gpu.timing import Timer
 from ladder.model.cell import Cell
+from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import Problem
@@ -79,7 +80,6 @@ class Bench:
         return self._instance
 
     def release(self) -> None:
-        """Free the current instance."""
         if self._instance is not None:
             self._instance.close()
         self._instance, self._group, self.known = None, None, {}
@@ -132,3 +132,43 @@ class Bench:
         finally:
             instance.use_beta(0.0)
         self._beta_checked.add(launch.variant)
+
+    def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
+        """Launchers of a task's references by name; a library that lacks one is left out, with a note.
+
+        Each is made once for an instance. Raises CellOutcome where there is none, or the reference kernel is wrong.
+        """
+        known = self.known
+        if task.reference is not None:
+            name = task.reference.variant
+            if name not in known:
+                known[name] = self.verified(task.reference, instance, f"the reference {name}: ")[0]
+            return {name: known[name]}
+        for name in task.cell.reference.libraries:
+            if name not in known:
+                try:
+                    known[name] = instance.library(name)
+                except LadderError as error:
+                    known[name], known["note", name] = None, str(error)
+        found = {name: known[name] for name in task.cell.reference.libraries if known[name] is not None}
+        if not found:
+            raise CellOutcome("unsupported", "no reference: " + "; ".join(self.notes()))
+        return found
+
+    def notes(self) -> list[str]:
+        """Which libraries have nothing for the current instance, and why."""
+        return [f"{key[1]}: {text}" for key, text in self.known.items() if isinstance(key, tuple)]
+
+    def fastest(self, launchers: dict[str, Launcher]) -> tuple[str, dict[str, float]]:
+        """The name of the fastest, and the times (us) that it was chosen by."""
+        key = "times of " + ", ".join(launchers)
+        if key not in self.known:
+            self.known[key] = dict(zip(launchers, self.timer.quick(list(launchers.values())), strict=True))
+        times: dict[str, float] = self.known[key]
+        return min(times, key=lambda name: times[name]), times
+
+    def copy_us(self, instance: Instance) -> float | None:
+        """Time (us) of a copy of the instance's data, for problems that have one as a library."""
+        if "copy" in self.problem.libraries and "copy_us" not in self.known:
+            self.known["copy_us"] = self.timer.quick([instance.library("copy")])[0]
+        return self.known.get("copy_us")

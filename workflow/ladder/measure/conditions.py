@@ -30,7 +30,6 @@ def measuring_code(problem: str, regime: str) -> str:
 
 
 def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
-    """The settings that a cell depends on."""
     names = ["seed"] if regime == COUNTERS else list(_OF_TIMING)
     names += ["warm_below_us"] if regime == "warm" else []
     names += ["lt_heuristics"] if "cublaslt" in task.cell.reference.libraries and regime != COUNTERS else []
@@ -97,7 +96,6 @@ def known_conditions(problem: str) -> dict[str, Any]:
 
 
 def package_version(name: str) -> str | None:
-    """Version of an installed package, or None."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -63,7 +63,6 @@ def ncu_version() -> str | None:
 
 
 def versions() -> dict[str, Any]:
-    """Versions of driver, cuBLAS, Python and the packages that matter."""
     packages = {name: package_version(name) for name in _PACKAGES.split()}
     python = platform.python_version()
     return {

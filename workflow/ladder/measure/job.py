@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ladder.gpu.card import driver_version
 from ladder.gpu.discovery import FoundGpu, find_gpus
@@ -63,14 +63,6 @@ class Job:
     finished: str = ""
 
 
-class Surroundings(Protocol):
-    """What watches the GPU beside the measurement; see Monitor."""
-
-    def since(self, start: float) -> dict[str, Any]: ...
-
-    def neighbours(self, own: set[int]) -> list[int]: ...
-
-
 @dataclass
 class Measuring:
     """The loop over a plan's due tasks: asks the supervisor, appends a record a regime.
@@ -80,7 +72,7 @@ class Measuring:
 
     view: View
     on: Mapping[str, str]
-    watch: Surroundings
+    watch: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     job: Job
     session: str = ""
@@ -108,7 +100,7 @@ class Measuring:
                 for record in records:
                     append(record)
                 self.job.measured += 1
-                self.job.gpu_s += answer.gpu_s
+                self.job.gpu_s += answer["gpu_s"]
                 left = (time.monotonic() - begun) / done * (len(todo) - done)
                 logging.info("[%d/%d, %.0f s left] %s", done, len(todo), left, progress(records[0]))
         finally:
@@ -116,13 +108,12 @@ class Measuring:
             supervisor.leave()
 
     def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> list[Record]:
-        """A record for each regime that was asked for."""
         facts = self.view.made.facts[task.variant]
         built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
-        spent = {"gpu_s": answer.gpu_s, "wall_s": answer.wall_s, "regimes": len(answer.results)}
+        spent = {"gpu_s": answer["gpu_s"], "wall_s": answer["wall_s"], "regimes": len(answer["results"])}
         around = {"device": device, "built": built, "spent": spent}
         found = []
-        for regime, given in answer.results.items():
+        for regime, given in answer["results"].items():
             own = {name: given[name] for name in ("status", "reason", "limit_s") if name in given}
             result = {name: value for name, value in given.items() if name not in own} | around
             found.append(self.view.new_record(task, regime, self.on, self.session, **own, result=result))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cuda.bindings import driver
 
-from ladder.gpu.driver import checked
+from ladder.gpu.device import checked
 from ladder.measure.bench import Bench
 from ladder.measure.parents import die_with_parent
 from ladder.model.plan import read_plan

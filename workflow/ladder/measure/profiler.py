@@ -1,4 +1,7 @@
-"""Nsight Compute counters of chosen cells: one `ncu` process per sweep, its report read by `ncu_report`."""
+"""Nsight Compute counters of chosen cells: one `ncu` process per sweep, its report read by `ncu_report`.
+
+`python -m ladder.measure.profiler REPORT METRIC…` prints what a report says as JSON.
+"""
 
 import json
 import re
@@ -18,6 +21,8 @@ Metric = dict[str, Any]
 Note = dict[str, str]
 """subject and reason of something that could not be had."""
 
+_STALLS = """long_scoreboard short_scoreboard mio_throttle lg_throttle math_pipe_throttle dispatch_stall
+    no_instruction barrier wait"""
 METRIC_GROUPS: dict[str, str] = {
     "banks": """l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum
         l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum
@@ -40,15 +45,7 @@ METRIC_GROUPS: dict[str, str] = {
         sm__mio2rf_writeback_active.avg.pct_of_peak_sustained_elapsed
         dram__throughput.avg.pct_of_peak_sustained_elapsed""",
     "stalls": " ".join(
-        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
-        for reason in (
-            "long_scoreboard",
-            "short_scoreboard",
-            "mio_throttle",
-            "lg_throttle",
-            "math_pipe_throttle",
-        )
-        + ("dispatch_stall", "no_instruction", "barrier", "wait")
+        f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in _STALLS.split()
     ),
     "occupancy": """sm__warps_active.avg.pct_of_peak_sustained_active launch__waves_per_multiprocessor
         launch__registers_per_thread launch__occupancy_limit_registers launch__occupancy_limit_shared_mem
@@ -136,14 +133,40 @@ class Profiler:
 
 
 def read_report(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
-    """Per profiled launch, in order, its metrics; those that the report lacks are absent.
-
-    Read in a process of its own: the reader's native library and the driver's do not share one well.
-    """
-    command = [sys.executable, "-m", "ladder.measure.profile_reader", str(report), *metrics]
+    """As `launches`, in a process of its own: the reader's native library and the driver's do not share one well."""
+    command = [sys.executable, "-m", "ladder.measure.profiler", str(report), *metrics]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         why = f"(exit code {done.returncode}): {done.stderr.strip()[-400:]}"
         raise ProfilerUnavailable(f"the profiler's report could not be read {why}")
     found: list[list[Metric]] = json.loads(done.stdout)
     return found
+
+
+def _report_module() -> Any:
+    try:
+        import ncu_report
+    except ImportError:
+        # A toolkit brings the module along with ncu.
+        for folder in sorted(Path("/opt/nvidia/nsight-compute").glob("*/extras/python"), reverse=True):
+            sys.path.append(str(folder))
+        import ncu_report
+    return ncu_report
+
+
+def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
+    """Per profiled launch of a report, in order, its metrics; those that the report lacks are absent."""
+    context = _report_module().load_report(str(report))
+    ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
+    actions = [one.action_by_idx(index) for one in ranges for index in range(one.num_actions())]
+    found = []
+    for action in actions:
+        there = set(action.metric_names())
+        known = [(name, action.metric_by_name(name)) for name in metrics if name in there]
+        rows = [{"metric": name, "unit": one.unit() or "", "value": one.value()} for name, one in known]
+        found.append([{**row, "value": float(row["value"])} for row in rows if row["value"] is not None])
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(launches(Path(sys.argv[1]), sys.argv[2:])))

@@ -71,7 +71,6 @@ class WorkerProcess:
         self.process.wait()
 
     def leave(self) -> None:
-        """Let the worker end by itself."""
         self._pipe.close()
         try:
             self.process.wait(timeout=30)
@@ -79,13 +78,8 @@ class WorkerProcess:
             self.kill()
 
 
-@dataclass
-class Answer:
-    """What became of a task: a result a regime, and the time it took."""
-
-    results: Mapping[str, Mapping[str, Any]]
-    gpu_s: float = 0.0
-    wall_s: float = 0.0
+Answer = dict[str, Any]
+"""What became of a task: `results` by regime, and the time it took, `gpu_s` and `wall_s`."""
 
 
 @dataclass
@@ -114,11 +108,12 @@ class Supervisor:
                     continue
                 limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
                 result = {"status": lost.status, "reason": str(lost), **limit}
-                return Answer(dict.fromkeys(regimes, result), 0.0, round(time.monotonic() - asked, 3))
+                wall_s = round(time.monotonic() - asked, 3)
+                return {"results": dict.fromkeys(regimes, result), "gpu_s": 0.0, "wall_s": wall_s}
             if answer["fatal"]:
                 worker.kill()
                 self._worker = None
-            return Answer(answer["results"], answer["gpu_s"], answer["wall_s"])
+            return answer
         raise AssertionError("the second attempt returns")
 
     def _ready_worker(self) -> WorkerProcess:
@@ -139,7 +134,6 @@ class Supervisor:
         return self._worker
 
     def leave(self) -> None:
-        """Let the worker end."""
         if self._worker is not None:
             self._worker.leave()
             self._worker = None

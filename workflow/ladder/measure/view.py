@@ -33,7 +33,7 @@ class View:
         return tree_conditions(self.plan, task, regime, self.made)
 
     def find(self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None) -> Record | None:
-        """The record of a launched task in a regime (the plan's first), made on a host with the conditions `on`, or any."""
+        """A launched task's record in a regime (the plan's first), from a host with the conditions `on` or any."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
         record = self.records.latest(cell, self._conditions(task, cell.regime), on)
         if record is not None or not self.earlier:

@@ -16,7 +16,6 @@ from typing import Any
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Pairs, StoppingRule
-from ladder.measure import references
 from ladder.measure.bench import Bench, CellOutcome
 from ladder.measure.parents import die_with_parent
 from ladder.model.intervals import median
@@ -31,7 +30,6 @@ Result = dict[str, Any]
 
 
 def stopping_rule(plan: Plan) -> StoppingRule:
-    """When a plan's cells have enough pairs."""
     given = plan.settings
     least, most = int(given["min_pairs"] or 0), int(given["max_pairs"] or 0)
     return StoppingRule(float(given["precision"] or 0), least, most, float(given["cell_seconds"] or 0))
@@ -54,8 +52,8 @@ class Worker:
         instance = bench.instance(task.cell)
         loaded, before = bench.verified(task.launch, instance)
         bench.verify_beta(task.launch, instance)
-        launchers = references.references(bench, task, instance)
-        name, times = references.fastest(bench, launchers)
+        launchers = bench.references(task, instance)
+        name, times = bench.fastest(launchers)
         timed = self._timed(loaded, launchers[name], regimes)
         after = bench.check(loaded, task.launch, instance)
         if not after.correct:
@@ -65,8 +63,8 @@ class Worker:
             "reference": name,
             "check": {"max_error": worst, "error_bound": before.error_bound},
             "references": times,
-            "notes": references.notes(bench),
-            "copy_us": references.copy_us(bench, instance),
+            "notes": bench.notes(),
+            "copy_us": bench.copy_us(instance),
             "observations": self._observations(loaded, task.launch, instance),
         }
         return {regime: _result(pairs, common) for regime, pairs in timed.items()}
@@ -102,7 +100,6 @@ class Worker:
         ]
 
     def answer(self, index: int, regimes: Sequence[str]) -> dict[str, Any]:
-        """The results of one task, whatever happens in it."""
         task, bench = self.plan.tasks[index], self.bench
         start, busy_before = time.perf_counter(), bench.timer.busy_us
         fatal = False

@@ -22,7 +22,7 @@ def _imports() -> Any:
 
 
 def closure(modules: Iterable[str]) -> list[Path]:
-    """Files of `modules` and of all that they import from the package, sorted; imports by a computed name are not seen."""
+    """Files of `modules` and all they import from the package, sorted; imports by a computed name are not seen."""
     graph = _imports()
     found = {name for module in modules for name in (module, *graph.find_upstream_modules(module))}
     stems = [PACKAGE.joinpath(*name.split(".")[1:]) for name in sorted(found)]

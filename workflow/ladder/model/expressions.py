@@ -28,7 +28,6 @@ def align_up(value: int, multiple: int) -> int:
 
 
 def is_power_of_two(value: int) -> bool:
-    """Whether value is 1, 2, 4, ..."""
     return value > 0 and value & (value - 1) == 0
 
 

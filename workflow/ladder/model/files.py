@@ -14,7 +14,6 @@ _PASSING = ("__pycache__", ".pyc", ".egg-info")
 
 
 def sha256(data: bytes) -> str:
-    """Hexadecimal SHA-256."""
     return hashlib.sha256(data).hexdigest()
 
 

@@ -125,7 +125,6 @@ class Kernel(Document):
 
     @property
     def source(self) -> Path:
-        """The CUDA source."""
         return self.path.with_suffix(".cu")
 
     @functools.cached_property

@@ -19,8 +19,8 @@ _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 class Conditions:
     """What a measurement depends on besides its cell; empty where it is unknown.
 
-    tree, what follows from the checkout: digests of the machine code of variant and reference, of the measuring code and
-    of its device kernels; the launch; the settings that count. host: GPU model, driver and library versions.
+    tree, what follows from the checkout: digests of the machine code of variant and reference, of the measuring code
+    and of its device kernels; the launch; the settings that count. host: GPU model, driver and library versions.
     """
 
     tree: Mapping[str, Any] = field(default_factory=dict)

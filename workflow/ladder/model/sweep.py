@@ -43,7 +43,6 @@ class Reference:
         return self.kernel.variant({**shared, **self.params}, variant.dtype, variant.layout)
 
     def of(self, variant: Variant) -> cell.Reference:
-        """The reference of a variant's cells."""
         against = self.variant_for(variant)
         if against is None:
             return cell.Reference(libraries=self.libraries)

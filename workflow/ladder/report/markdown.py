@@ -1,5 +1,6 @@
 """Markdown as GitHub shows it: tables, intervals, text cut to length."""
 
+import re
 import sys
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
@@ -7,6 +8,11 @@ from typing import Any
 import pandas as pd
 
 from ladder.results.statistics import Estimate
+
+
+def anchor(title: str) -> str:
+    """The anchor GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def cell(text: Any) -> str:

@@ -1,15 +1,12 @@
 """The report's sections as markdown fragments: headline, sweeps, failures, claims, notes, and on the timer itself."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
-from ladder.model.schemas import REGIMES, SIZE_COLUMNS, VERDICTS
-from ladder.report.findings import findings
-from ladder.report.markdown import cell, cut, figure, share, spread, table
-from ladder.report.steps import step_sentences
+from ladder.model.schemas import REGIMES, SIZE_COLUMNS
+from ladder.report.markdown import anchor, cell, cut, figure, share, spread, table
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import count, estimate, records, size_label, size_of
@@ -45,31 +42,9 @@ def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     return pd.concat([ranked.head(BEST), ranked.tail(WORST)]), words
 
 
-def _below(data: SweepData, by_regime: dict[str, dict[Any, dict[str, Any]]], words: str) -> str:
-    """What must be known to read the table: `words` say which rows it shows, `by_regime` has them by cell."""
-    below = f"Reference: {data.reference_name}."
-    below += f" Shown: {words}; {count(len(data.ok()), 'cell')} in all." if words else ""
-    if data.over_shapes:
-        most = len(by_regime[data.regime])
-        means = []
-        for regime, cells in by_regime.items():
-            of = "" if len(cells) == most else f", {len(cells)} of them"
-            means.append(f"{spread(stats.mean_speed(list(cells.values())))} ({regime}{of})")
-        below += f" Geometric mean of the speed over the shapes: {', '.join(means)}."
-    if unnamed := data.unnamed(data.timings):
-        below += f" Changing along with those named: {', '.join(unnamed)}."
-    if data.leaves_out_defaults(data.timings):
-        below += " Parameters that are not named have the kernel's defaults."
-    if without := len(stats.failures(data.timings)):
-        below += f" [{count(without, 'cell')} without a result](#failures)."
-    return below
-
-
-def timing_table(data: SweepData) -> str:
-    """The sweep's compact table, with the words that say what of the whole it shows."""
+def timing_table(data: SweepData) -> dict[str, Any]:
+    """The compact table's `text`, the `words` that say which rows it shows, and these rows `by_regime` and cell."""
     rows, words = _selected(data)
-    if not len(rows):
-        return "No cell gave a result."
     cells, by_regime = {stats.cell_of(row) for row in records(rows)}, {}
     for regime in sorted(REGIMES, key=lambda regime: regime != data.regime):
         known = {stats.cell_of(row): row for row in records(stats.ok_rows(data.timings, regime))}
@@ -90,7 +65,7 @@ def timing_table(data: SweepData) -> str:
             line[f"{regime}: time µs"] = figure(other.get("median_us"))
             line[f"{regime}: speed / reference"] = figure(other.get("speedup"))
         lines.append(line)
-    return f"{table(lines, left=[what])}\n\n{_below(data, by_regime, words)}"
+    return {"text": table(lines, left=[what]), "words": words, "by_regime": by_regime}
 
 
 def _together(names: "pd.Series[str]") -> str:
@@ -124,29 +99,6 @@ def resource_table(data: SweepData) -> str:
     if len(shown) > BEST + WORST:
         shown[BEST:-WORST] = [dict.fromkeys(frame.columns, "") | {"variant": "…"}]
     return table(shown, left=["variant", "limited by"])
-
-
-def sweep_section(data: SweepData) -> dict[str, Any]:
-    """What the template needs of one sweep."""
-    sweep, figures = data.sweep, []
-    for name, asked in zip(sweep.figure_names(), sweep.figures, strict=True):
-        shown = {"path": f"figures/{sweep.name}-{name}.png", "alt": f"{sweep.title}: {asked.kind} figure"}
-        figures.append(shown | {"caption": " ".join(asked.caption.split())})
-    return {
-        "name": sweep.name,
-        "title": sweep.title,
-        "anchor": anchor(sweep.title),
-        "question": " ".join(sweep.question.split()),
-        "findings": " ".join(findings(data)),
-        "steps": step_sentences(data),
-        "size": data.size_text,
-        "figures": figures,
-        "table": timing_table(data),
-        "resources": resource_table(data),
-        "cells": len(sweep.asked),
-        "excluded": sweep.excluded,
-        "ok": len(data.ok()),
-    }
 
 
 def _head(data: SweepData) -> dict[str, str]:
@@ -187,11 +139,6 @@ def headline(sections: Sequence[SweepData]) -> str:
     return table(lines, left=["sweep", "fastest", _RATIO])
 
 
-def anchor(title: str) -> str:
-    """The anchor GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
 def _some(names: "pd.Series[str]") -> str:
     more = len(names) - MOST_FAILURES
     return "; ".join(names[:MOST_FAILURES]) + (f"; and {count(more, 'more variant')}" if more > 0 else "")
@@ -224,91 +171,27 @@ def failure_table(timings: pd.DataFrame, resources: pd.DataFrame) -> str:
     return table(records(alike.head(MOST_FAILURES))) + below
 
 
-def claims_table(claims: pd.DataFrame) -> tuple[str, list[dict[str, str]]]:
-    """Verdicts as a table, and the evidence of each claim for the list below it."""
-    lines, evidence = [], []
-    for row in records(claims):
-        where = cell(row["where"])
-        # A reminder where the verdict does not extend to everything the claim was decided for.
-        partly = row["verdict"] == "holds" and ("refuted at" in where or "inconclusive at" in where)
-        in_part = " in part" if partly else ""
-        line = {"claim": f"`{row['id']}`", "source": row["source"], "statement": cell(row["statement"])}
-        lines.append(line | {"verdict": f"**{row['verdict']}**{in_part}", "where": where})
-        told = " ".join(str(row["evidence"]).split())
-        evidence.append({"id": row["id"], "verdict": row["verdict"] + in_part, "text": told})
-    return table(lines), evidence
-
-
-def verdict_counts(claims: pd.DataFrame) -> str:
-    """2 hold, 1 refuted."""
-    counts = claims["verdict"].value_counts()
-    return ", ".join(f"{counts[name]} {name.replace('holds', 'hold')}" for name in VERDICTS if name in counts)
-
-
-def notes_table(notes: pd.DataFrame) -> str:
-    """What could not be had, alike notes counted."""
+def alike_notes(notes: pd.DataFrame) -> list[dict[str, Any]]:
+    """What could not be had: the subjects of alike notes, those of one sweep and stage with one reason."""
     notes = notes.fillna("")
     notes["reason"] = [cut(reason, 200) for reason in notes["reason"]]
-    lines = []
-    for (sweep, stage, reason), alike in notes.groupby(["sweep", "stage", "reason"], sort=False)["subject"]:
-        shown = ", ".join(f"`{cut(subject, 90)}`" for subject in alike[:3] if subject)
-        shown += f" and {len(alike) - 3} more" if len(alike) > 3 else ""
-        lines.append({"sweep": sweep, "stage": stage, "what": shown, "reason": cell(reason)})
-    return table(lines) or "Nothing is missing."
+    alike = notes.groupby(["sweep", "stage", "reason"], sort=False)["subject"].agg(list)
+    return records(alike.reset_index())
 
 
-def clock_nvbench(frame: pd.DataFrame) -> str:
-    """Our dirty medians against NVBench's, and whether they meet 0.5 % from 100 µs up."""
-    lines = []
-    for row in records(frame):
-        line = {"kernel": f"`{row['subject']}`", "this timer, µs [95 %]": spread(estimate(row, "median_us"))}
-        line |= {"NVBench, µs": figure(row["nvbench_us"]), "its noise": share(row["nvbench_noise"], ".2f")}
-        lines.append(line | {"difference": share(row["difference"], "+.2f")})
-    text = table(lines, left=["kernel"])
-    long = frame[frame["nvbench_us"] >= 100]
-    if len(long):
-        worst = 100 * float(long["difference"].abs().max())
-        text += f"\n\nFrom 100 µs up the two differ by at most {worst:.2f} % ({count(len(long), 'kernel')})."
-    return text
-
-
-def clock_aa(frame: pd.DataFrame) -> str:
-    """How often the interval of a kernel against itself holds 1."""
-    sentences = []
+def clock_trials(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Of each kernel against itself: how often the interval holds 1, and what the ratios are in the middle."""
+    kernels = []
     for subject, trials in frame.groupby("subject", sort=False):
         covered, total = int(trials["covers"].fillna(False).sum()), len(trials)
-        low, high = stats.coverage_interval(covered, total)
-        # So close to 1 that only the fifth digit differs.
-        middle = stats.median_of(list(trials["speedup"]))
-        ratio = f"{middle.value:.5f} [{middle.low:.5f}, {middle.high:.5f}]"
-        half = 50 * float((trials["speedup_high"] - trials["speedup_low"]).median())
-        sentences.append(
-            f"- `{subject}`: the 95 % interval holds 1.0 in {covered} of {total} trials "
-            f"({100 * covered / total:.0f} %, somewhere between {100 * low:.0f} and {100 * high:.0f} %); median "
-            f"ratio {ratio}, typical half-width {half:.3f} %."
+        kernels.append(
+            {
+                "subject": subject,
+                "covered": covered,
+                "total": total,
+                "share": stats.coverage_interval(covered, total),
+                "ratio": stats.median_of(list(trials["speedup"])),
+                "half_width": float((trials["speedup_high"] - trials["speedup_low"]).median()) / 2,
+            }
         )
-    return "\n".join(sentences)
-
-
-def jobs_table(jobs: pd.DataFrame) -> str:
-    """Wall and GPU time of every measuring job."""
-    lines = []
-    for row in records(jobs):
-        line = {"job": row["sweep"], **{name: cell(row[name]) for name in ("cells", "kept", "measured")}}
-        line |= {"wall s": figure(row["wall_s"], 3), "GPU s": figure(row["gpu_s"], 3)}
-        line |= {"GPU share": share(row["gpu_share"], ".0f"), "worker starts": cell(row["worker_starts"])}
-        lines.append(line)
-    return table(lines, left=["job"])
-
-
-def throughput(document: Mapping[str, Any] | None) -> str:
-    """The throughput check in one sentence; empty where it was not made."""
-    if document is None:
-        return ""
-    busy = share(document.get("gpu_share"), ".0f")
-    return (
-        f"`{document['sweep']}` ({document['variants']} cubins, {document['cells']} cells) took "
-        f"{figure(document['wall_s'], 3)} s from an empty cache, start of the workflow, compiling, "
-        "verification and pairing included; the measuring job took "
-        f"{figure(document['measure_wall_s'], 3)} s of it{f', of which {busy} were GPU time' if busy else ''}."
-    )
+    return kernels

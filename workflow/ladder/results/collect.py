@@ -113,7 +113,6 @@ class Collector:
         }
 
     def metrics(self, task: Task, record: Record | None) -> None:
-        """Rows of metrics.csv: what a kernel said of itself, or the profiler of it."""
         for given in (record.result.get("observations") or ()) if record is not None else ():
             self.add("metrics", given, self.about(task))
 

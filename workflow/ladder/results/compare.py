@@ -59,7 +59,6 @@ Latest = dict[str, dict[str, Record]]
 
 
 def latest(records: Records) -> Latest:
-    """The latest timing of every cell on every GPU."""
     found: Latest = {}
     for record in records:
         if record.cell.regime != COUNTERS:

@@ -53,7 +53,6 @@ def _compiled_so_far(run: Run, plan: Plan) -> Compiled:
 
 
 def _spent(records: Records) -> tuple[dict[str, float], float | None]:
-    """Seconds that the cells of records took, by cell, and their mean."""
     spent = {one.cell.id: one.result.get("spent") or {} for one in records}
     known = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one.get("wall_s")}
     return known, fmean(known.values()) if known else None
@@ -63,7 +62,8 @@ def forecasts(run: Run) -> Iterator[Forecast]:
     """Of each sweep of a run what would be measured; nothing where there is no GPU to measure on."""
     if not run.measures:
         return
-    store, gpu = read_store(run.folder.records), next(iter(find_gpus()), None)
+    gpu = next((gpu for gpu in find_gpus() if gpu.slug == run.device), None)
+    store = read_store(run.folder.records)
     published = read_archive(run.project.published(run.device).records)
     known, usual = _spent(Records().add((*published, *store)))
     for name, plan in ((name, run.plans[name]) for name in run.sweeps):
@@ -79,21 +79,22 @@ def forecasts(run: Run) -> Iterator[Forecast]:
 
 def told(found: Sequence[Forecast], cells: bool = False) -> Iterator[str]:
     """What is to be measured in words, with the names of the cells if wanted."""
-    for one in found:
-        if one.cells:
-            yield f"  {one.sweep}: {_amount(len(one.cells), one.compiled, one.seconds)}"
-            yield from (f"    {name}" for name in one.cells if cells)
-    known = [one.seconds for one in found if one.seconds is not None]
-    total = sum(known) if len(known) == len(found) else None
-    compiled = all(one.compiled for one in found if one.cells)
-    yield _amount(sum(len(one.cells) for one in found), compiled, total)
-    if total is None:
+    busy = [one for one in found if one.cells]
+    for one in busy:
+        yield f"  {one.sweep}: {_amount([one])}"
+        yield from (f"    {name}" for name in one.cells if cells)
+    yield _amount(busy)
+    if any(one.seconds is None for one in busy):
         yield "no record says how long a cell takes"
 
 
-def _amount(cells: int, compiled: bool, seconds: float | None) -> str:
-    most = "" if compiled else "at most "
-    if seconds is None or cells == 0:
-        return f"{most}{cells} cells to measure"
-    time = f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:.0f} min"
-    return f"{most}{cells} cells to measure, about {time}"
+def _amount(found: Sequence[Forecast]) -> str:
+    cells, seconds = sum(len(one.cells) for one in found), [one.seconds or 0.0 for one in found]
+    text = f"{'' if all(one.compiled for one in found) else 'at most '}{cells} cells to measure"
+    if not found or any(one.seconds is None for one in found):
+        return text
+    return (
+        f"{text}, about {sum(seconds):.0f} s"
+        if sum(seconds) < 600
+        else f"{text}, about {sum(seconds) / 60:.0f} min"
+    )

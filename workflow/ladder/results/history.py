@@ -1,13 +1,14 @@
 """One cell over time: every record of it, by commit, driver and GPU."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 
 from ladder.measure.store import Records
-from ladder.model.cell import COUNTERS, Cell
+from ladder.model.cell import COUNTERS, Cell, cell_name
 from ladder.model.record import Record, Session
 from ladder.results.collect import times
 
-_COLUMNS = ("time", "commit", "driver", "GPU", "regime", "reference", "speed-up [95 %]", "time us", "from")
+_COLUMNS = ["time", "commit", "driver", "GPU", "speed-up [95 %]", "time us", "from"]
 
 
 def _row(record: Record, session: Session, place: str) -> list[str]:
@@ -19,28 +20,37 @@ def _row(record: Record, session: Session, place: str) -> list[str]:
     commit = str(tree.get("commit") or tree.get("digest") or "unknown")[:12]
     driver = session.versions.get("driver") or record.conditions.host.get("driver") or "unknown"
     gpu = str(session.gpu.get("uuid") or session.note or "unknown")[:24]
-    reference = result.get("reference") or record.cell.reference.kernel
-    begun = record.time or session.started
-    return [begun, commit, str(driver), gpu, record.cell.regime, str(reference), speed, middle, place]
+    return [record.time or session.started, commit, str(driver), gpu, speed, middle, place]
 
 
-def history(sources: Mapping[str, Records], wanted: Callable[[Cell], bool]) -> list[list[str]]:
-    """Rows about every record of the wanted cells, the oldest first; the first row names the columns.
+def _head(name: str, cell: Cell) -> str:
+    """What the name leaves out: all parameters, and what the cell is timed against."""
+    params = ", ".join(f"{axis} = {value}" for axis, value in cell.params.items())
+    against = cell.reference.kernel or " or ".join(cell.reference.libraries)
+    return f"{name} ({params}) against {against}"
 
-    `sources` are records by where they are from. A record that several hold is told once.
+
+def history(sources: Mapping[str, Records], pattern: str) -> list[str]:
+    """A table as text of each cell whose name matches: its records, the oldest first, those that several hold once.
+
+    `sources` are records by where they are from; names are those that records were made under. Size and regime may be
+    left out of `pattern`.
     """
-    rows: dict[tuple[str, str, str], list[str]] = {}
+    pattern += "" if "@" in pattern else "@*"
+    pattern += "" if ":" in pattern else ":*"
+    found: dict[str, dict[tuple[str, str, str], list[str]]] = {}
     for place, records in sources.items():
         for record in records:
-            if record.cell.regime != COUNTERS and wanted(record.cell):
+            name = cell_name(record.variant, record.cell)
+            if record.cell.regime != COUNTERS and fnmatchcase(name, pattern):
                 session = records.sessions.get(record.session, Session(record.session, ""))
+                rows = found.setdefault(_head(name, record.cell), {})
                 rows.setdefault((record.key, record.session, record.time), _row(record, session, place))
-    return [list(_COLUMNS), *sorted(rows.values())]
+    return [f"{head}\n{_aligned([_COLUMNS, *sorted(rows.values())])}" for head, rows in sorted(found.items())]
 
 
-def aligned(rows: Iterable[list[str]]) -> str:
+def _aligned(rows: list[list[str]]) -> str:
     """Rows as text with their columns below one another."""
-    listed = list(rows)
-    widths = [max(len(row[column]) for row in listed) for column in range(len(listed[0]))]
-    lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)) for row in listed)
-    return "\n".join(line.rstrip() for line in lines)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(f"  {line.rstrip()}" for line in lines)

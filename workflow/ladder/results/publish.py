@@ -162,7 +162,6 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 
 def copy_clock(source: RunFolder, target: RunFolder) -> None:
-    """Take over what the checks of the timer said, where they were made."""
     target.tables.mkdir(parents=True, exist_ok=True)
     for path in source.tables.glob("clock_*.*"):
         shutil.copyfile(path, target.tables / path.name)

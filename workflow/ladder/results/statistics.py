@@ -34,7 +34,6 @@ def count(number: int, noun: str) -> str:
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as dictionaries by column."""
     return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
 
 
@@ -85,7 +84,6 @@ def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
 
 
 def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
-    """Rows of one size."""
     keep = pd.Series(True, index=rows.index)
     for name, value in size.items():
         keep &= (rows[name] == value).fillna(False)
@@ -123,12 +121,10 @@ def ranking(rows: pd.DataFrame) -> str:
 
 
 def fastest(rows: pd.DataFrame) -> dict[str, Any]:
-    """The fastest row of one size."""
     return records(rows.loc[[rows[ranking(rows)].astype(float).idxmax()]])[0]
 
 
 def fastest_by_size(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """The fastest row of each dtype and size."""
     fields = [name for name in SIZE_COLUMNS if rows[name].notna().any()]
     return [fastest(own) for _, own in rows.groupby(["dtype", *fields], sort=False)]
 

@@ -49,7 +49,6 @@ def write_all(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
 
 
 def exists(table: str, folder: Path) -> bool:
-    """Whether `folder` has the table."""
     return (folder / f"{table}.csv").is_file()
 
 

@@ -17,7 +17,6 @@ from cuda.core import Buffer
 
 from ladder.gpu import instance
 from ladder.gpu.device import Gpu, Launcher
-from ladder.gpu.harness import COUNT, MAXIMUM
 from ladder.gpu.instance import Check
 from ladder.gpu.libraries import Libraries, Product
 from ladder.gpu.timing import Timer
@@ -117,8 +116,8 @@ class GemmInstance(instance.Instance):
 
     def check(self, params: Params) -> Check:
         bound, count = accumulation_bound(self.dtype, self.k), self.m * self.n
-        reduce, c_type, c = self.gpu.harness.reduce, C_TYPES[self.output], self.pointers["c"]
-        _, unwritten = reduce(f"count_nan<{c_type}>", count, COUNT, c, count)
+        harness, c_type, c = self.gpu.harness, C_TYPES[self.output], self.pointers["c"]
+        _, unwritten = harness.reduce(f"count_nan<{c_type}>", count, harness.count, c, count)
         if unwritten:
             return Check(math.inf, bound, f"{unwritten} of {count} outputs were not written or are NaN")
         worst, before = 0.0, self.pointers.get("before", 0)
@@ -128,8 +127,8 @@ class GemmInstance(instance.Instance):
             pointers = (c + shift, before + shift if before else 0)
             answer = (int(product.handle), int(magnitude.handle))
             shape = (len(rows), len(columns), rows.step * self.n, columns.step)
-            compared = (MAXIMUM, *pointers, *answer, *shape, *scalars)
-            maximum, _ = reduce(f"compare_product<{c_type}>", len(rows) * len(columns), *compared)
+            compared = (harness.maximum, *pointers, *answer, *shape, *scalars)
+            maximum, _ = harness.reduce(f"compare_product<{c_type}>", len(rows) * len(columns), *compared)
             worst = max(worst, maximum)
         return Check(worst, bound)
 

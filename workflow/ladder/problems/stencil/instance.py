@@ -5,7 +5,6 @@ import math
 
 from ladder.gpu import instance
 from ladder.gpu.device import Launcher
-from ladder.gpu.harness import COUNT, MAXIMUM
 from ladder.gpu.instance import Check
 from ladder.model.problem import C_TYPES, Params
 
@@ -29,10 +28,10 @@ class StencilInstance(instance.Instance):
         """int32 must be exact; fp32 may lose one rounding per tap and one for the division, relative to mean |in|."""
         k, count = int(params["k"]), self.size["elements"]
         bound = 0.0 if self.dtype == "int32" else (k + 2) * 2.0**-24
+        harness, entry = self.gpu.harness, f"compare_stencil<{C_TYPES[self.dtype]}>"
         data = (self.pointers["input"], self.pointers["output"], count)
         rest = (ctypes.c_int32(k), ctypes.c_uint32(_POISON))
-        entry = f"compare_stencil<{C_TYPES[self.dtype]}>"
-        maximum, strays = self.gpu.harness.reduce(entry, count, MAXIMUM, COUNT, *data, *rest)
+        maximum, strays = harness.reduce(entry, count, harness.maximum, harness.count, *data, *rest)
         if strays:
             return Check(math.inf, bound, f"{strays} elements behind the last output were written")
         return Check(maximum, bound)
