@@ -1,10 +1,9 @@
 """What only a GPU can show: statuses of kernels that go wrong, tensor maps, and runs killed while they measure."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -17,13 +16,14 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, environment, make_project, snakemake_command
+from conftest import ROOT, edit, edit_yaml, environment, make_project, snakemake_command
 from ladder.catalogue.runs import load_run
 from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
+from ladder.model.cell import cell_name
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
-from ladder.model.record import Record
+from ladder.model.record import Record, from_json
 from ladder.problems.registry import PROBLEMS
 
 GPUS = find_gpus()
@@ -225,7 +225,7 @@ def kill_one(target: str, running: subprocess.Popen[bytes]) -> None:
 
 
 def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path, tmp_path: Path) -> None:
-    undisturbed = Path(shutil.copytree(gpu_project, tmp_path / "undisturbed", symlinks=True))
+    undisturbed = unmeasured(gpu_project, tmp_path / "undisturbed")
     begun = time.monotonic()
     assert start(undisturbed, tmp_path / "undisturbed.log").wait() == 0
     seconds = time.monotonic() - begun
@@ -257,3 +257,107 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
     assert code == 0, log.read_text(errors="replace")[-3000:]
     assert statuses(gpu_project) == expected
     assert max(finished.values()) == 1, finished.most_common(3)
+
+
+def cell_lines(folder: Path) -> list[str]:
+    """Every line of the stores of a project's runs that holds a record."""
+    paths = sorted(folder.glob("results/test/*/records/*.jsonl"))
+    return [line for path in paths for line in path.read_text().splitlines() if '"cell"' in line]
+
+
+def planned(folder: Path) -> set[str]:
+    """Cells that `ladder check` says a run would measure; what they need is compiled first."""
+    path = here() | {"PYTHONPATH": f"{folder / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
+    for words in (
+        snakemake_command("--cores", "4", "compile"),
+        [sys.executable, "-m", "ladder", "check", "--cells"],
+    ):
+        done = subprocess.run(words, cwd=folder, env=path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return set(re.findall(r"^    (\S+@\S+)$", done.stdout, re.MULTILINE))
+
+
+def run(folder: Path, *words: str) -> None:
+    command = snakemake_command("--cores", "4", *words)
+    done = subprocess.run(command, cwd=folder, env=here(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def unmeasured(project: Path, folder: Path) -> Path:
+    """A copy of a project without results."""
+    left_out = shutil.ignore_patterns("results", ".snakemake")
+    return Path(shutil.copytree(project, folder, symlinks=True, ignore=left_out))
+
+
+def own_copy(project: Path, folder: Path) -> Path:
+    """A copy of a project with a package of its own, to be changed, and a kernel that never ends in its sweeps."""
+    unmeasured(project, folder)
+    (folder / "workflow").unlink()
+    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    variants = [{"kernel": "faulty", "params": {"fault": fault}} for fault in ("endless", "none")]
+    sweep = {"title": "t", "question": "q?", "problem": "gemm", "dtypes": ["fp32"], "sizes": [SIZE]}
+    sweep |= {"variants": variants, "references": ["cublas"]}
+    (folder / "config/sweeps/probe.yaml").write_text(yaml.safe_dump(sweep))
+    edit_yaml(folder / "config/config.yaml", lambda config: config["measure"].update(deadline_s=3))
+    return folder
+
+
+def test_after_a_change_the_planned_cells_are_measured_and_no_others(
+    gpu_project: Path, tmp_path: Path
+) -> None:
+    folder = own_copy(gpu_project, tmp_path / "project")
+    for sweep in ("alone", "with_headers"):
+        edit_yaml(folder / f"config/sweeps/{sweep}.yaml", lambda sweep: sweep.update(sizes=[2**18, 2**20]))
+    config, ladder = folder / "config/config.yaml", folder / "workflow/ladder"
+    every = planned(folder)
+    stencils = {name for name in every if "faulty" not in name}
+    alone = {name for name in every if "alone" in name}
+    endless = {name for name in every if "endless" in name}
+    assert (len(every), len(stencils), len(alone), len(endless)) == (20, 16, 8, 2)
+    timing, default = ladder / "gpu/timing.py", folder / "kernels/stencil/alone.yaml"
+
+    def setting(name: str, value: float) -> Callable[[], object]:
+        return lambda: edit_yaml(config, lambda document: document["measure"].update({name: value}))
+
+    changes: dict[str, tuple[set[str], Callable[[], object]]] = {
+        "nothing measured yet": (every, lambda: None),
+        "nothing": (set(), lambda: None),
+        "timing code": (every, lambda: edit(timing, "_QUICK_ROUNDS = (2, 20)", "_QUICK_ROUNDS = (2, 21)")),
+        "a longer deadline": (endless, setting("deadline_s", 4)),
+        "a shorter deadline": (set(), setting("deadline_s", 2)),
+        "a default": (alone, lambda: edit(default, "default: 256", "default: 128")),
+        "precision": (every, setting("precision", 0.01)),
+    }
+    lines: list[str] = []
+    for name, (expected, make) in changes.items():
+        make()
+        assert planned(folder) == expected, name
+        run(folder)
+        now = cell_lines(folder)
+        new = [from_json(json.loads(line)) for line in set(now) - set(lines)]
+        assert set(lines) <= set(now), f"{name}: records were lost"
+        assert {cell_name(one.variant, one.cell) for one in new} == expected, name
+        assert len(new) == len(expected), name
+        assert planned(folder) == set(), name
+        lines = now
+
+
+@pytest.mark.skipif(len(GPUS) < 2, reason="needs two GPUs")
+def test_two_gpus_fill_one_store_side_by_side(gpu_project: Path, tmp_path: Path) -> None:
+    folder = unmeasured(gpu_project, tmp_path / "project")
+    run(folder, "--resources", "gpu=2")
+    first = cell_lines(folder)
+    (store,) = folder.glob("results/test/*/records")
+    assert {session.gpu["uuid"] for session in read_store(store).sessions.values()} == {
+        gpu.uuid for gpu in GPUS[:2]
+    }
+    edit_yaml(folder / "config/config.yaml", lambda config: config["measure"].update(remeasure=True))
+    run(folder, "--resources", "gpu=2")
+    assert cell_lines(folder) != first
+    assert set(first) <= set(cell_lines(folder))
+    assert len(cell_lines(folder)) == 2 * len(first)
+    (environment,) = folder.glob("results/test/*/environment.json")
+    assert {gpu["uuid"] for gpu in json.loads(environment.read_text())["gpus"]} == {
+        gpu.uuid for gpu in GPUS[:2]
+    }
