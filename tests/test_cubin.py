@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from cuda.pathfinder import find_nvidia_binary_utility
-from ladder.build import sass as cubin
+from ladder.build import cubin
+from ladder.build.cubin import COUNTED, instruction_counts, sass
 from ladder.build.nvrtc import compile_source
-from ladder.build.sass import COUNTED, instruction_counts, sass
 from ladder.model.errors import LadderError
 
 LISTING = """
@@ -143,7 +143,7 @@ def test_what_is_no_cubin_is_refused() -> None:
 
 
 def test_without_a_disassembler_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ladder.build.sass.find_nvidia_binary_utility", lambda name: None)
+    monkeypatch.setattr("ladder.build.cubin.find_nvidia_binary_utility", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
     cubin._disassembler.cache_clear()
     with pytest.raises(LadderError, match="install nvidia-cuda-nvdisasm"):

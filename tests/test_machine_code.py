@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ladder.build.machine_code import machine_code_digest
+from ladder.build.cubin import machine_code_digest
 from ladder.build.nvrtc import compile_source
 
 SOURCE = """\

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source, compile_variant
-from ladder.build.sass import sass
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate_int
 from ladder.model.kernel import Kernel, Variant

@@ -23,7 +23,7 @@ rule compile_variant:
     input:
         kernel=lambda wildcards: variant_of(wildcards).kernel.path,
         sources=sources_of,
-        code=modules("build/nvrtc", "build/sass", "build/occupancy", "build/machine_code"),
+        code=modules("build/nvrtc", "build/cubin", "build/occupancy"),
     output:
         cubin=f"{FOLDER}/cubins/{{variant}}.cubin",
         facts=f"{FOLDER}/cubins/{{variant}}.json",

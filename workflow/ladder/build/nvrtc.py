@@ -14,9 +14,8 @@ from typing import Any
 from cuda.bindings import nvrtc
 from cuda.pathfinder import locate_nvidia_header_directory
 
-from ladder.build.machine_code import machine_code_digest
+from ladder.build.cubin import instruction_counts, machine_code_digest, sass
 from ladder.build.occupancy import occupancy, sm_limits
-from ladder.build.sass import instruction_counts, sass
 from ladder.build.sources import source_digest
 from ladder.model.arch import arch_number
 from ladder.model.errors import LadderError

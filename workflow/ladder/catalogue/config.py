@@ -31,14 +31,14 @@ Chosen = Annotated[str | list[str], *taking("all, or a list of sweep names", _is
 
 
 class CompileConfig(Document):
-    """How variants are compiled."""
+    """how variants are compiled"""
 
     options: list[Option]
     """further NVRTC options for every variant"""
 
 
 class MeasureConfig(Document):
-    """The measuring protocol."""
+    """the measuring protocol"""
 
     precision: Share
     """stop when the half-width of the 95 % interval of the speed-up falls below this share"""
@@ -67,7 +67,7 @@ class MeasureConfig(Document):
 
 
 class ProfileConfig(Document):
-    """Nsight Compute counters."""
+    """Nsight Compute counters"""
 
     enabled: bool
     """collect counters where ncu exists; otherwise the report says why not"""
@@ -76,7 +76,7 @@ class ProfileConfig(Document):
 
 
 class ClockConfig(Document):
-    """Checks of the timer itself: against NVBench, and of a kernel against itself."""
+    """checks of the timer itself: against NVBench, and of a kernel against itself"""
 
     enabled: bool
     """run them"""
@@ -98,12 +98,8 @@ class Config(Document):
     sweeps: Chosen
     """sweeps of the run"""
     compile: CompileConfig
-    """how variants are compiled"""
     measure: MeasureConfig
-    """the measuring protocol"""
     profile: ProfileConfig
-    """Nsight Compute counters"""
     clock: ClockConfig
-    """checks of the timer itself: against NVBench, and of a kernel against itself"""
     published: Text
     """device under results/published whose measurements a host without a GPU reports"""

@@ -54,8 +54,12 @@ def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str
     for name, given in part["properties"].items():
         where = f"{path}.{name}" if path else name
         need = "required" if name in part.get("required", ()) else "optional"
-        yield where, accepted(given, root), need, " ".join(given.get("description", "").split())
-        for form in _branches(given, root):
+        forms = _branches(given, root)
+        meaning = given.get("description") or next(
+            (text for form in forms if (text := form.get("description"))), ""
+        )
+        yield where, accepted(given, root), need, " ".join(meaning.split())
+        for form in forms:
             inner, suffix = form, ""
             if form.get("type") == "array":
                 inner, suffix = _resolved(form["items"], root), "[]"

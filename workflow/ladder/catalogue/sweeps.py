@@ -63,7 +63,7 @@ Against = Annotated[str | ReferenceDocument, *taking(_AGAINST, _is_reference)]
 
 
 class CountersDocument(Document):
-    """Profiler metrics to collect."""
+    """profiler metrics to collect"""
 
     groups: Some[Literal["banks", "memory", "compute", "pipes", "stalls", "occupancy"]]
     """groups of metrics"""
@@ -99,7 +99,6 @@ class SweepDocument(Document):
     NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings speak of
     the first"""
     counters: CountersDocument | None = None
-    """profiler metrics to collect"""
     figures: list[Figure] = []
     """figures drawn from this sweep"""
 

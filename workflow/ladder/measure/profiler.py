@@ -143,20 +143,11 @@ def read_report(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     return found
 
 
-def _report_module() -> Any:
-    try:
-        import ncu_report
-    except ImportError:
-        # A toolkit brings the module along with ncu.
-        for folder in sorted(Path("/opt/nvidia/nsight-compute").glob("*/extras/python"), reverse=True):
-            sys.path.append(str(folder))
-        import ncu_report
-    return ncu_report
-
-
 def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     """Per profiled launch of a report, in order, its metrics; those that the report lacks are absent."""
-    context = _report_module().load_report(str(report))
+    import ncu_report  # in the process that reads alone
+
+    context = ncu_report.load_report(str(report))
     ranges = [context.range_by_idx(index) for index in range(context.num_ranges())]
     actions = [one.action_by_idx(index) for one in ranges for index in range(one.num_actions())]
     found = []

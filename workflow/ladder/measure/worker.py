@@ -116,9 +116,8 @@ class Worker:
             failure = CellOutcome("launch_error", f"{type(error).__name__}: {error}")
             results = dict.fromkeys(regimes, failure.result)
             fatal = not self._context_lives()
-        gpu_s = round((bench.timer.busy_us - busy_before) / 1e6, 6)
-        wall_s = round(time.perf_counter() - start, 6)
-        return {"results": results, "fatal": fatal, "gpu_s": gpu_s, "wall_s": wall_s}
+        spent = {"gpu_s": (bench.timer.busy_us - busy_before) / 1e6, "wall_s": time.perf_counter() - start}
+        return {"results": results, "fatal": fatal} | {name: round(value, 6) for name, value in spent.items()}
 
     def _context_lives(self) -> bool:
         try:
@@ -133,17 +132,11 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     if isinstance(pairs, CellOutcome):
         return pairs.result
     speedup, low, high = pairs.speedup()
-    return {
-        "status": "ok",
-        "reason": "",
-        "variant_us": [round(time, 4) for time in pairs.variant_us],
-        "reference_us": [round(time, 4) for time in pairs.reference_us],
-        "speedup": speedup,
-        "speedup_low": low,
-        "speedup_high": high,
-        "stopped_by": pairs.stopped_by,
-        **common,
-    }
+    found: Result = {"status": "ok", "reason": "", "stopped_by": pairs.stopped_by}
+    found |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
+    for name in ("variant_us", "reference_us"):
+        found[name] = [round(time, 4) for time in getattr(pairs, name)]
+    return found | common
 
 
 def main() -> int:

@@ -50,9 +50,12 @@ def _parsed(expression: str) -> ast.expr:
 
 
 @functools.cache
-def _names(expression: str) -> tuple[str, ...]:
-    """Names of values and functions that an expression uses."""
-    return tuple(sorted({node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)}))
+def _words(expression: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of values and of functions that an expression uses."""
+    nodes = list(ast.walk(_parsed(expression)))
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
+    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called, called
 
 
 @functools.lru_cache(maxsize=2**17)
@@ -75,7 +78,7 @@ def evaluate(
         return expression
     try:
         if functions is None:
-            used = tuple((name, names[name]) for name in _names(expression) if name in names)
+            used = tuple((name, names[name]) for name in sorted(_words(expression)[0]) if name in names)
             return _value(expression, used)
         interpreter = SimpleEval(functions={**FUNCTIONS, **functions}, names=dict(names))
         return interpreter.eval(expression, previously_parsed=_parsed(expression))
@@ -84,20 +87,15 @@ def evaluate(
         raise LadderError(f"expression {expression!r}: {error}; known names: {known}") from error
 
 
-def words(expression: str | int | float) -> tuple[set[str], set[str]]:
+def words(expression: str | int | float) -> tuple[frozenset[str], frozenset[str]]:
     """Names and functions an expression uses, without evaluating it.
 
     Raises LadderError where it is not an expression at all.
     """
-    if isinstance(expression, int | float):
-        return set(), set()
     try:
-        tree = _parsed(expression)
+        return _words(str(expression))
     except (InvalidExpression, SyntaxError, ValueError) as error:
         raise LadderError(f"expression {expression!r}: {error}") from error
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    called = {name.id for name in calls if isinstance(name, ast.Name)}
-    return set(_names(expression)) - called, called
 
 
 def refuse_unknown(expression: str, known: Mapping[str, Any]) -> None:

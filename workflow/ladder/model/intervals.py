@@ -23,12 +23,8 @@ def interval_ranks(count: int, confidence: float = 0.95) -> tuple[int, int]:
         reach = NormalDist().inv_cdf(1 - tail) * math.sqrt(count) / 2
         low = max(math.floor(count / 2 - 0.5 - reach), 0)
         return low, count - 1 - low
-    below, cumulative, weight = 0, 0.0, 0.5**count if count < 1000 else math.exp(-count * math.log(2))
-    while below <= count:
-        cumulative += weight
-        if cumulative > tail:
-            break
-        weight *= (count - below) / (below + 1)
+    below = ways = 0
+    while (ways := ways + math.comb(count, below)) <= tail * 2**count:
         below += 1
     low = max(below - 1, 0)
     return low, count - 1 - low

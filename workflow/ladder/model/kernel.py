@@ -70,7 +70,7 @@ class Argument(Document):
 
 
 class LaunchRule(Document):
-    """Launch geometry as expressions over parameters, element_bytes and the size's fields."""
+    """launch geometry: expressions over parameters, element_bytes and the size's fields"""
 
     grid: Dims
     """blocks"""
@@ -117,7 +117,6 @@ class Kernel(Document):
     """what must hold over the parameters for a variant to exist, or over the size for it to be right there; elsewhere a
     cell is unsupported, with the reason"""
     launch: LaunchRule
-    """launch geometry: expressions over parameters, element_bytes and the size's fields"""
     arguments: Some[Argument]
     """the kernel's arguments in order"""
     spills: Literal["never", "allowed"] = "never"

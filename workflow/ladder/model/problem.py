@@ -12,24 +12,10 @@ ParamValue = int | str
 Params = Mapping[str, ParamValue]
 Size = Mapping[str, int]
 
-ELEMENT_BYTES = {
-    "fp32": 4,
-    "tf32": 4,
-    "fp16": 2,
-    "fp16_acc16": 2,
-    "bf16": 2,
-    "fp8": 1,
-    "int32": 4,
-}
+ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "fp16_acc16": 2, "bf16": 2, "fp8": 1, "int32": 4}
 
-C_TYPES = {
-    "fp32": "float",
-    "tf32": "Tf32",
-    "fp16": "__half",
-    "bf16": "__nv_bfloat16",
-    "fp8": "__nv_fp8_e4m3",
-    "int32": "int",
-}
+_HALVES = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
+C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_HALVES}
 """Element types of the harness's kernels, by dtype."""
 
 

@@ -93,8 +93,5 @@ def _amount(found: Sequence[Forecast]) -> str:
     text = f"{'' if all(one.compiled for one in found) else 'at most '}{cells} cells to measure"
     if not found or any(one.seconds is None for one in found):
         return text
-    return (
-        f"{text}, about {sum(seconds):.0f} s"
-        if sum(seconds) < 600
-        else f"{text}, about {sum(seconds) / 60:.0f} min"
-    )
+    long = f"{sum(seconds):.0f} s" if sum(seconds) < 600 else f"{sum(seconds) / 60:.0f} min"
+    return f"{text}, about {long}"

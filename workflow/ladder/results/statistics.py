@@ -145,11 +145,9 @@ def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimat
     return ratio(estimate(baseline, "median_us"), estimate(row, "median_us"))
 
 
-def metric_table(
-    metrics: pd.DataFrame,
-) -> dict[tuple[str, str, tuple[tuple[str, int], ...]], dict[str, float]]:
+def metric_table(metrics: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
     """Metrics by (sweep, variant, size): name -> value."""
-    found: dict[tuple[str, str, tuple[tuple[str, int], ...]], dict[str, float]] = {}
+    found: dict[tuple[Any, ...], dict[str, float]] = {}
     for row in records(metrics):
         if not pd.isna(row["value"]):
             key = (row["sweep"], row["variant"], tuple(size_of(row).items()))

@@ -1,22 +1,56 @@
 """A bank microbenchmark on a device: the sums it must read, its cycles, and what the bank model expects of it."""
 
 import struct
+from collections.abc import Sequence
 
+from ladder.build.banks import DEFAULT_MERGE, LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
 from ladder.gpu import instance
 from ladder.gpu.instance import Check, Observation
 from ladder.model.problem import Params
 from ladder.problems.banks import MAX_THREADS, PATTERNS
-from ladder.problems.banks.sums import expected_sums, predicted_wavefronts
+
+HASH = 2654435761
+"""Word w of shared memory holds w * HASH (mod 2**32)."""
 
 _POISON = 0xFFFFFFFF
-_LANES = 32
+
+
+def words_read(offsets: Sequence[int], lane: int, params: Params) -> list[int]:
+    """Words `lane` receives in one access.
+
+    A lane reads, or writes and reads back, `width` bytes (default 4) from its offset on. With a parameter `matrices`
+    the access is ldmatrix: lanes 8m to 8m + 7 give the rows of matrix m, and lane l receives word l % 4 of its row
+    l / 4 (PTX ISA, ldmatrix).
+    """
+    if "matrices" in params:
+        rows = (offsets[MATRIX_ROWS * matrix + lane // 4] for matrix in range(int(params["matrices"])))
+        return [row // 4 + lane % 4 for row in rows]
+    return [offsets[lane] // 4 + part for part in range(int(params.get("width", 4)) // 4)]
+
+
+def expected_sums(patterns: Sequence[Sequence[int]], accesses: int, params: Params) -> list[int]:
+    """Sum (mod 2**32) each lane reads in `accesses` accesses that cycle through the patterns' offsets."""
+    rounds = accesses // len(patterns)
+    return [
+        rounds * sum(word * HASH for row in patterns for word in words_read(row, lane, params)) % 2**32
+        for lane in range(LANES)
+    ]
+
+
+def predicted_wavefronts(offsets: Sequence[int], params: Params) -> int:
+    """Wavefronts the bank model expects of one access of the kernel with these parameters."""
+    if "matrices" in params:
+        return matrix_wavefronts(offsets[: MATRIX_ROWS * int(params["matrices"])])
+    # Only reads merge: an H200 stores 8 or 16 bytes a lane in 2 or 4 wavefronts, whatever the lanes share.
+    merge = "none" if params.get("access") == "write" else DEFAULT_MERGE
+    return wavefronts(offsets, int(params.get("width", 4)), merge)
 
 
 class BanksInstance(instance.Instance):
     """Buffers offsets[32][32] (int32), sums[1024] (uint32) and cycles[1] (int64); there are no inputs."""
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        shapes = {"offsets": (PATTERNS, _LANES), "sums": (MAX_THREADS,), "cycles": (2,)}
+        shapes = {"offsets": (PATTERNS, LANES), "sums": (MAX_THREADS,), "cycles": (2,)}
         return {name: (shape, "int32") for name, shape in shapes.items()}
 
     def fill_inputs(self, seed: int) -> None:
@@ -31,19 +65,19 @@ class BanksInstance(instance.Instance):
         return struct.unpack(form, self.gpu.download(self.pointers[name], struct.calcsize(form)))
 
     def _offsets(self) -> list[tuple[int, ...]]:
-        words = self._read("offsets", f"<{PATTERNS * _LANES}i")
-        return [words[start : start + _LANES] for start in range(0, len(words), _LANES)]
+        words = self._read("offsets", f"<{PATTERNS * LANES}i")
+        return [words[start : start + LANES] for start in range(0, len(words), LANES)]
 
     def check(self, params: Params) -> Check:
         """The error is the share of threads whose sum is not that of the words at their offsets; 0 is demanded."""
-        threads, offsets = int(params["warps"]) * _LANES, self._offsets()
+        threads, offsets = int(params["warps"]) * LANES, self._offsets()
         if min(min(row) for row in offsets) < 0:
             return Check(1.0, 0.0, "offsets were not written")
         if self._read("cycles", "<q")[0] <= 0:
             return Check(1.0, 0.0, "cycles were not written")
         expected = expected_sums(offsets, self.size["elements"], params)
         sums = self._read("sums", f"<{threads}I")
-        wrong = sum(value != expected[thread % _LANES] for thread, value in enumerate(sums))
+        wrong = sum(value != expected[thread % LANES] for thread, value in enumerate(sums))
         return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
 
     def observations(self, params: Params) -> list[Observation]:

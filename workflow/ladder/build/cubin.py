@@ -1,6 +1,8 @@
-"""Facts of a cubin without a GPU: instruction counts from its SASS, disassembled by nvdisasm or cuobjdump."""
+"""Facts of a cubin without a GPU: instruction counts from its SASS, and a digest of what it makes the GPU do."""
 
 import functools
+import hashlib
+import io
 import re
 import shutil
 import subprocess
@@ -9,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from cuda.pathfinder import find_nvidia_binary_utility
+from elftools.elf.elffile import ELFFile
 
 from ladder.model.errors import LadderError
 
@@ -17,6 +20,9 @@ _ARITHMETIC = ("ffma", "hmma", "hgmma")
 _MOVES = ("ldsm", "sts", "ldg", "stg", "ldgsts", "utmaldg", "shfl", "bar", "ldl", "stl")
 COUNTED = {name: (name.upper(),) for name in (*_ARITHMETIC, *_MOVES)} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
 """Table column -> SASS opcodes counted in it."""
+
+_PARTS = re.compile(r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|global|info))(?=\.|$)")
+"""Sections of instructions, constants, memory and launch attributes; not of names, debug information and notes."""
 
 
 @functools.cache
@@ -52,3 +58,13 @@ def instruction_counts(text: str) -> dict[str, int]:
         for column, names in COUNTED.items():
             counts[column] += number if base in names else 0
     return counts
+
+
+def machine_code_digest(cubin: bytes) -> str:
+    """SHA-256 of instructions, constants, resources and launch attributes; names of symbols do not count."""
+    total = hashlib.sha256()
+    for section in ELFFile(io.BytesIO(cubin)).iter_sections():
+        if part := _PARTS.match(section.name):
+            total.update(f"{part[0]}\0{section['sh_flags']}\0{section['sh_size']}\0".encode())
+            total.update(section.data() if section["sh_type"] != "SHT_NOBITS" else b"")
+    return total.hexdigest()
