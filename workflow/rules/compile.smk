@@ -48,7 +48,7 @@ rule compile_variant:
 
 rule compile_harness:
     input:
-        code=modules("build/nvrtc", "build/machine_code", "gpu/harness"),
+        code=modules("build/nvrtc", "build/cubin", "gpu/harness"),
     output:
         harness=f"{FOLDER}/cubins/harness-{{problem}}.bin",
     log:
