@@ -17,10 +17,9 @@ from cuda.pathfinder import locate_nvidia_header_directory
 from ladder.build.cubin import instruction_counts, machine_code_digest, sass
 from ladder.build.occupancy import occupancy, sm_limits
 from ladder.build.sources import source_digest
-from ladder.model.arch import arch_number
 from ladder.model.errors import LadderError
 from ladder.model.files import sha256
-from ladder.model.kernel import Variant
+from ladder.model.kernel import Variant, arch_number
 
 _RESOURCES = {
     "registers": r"Used (\d+) registers",

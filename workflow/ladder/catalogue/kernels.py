@@ -13,11 +13,7 @@ from ladder.problems.registry import PROBLEMS
 
 def load_kernel(path: Path) -> Kernel:
     """Read NAME.yaml. Raises LadderError for the first mistake."""
-    document = read_yaml(path)
-    for name in {*Kernel.of_the_loader} & {*document}:
-        fields = sorted({*Kernel.model_fields} - {*Kernel.of_the_loader})
-        raise refuse(path, "the document", name, fields, why="no such field")
-    kernel = parse(Kernel, {**document, "name": path.stem, "path": path}, path, problems=PROBLEMS)
+    kernel = parse(Kernel, read_yaml(path), path, problems=PROBLEMS)
     if not kernel.source.is_file():
         raise LadderError(f"{path}: the CUDA source {kernel.source.name} is missing beside it")
     _check_fields(kernel)

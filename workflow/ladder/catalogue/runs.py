@@ -15,10 +15,9 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.gpu.discovery import find_gpus
-from ladder.model.arch import DEFAULT_ARCH
 from ladder.model.errors import LadderError, refuse
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
-from ladder.model.kernel import Kernel, Variant
+from ladder.model.kernel import DEFAULT_ARCH, Kernel, Variant
 from ladder.model.plan import Plan
 from ladder.model.sweep import Sweep
 

@@ -64,13 +64,8 @@ def ncu_version() -> str | None:
 
 def versions() -> dict[str, Any]:
     packages = {name: package_version(name) for name in _PACKAGES.split()}
-    python = platform.python_version()
-    return {
-        "driver": driver_version(),
-        "cublas": packages["nvidia-cublas"],
-        "python": python,
-        "packages": packages,
-    }
+    found = {"driver": driver_version(), "cublas": packages["nvidia-cublas"]}
+    return found | {"python": platform.python_version(), "packages": packages}
 
 
 def session(uuid: str, root: Path, gpu: Mapping[str, Any]) -> Session:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -24,16 +24,14 @@ class Document(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
-    of_the_loader: ClassVar[tuple[str, ...]] = ()
-    """Fields that no document has."""
 
     @model_validator(mode="before")
     @classmethod
     def _fields_are_known(cls, given: Any) -> Any:
         for name in given if isinstance(given, Mapping) else ():
             if name not in cls.model_fields:
-                fields = sorted({*cls.model_fields} - {*cls.of_the_loader})
-                raise PydanticCustomError(NO_FIELD, "no such field", {"name": name, "fields": fields})
+                known = {"name": name, "fields": sorted(cls.model_fields)}
+                raise PydanticCustomError(NO_FIELD, "no such field", known)
         return given
 
 

@@ -7,18 +7,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
-from ladder.model.arch import CLUSTERS_FROM, arch_number, runs_on
 from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value
 from ladder.model.errors import LadderError, refuse, within
 from ladder.model.expressions import evaluate, evaluate_int, words
 from ladder.model.plan import Geometry
 from ladder.model.problem import ParamValue, Problem, Size
 
+DEFAULT_ARCH = "sm_90a"
+"""Architecture to compile for where no device says otherwise."""
+
+_CLUSTERS_FROM = 90
 _ID_LIMIT = 150
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
+
+
+def arch_number(arch: str) -> int:
+    """90 for sm_90 and sm_90a."""
+    return int(arch.removeprefix("sm_").rstrip("a"))
+
+
+def runs_on(minimum: str, arch: str) -> bool:
+    """Whether a kernel written for `minimum` may run on `arch`; sm_90a code runs on sm_90a alone."""
+    if minimum.endswith("a"):
+        return arch == minimum
+    return arch_number(arch) >= arch_number(minimum)
 
 
 class Parameter(Document):
@@ -92,9 +106,7 @@ def _problem(name: Any, info: ValidationInfo) -> Any:
 class Kernel(Document):
     """One CUDA kernel (NAME.yaml beside NAME.cu) and the space of its variants."""
 
-    of_the_loader = ("name", "path")
-    name: SkipJsonSchema[str]
-    path: SkipJsonSchema[Path]
+    _path: Path = PrivateAttr()
     summary: Text
     """what the kernel computes and the one technique it is about"""
     problem: Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})]
@@ -122,9 +134,20 @@ class Kernel(Document):
     spills: Literal["never", "allowed"] = "never"
     """whether register spills are expected, for variants that show them"""
 
+    def model_post_init(self, context: Any) -> None:
+        self._path = context["file"]
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def name(self) -> str:
+        return self._path.stem
+
     @property
     def source(self) -> Path:
-        return self.path.with_suffix(".cu")
+        return self._path.with_suffix(".cu")
 
     @functools.cached_property
     def _of_parameters(self) -> list[Condition]:
@@ -223,8 +246,8 @@ class Variant:
             return f"needs {kernel.min_arch}, the device is {arch}"
         if (broken := kernel.broken(self.names(size), at_a_size=size is not None)) is not None:
             return broken.reason
-        if arch and size and self.geometry(size).cluster and arch_number(arch) < CLUSTERS_FROM:
-            return f"clusters of blocks need sm_{CLUSTERS_FROM}, the device is {arch}"
+        if arch and size and self.geometry(size).cluster and arch_number(arch) < _CLUSTERS_FROM:
+            return f"clusters of blocks need sm_{_CLUSTERS_FROM}, the device is {arch}"
         return None
 
     def geometry(self, size: Size) -> Geometry:
