@@ -23,9 +23,8 @@ from ladder.cli.app import main
 from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
 from ladder.report.figures import curves, rungs
-from ladder.report.figures.data import FigureData, NoDataError
+from ladder.report.figures.base import FigureData, NoDataError, to_png
 from ladder.report.figures.registry import FIGURES, render
-from ladder.report.figures.style import to_png
 from ladder.report.findings import findings
 from ladder.results import tables
 from ladder.results.statistics import at_size

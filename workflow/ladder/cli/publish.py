@@ -64,14 +64,7 @@ def _write(publication: Publication, fresh: PublishedFolder, about: Mapping[str,
     write_json(fresh.environment, environment)
     published = set(frames["timings"]["sweep"])
     sweeps = {name: sweep for name, sweep in run.every_sweep.items() if name in published}
-    variants = {name: [variant.id for variant in sweep.variants] for name, sweep in sweeps.items()}
-    decide_tables(load_claims(run.project.claims, run.every_sweep), fresh.tables, variants)
-    for name, sweep in sweeps.items():
-        own = {
-            table: rows[(rows["sweep"] == name).fillna(False)]
-            for table, rows in frames.items()
-            if "sweep" in rows
-        }
-        own["resources"] = frames["resources"][frames["resources"]["variant"].isin(variants[name])]
-        draw_sweep(sweep, own, environment, fresh)
+    decide_tables(load_claims(run.project.claims, run.every_sweep), fresh.tables, sweeps)
+    for sweep in sweeps.values():
+        draw_sweep(sweep, frames, environment, fresh)
     replace_file(fresh.report, render(fresh, sweeps, run.plans, run.folder.root).encode("utf-8"))

@@ -39,6 +39,13 @@ def _apart(rows: pd.DataFrame) -> dict[str, tuple[list[dict[str, Any]], set[str]
     return {kernel: (given, _telling(given)) for kernel, given in params.items()}
 
 
+def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
+    """What the tables of a run say of one sweep."""
+    own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in ("timings", "metrics")}
+    variants = frames["resources"]["variant"].isin([variant.id for variant in sweep.variants])
+    return SweepData(sweep, **own, resources=frames["resources"][variants], environment=environment)
+
+
 @dataclass(frozen=True)
 class SweepData:
     """A sweep and its frames; `environment` is the run's."""

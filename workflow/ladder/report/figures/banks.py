@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ladder.report.figures.data import FigureData, NoDataError
-from ladder.report.figures.style import PALETTE, canvas, legend_below
+from ladder.report.figures.base import PALETTE, FigureData, NoDataError, canvas, legend_below
 from ladder.report.sweep_data import changing
 from ladder.results.statistics import access_costs, parameter, params_of
 

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ladder.report.figures import style
-from ladder.report.figures.data import FigureData
+from ladder.report.figures import base
+from ladder.report.figures.base import FigureData
 from ladder.results.statistics import count_label, rate_column
 
 MOST = 9
@@ -54,9 +54,9 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
         x = line[field].astype(float) * 2 ** (ASIDE * (index - (len(chosen) - 1) / 2))
         # The panel's title says the dtype.
         label = names[variant].removesuffix(f" ({line['dtype'].iloc[0]})")
-        style.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
+        base.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
     reference = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
-    look: dict[str, Any] = {"color": style.REFERENCE, "ls": "--", "lw": 1.8, "label": reference}
+    look: dict[str, Any] = {"color": base.REFERENCE, "ls": "--", "lw": 1.8, "label": reference}
     if column == "speedup":
         axis.axhline(1, **look)
     else:
@@ -67,7 +67,7 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
     sizes = sorted({int(value) for value in rows[field]})
     sizes = sizes[:: math.ceil(len(sizes) / most)]
     axis.set_xscale("log", base=2)
-    style.only_ticks(axis, sizes, [count_label(size) for size in sizes])
+    base.only_ticks(axis, sizes, [count_label(size) for size in sizes])
 
 
 def _rate_limits(axis: Axes, values: "pd.Series[float]") -> None:
@@ -78,7 +78,7 @@ def _rate_limits(axis: Axes, values: "pd.Series[float]") -> None:
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter("{x:g}")
     few = values.max() < _LOGARITHMIC**2 * values.min()
-    axis.yaxis.set_minor_formatter(style.some_ticks if few else NullFormatter())
+    axis.yaxis.set_minor_formatter(base.some_ticks if few else NullFormatter())
 
 
 def draw(data: FigureData) -> Figure:
@@ -99,15 +99,15 @@ def draw(data: FigureData) -> Figure:
     what = "speed over size" + (hidden if variants > MOST * columns else "")
     names = data.labels()
     labels = [names[variant] for variant in _chosen(rows)]
-    legend_rows = math.ceil((min(len(labels), MOST) + 2) / style.legend_columns(labels))
+    legend_rows = math.ceil((min(len(labels), MOST) + 2) / base.legend_columns(labels))
     height = (2.4 + 2.2 * len(measures) if len(measures) > 1 else 4.4) + 0.24 * legend_rows
-    figure, axes = style.canvas(data, height, what, columns=columns, rows=len(measures), sharex="col")
+    figure, axes = base.canvas(data, height, what, columns=columns, rows=len(measures), sharex="col")
     for row, (column, unit) in enumerate(measures.items()):
         line = axes[row * columns :][:columns]
         for axis, (dtype, own) in zip(line, per_dtype.items(), strict=True):
             _panel(axis, data, own, column, field, _MOST_TICKS // columns)
             if column == "speedup":
-                style.ratio_limits(axis, drawn)
+                base.ratio_limits(axis, drawn)
             else:
                 _rate_limits(axis, own[own["variant"].isin(drawn["variant"])][column])
             if row == 0 and columns > 1:
@@ -115,4 +115,4 @@ def draw(data: FigureData) -> Figure:
         line[0].set_ylabel(unit)
     for axis in axes[-columns:]:
         axis.set_xlabel(" = ".join(name.upper() for name in fields) if together else field)
-    return style.legend_below(figure, axes[0])
+    return base.legend_below(figure, axes[0])

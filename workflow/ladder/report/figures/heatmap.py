@@ -4,8 +4,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData, NoDataError
-from ladder.report.figures.style import MUTED, canvas
+from ladder.report.figures.base import MUTED, FigureData, NoDataError, canvas
 from ladder.results.statistics import at_size, parameter
 
 _LOOK = {"cmap": "viridis", "linewidths": 1.2, "fmt": "", "annot_kws": {"fontsize": 11}}

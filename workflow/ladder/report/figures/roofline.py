@@ -8,8 +8,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData, NoDataError
-from ladder.report.figures.style import MUTED, canvas, legend_below, points, some_ticks
+from ladder.report.figures.base import (
+    MUTED,
+    FigureData,
+    NoDataError,
+    canvas,
+    legend_below,
+    points,
+    some_ticks,
+)
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 

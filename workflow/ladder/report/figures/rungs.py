@@ -6,8 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData
-from ladder.report.figures.style import MUTED, PALETTE, REFERENCE, above, canvas
+from ladder.report.figures.base import MUTED, PALETTE, REFERENCE, FigureData, above, canvas
 from ladder.results.statistics import Estimate, at_size, estimate, records
 
 MOST = 24

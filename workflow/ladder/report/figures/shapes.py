@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import style
-from ladder.report.figures.data import FigureData
+from ladder.report.figures import base
+from ladder.report.figures.base import FigureData
 from ladder.results import statistics as stats
 
 ROW, LINE, GAP = 0.2, 0.115, 0.1
@@ -21,9 +21,9 @@ _LOGARITHMIC = 3
 """From this ratio of the largest to the smallest speed on, the axis is logarithmic."""
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 _VERDICTS: dict[str, dict[str, Any]] = {
-    "ahead": {"color": style.PALETTE[0], "marker": "o"},
-    "behind": {"color": style.PALETTE[1], "marker": "s"},
-    "interval holds 1": {"color": style.MUTED, "marker": "D"},
+    "ahead": {"color": base.PALETTE[0], "marker": "o"},
+    "behind": {"color": base.PALETTE[1], "marker": "s"},
+    "interval holds 1": {"color": base.MUTED, "marker": "D"},
 }
 """Verdicts by colour and mark: either tells them apart."""
 
@@ -52,14 +52,14 @@ def _marks(axis: Axes, rows: pd.DataFrame) -> None:
     for verdict, look in _VERDICTS.items():
         own = rows[rows["verdict"] == verdict]
         if len(own):
-            bars = style.error_bars(own, "speedup")
+            bars = base.error_bars(own, "speedup")
             look = look | {"ls": "", "ms": 5, "lw": 1.4, "capsize": 2.5, "label": f"{verdict}: {len(own)}"}
             axis.errorbar(own["speedup"], own["place"], xerr=bars, zorder=3, **look)
     # On white, for the lines at 1 and at the mean cross the words.
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "bbox": white}
     for place in rows[rows["verdict"] == ""]["place"]:
-        axis.text(1, place, "no result", zorder=4, color=style.MUTED, style="italic", **middle)
+        axis.text(1, place, "no result", zorder=4, color=base.MUTED, style="italic", **middle)
 
 
 def _beside(axis: Axes, data: FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
@@ -84,7 +84,7 @@ def _scale(axis: Axes, values: list[float]) -> None:
     else:
         axis.set_xscale("log")
         axis.set_xlim(low / 1.1, high * 1.1)
-        style.only_ticks(axis, [tick for tick in _TICKS if low / 1.1 <= tick <= high * 1.1])
+        base.only_ticks(axis, [tick for tick in _TICKS if low / 1.1 <= tick <= high * 1.1])
 
 
 def draw(data: FigureData) -> Figure:
@@ -100,7 +100,7 @@ def draw(data: FigureData) -> Figure:
     fields = list(data.sweep.problem.size_fields)
     rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str), names)
     what = "the fastest variant" if any(names) else "speed"
-    figure, (axis,) = style.canvas(data, 2.3 + height, f"{what} relative to {data.reference_name}")
+    figure, (axis,) = base.canvas(data, 2.3 + height, f"{what} relative to {data.reference_name}")
     _marks(axis, rows)
     beside = _beside(axis, data, rows)
     _scale(axis, [1.0, timed["speedup_low"].min(), timed["speedup_high"].max(), *beside])
@@ -109,8 +109,8 @@ def draw(data: FigureData) -> Figure:
     uprights = [(mean, f"geometric mean{over}: {mean:.3f}", "--"), (1.0, "reference", "-")]
     # The name of the lower stands on its left.
     for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
-        axis.axvline(at, color=style.REFERENCE, lw=1.4, ls=line, zorder=2)
-        style.above(axis, at, text, xytext=(offset, 3), ha=side, fontsize=9.5)
+        axis.axvline(at, color=base.REFERENCE, lw=1.4, ls=line, zorder=2)
+        base.above(axis, at, text, xytext=(offset, 3), ha=side, fontsize=9.5)
     dtypes = len(data.sweep.dtypes)
     shapes = [
         " x ".join(map(str, size)) + (f" ({dtype})" if dtypes > 1 else "")
@@ -127,4 +127,4 @@ def draw(data: FigureData) -> Figure:
         right.tick_params(axis="y", length=0)
         right.grid(visible=False)
         right.spines[["top", "right"]].set_visible(False)
-    return style.legend_below(figure, axis)
+    return base.legend_below(figure, axis)

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import style
-from ladder.report.figures.data import FigureData
+from ladder.report.figures import base
+from ladder.report.figures.base import FigureData
 from ladder.report.sweep_data import changing
 from ladder.results.statistics import parameter, params_of
 
@@ -73,7 +73,7 @@ def _pressure(axis: Axes, lines: pd.DataFrame) -> None:
     for label, rows in tested:
         if spills[str(label)] or not spills.any():
             index = rows["line"].iloc[0]
-            look = {"marker": style.MARKERS[index], "color": style.PALETTE[index], **_TESTED}
+            look = {"marker": base.MARKERS[index], "color": base.PALETTE[index], **_TESTED}
             axis.plot(rows["place"], rows[column], **look)
     axis.set_ylim(bottom=0)
     axis.set_ylabel(f"{unit} per thread")
@@ -93,7 +93,7 @@ def _ticks(axis: Axes, cells: pd.DataFrame, most: int) -> None:
         values = [value for value in values if math.log2(value).is_integer()]
     if octaves:
         axis.set_xscale("log", base=2)
-    style.only_ticks(axis, values[:: math.ceil(len(values) / most)])
+    base.only_ticks(axis, values[:: math.ceil(len(values) / most)])
     axis.set_xlim(*((low * 2**-0.4, high * 2**0.4) if octaves else (low - 0.5, high + 0.5)))
 
 
@@ -105,17 +105,17 @@ def draw(data: FigureData) -> Figure:
     dtypes = [dtype for dtype in data.sweep.dtypes if (cells["dtype"] == dtype).any()]
     what = f"{dtypes[0]}, {data.size_text}" if len(dtypes) == 1 else data.size_text
     shape: dict[str, Any] = {"columns": 2, "rows": len(dtypes), "gridspec_kw": {"width_ratios": [2, 1]}}
-    figure, axes = style.canvas(data, 2.2 + 2.7 * len(dtypes), what, sharex="col", sharey="col", **shape)
+    figure, axes = base.canvas(data, 2.2 + 2.7 * len(dtypes), what, sharex="col", sharey="col", **shape)
     reference = data.reference_name
     for dtype, left, right in zip(dtypes, axes[::2], axes[1::2], strict=True):
         own = lines[lines["dtype"] == dtype]
         for _, rows in own.groupby(["line", "twin"]):
             line = rows.iloc[0]
             if line["twin"]:
-                left.plot(rows["place"], rows["speedup"], color=style.PALETTE[line["line"]], **_TWIN)
+                left.plot(rows["place"], rows["speedup"], color=base.PALETTE[line["line"]], **_TWIN)
             else:
-                style.points(left, line["line"], rows["place"], rows, "speedup", line["label"], **_TESTED)
-        left.axhline(1, color=style.REFERENCE, ls="--", lw=1.6, label=reference)
+                base.points(left, line["line"], rows["place"], rows, "speedup", line["label"], **_TESTED)
+        left.axhline(1, color=base.REFERENCE, ls="--", lw=1.6, label=reference)
         left.set_ylabel("speed over" + (" " if len(reference) < 12 else "\n") + reference)
         left.set_title(dtype if len(dtypes) > 1 else "")
         _pressure(right, own)
@@ -124,6 +124,6 @@ def draw(data: FigureData) -> Figure:
     for axis in axes[-2:]:
         axis.set_xlabel(f"{x} (taps = {x} + 1)" if x == "k" else x)
     for twin in lines[lines["twin"]]["kernel"].unique():
-        axes[0].plot([], [], color=style.REFERENCE, label=f"{twin} with the same {hue}", **_TWIN)
-    style.ratio_limits(axes[0], lines)
-    return style.legend_below(figure, axes[0])
+        axes[0].plot([], [], color=base.REFERENCE, label=f"{twin} with the same {hue}", **_TWIN)
+    base.ratio_limits(axes[0], lines)
+    return base.legend_below(figure, axes[0])

@@ -1,9 +1,10 @@
-"""The one look of all figures: palette, sizes, titles. PNG of 1152 pixels width, legible at 900."""
+"""What every figure is made with: its data, and the one look of all. PNG of 1152 pixels width, legible at 900."""
 
 import io
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData
+from ladder.model import sweep
+from ladder.report.sweep_data import SweepData
 
 DPI = 144
 WIDTH = 8.0
@@ -25,6 +27,39 @@ _SETTINGS |= dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsi
 _SETTINGS |= {"font.family": "DejaVu Sans", "axes.edgecolor": "#999999", "grid.color": "#e4e4e4"}
 _LEGEND_CHARACTERS = 116
 """How many characters of a legend fit side by side, its lines and marks counted as eight each."""
+
+
+class NoDataError(Exception):
+    """A figure has nothing to show; the message says why."""
+
+
+@dataclass(frozen=True)
+class FigureData(SweepData):
+    """One figure's request and the frames of its sweep."""
+
+    figure: sweep.Figure
+
+    @property
+    def subtitle(self) -> str:
+        """Device and date of the measurement."""
+        name = self.gpu.get("name") or self.source.get("device") or "unknown device"
+        date = str(self.source.get("started") or "")[:10]
+        published = "published run, " if self.environment.get("timings_from") == "published" else ""
+        return f"{name}, {published}{date}" if date else str(name)
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The size this figure shows: as asked, else the sweep's."""
+        return dict(self.figure.size) if self.figure.size is not None else super().size
+
+    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
+        """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
+        if len(rows):
+            return rows
+        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
+        counts = ", ".join(f"{count} {status}" for status, count in bad.items())
+        why = f" ({counts})" if counts else "; the sweep has not been measured"
+        raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")
 
 
 def canvas(
