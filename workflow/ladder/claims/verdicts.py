@@ -18,8 +18,7 @@ from ladder.results import tables
 from ladder.results.statistics import Estimate
 
 HOLDS, REFUTED, INCONCLUSIVE, NOT_MEASURED = VERDICTS
-Groups = dict[tuple[Any, ...], str]
-"""Verdicts by the values of the columns a test depends on."""
+Groups = dict[tuple[Any, ...], str]  # verdicts by the values of the columns a test depends on
 
 
 class MissingError(Exception):
@@ -196,8 +195,7 @@ def judge(condition: str, value: Estimate, threshold: float, tolerance: float, n
 def combine(verdicts: Sequence[str], require: str) -> str:
     """Verdict of several: with `all` the worst, with `any` the best, inconclusive in between."""
     worst_first = [REFUTED, NOT_MEASURED, INCONCLUSIVE, HOLDS]
-    order = worst_first if require == "all" else [HOLDS, INCONCLUSIVE, NOT_MEASURED, REFUTED]
-    return min(verdicts, key=order.index)
+    return (min if require == "all" else max)(verdicts, key=worst_first.index)
 
 
 def carry_out(test: Test, data: Tables) -> Outcome:

@@ -19,7 +19,7 @@ from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
 from ladder.report.findings import findings
-from ladder.report.steps import step_sentences
+from ladder.report.steps import rate, rungs
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -27,7 +27,7 @@ from ladder.results import tables
 TEMPLATES = Path(__file__).resolve().parents[2] / "report"
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "clock_nvbench", "clock_aa")
-_NAMES = {"findings": findings, "step_sentences": step_sentences, "sections": sections, "stats": stats}
+_NAMES = {"findings": findings, "rate": rate, "rungs": rungs, "sections": sections, "stats": stats}
 _FILTERS = ("anchor", "cell", "cut", "figure", "share", "spread")
 """Names and filters that the templates use besides the context."""
 

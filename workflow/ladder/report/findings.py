@@ -63,8 +63,7 @@ def _range(rows: Sequence[Row], names: dict[str, str] | None = None) -> str:
 
 def _gemm(data: SweepData) -> list[str]:
     if data.paired_with_kernel:
-        # A twin itself is not counted.
-        given = [row for row in records(data.ok()) if row["reference"] != row["variant"]]
+        given = records(data.against_others())
         if not given:
             return ["Only the reference itself gave a result."]
         verdicts = _verdicts(given, "in", f" of {count(len(given), 'cell')}")

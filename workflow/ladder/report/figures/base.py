@@ -24,9 +24,9 @@ MARKERS = ["o", "s", "D", "^", "v", "P", "X", "*", "<", ">"]
 MUTED = "#666666"
 _SETTINGS: dict[str, Any] = {"font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11}
 _SETTINGS |= dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], 10)
+_SETTINGS |= {"axes.spines.top": False, "axes.spines.right": False}
 _SETTINGS |= {"font.family": "DejaVu Sans", "axes.edgecolor": "#999999", "grid.color": "#e4e4e4"}
-_LEGEND_CHARACTERS = 116
-"""How many characters of a legend fit side by side, its lines and marks counted as eight each."""
+_LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
 
 
 class NoDataError(Exception):
@@ -38,14 +38,6 @@ class FigureData(SweepData):
     """One figure's request and the frames of its sweep."""
 
     figure: sweep.Figure
-
-    @property
-    def subtitle(self) -> str:
-        """Device and date of the measurement."""
-        name = self.gpu.get("name") or self.source.get("device") or "unknown device"
-        date = str(self.source.get("started") or "")[:10]
-        published = "published run, " if self.environment.get("timings_from") == "published" else ""
-        return f"{name}, {published}{date}" if date else str(name)
 
     @property
     def size(self) -> dict[str, int]:
@@ -79,9 +71,11 @@ def canvas(
     top = 1 - (0.32 + 0.22 * lines) / height
     figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
     figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
-    figure.text(0.012, 1 - (0.11 + 0.24 * lines) / height, data.subtitle, fontsize=9.5, color=MUTED, va="top")
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
+    device = str(data.gpu.get("name") or data.source.get("device") or "unknown device")
+    published = "published run, " if data.environment.get("timings_from") == "published" else ""
+    if date := str(data.source.get("started") or "")[:10]:
+        device += f", {published}{date}"
+    figure.text(0.012, 1 - (0.11 + 0.24 * lines) / height, device, fontsize=9.5, color=MUTED, va="top")
     return figure, list(axes.flat)
 
 
@@ -142,7 +136,7 @@ def above(axis: Axes, x: float, text: str, **more: Any) -> None:
 def legend_columns(labels: Sequence[str]) -> int:
     """How many columns a legend of these labels has room for."""
     longest = max(len(line) for label in labels for line in label.splitlines())
-    return max(min(_LEGEND_CHARACTERS // (longest + 8), 4, len(labels)), 1)
+    return max(min(_LEGEND_WIDTH // (longest + 8), 4, len(labels)), 1)
 
 
 def legend_below(figure: Figure, axis: Axes) -> Figure:

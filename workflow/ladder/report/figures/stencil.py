@@ -8,17 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.report.figures import base
-from ladder.report.figures.base import FigureData
 from ladder.report.sweep_data import changing
 from ladder.results.statistics import parameter, params_of
 
-_LOGARITHMIC = 16
-"""From this ratio of the largest to the smallest x on, the axis counts octaves."""
+_LOGARITHMIC = 16  # from this ratio of the largest to the smallest x on, the axis counts octaves
 _TESTED: dict[str, Any] = {"ms": 5, "lw": 1.6}
 _TWIN: dict[str, Any] = {"lw": 1.2, "ls": ":"}
 
 
-def _cells(data: FigureData, x: str, hue: str | None) -> pd.DataFrame:
+def _cells(data: base.FigureData, x: str, hue: str | None) -> pd.DataFrame:
     """Cells at the figure's size with `x`, the resources of their variants, and `kind`: what tells the lines apart."""
     rows = data.some(data.here())
     rows = rows.assign(x=parameter(rows, x).astype(float), params=rows["params"].map(params_of))
@@ -34,11 +32,10 @@ def _cells(data: FigureData, x: str, hue: str | None) -> pd.DataFrame:
 
 
 def _octaves(cells: pd.DataFrame) -> bool:
-    """Whether the x axis counts octaves."""
     return bool(0 < cells["x"].min() * _LOGARITHMIC <= cells["x"].max())
 
 
-def _lines(data: FigureData, cells: pd.DataFrame) -> pd.DataFrame:
+def _lines(data: base.FigureData, cells: pd.DataFrame) -> pd.DataFrame:
     """Cells by `line` and its `label`, each at its `place`, those of one kernel that differ in x and dtype only.
 
     A `twin` is of the reference's own kernel, and is of the line of the tested cells that it is like.
@@ -72,9 +69,8 @@ def _pressure(axis: Axes, lines: pd.DataFrame) -> None:
     column, unit = ("local_bytes", "spilled bytes") if spills.any() else ("registers", "registers")
     for label, rows in tested:
         if spills[str(label)] or not spills.any():
-            index = rows["line"].iloc[0]
-            look = {"marker": base.MARKERS[index], "color": base.PALETTE[index], **_TESTED}
-            axis.plot(rows["place"], rows[column], **look)
+            marker, color = (looks[rows["line"].iloc[0]] for looks in (base.MARKERS, base.PALETTE))
+            axis.plot(rows["place"], rows[column], marker=marker, color=color, **_TESTED)
     axis.set_ylim(bottom=0)
     axis.set_ylabel(f"{unit} per thread")
     # Lines that lie on zero would cover each other: they are named instead.
@@ -97,7 +93,7 @@ def _ticks(axis: Axes, cells: pd.DataFrame, most: int) -> None:
     axis.set_xlim(*((low * 2**-0.4, high * 2**0.4) if octaves else (low - 0.5, high + 0.5)))
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: base.FigureData) -> Figure:
     """Left: speed with 95 % intervals, the reference at 1. Right: bytes spilled, or registers."""
     x, hue = data.figure.x or "k", data.figure.hue
     cells = _cells(data, x, hue)
