@@ -27,14 +27,12 @@ STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 
 MISTAKE, CRASH = 2, 3  # exit codes: something that the user gave is wrong; the program itself failed
 
-_WITH_VALUE = ("--root", "--log")
-
 
 def _chosen(words: Sequence[str]) -> list[str]:
     """The step among the words of a command line, every step where there is none, for the help."""
     left = iter(words)
     for word in left:
-        if word in _WITH_VALUE:
+        if word in ("--root", "--log"):
             next(left, None)
         elif not word.startswith("-"):
             return [word] if word in STEPS else list(STEPS)

@@ -174,8 +174,7 @@ def findings(data: SweepData) -> list[str]:
     results = records(data.ok())
     if not results:
         return ["No cell of this sweep has a result, so there is nothing to find."]
-    special = _FINDINGS.get(data.sweep.problem.name)
-    if special is None:
-        best = max(results, key=_SPEED)
-        return [f"The fastest is {data.labels()[best['variant']]}: {_against(data, best)}."]
-    return special(data)
+    if special := _FINDINGS.get(data.sweep.problem.name):
+        return special(data)
+    best = max(results, key=_SPEED)
+    return [f"The fastest is {data.labels()[best['variant']]}: {_against(data, best)}."]

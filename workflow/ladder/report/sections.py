@@ -1,4 +1,4 @@
-"""The report's sections as markdown fragments: headline, sweeps, failures, claims, notes, and on the timer itself."""
+"""What the report's tables show: headline, timings and resources of sweeps, failures, notes."""
 
 from typing import Any
 
@@ -168,17 +168,3 @@ def alike_notes(notes: pd.DataFrame) -> list[dict[str, Any]]:
     notes = notes.fillna("").assign(reason=[cut(reason, 200) for reason in notes["reason"]])
     alike = notes.groupby(["sweep", "stage", "reason"], sort=False)["subject"].agg(list)
     return records(alike.reset_index())
-
-
-def clock_trials(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of each kernel against itself: how often the interval holds 1, and what the ratios are in the middle."""
-    return [
-        {
-            "subject": subject,
-            "covered": int(trials["covers"].fillna(False).sum()),
-            "total": len(trials),
-            "ratio": stats.median_of(list(trials["speedup"])),
-            "half_width": float((trials["speedup_high"] - trials["speedup_low"]).median()) / 2,
-        }
-        for subject, trials in frame.groupby("subject", sort=False)
-    ]

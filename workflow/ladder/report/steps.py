@@ -88,16 +88,13 @@ _LEAST_CAUSE, _LEAST_EFFECT = math.log(1.05), math.log(1.01)  # what a counter m
 
 @dataclass(frozen=True)
 class Step:
-    """A rung against the rung it changes; `movement` is the counter that moved most in favour of the faster.
-
-    `counted` says whether the profiler looked at both.
-    """
+    """A rung against the rung below, which it changes."""
 
     below: Variant
     above: Variant
     gain: Estimate
-    movement: str | None
-    counted: bool
+    movement: str | None  # of the counter that moved most in favour of the faster
+    counted: bool  # whether the profiler looked at both
 
 
 def _changes(one: Variant, other: Variant) -> int:

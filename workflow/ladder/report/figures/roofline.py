@@ -78,10 +78,9 @@ def draw(data: base.FigureData) -> Figure:
     for index, variant in enumerate(marks["variant"]):
         mark = marks.iloc[[index]]
         x = mark["intensity"] * aside ** (index - (len(marks) - 1) / 2)
-        face = {} if mark["counted"].all() else {"mfc": "white"}
-        base.points(
-            axis, index, x, mark, "tflops", names[variant], ms=8, mew=1.8, ls="none", zorder=4, **face
-        )
+        look = {"ms": 8, "mew": 1.8, "ls": "none", "zorder": 4}
+        look |= {} if mark["counted"].all() else {"mfc": "white"}
+        base.points(axis, index, x, mark, "tflops", names[variant], **look)
     axis.set_ylim(marks["tflops"].min() / 1.5, max(highest, marks["tflops"].max()) * 1.6)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_major_formatter("{x:g}")

@@ -71,8 +71,7 @@ def _pressure(axis: Axes, lines: pd.DataFrame) -> None:
         if spills[str(label)] or not spills.any():
             marker, color = (looks[rows["line"].iloc[0]] for looks in (base.MARKERS, base.PALETTE))
             axis.plot(rows["place"], rows[column], marker=marker, color=color, **_TESTED)
-    axis.set_ylim(bottom=0)
-    axis.set_ylabel(f"{unit} per thread")
+    axis.set(ylim=(0, None), ylabel=f"{unit} per thread")
     # Lines that lie on zero would cover each other: they are named instead.
     if not spills.any():
         axis.set_title("no variant spills", fontsize=10)
