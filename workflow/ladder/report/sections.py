@@ -30,7 +30,7 @@ _INSTRUCTIONS = "ffma hmma hgmma lds_32 lds_64 lds_128 ldsm sts ldg ldgsts utmal
 def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     """Rows the table shows, and the words that say which they are where they are not all."""
     rows = data.ok()
-    if data.over_shapes:
+    if data.over_shapes and len(rows):
         chosen = {stats.cell_of(row) for row in stats.fastest_by_size(rows)}
         best = rows[[stats.cell_of(row) in chosen for row in records(rows)]]
         best = best.sort_values([name for name in SIZE_COLUMNS if best[name].notna().any()])
