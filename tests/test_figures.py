@@ -23,9 +23,8 @@ from ladder.cli.app import main
 from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
 from ladder.report.figures import curves, rungs
-from ladder.report.figures.data import FigureData, NoDataError
+from ladder.report.figures.base import FigureData, NoDataError, to_png
 from ladder.report.figures.registry import FIGURES, render
-from ladder.report.figures.style import to_png
 from ladder.report.findings import findings
 from ladder.results import tables
 from ladder.results.statistics import at_size
@@ -188,7 +187,7 @@ def test_parameters_that_change_together_are_named_once(lab: Lab) -> None:
     texts = [json.loads(text) for text in timings["params"]]
     timings["params"] = [json.dumps(params | {"twice_bk": 2 * params["bk"]}) for params in texts]
     assert given.labels(timings) == before
-    assert "twice_bk" in given.unnamed(timings)
+    assert "twice_bk" in given.unnamed(timings)[0]
     assert len(set(before.values())) == len(before)
 
 
@@ -206,12 +205,11 @@ def test_of_many_parameters_those_are_named_that_are_no_default(lab: Lab) -> Non
     rows = pd.concat(
         [first.assign(variant=mine, params=json.dumps(each)) for mine, each in zip(own, params, strict=True)]
     )
-    assert given.leaves_out_defaults(rows)
-    assert given.unnamed(rows) == []
+    assert given.unnamed(rows) == ([], True)
     for place, mine in enumerate(own):
         named = given.labels(rows)[mine].split(", ")
         assert named == [f"p={place % 2}", f"{mine}={place}"], "and no default"
-    assert not given.leaves_out_defaults(given.timings)
+    assert not given.unnamed(given.timings)[1]
 
 
 def test_panels_name_their_dtype_once_and_a_long_reference_stands_in_the_legend(lab: Lab) -> None:

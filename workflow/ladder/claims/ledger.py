@@ -24,8 +24,7 @@ from ladder.model.schemas import SCHEMAS
 from ladder.model.sweep import Sweep
 from ladder.results.noise import BETWEEN_GPUS
 
-DEFAULT_NOISE_PERCENT = 100 * BETWEEN_GPUS
-"""A claim speaks of the model, not of one card."""
+DEFAULT_NOISE_PERCENT = 100 * BETWEEN_GPUS  # a claim speaks of the GPU's model, not of one card
 OTHER = "other_"
 CONDITIONS = ("at_least", "at_most", "equals")
 

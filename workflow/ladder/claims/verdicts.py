@@ -1,20 +1,97 @@
-"""Verdicts: the ledger's tests carried out over the tables; `ladder.claims.ledger` says how verdicts combine."""
+"""Verdicts: the ledger's tests carried out over rows of the tables; `ladder.claims.ledger` says how they combine."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ladder.claims.ledger import OTHER, Measure, Test
-from ladder.claims.rows import MissingError, Row, Tables
 from ladder.model.errors import LadderError
 from ladder.model.expressions import evaluate, words
 from ladder.model.schemas import VERDICTS
+from ladder.model.sweep import Sweep
+from ladder.results import statistics as stats
+from ladder.results import tables
 from ladder.results.statistics import Estimate
 
 HOLDS, REFUTED, INCONCLUSIVE, NOT_MEASURED = VERDICTS
-Groups = dict[tuple[Any, ...], str]
-"""Verdicts by the values of the columns a test depends on."""
+Groups = dict[tuple[Any, ...], str]  # verdicts by the values of the columns a test depends on
+
+
+class MissingError(Exception):
+    """A row lacks something an expression asks for."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a test: its columns and parameters by name, and its metrics.
+
+    A parameter may be called like a size (the stencil's k), so sizes are kept beside the names.
+    """
+
+    names: Mapping[str, Any]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    size: Mapping[str, int] = field(default_factory=dict)
+
+    def metric(self, name: str) -> float:
+        """A metric of the row's cell. Raises MissingError where it was not collected."""
+        if name not in self.metrics:
+            raise MissingError(f"metric {name}")
+        return self.metrics[name]
+
+
+class Tables:
+    """The tables of a folder, which are about `sweeps`, as rows."""
+
+    def __init__(self, folder: Path, sweeps: Mapping[str, Sweep]) -> None:
+        self.sweeps = sweeps
+        self.timings, self.notes = (tables.read(name, folder) for name in ("timings", "notes"))
+        self.metrics = stats.metric_table(tables.read("metrics", folder))
+        compiled = stats.records(tables.read("resources", folder))
+        self.resources = {record["variant"]: _names(record) for record in compiled}
+
+    def failed(self, sweep: str) -> list[Row]:
+        """Cells of a sweep without a result."""
+        bad = stats.failures(self.timings[self.timings["sweep"] == sweep])
+        return [Row(_names(record)) for record in stats.records(bad)]
+
+    def rows(self, sweep: str, kind: str, regime: str) -> list[Row]:
+        """Rows of a sweep as names; of timings only those with status ok, of cells whatever became of them."""
+        if kind == "resources":
+            variants = self.sweeps[sweep].variants if sweep in self.sweeps else ()
+            compiled = (self.resources.get(variant.id, {}) for variant in variants)
+            return [Row(names) for names in compiled if names.get("status") == "ok"]
+        timings = self.timings[(self.timings["sweep"] == sweep) & (self.timings["regime"] == regime)]
+        rows = []
+        for record in stats.records(timings if kind == "cells" else stats.ok_rows(timings, regime)):
+            size = stats.size_of(record)
+            metrics = self.metrics.get((sweep, record["variant"], tuple(size.items())), {})
+            rows.append(Row(self.resources.get(record["variant"], {}) | _names(record), metrics, size))
+        return rows
+
+    def why_empty(self, sweep: str, missing: Counter[str]) -> str:
+        """Why a test of this sweep has no row to go by."""
+        if sweep not in self.sweeps:
+            return f"the sweep {sweep} is not part of this run"
+        notes = self.notes[self.notes["sweep"] == sweep]
+        if missing:
+            reasons = notes[notes["stage"] == "profile"]["reason"].dropna().unique()
+            return f"no {', '.join(missing)}" + (f": {'; '.join(reasons[:2])}" if len(reasons) else "")
+        if failed := self.failed(sweep):
+            counts = Counter(row.names["status"] for row in failed).most_common()
+            told = ", ".join(f"{count} {status}" for status, count in counts)
+            return f"no cell of {sweep} that it selects gave a result ({told})"
+        reasons = notes["reason"].dropna().unique()
+        return f"{sweep} has no such row" + (f": {reasons[0]}" if len(reasons) else "")
+
+
+def _names(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a row: its columns, and over them its parameters."""
+    known = {name: value for name, value in record.items() if not pd.isna(value)}
+    return known | stats.params_of(known.get("params"))
 
 
 @dataclass(frozen=True)
@@ -118,8 +195,7 @@ def judge(condition: str, value: Estimate, threshold: float, tolerance: float, n
 def combine(verdicts: Sequence[str], require: str) -> str:
     """Verdict of several: with `all` the worst, with `any` the best, inconclusive in between."""
     worst_first = [REFUTED, NOT_MEASURED, INCONCLUSIVE, HOLDS]
-    order = worst_first if require == "all" else [HOLDS, INCONCLUSIVE, NOT_MEASURED, REFUTED]
-    return min(verdicts, key=order.index)
+    return (min if require == "all" else max)(verdicts, key=worst_first.index)
 
 
 def carry_out(test: Test, data: Tables) -> Outcome:

@@ -13,29 +13,26 @@ import typer
 from ladder import __version__
 from ladder.model.errors import LadderError
 
-_MODULES = {
-    "inspect": "check variants banks reference",
-    "build": "plan compile harness",
-    "measure": "measure profile clock throughput",
-    "tables": "collect merge environment",
-    "report": "claims figures report",
-    "results": "compare history",
-    "publish": "publish",
-}
-STEPS = {step: module for module, steps in _MODULES.items() for step in steps.split()}
+_MODULES = [
+    ("inspect", "check variants banks reference"),
+    ("build", "plan compile harness"),
+    ("measure", "measure profile clock throughput"),
+    ("tables", "collect merge environment"),
+    ("report", "claims figures report"),
+    ("inspect", "compare history"),
+    ("publish", "publish"),
+]
+STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function (`import_` where the word is taken)."""
 
-MISTAKE, CRASH = 2, 3
-"""Exit codes: something that the user gave is wrong; the program itself failed."""
-
-_WITH_VALUE = ("--root", "--log")
+MISTAKE, CRASH = 2, 3  # exit codes: something that the user gave is wrong; the program itself failed
 
 
 def _chosen(words: Sequence[str]) -> list[str]:
     """The step among the words of a command line, every step where there is none, for the help."""
     left = iter(words)
     for word in left:
-        if word in _WITH_VALUE:
+        if word in ("--root", "--log"):
             next(left, None)
         elif not word.startswith("-"):
             return [word] if word in STEPS else list(STEPS)

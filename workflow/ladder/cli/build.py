@@ -20,15 +20,7 @@ from ladder.model.plan import to_json
 from ladder.problems.registry import INCLUDE, PROBLEMS, harness_source
 
 Arch = Annotated[str, typer.Option(help="Architecture, such as sm_90a.")]
-RunsArch = Annotated[str | None, typer.Option(help="Architecture (default: the run's).")]
 Out = Annotated[Path, typer.Argument(help="File to write.")]
-KernelFile = Annotated[Path, typer.Option(help="The kernel's YAML file.")]
-Dtype = Annotated[str, typer.Option(help="Element type.")]
-Cubin = Annotated[Path, typer.Option(help="Cubin to write; empty where compiling failed.")]
-Facts = Annotated[Path, typer.Option(help="JSON of facts to write.")]
-Params = Annotated[str, typer.Option(help="Parameters as JSON; the rest are defaults.")]
-Layout = Annotated[str | None, typer.Option(help="Layout of the operands.")]
-Options = Annotated[list[str] | None, typer.Option(help="Further NVRTC option; may be repeated.")]
 ProblemName = Annotated[str, typer.Argument(metavar="PROBLEM", help="Problem whose checks it holds.")]
 
 
@@ -36,7 +28,7 @@ def plan(
     context: typer.Context,
     sweep: SweepName,
     out: Out,
-    arch: RunsArch = None,
+    arch: Annotated[str | None, typer.Option(help="Architecture (default: the run's).")] = None,
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:
@@ -51,14 +43,14 @@ def plan(
 
 def compile_(
     context: typer.Context,
-    kernel: KernelFile,
-    dtype: Dtype,
+    kernel: Annotated[Path, typer.Option(help="The kernel's YAML file.")],
+    dtype: Annotated[str, typer.Option(help="Element type.")],
     arch: Arch,
-    cubin: Cubin,
-    facts: Facts,
-    params: Params = "{}",
-    layout: Layout = None,
-    option: Options = None,
+    cubin: Annotated[Path, typer.Option(help="Cubin to write; empty where compiling failed.")],
+    facts: Annotated[Path, typer.Option(help="JSON of facts to write.")],
+    params: Annotated[str, typer.Option(help="Parameters as JSON; the rest are defaults.")] = "{}",
+    layout: Annotated[str | None, typer.Option(help="Layout of the operands.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Further NVRTC option; may be repeated.")] = None,
 ) -> None:
     """Compile one variant to a cubin and its facts; one that does not compile is recorded in the facts."""
     variant = load_kernel(kernel).variant(json.loads(params), dtype, layout)

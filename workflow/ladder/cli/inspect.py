@@ -1,7 +1,6 @@
-"""Steps that look at the project, or at one access, and change nothing."""
+"""Steps that look at the project, at one access or at several runs, and change no result."""
 
 import json
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +11,15 @@ from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.reference import BEGIN, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import ClaimsDocument, load_claims
-from ladder.cli.options import Config, Configfile, run_of
+from ladder.cli.options import Config, Configfile, project, run_of
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate_int
 from ladder.model.files import replace_file
 from ladder.model.kernel import Kernel
+from ladder.results import compare as comparing
+from ladder.results import history as past
+from ladder.results.archive import read_records
 from ladder.results.forecast import forecasts, told
 from ladder.results.statistics import size_label
 
@@ -51,10 +53,8 @@ def check(
     if run.measures:
         print("\n".join(told(list(forecasts(run)), cells)))
     else:
-        source = (
-            run.published.root if run.published else f"none: nothing is published for {run.config.published}"
-        )
-        print(f"no GPU: timings are taken from {source}")
+        none = f"none: nothing is published for {run.config.published}"
+        print(f"no GPU: timings are taken from {run.published.root if run.published else none}")
 
 
 def variants(
@@ -90,37 +90,29 @@ def reference(
     replace_file(readme, f"{old.split(BEGIN, 1)[0]}{BEGIN}\n\n{text}".encode())
 
 
-Offset = Annotated[
-    str, typer.Argument(help="Byte offset of a lane, an expression over lane such as '(lane % 8) * 144'.")
-]
-Width = Annotated[int, typer.Option(help="Bytes per lane, read or written: 1, 2, 4, 8 or 16.")]
-Lanes = Annotated[int, typer.Option(help="Active lanes, from lane 0.")]
-Matrices = Annotated[
-    int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
-]
-Merge = Annotated[str, typer.Option(help=f"When phases are served together: {', '.join(model.MERGE)}.")]
-Picture = Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the banks.")]
-
-
 def banks(
-    offset: Offset,
-    width: Width = 4,
-    lanes: Lanes = model.LANES,
-    matrices: Matrices = None,
-    merge: Merge = model.DEFAULT_MERGE,
-    picture: Picture = None,
+    offset: Annotated[
+        str, typer.Argument(help="Byte offset of a lane, an expression over lane such as '(lane % 8) * 144'.")
+    ],
+    width: Annotated[int, typer.Option(help="Bytes per lane, read or written: 1, 2, 4, 8 or 16.")] = 4,
+    lanes: Annotated[int, typer.Option(help="Active lanes, from lane 0.")] = model.LANES,
+    matrices: Annotated[
+        int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
+    ] = None,
+    merge: Annotated[
+        str, typer.Option(help=f"When phases are served together: {', '.join(model.MERGE)}.")
+    ] = model.DEFAULT_MERGE,
+    picture: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the banks.")] = None,
 ) -> None:
     """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
-    accepted: dict[str, tuple[object, Collection[object]]] = {
-        "--lanes": (lanes, range(1, model.LANES + 1)),
-        "--width": (width, (1, 2, 4, 8, 16)),
-        "--matrices": (matrices, (None, 1, 2, 4)),
-        "--merge": (merge, model.MERGE),
-    }
-    for name, (value, values) in accepted.items():
-        if value not in values:
-            words = f"1 to {model.LANES}" if isinstance(values, range) else [one for one in values if one]
-            raise refuse("command line", name, value, words)
+    if not 1 <= lanes <= model.LANES:
+        raise refuse("command line", "--lanes", lanes, f"1 to {model.LANES}")
+    if width not in (1, 2, 4, 8, 16):
+        raise refuse("command line", "--width", width, (1, 2, 4, 8, 16))
+    if matrices not in (None, 1, 2, 4):
+        raise refuse("command line", "--matrices", matrices, (1, 2, 4))
+    if merge not in model.MERGE:
+        raise refuse("command line", "--merge", merge, model.MERGE)
     if picture is not None and picture.suffix != ".png":
         raise refuse("command line", "--picture", str(picture), "a file name that ends in .png")
     if matrices is not None:
@@ -140,11 +132,54 @@ def banks(
     if picture is not None:
         from ladder.report.figures.bank_map import draw_banks  # plotting takes a second to import
 
-        access = "ldmatrix rows" if matrices is not None else "lanes"
-        title = (
-            f"{access} at byte {offset}, {width} bytes each: conflict degree {degree:g}, {count} wavefronts"
-        )
+        access = f"{'lanes' if matrices is None else 'ldmatrix rows'} at byte {offset}, {width} bytes each"
+        title = f"{access}: conflict degree {degree:g}, {count} wavefronts"
         try:
             draw_banks(phases, title, picture)
         except OSError as error:
             raise LadderError(f"command line: --picture: {picture} cannot be written: {error}") from error
+
+
+RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]
+RunB = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run held against it.")]
+By = Annotated[str, typer.Option(help="speedup (over the reference, which clocks do not move) or time.")]
+Threshold = Annotated[float, typer.Option(help="Regressions above this many percent count.")]
+Noise = Annotated[float | None, typer.Option(help="Margin in percent (default: the noise model's).")]
+Pattern = Annotated[
+    str, typer.Argument(metavar="CELL", help="VARIANT@SIZE:REGIME, or a pattern such as 'gemm_naive*@4096'.")
+]
+Device = Annotated[str, typer.Option(help="Device whose runs and publications are searched.")]
+
+
+def compare(
+    run_a: RunA, run_b: RunB, by: By = "speedup", threshold: Threshold = 2.0, noise: Noise = None
+) -> None:
+    """Compare the records of two runs, per GPU and pooled; exits 1 on a regression."""
+    if by not in comparing.MEASURES:
+        raise refuse("command line", "--by", by, comparing.MEASURES)
+    for name, value in (("threshold", threshold), ("noise", noise)):
+        if value is not None and not 0 <= value < 100:
+            raise refuse("command line", f"--{name}", value, "a percentage from 0 to 100")
+    before, after = read_records(run_a), read_records(run_b)
+    results = comparing.compare(before, after, by, None if noise is None else noise / 100)
+    pooled = results[-1]
+    if not (pooled.changes or pooled.broken or pooled.repaired):
+        raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
+    print(f"A  {run_a}: {comparing.describe(before)}")
+    print(f"B  {run_b}: {comparing.describe(after)}")
+    print("\n\n".join(comparing.text(result, by) for result in results))
+    worse = {change.name for result in results for change in result.regressions(threshold / 100)}
+    if worse or pooled.broken:
+        slower = f"{len(worse)} cells slower by more than {threshold:g} %"
+        print(f"regression: {slower}, {len(pooled.broken)} broken")
+        raise typer.Exit(1)
+
+
+def history(context: typer.Context, cell: Pattern, device: Device = "nvidia-h200") -> None:
+    """Show every record of a cell, by commit, driver and GPU; of cells of one name each by its parameters."""
+    folders = [path.parent for path in sorted(project(context).results.glob(f"*/{device}/records"))]
+    folders.sort(key=lambda folder: folder.parent.name != "published")
+    found = past.history({folder.parent.name: read_records(folder) for folder in folders}, cell)
+    if not found:
+        raise LadderError(f"command line: CELL: {cell!r}: no record of it under {project(context).results}")
+    print("\n\n".join(found))

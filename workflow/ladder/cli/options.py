@@ -37,10 +37,7 @@ def project(context: typer.Context) -> Project:
 
 
 def run_of(
-    context: typer.Context,
-    files: list[Path] | None,
-    given: list[str] | None,
-    over: Mapping[str, Any] | None = None,
+    context: typer.Context, files: Configfile, given: Config, over: Mapping[str, Any] | None = None
 ) -> Run:
     """The run that files and settings describe, with `over` on top. Raises LadderError for any mistake."""
     return load_run(project(context).root, files or (), {**parse_over(given or ()), **(over or {})})

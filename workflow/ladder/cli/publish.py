@@ -1,8 +1,7 @@
 """The step that changes what is published."""
 
 import logging
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,20 +16,16 @@ from ladder.report.figures.registry import draw_sweep
 from ladder.results import tables
 from ladder.results.archive import read_archive
 from ladder.results.environment import analysed_here, measured_on
-from ladder.results.publish import Publication, copy_clock, load_publication, replaced
-
-RunName = Annotated[str, typer.Argument(help="Name of the run (folder under results/).")]
-Device = Annotated[str, typer.Argument(help="Device folder of the run, such as nvidia-h200.")]
-Force = Annotated[bool, typer.Option("--force", help="Publish in spite of objections.")]
+from ladder.results.publish import copy_clock, load_publication, replaced
 
 
 def publish(
     context: typer.Context,
-    run: RunName,
-    device: Device,
+    run: Annotated[str, typer.Argument(help="Name of the run (folder under results/).")],
+    device: Annotated[str, typer.Argument(help="Device folder of the run, such as nvidia-h200.")],
     configfile: Configfile = None,
     config: Config = None,
-    force: Force = False,
+    force: Annotated[bool, typer.Option("--force", help="Publish in spite of objections.")] = False,
 ) -> None:
     """Merge a run's records into what is published of its device, and make the published tables and report anew.
 
@@ -51,27 +46,18 @@ def publish(
         publication.write_records(fresh)
         for source in (target, folder):
             copy_clock(source, fresh)
-        _write(publication, fresh, analysed_here(own.root, target.root.name, given.arch, folder))
+        frames = publication.frames()
+        tables.write_all(frames, fresh.tables)
+        environment = analysed_here(own.root, target.root.name, given.arch, folder)
+        environment |= measured_on(
+            read_archive(fresh.records), frames["sessions"]["session"].dropna().unique()
+        )
+        environment |= {"timings_from": "measured", "published": None}
+        write_json(fresh.environment, environment)
+        published = set(frames["timings"]["sweep"])
+        sweeps = {name: sweep for name, sweep in given.every_sweep.items() if name in published}
+        decide_tables(load_claims(own.claims, given.every_sweep), fresh.tables, sweeps)
+        for sweep in sweeps.values():
+            draw_sweep(sweep, frames, environment, fresh)
+        replace_file(fresh.report, render(fresh, sweeps, given.plans, given.folder.root).encode("utf-8"))
     logging.info("published in %s", target.root)
-
-
-def _write(publication: Publication, fresh: PublishedFolder, about: Mapping[str, Any]) -> None:
-    """Tables, environment, claims, figures and report from the records in `fresh` and the tables published so far."""
-    run, frames = publication.run, publication.frames()
-    tables.write_all(frames, fresh.tables)
-    measured = measured_on(read_archive(fresh.records), frames["sessions"]["session"].dropna().unique())
-    environment = {**about, **measured, "timings_from": "measured", "published": None}
-    write_json(fresh.environment, environment)
-    published = set(frames["timings"]["sweep"])
-    sweeps = {name: sweep for name, sweep in run.every_sweep.items() if name in published}
-    variants = {name: [variant.id for variant in sweep.variants] for name, sweep in sweeps.items()}
-    decide_tables(load_claims(run.project.claims, run.every_sweep), fresh.tables, variants)
-    for name, sweep in sweeps.items():
-        own = {
-            table: rows[(rows["sweep"] == name).fillna(False)]
-            for table, rows in frames.items()
-            if "sweep" in rows
-        }
-        own["resources"] = frames["resources"][frames["resources"]["variant"].isin(variants[name])]
-        draw_sweep(sweep, own, environment, fresh)
-    replace_file(fresh.report, render(fresh, sweeps, run.plans, run.folder.root).encode("utf-8"))

@@ -28,8 +28,7 @@ def claims(context: typer.Context, folder_: Folder, ledger: Ledger = None) -> No
     folder, sweeps = RunFolder(folder_), sweeps_of(context, None)
     given = load_claims(ledger or project(context).claims, sweeps)
     there = {name: sweep for name, sweep in sweeps.items() if folder.sweep(name).is_dir()}
-    part = {name: [variant.id for variant in sweep.variants] for name, sweep in there.items()}
-    for row in records(decide_tables(given, folder.tables, part)):
+    for row in records(decide_tables(given, folder.tables, there)):
         logging.info("%s: %s", row["id"], row["verdict"])
 
 

@@ -63,8 +63,7 @@ def _range(rows: Sequence[Row], names: dict[str, str] | None = None) -> str:
 
 def _gemm(data: SweepData) -> list[str]:
     if data.paired_with_kernel:
-        # A twin itself is not counted.
-        given = [row for row in records(data.ok()) if row["reference"] != row["variant"]]
+        given = records(data.against_others())
         if not given:
             return ["Only the reference itself gave a result."]
         verdicts = _verdicts(given, "in", f" of {count(len(given), 'cell')}")
@@ -175,8 +174,7 @@ def findings(data: SweepData) -> list[str]:
     results = records(data.ok())
     if not results:
         return ["No cell of this sweep has a result, so there is nothing to find."]
-    special = _FINDINGS.get(data.sweep.problem.name)
-    if special is None:
-        best = max(results, key=_SPEED)
-        return [f"The fastest is {data.labels()[best['variant']]}: {_against(data, best)}."]
-    return special(data)
+    if special := _FINDINGS.get(data.sweep.problem.name):
+        return special(data)
+    best = max(results, key=_SPEED)
+    return [f"The fastest is {data.labels()[best['variant']]}: {_against(data, best)}."]

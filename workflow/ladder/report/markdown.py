@@ -20,11 +20,11 @@ def cell(text: Any) -> str:
     return cut(text, sys.maxsize).replace("|", "\\|").replace("<", "&lt;")
 
 
-def table(rows: Sequence[Mapping[str, Any]], left: Container[str] | None = None) -> str:
-    """A table of rows of finished markdown by header; columns not in `left`, where it is given, are flush right."""
+def table(rows: Sequence[Mapping[str, Any]], left: Container[str]) -> str:
+    """A table of rows of finished markdown by header; columns not in `left` are flush right."""
     if not rows:
         return ""
-    rule = ["---" if left is None or name in left else "---:" for name in rows[0]]
+    rule = ["---" if name in left else "---:" for name in rows[0]]
     lines = [list(rows[0]), rule, *(row.values() for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -1,12 +1,11 @@
-"""The report's sections as markdown fragments: headline, sweeps, failures, claims, notes, and on the timer itself."""
+"""What the report's tables show: headline, timings and resources of sweeps, failures, notes."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from ladder.model.schemas import REGIMES, SIZE_COLUMNS
-from ladder.report.markdown import anchor, cell, cut, figure, share, spread, table
+from ladder.report.markdown import cell, cut, figure, share, spread, table
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import count, estimate, records, size_label, size_of
@@ -16,13 +15,22 @@ BEST, WORST = 10, 3
 MOST_FAILURES = 40
 _RATIO = "speed / reference [95 %]"
 _COSTS = {"cycles": "cycles / access", "wavefronts": "wavefronts / request", "model": "model"}
+_RESOURCES = {
+    "variant": "variant",
+    "registers": "registers",
+    "shared_bytes": "shared bytes",
+    "local_bytes": "spilled bytes",
+    "threads_per_block": "threads",
+    "occupancy": "occupancy",
+    "occupancy_limit": "limited by",
+}
 _INSTRUCTIONS = "ffma hmma hgmma lds_32 lds_64 lds_128 ldsm sts ldg ldgsts utmaldg shfl bar"
 
 
 def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     """Rows the table shows, and the words that say which they are where they are not all."""
     rows = data.ok()
-    if data.over_shapes:
+    if data.over_shapes and len(rows):
         chosen = {stats.cell_of(row) for row in stats.fastest_by_size(rows)}
         best = rows[[stats.cell_of(row) in chosen for row in records(rows)]]
         best = best.sort_values([name for name in SIZE_COLUMNS if best[name].notna().any()])
@@ -83,17 +91,14 @@ def resource_table(data: SweepData) -> str:
     if not len(rows):
         return "No variant compiled."
     names = data.labels() if len(data.timings) else {}
+    rows = rows.assign(
+        variant=[names.get(variant, variant) for variant in rows["variant"]],
+        shared_bytes=rows["shared_bytes_static"] + rows["shared_bytes_dynamic"],
+        occupancy=[share(value, ".3g") for value in rows["occupancy"]],
+    )
     kinds = [name for name in _INSTRUCTIONS.split() if (rows[name].fillna(0) > 0).any()]
-    lines = []
-    for row in records(rows):
-        shared = cell(row["shared_bytes_static"] + row["shared_bytes_dynamic"])
-        line = {"variant": cell(names.get(row["variant"], row["variant"]))}
-        line |= {"registers": cell(row["registers"]), "shared bytes": shared}
-        line |= {"spilled bytes": cell(row["local_bytes"])}
-        line |= {"threads": cell(row["threads_per_block"]), "occupancy": share(row["occupancy"], ".3g")}
-        line["limited by"] = cell(row["occupancy_limit"])
-        lines.append(line | {name.upper().replace("_", "."): cell(row[name]) for name in kinds})
-    frame = pd.DataFrame(lines)
+    titles = _RESOURCES | {name: name.upper().replace("_", ".") for name in kinds}
+    frame = rows[list(titles)].map(cell).rename(columns=titles)
     alike = frame.groupby(list(frame.columns[1:]), sort=False)["variant"].agg(_together).reset_index()
     shown = records(alike[frame.columns])
     if len(shown) > BEST + WORST:
@@ -101,14 +106,16 @@ def resource_table(data: SweepData) -> str:
     return table(shown, left=["variant", "limited by"])
 
 
-def _head(data: SweepData) -> dict[str, str]:
-    """Of a sweep with a result: its fastest variant where it matters, or the mean over its shapes."""
+def headline(data: SweepData) -> dict[str, str]:
+    """A sweep in few words: its fastest variant where it matters, or the mean over its shapes."""
+    if not len(data.ok()):
+        return {"fastest": "no result", "size": "", "speed": "", "rate": ""}
     if data.over_shapes:
         best_rows = stats.fastest_by_size(data.ok())
-        against = f"{spread(stats.mean_speed(best_rows), 3)} x {data.reference_name}"
-        return {"fastest": "geometric mean", "size": count(len(best_rows), "shape"), _RATIO: against}
-    here = data.here()
-    here = here if len(here) else data.ok()
+        speed = f"{spread(stats.mean_speed(best_rows), 3)} x {data.reference_name}"
+        shapes = count(len(best_rows), "shape")
+        return {"fastest": "geometric mean", "size": shapes, "speed": speed, "rate": ""}
+    here = data.here() if len(data.here()) else data.ok()
     if rate := stats.rate_column(here):
         best, dearest = stats.fastest(here), ""
         cost = f"{figure(best[rate[0]], 3)} {rate[1]}"
@@ -119,24 +126,13 @@ def _head(data: SweepData) -> dict[str, str]:
         best, dearest = records(costs.loc[[costs[column].astype(float).idxmax()]])[0], "dearest: "
         cost = f"{figure(best[column], 3)} {_COSTS.get(column, 'µs')}"
     reference = data.reference_name if data.paired_with_kernel else best["reference"]
-    against = f"{spread(estimate(best, 'speedup'), 3)} x {reference}"
+    speed = f"{spread(estimate(best, 'speedup'), 3)} x {reference}"
     return {
         "fastest": dearest + cell(data.labels()[best["variant"]]),
         "size": size_label(size_of(best)),
-        _RATIO: "the reference itself" if best["reference"] == best["variant"] else against,
+        "speed": "the reference itself" if best["reference"] == best["variant"] else speed,
         "rate": cost,
     }
-
-
-def headline(sections: Sequence[SweepData]) -> str:
-    """One line a sweep: its fastest variant where it matters."""
-    lines = []
-    for data in sections:
-        ok = len(data.ok())
-        line = {"sweep": f"[{cell(data.sweep.title)}](#{anchor(data.sweep.title)})"}
-        line |= {"fastest": "no result", "size": "", _RATIO: "", "rate": ""} | (_head(data) if ok else {})
-        lines.append(line | {"cells with a result": f"{ok} of {len(data.sweep.asked)}"})
-    return table(lines, left=["sweep", "fastest", _RATIO])
 
 
 def _some(names: "pd.Series[str]") -> str:
@@ -144,8 +140,8 @@ def _some(names: "pd.Series[str]") -> str:
     return "; ".join(names[:MOST_FAILURES]) + (f"; and {count(more, 'more variant')}" if more > 0 else "")
 
 
-def failure_table(timings: pd.DataFrame, resources: pd.DataFrame) -> str:
-    """Every cell without a result and every variant that did not compile; long compiler messages are cut."""
+def alike_failures(timings: pd.DataFrame, resources: pd.DataFrame) -> list[dict[str, Any]]:
+    """Cells without a result and variants that did not compile, by reason; long compiler messages are cut."""
     bad, uncompiled = stats.failures(timings), stats.failures(resources)
     uncompiled = uncompiled[~uncompiled["variant"].isin(bad["variant"])]
     lines = []
@@ -159,39 +155,16 @@ def failure_table(timings: pd.DataFrame, resources: pd.DataFrame) -> str:
         line = {"id": row["variant"], "variant": cell(name), "status": row["status"], "reason": reason}
         lines.append({"sweep": "", "sizes": ""} | line | timed)
     if not lines:
-        return "Every cell gave a verified result."
+        return []
     by_variant = pd.DataFrame(lines).groupby(["sweep", "id", "variant", "status", "reason"], sort=False)
     # What a sweep leaves out for one reason shares a line.
     rows = by_variant["sizes"].agg(", ".join).reset_index()
     by_reason = rows.groupby(["sweep", "sizes", "status", "reason"], sort=False)["variant"].agg(_some)
-    alike = by_reason.reset_index()[["sweep", "variant", "sizes", "status", "reason"]]
-    alike["reason"] = alike["reason"].map(cell)
-    more = len(alike) - MOST_FAILURES
-    below = f"\n\n{count(more, 'further line')} in `timings.csv`." if more > 0 else ""
-    return table(records(alike.head(MOST_FAILURES))) + below
+    return records(by_reason.reset_index())
 
 
 def alike_notes(notes: pd.DataFrame) -> list[dict[str, Any]]:
     """What could not be had: the subjects of alike notes, those of one sweep and stage with one reason."""
-    notes = notes.fillna("")
-    notes["reason"] = [cut(reason, 200) for reason in notes["reason"]]
+    notes = notes.fillna("").assign(reason=[cut(reason, 200) for reason in notes["reason"]])
     alike = notes.groupby(["sweep", "stage", "reason"], sort=False)["subject"].agg(list)
     return records(alike.reset_index())
-
-
-def clock_trials(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of each kernel against itself: how often the interval holds 1, and what the ratios are in the middle."""
-    kernels = []
-    for subject, trials in frame.groupby("subject", sort=False):
-        covered, total = int(trials["covers"].fillna(False).sum()), len(trials)
-        kernels.append(
-            {
-                "subject": subject,
-                "covered": covered,
-                "total": total,
-                "share": stats.coverage_interval(covered, total),
-                "ratio": stats.median_of(list(trials["speedup"])),
-                "half_width": float((trials["speedup_high"] - trials["speedup_low"]).median()) / 2,
-            }
-        )
-    return kernels

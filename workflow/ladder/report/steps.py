@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.kernel import Variant
-from ladder.report.markdown import cell, figure, magnitude, spread
+from ladder.report.markdown import figure, magnitude
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import Estimate, records
@@ -25,8 +25,8 @@ _WAITS = {
     "wait": "for a fixed latency",
 }
 _STALLS = [f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio" for reason in _WAITS]
+# A counter below this share of the whole counts as that share, so that trifles do not move many times over.
 _NEGLIGIBLE = 0.05
-"""Share of the whole below which a counter counts as that share, so that trifles do not move many times over."""
 
 
 @dataclass(frozen=True)
@@ -82,36 +82,19 @@ _ACTIVE = "active.avg.pct_of_peak_sustained_active"
 _TENSOR = Counter("busy cycles of the tensor cores", {f"sm__pipe_tensor_cycles_{_ACTIVE}": 1}, "%", better=1)
 _SLOTS = Counter("used issue slots", {f"smsp__issue_{_ACTIVE}": 1}, "%", better=1)
 """These two tell that a kernel got faster, not why: named where no cause moved."""
-_LEAST_TENSOR = 1.0
-"""Per cent of busy tensor cores below which a kernel does not use them."""
-_LEAST_CAUSE, _LEAST_EFFECT = math.log(1.05), math.log(1.01)
-"""What a counter must move by to be named."""
+_LEAST_TENSOR = 1.0  # per cent of busy tensor cores below which a kernel does not use them
+_LEAST_CAUSE, _LEAST_EFFECT = math.log(1.05), math.log(1.01)  # what a counter must move by to be named
 
 
 @dataclass(frozen=True)
 class Step:
-    """A rung against the rung it changes; `movement` is the counter that moved most in favour of the faster.
-
-    `counted` says whether the profiler looked at both.
-    """
+    """A rung against the rung below, which it changes."""
 
     below: Variant
     above: Variant
     gain: Estimate
-    movement: str | None
-    counted: bool
-
-    def told(self, names: Mapping[str, str]) -> str:
-        """The step in words; `names` are those of the variants."""
-        below = names[self.below.id]
-        if not self.gain.known:
-            return f"not to be compared with {below}"
-        text = f"{spread(self.gain)} times as fast as {below}"
-        undecided = self.gain.low <= 1 <= self.gain.high
-        text += ", which the interval cannot tell apart" if undecided else ""
-        if self.movement or undecided or not self.counted:
-            return text + (f"{', though' if undecided else ';'} {self.movement}" if self.movement else "")
-        return f"{text}; no counter that was collected moved with it"
+    movement: str | None  # of the counter that moved most in favour of the faster
+    counted: bool  # whether the profiler looked at both
 
 
 def _changes(one: Variant, other: Variant) -> int:
@@ -175,23 +158,14 @@ def rate(row: Mapping[str, Any]) -> str:
     return f"{figure(row[column[0]], 3)} {column[1]}" if column else ""
 
 
-def step_sentences(data: SweepData) -> list[str]:
-    """One sentence a rung of a ladder against a library, of its first rung the speed; none for other sweeps."""
+def rungs(data: SweepData) -> list[dict[str, Any]]:
+    """Of a ladder against a library the `entry` and `row` of each rung with a result, and its `step` but for the first.
+
+    Empty for other sweeps.
+    """
     if data.paired_with_kernel or not all(entry.rung for entry in data.sweep.entries):
         return []
-    names = data.labels()
     above = {step.above.id: step for step in steps(data)}
     rows = {row["variant"]: row for row in records(data.here())}
-    sentences = []
-    for entry in data.sweep.entries:
-        name = entry.variant.id
-        if name in above:
-            text = above[name].told(names)
-        elif row := rows.get(name):
-            speed = f"{spread(stats.estimate(row, 'speedup'))} times the speed of {row['reference']}"
-            text = ", ".join(part for part in (rate(row), speed) if part)
-        else:
-            continue
-        technique = f" ({cell(entry.technique)})" if entry.technique else ""
-        sentences.append(f"**{cell(names[name])}**{technique}: {text}.")
-    return sentences
+    told = [entry for entry in data.sweep.entries if entry.variant.id in rows]
+    return [{"entry": one, "row": rows[one.variant.id], "step": above.get(one.variant.id)} for one in told]

@@ -9,8 +9,7 @@ import pandas as pd
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 
-MOST_TELLING = 6
-"""Parameters that a name is made of at most where all of them are named, whatever their values."""
+MOST_TELLING = 6  # parameters that a name is made of at most where all are named, whatever their values
 
 
 def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -37,6 +36,13 @@ def _apart(rows: pd.DataFrame) -> dict[str, tuple[list[dict[str, Any]], set[str]
     kernels = rows.drop_duplicates("variant").groupby("kernel", sort=False)["params"]
     params = {str(kernel): [stats.params_of(text) for text in given] for kernel, given in kernels}
     return {kernel: (given, _telling(given)) for kernel, given in params.items()}
+
+
+def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
+    """What the tables of a run say of one sweep."""
+    own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in ("timings", "metrics")}
+    variants = frames["resources"]["variant"].isin([variant.id for variant in sweep.variants])
+    return SweepData(sweep, **own, resources=frames["resources"][variants], environment=environment)
 
 
 @dataclass(frozen=True)
@@ -111,21 +117,21 @@ class SweepData:
         """Rows with a result in the regime to speak about, the only ones that may be shown as such."""
         return stats.ok_rows(self.timings, self.regime)
 
+    def against_others(self) -> pd.DataFrame:
+        """Those rows but the reference's own: its ratio to itself says nothing."""
+        rows = self.ok()
+        return rows[rows["variant"] != rows["reference"]]
+
     def here(self) -> pd.DataFrame:
-        """Those of the size to speak about."""
+        """Rows with a result at the size to speak about."""
         return stats.at_size(self.ok(), self.size)
 
-    def unnamed(self, rows: pd.DataFrame) -> list[str]:
-        """Parameters that change from variant to variant of `rows` although no label needs them."""
-        found: dict[str, None] = {}
-        for given, told in _apart(rows[rows["rung"].isna()]).values():
-            if len(told) <= MOST_TELLING:
-                found |= dict.fromkeys(name for name in changing(given) if name not in told)
-        return list(found)
-
-    def leaves_out_defaults(self, rows: pd.DataFrame) -> bool:
-        """Whether a label of `rows` leaves out what is the kernel's default."""
-        return any(len(told) > MOST_TELLING for _, told in _apart(rows[rows["rung"].isna()]).values())
+    def unnamed(self, rows: pd.DataFrame) -> tuple[list[str], bool]:
+        """Parameters that change in `rows` although no label needs them, and whether labels leave out defaults."""
+        kernels = list(_apart(rows[rows["rung"].isna()]).values())
+        named = [(given, told) for given, told in kernels if len(told) <= MOST_TELLING]
+        found = dict.fromkeys(name for given, told in named for name in changing(given) if name not in told)
+        return list(found), len(named) < len(kernels)
 
     def labels(self, rows: pd.DataFrame | None = None, brief: bool = False) -> dict[str, str]:
         """A short name for each variant of `rows`, or of the sweep: its rung, else what tells it from the others.
@@ -135,14 +141,13 @@ class SweepData:
         """
         rows = self.timings if rows is None else rows
         labels, apart = {}, _apart(rows)
-        kernels = {entry.variant.kernel.name: entry.variant.kernel for entry in self.sweep.entries}
+        kernels = {entry.variant.kernel.name: entry.variant.kernel.parameters for entry in self.sweep.entries}
         for row in stats.records(rows.drop_duplicates("variant")):
             kernel, params = row["kernel"], stats.params_of(row["params"])
             named = [axis for axis in params if axis in apart[kernel][1]]
             crowded = len(named) > MOST_TELLING
             if crowded or brief:
-                axes = kernels[kernel].parameters if kernel in kernels else {}
-                usual = {axis: given.default for axis, given in axes.items()}
+                usual = {axis: given.default for axis, given in kernels.get(kernel, {}).items()}
                 special = {axis for axis, value in params.items() if usual.get(axis) != value}
                 named = [axis for axis in (params if crowded else named) if axis in {*named[:1], *special}]
             differing = ", ".join(f"{axis}={params[axis]}" for axis in named)

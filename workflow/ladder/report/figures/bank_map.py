@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ladder.build.banks import BANKS
-from ladder.report.figures.style import PALETTE
+from ladder.report.figures.base import PALETTE
 
 Phase = Mapping[int, Mapping[int, Sequence[int]]]
 """Bank -> word -> the lanes it is for."""
@@ -41,10 +41,8 @@ def _draw_phase(axis: Axes, phase: Phase, turns: int) -> None:
             axis.add_patch(Rectangle((bank - 0.5, turn), 1, 1, linewidth=0.8, **look))
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6} if turn else None
             axis.text(bank, turn + 0.5, lanes_label(lanes), ha="center", va="center", fontsize=7, bbox=box)
-    axis.set_xlim(-0.5, BANKS - 0.5)
-    axis.set_ylim(max(turns, 1), 0)
+    axis.set(xlim=(-0.5, BANKS - 0.5), ylim=(max(turns, 1), 0), xticks=range(BANKS))
     axis.set_yticks([turn + 0.5 for turn in range(turns)], [str(turn + 1) for turn in range(turns)])
-    axis.set_xticks(range(BANKS))
     axis.tick_params(length=0, labelsize=7)
     axis.set_xticks([bank - 0.5 for bank in range(BANKS + 1)], minor=True)
     axis.grid(which="minor", axis="x", color="#d8d8d8", linewidth=0.6)

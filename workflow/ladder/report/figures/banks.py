@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ladder.report.figures.data import FigureData, NoDataError
-from ladder.report.figures.style import PALETTE, canvas, legend_below
+from ladder.report.figures.base import PALETTE, FigureData, NoDataError, canvas, legend_below
 from ladder.report.sweep_data import changing
 from ladder.results.statistics import access_costs, parameter, params_of
 
@@ -18,8 +17,7 @@ _MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "z
 _WAVES: dict[str, Any] = {"color": PALETTE[0], "mfc": "white", "mew": 1.4, "zorder": 4}
 _WAVES |= {"label": "profiler: wavefronts per request"}
 _CYCLES: dict[str, Any] = {"color": PALETTE[1], "label": "clock: cycles per access", "zorder": 4}
-_TILT = 35
-"""Degrees by which words on the axis are turned, so that neighbours do not touch."""
+_TILT = 35  # degrees by which words on the axis are turned, so that neighbours do not touch
 
 
 def _panels(table: pd.DataFrame, x: str | None) -> list[str]:
@@ -59,12 +57,11 @@ def draw(data: FigureData) -> Figure:
     table = access_costs(data.some(data.ok(), "result"), data.metrics)
     if table[_COSTS].isna().all(axis=None):
         raise NoDataError("neither cycles nor wavefronts nor a prediction were recorded")
-    name = data.figure.x
+    name, what = data.figure.x, "what one warp access costs"
     table = table.assign(x=parameter(table, name) if name else table["variant"], panel=_panels(table, name))
     panels = dict(list(table.groupby("panel", sort=False)))
     widths = [max(rows["x"].nunique(), 3) for rows in panels.values()]
     ratios = {"width_ratios": widths}
-    what = "what one warp access costs"
     figure, axes = canvas(data, 4.6, what, columns=len(panels), sharey=True, gridspec_kw=ratios)
     for axis, (panel, rows) in zip(axes, panels.items(), strict=True):
         _panel(axis, rows, 5.5 if sum(widths) < 20 else 3.8)

@@ -9,23 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ladder.report.figures import style
-from ladder.report.figures.data import FigureData
+from ladder.report.figures import base
 from ladder.results.statistics import count_label, rate_column
 
 MOST = 9
-_LONGEST_NAME = 30
-"""Characters of a reference that fit beside the axis."""
-_LEGEND_WIDTH = 44
-_MOST_TICKS = 12
-"""Sizes on the axes of all panels together."""
-_LOGARITHMIC = 10
-"""From this ratio of the largest to the smallest rate on, the axis counts decades."""
-ASIDE = 0.025
-"""Distance of neighbouring lines in octaves."""
+_LONGEST_NAME = 30  # characters of a reference that fit beside the axis
+_LEGEND_WIDTH = 44  # characters of a line of the legend
+_MOST_TICKS = 12  # sizes on the axes of all panels together
+_LOGARITHMIC = 10  # from this ratio of the largest to the smallest rate on, the axis counts decades
+_ASIDE = 0.025  # distance of neighbouring lines in octaves
 
 
-def _measures(data: FigureData, rows: pd.DataFrame) -> dict[str, str]:
+def _measures(data: base.FigureData, rows: pd.DataFrame) -> dict[str, str]:
     """Columns drawn one below the other, and their labels.
 
     Against a twin kernel the ratio is the answer. Against a library the rate is, but it spans decades over the
@@ -45,18 +40,18 @@ def _chosen(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in best.index if name in drawn]
 
 
-def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str, most: int) -> None:
+def _panel(axis: Axes, data: base.FigureData, rows: pd.DataFrame, column: str, field: str, most: int) -> None:
     # Named as in the table, whichever are drawn.
     names, chosen = data.labels(), _chosen(rows)
     for index, variant in enumerate(chosen):
         line = rows[rows["variant"] == variant].sort_values(field)
         # Each line a little aside of its neighbour, so that none covers another.
-        x = line[field].astype(float) * 2 ** (ASIDE * (index - (len(chosen) - 1) / 2))
+        x = line[field].astype(float) * 2 ** (_ASIDE * (index - (len(chosen) - 1) / 2))
         # The panel's title says the dtype.
         label = names[variant].removesuffix(f" ({line['dtype'].iloc[0]})")
-        style.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
-    reference = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
-    look: dict[str, Any] = {"color": style.REFERENCE, "ls": "--", "lw": 1.8, "label": reference}
+        base.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
+    look: dict[str, Any] = {"color": base.REFERENCE, "ls": "--", "lw": 1.8}
+    look["label"] = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
     if column == "speedup":
         axis.axhline(1, **look)
     else:
@@ -67,7 +62,7 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
     sizes = sorted({int(value) for value in rows[field]})
     sizes = sizes[:: math.ceil(len(sizes) / most)]
     axis.set_xscale("log", base=2)
-    style.only_ticks(axis, sizes, [count_label(size) for size in sizes])
+    base.only_ticks(axis, sizes, [count_label(size) for size in sizes])
 
 
 def _rate_limits(axis: Axes, values: "pd.Series[float]") -> None:
@@ -78,20 +73,17 @@ def _rate_limits(axis: Axes, values: "pd.Series[float]") -> None:
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter("{x:g}")
     few = values.max() < _LOGARITHMIC**2 * values.min()
-    axis.yaxis.set_minor_formatter(style.some_ticks if few else NullFormatter())
+    axis.yaxis.set_minor_formatter(base.some_ticks if few else NullFormatter())
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: base.FigureData) -> Figure:
     """Lines over a log2 size axis; a row of panels per measure, in it one per dtype."""
-    # A reference against itself is the dashed line already.
-    rows = data.ok()
-    rows = data.some(rows[rows["variant"] != rows["reference"]], "result to draw over the size")
+    rows = data.some(data.against_others(), "result to draw over the size")
     measures, fields, sizes = _measures(data, rows), data.sweep.problem.size_fields, data.sweep.sizes
     # M, N or K where only that one changes, else the first.
     field = next((name for name in fields if len({size[name] for size in sizes}) > 1), fields[0])
     together = len(fields) > 1 and all(len(set(size.values())) == 1 for size in sizes)
-    per_dtype = {dtype: rows[rows["dtype"] == dtype] for dtype in data.sweep.dtypes}
-    per_dtype = {dtype: own for dtype, own in per_dtype.items() if len(own)}
+    per_dtype = {dtype: own for dtype in data.sweep.dtypes if len(own := rows[rows["dtype"] == dtype])}
     drawn = pd.concat([own[own["variant"].isin(_chosen(own))] for own in per_dtype.values()])
     variants, columns = rows["variant"].nunique(), len(per_dtype)
     # A rung that is slow where it matters may be ahead at another size.
@@ -99,15 +91,15 @@ def draw(data: FigureData) -> Figure:
     what = "speed over size" + (hidden if variants > MOST * columns else "")
     names = data.labels()
     labels = [names[variant] for variant in _chosen(rows)]
-    legend_rows = math.ceil((min(len(labels), MOST) + 2) / style.legend_columns(labels))
+    legend_rows = math.ceil((len(labels) + 2) / base.legend_columns(labels))
     height = (2.4 + 2.2 * len(measures) if len(measures) > 1 else 4.4) + 0.24 * legend_rows
-    figure, axes = style.canvas(data, height, what, columns=columns, rows=len(measures), sharex="col")
+    figure, axes = base.canvas(data, height, what, columns=columns, rows=len(measures), sharex="col")
     for row, (column, unit) in enumerate(measures.items()):
         line = axes[row * columns :][:columns]
         for axis, (dtype, own) in zip(line, per_dtype.items(), strict=True):
             _panel(axis, data, own, column, field, _MOST_TICKS // columns)
             if column == "speedup":
-                style.ratio_limits(axis, drawn)
+                base.ratio_limits(axis, drawn)
             else:
                 _rate_limits(axis, own[own["variant"].isin(drawn["variant"])][column])
             if row == 0 and columns > 1:
@@ -115,4 +107,4 @@ def draw(data: FigureData) -> Figure:
         line[0].set_ylabel(unit)
     for axis in axes[-columns:]:
         axis.set_xlabel(" = ".join(name.upper() for name in fields) if together else field)
-    return style.legend_below(figure, axes[0])
+    return base.legend_below(figure, axes[0])

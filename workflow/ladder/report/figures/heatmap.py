@@ -4,8 +4,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData, NoDataError
-from ladder.report.figures.style import MUTED, canvas
+from ladder.report.figures.base import MUTED, FigureData, NoDataError, canvas
 from ladder.results.statistics import at_size, parameter
 
 _LOOK = {"cmap": "viridis", "linewidths": 1.2, "fmt": "", "annot_kws": {"fontsize": 11}}
@@ -33,19 +32,16 @@ def draw(data: FigureData) -> Figure:
     xs, ys = _axis_values(data, x), _axis_values(data, y)
     several = "best " if by_cell.size().max() > 1 else ""
     what = f"{several}speed relative to {data.reference_name} by {x} and {y}, {data.size_text}"
-    ends = {"vmin": best.min(), "vmax": best.max()}
-    height = max(1.9 + 0.6 * len(ys), 3.2)
-    figure, axes = canvas(data, height, what, columns=len(panels), sharey=True)
+    look = _LOOK | {"vmin": best.min(), "vmax": best.max()}
+    figure, axes = canvas(data, max(1.9 + 0.6 * len(ys), 3.2), what, columns=len(panels), sharey=True)
     for panel, axis in zip(panels, axes, strict=True):
         grid = best.loc[panel].unstack("x").reindex(index=ys, columns=xs)
         axis.grid(visible=False)
         axis.set_facecolor("#eeeeee")
-        cells = grid.map("{:#.3g}".format)
-        sns.heatmap(grid, ax=axis, annot=cells, cbar=axis is axes[-1], **ends, **_LOOK)
+        sns.heatmap(grid, ax=axis, annot=grid.map("{:#.3g}".format), cbar=axis is axes[-1], **look)
         for row, column in np.argwhere(grid.isna()):
             axis.text(column + 0.5, row + 0.5, "-", ha="center", va="center", color=MUTED)
-        axis.set_xlabel(x)
-        axis.set_ylabel(y if axis is axes[0] else "")
+        axis.set(xlabel=x, ylabel=y if axis is axes[0] else "")
         axis.tick_params(axis="y", rotation=0)
         if hue:
             axis.set_title(f"{hue} = {panel}", fontsize=10.5, color=MUTED)

@@ -10,8 +10,8 @@ from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.sweep import Sweep
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
-from ladder.report.figures.data import FigureData, NoDataError
-from ladder.report.figures.style import message, to_png
+from ladder.report.figures.base import FigureData, NoDataError, message, to_png
+from ladder.report.sweep_data import of_sweep
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
     "ladder": rungs.draw,
@@ -36,7 +36,6 @@ def draw_sweep(
     sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], folder: RunFolder
 ) -> None:
     """Draw every figure that a sweep asks for, as FOLDER/figures/SWEEP-INDEX-KIND.png."""
-    timings, resources, metrics = (frames[table] for table in ("timings", "resources", "metrics"))
+    own = vars(of_sweep(sweep, frames, environment))
     for figure, name in zip(sweep.figures, sweep.figure_names(), strict=True):
-        data = FigureData(sweep, timings, resources, metrics, environment, figure=figure)
-        replace_file(folder.figure(sweep.name, name), render(data))
+        replace_file(folder.figure(sweep.name, name), render(FigureData(**own, figure=figure)))

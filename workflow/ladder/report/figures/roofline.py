@@ -8,8 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData, NoDataError
-from ladder.report.figures.style import MUTED, canvas, legend_below, points, some_ticks
+from ladder.report.figures import base
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 
@@ -18,7 +17,7 @@ UNIT = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
 MOST = 10
 
 
-def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
+def _marks(data: base.FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with their `intensity`, and whether its bytes were `counted` by the profiler or are the fewest."""
     moved = data.metrics[data.metrics["metric"].isin(DRAM)]
     moved = moved.assign(value=moved["value"] * moved["unit"].map(UNIT).astype(float).fillna(1.0))
@@ -32,11 +31,11 @@ def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
         intensity.append(work.operations / (sum(seen.values()) if counted[-1] else work.bytes or math.nan))
     known = rows.assign(counted=counted, intensity=intensity).dropna(subset="intensity")
     if not len(known):
-        raise NoDataError("no operational intensity is known")
+        raise base.NoDataError("no operational intensity is known")
     return known
 
 
-def _roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> float:
+def _roofs(axis: Axes, data: base.FigureData, marks: pd.DataFrame) -> float:
     """Draw the roofs from left of every mark and ridge on, and return the highest."""
     copied = data.gpu.get("copy_gbytes_per_s")
     bandwidth = (copied or data.gpu.get("memory_peak_gbytes_per_s") or math.nan) / 1e3
@@ -48,20 +47,20 @@ def _roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> float:
     x = np.array([start, min([end, *([max(ridges)] if ridges else [])])])
     if bandwidth > 0:
         text = f"{'measured copy' if copied else 'memory'} {bandwidth:.2f} TB/s"
-        axis.plot(x, x * bandwidth, color=MUTED, lw=1.6, label=text)
+        axis.plot(x, x * bandwidth, color=base.MUTED, lw=1.6, label=text)
     roofs: dict[tuple[float, str], list[str]] = {}
     for dtype, peak in peaks.items():
         roofs.setdefault((peak, "CUDA cores" if dtype == "fp32" else "tensor cores"), []).append(dtype)
     for (peak, core), alike in roofs.items():
-        axis.hlines(peak, np.nanmax([start, peak / bandwidth]), end, color=MUTED, lw=1.6)
+        axis.hlines(peak, np.nanmax([start, peak / bandwidth]), end, color=base.MUTED, lw=1.6)
         text = f"{', '.join(alike)} peak, {core}: {peak:.0f} TFLOP/s"
         place: dict[str, Any] = {"xytext": (-4, 4), "textcoords": "offset points", "ha": "right"}
-        axis.annotate(text, (end, peak), va="bottom", fontsize=10, color=MUTED, **place)
+        axis.annotate(text, (end, peak), va="bottom", fontsize=10, color=base.MUTED, **place)
     axis.set_xlim(start, end)
     return max(peaks.values(), default=0.0)
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: base.FigureData) -> Figure:
     """One mark per variant at one size: filled by counted DRAM bytes, hollow by the least there could be."""
     rows = data.here()
     rows = data.some(rows[rows["tflops"].notna()], f"floating-point result at {data.size_text}")
@@ -71,27 +70,26 @@ def draw(data: FigureData) -> Figure:
         rows = rows.sort_values("speedup", ascending=False).head(MOST)
     marks = _marks(data, rows)
     height = 4.6 + 0.26 * math.ceil((len(marks) + 1) / 3)
-    figure, (axis,) = canvas(data, height, f"roofline, {data.size_text}{hidden}")
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    figure, (axis,) = base.canvas(data, height, f"roofline, {data.size_text}{hidden}")
+    axis.set(xscale="log", yscale="log")
     highest = _roofs(axis, data, marks)
     # Least bytes are alike for all variants: their marks would hide each other.
     aside = 1.0 if marks["counted"].all() else 1.2
     for index, variant in enumerate(marks["variant"]):
         mark = marks.iloc[[index]]
         x = mark["intensity"] * aside ** (index - (len(marks) - 1) / 2)
-        face = {} if mark["counted"].all() else {"mfc": "white"}
-        points(axis, index, x, mark, "tflops", names[variant], ms=8, mew=1.8, ls="none", zorder=4, **face)
+        look = {"ms": 8, "mew": 1.8, "ls": "none", "zorder": 4}
+        look |= {} if mark["counted"].all() else {"mfc": "white"}
+        base.points(axis, index, x, mark, "tflops", names[variant], **look)
     axis.set_ylim(marks["tflops"].min() / 1.5, max(highest, marks["tflops"].max()) * 1.6)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(some_ticks)
+    axis.yaxis.set_minor_formatter(base.some_ticks)
     basis = "filled: DRAM bytes counted; hollow: each operand moved once"
     if marks["counted"].nunique() == 1:
         hollow = "hollow: each operand moved once, marks set side by side"
         basis = "DRAM bytes counted by the profiler" if marks["counted"].all() else hollow
     clock = data.gpu.get("sm_clock_max_mhz")
     at = f"; peaks at the highest clock, {clock} MHz" if clock else ""
-    axis.set_xlabel(f"operational intensity, FLOP/byte\n({basis}{at})")
-    axis.set_ylabel("TFLOP/s")
-    return legend_below(figure, axis)
+    axis.set(xlabel=f"operational intensity, FLOP/byte\n({basis}{at})", ylabel="TFLOP/s")
+    return base.legend_below(figure, axis)

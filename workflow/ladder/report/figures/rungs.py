@@ -6,13 +6,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData
-from ladder.report.figures.style import MUTED, PALETTE, REFERENCE, above, canvas
+from ladder.report.figures.base import MUTED, PALETTE, REFERENCE, FigureData, above, canvas
 from ladder.results.statistics import Estimate, at_size, estimate, records
 
 MOST = 24
-BAR = 0.34
-"""Height of a bar in inches; rungs stand as far apart as their names need."""
+_BAR = 0.34  # height of a bar in inches; rungs stand as far apart as their names need
 
 
 def _rows(data: FigureData) -> pd.DataFrame:
@@ -26,8 +24,7 @@ def _rows(data: FigureData) -> pd.DataFrame:
 
 
 def _bar(axis: Axes, place: float, speed: Estimate, tflops: float, color: str, reach: float) -> None:
-    """A bar with its interval and its numbers."""
-    axis.barh(place, speed.value, height=BAR, color=color, zorder=2)
+    axis.barh(place, speed.value, height=_BAR, color=color, zorder=2)
     spread = [[max(speed.value - speed.low, 0)], [max(speed.high - speed.value, 0)]]
     axis.errorbar(speed.value, place, xerr=spread, color="black", capsize=3, lw=1.2, zorder=4)
     digits = 0 if tflops >= 100 else 1 if tflops >= 10 else 2
@@ -44,9 +41,8 @@ def draw(data: FigureData) -> Figure:
     """Horizontal bars with 95 % intervals; the reference is the line at 1."""
     shown = _rows(data)
     names, rows = data.labels(shown), records(shown)
-    techniques = {entry.variant.id: entry.technique for entry in data.sweep.entries}
-    told = ((names[row["variant"]], textwrap.fill(techniques[row["variant"]], 40)) for row in rows)
-    labels = ["\n".join(part for part in parts if part) for parts in told]
+    techniques = {entry.variant.id: textwrap.fill(entry.technique, 40) for entry in data.sweep.entries}
+    labels = [f"{names[variant]}\n{techniques[variant]}".strip() for variant in shown["variant"]]
     heights = [0.2 + 0.16 * (label.count("\n") + 1) for label in labels]
     places = [sum(heights[:index]) + height / 2 for index, height in enumerate(heights)]
     what = f"speed relative to {data.reference_name}, {data.size_text}"
@@ -63,8 +59,7 @@ def draw(data: FigureData) -> Figure:
     axis.axvline(1, color=REFERENCE, lw=1.6, ls="--", zorder=3)
     above(axis, 1, "reference", xytext=(0, 2), ha="center", fontsize=10)
     axis.set_yticks(places, labels, fontsize=9.5, multialignment="right")
-    axis.set_ylim(sum(heights), -0.1)
-    axis.set_xlim(0, reach * 1.22)
+    axis.set(ylim=(sum(heights), -0.1), xlim=(0, reach * 1.22))
     axis.set_xlabel("speed relative to the reference, 95 % interval")
     axis.grid(axis="y", visible=False)
     return figure

@@ -9,26 +9,23 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import style
-from ladder.report.figures.data import FigureData
+from ladder.report.figures import base
 from ladder.results import statistics as stats
 
 ROW, LINE, GAP = 0.2, 0.115, 0.1
 """Inches from row to row, for each line of a name where it takes several, and between groups of rows."""
-_NAME_WIDTH = 46
-"""Characters of a name on the right; a longer one takes another line."""
-_LOGARITHMIC = 3
-"""From this ratio of the largest to the smallest speed on, the axis is logarithmic."""
+_NAME_WIDTH = 46  # characters of a name on the right; a longer one takes another line
+_LOGARITHMIC = 3  # from this ratio of the largest to the smallest speed on, the axis is logarithmic
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+# Told apart by colour and by mark.
 _VERDICTS: dict[str, dict[str, Any]] = {
-    "ahead": {"color": style.PALETTE[0], "marker": "o"},
-    "behind": {"color": style.PALETTE[1], "marker": "s"},
-    "interval holds 1": {"color": style.MUTED, "marker": "D"},
+    "ahead": {"color": base.PALETTE[0], "marker": "o"},
+    "behind": {"color": base.PALETTE[1], "marker": "s"},
+    "interval holds 1": {"color": base.MUTED, "marker": "D"},
 }
-"""Verdicts by colour and mark: either tells them apart."""
 
 
-def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
+def _rows(data: base.FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     """By dtype, M, N and K: the fastest at every shape with its `verdict`, or the shape alone if it has no result."""
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
@@ -52,17 +49,17 @@ def _marks(axis: Axes, rows: pd.DataFrame) -> None:
     for verdict, look in _VERDICTS.items():
         own = rows[rows["verdict"] == verdict]
         if len(own):
-            bars = style.error_bars(own, "speedup")
+            bars = base.error_bars(own, "speedup")
             look = look | {"ls": "", "ms": 5, "lw": 1.4, "capsize": 2.5, "label": f"{verdict}: {len(own)}"}
             axis.errorbar(own["speedup"], own["place"], xerr=bars, zorder=3, **look)
     # On white, for the lines at 1 and at the mean cross the words.
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "bbox": white}
     for place in rows[rows["verdict"] == ""]["place"]:
-        axis.text(1, place, "no result", zorder=4, color=style.MUTED, style="italic", **middle)
+        axis.text(1, place, "no result", zorder=4, color=base.MUTED, style="italic", **middle)
 
 
-def _beside(axis: Axes, data: FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
+def _beside(axis: Axes, data: base.FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
     """Mark what the same variants reach with a clean L2, where that was measured beside; their speeds."""
     cells = ["variant", *data.sweep.problem.size_fields]
     cold = stats.ok_rows(data.timings, "cold" if data.regime != "cold" else "")[[*cells, "speedup"]]
@@ -84,15 +81,12 @@ def _scale(axis: Axes, values: list[float]) -> None:
     else:
         axis.set_xscale("log")
         axis.set_xlim(low / 1.1, high * 1.1)
-        style.only_ticks(axis, [tick for tick in _TICKS if low / 1.1 <= tick <= high * 1.1])
+        base.only_ticks(axis, [tick for tick in _TICKS if low / 1.1 <= tick <= high * 1.1])
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: base.FigureData) -> Figure:
     """A row per shape with its mark and 95 % interval; on the right what was the fastest there."""
-    # A reference against itself is the line at 1 already.
-    measured = data.ok()
-    measured = data.some(measured[measured["variant"] != measured["reference"]], "result at any shape")
-    timed = pd.DataFrame(stats.fastest_by_size(measured))
+    timed = pd.DataFrame(stats.fastest_by_size(data.some(data.against_others(), "result at any shape")))
     rows = _rows(data, timed)
     several = len({entry.variant.id for entry in data.sweep.entries}) > 1
     labels = data.labels(brief=True) if several else {}
@@ -100,7 +94,7 @@ def draw(data: FigureData) -> Figure:
     fields = list(data.sweep.problem.size_fields)
     rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str), names)
     what = "the fastest variant" if any(names) else "speed"
-    figure, (axis,) = style.canvas(data, 2.3 + height, f"{what} relative to {data.reference_name}")
+    figure, (axis,) = base.canvas(data, 2.3 + height, f"{what} relative to {data.reference_name}")
     _marks(axis, rows)
     beside = _beside(axis, data, rows)
     _scale(axis, [1.0, timed["speedup_low"].min(), timed["speedup_high"].max(), *beside])
@@ -109,16 +103,15 @@ def draw(data: FigureData) -> Figure:
     uprights = [(mean, f"geometric mean{over}: {mean:.3f}", "--"), (1.0, "reference", "-")]
     # The name of the lower stands on its left.
     for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
-        axis.axvline(at, color=style.REFERENCE, lw=1.4, ls=line, zorder=2)
-        style.above(axis, at, text, xytext=(offset, 3), ha=side, fontsize=9.5)
+        axis.axvline(at, color=base.REFERENCE, lw=1.4, ls=line, zorder=2)
+        base.above(axis, at, text, xytext=(offset, 3), ha=side, fontsize=9.5)
     dtypes = len(data.sweep.dtypes)
     shapes = [
         " x ".join(map(str, size)) + (f" ({dtype})" if dtypes > 1 else "")
         for dtype, *size in rows[["dtype", *fields]].itertuples(index=False)
     ]
     axis.set_yticks(rows["place"], shapes, fontsize=8.5)
-    axis.set_ylim(height, 0)
-    axis.set_xlabel("speed relative to the reference, 95 % interval")
+    axis.set(ylim=(height, 0), xlabel="speed relative to the reference, 95 % interval")
     axis.set_ylabel(" x ".join(name.upper() for name in fields))
     if any(names):
         right = axis.twinx()
@@ -126,5 +119,4 @@ def draw(data: FigureData) -> Figure:
         right.set_yticks(rows["place"], names, fontsize=7.5)
         right.tick_params(axis="y", length=0)
         right.grid(visible=False)
-        right.spines[["top", "right"]].set_visible(False)
-    return style.legend_below(figure, axis)
+    return base.legend_below(figure, axis)

@@ -7,18 +7,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import style
-from ladder.report.figures.data import FigureData
+from ladder.report.figures import base
 from ladder.report.sweep_data import changing
 from ladder.results.statistics import parameter, params_of
 
-_LOGARITHMIC = 16
-"""From this ratio of the largest to the smallest x on, the axis counts octaves."""
+_LOGARITHMIC = 16  # from this ratio of the largest to the smallest x on, the axis counts octaves
 _TESTED: dict[str, Any] = {"ms": 5, "lw": 1.6}
 _TWIN: dict[str, Any] = {"lw": 1.2, "ls": ":"}
 
 
-def _cells(data: FigureData, x: str, hue: str | None) -> pd.DataFrame:
+def _cells(data: base.FigureData, x: str, hue: str | None) -> pd.DataFrame:
     """Cells at the figure's size with `x`, the resources of their variants, and `kind`: what tells the lines apart."""
     rows = data.some(data.here())
     rows = rows.assign(x=parameter(rows, x).astype(float), params=rows["params"].map(params_of))
@@ -34,11 +32,10 @@ def _cells(data: FigureData, x: str, hue: str | None) -> pd.DataFrame:
 
 
 def _octaves(cells: pd.DataFrame) -> bool:
-    """Whether the x axis counts octaves."""
     return bool(0 < cells["x"].min() * _LOGARITHMIC <= cells["x"].max())
 
 
-def _lines(data: FigureData, cells: pd.DataFrame) -> pd.DataFrame:
+def _lines(data: base.FigureData, cells: pd.DataFrame) -> pd.DataFrame:
     """Cells by `line` and its `label`, each at its `place`, those of one kernel that differ in x and dtype only.
 
     A `twin` is of the reference's own kernel, and is of the line of the tested cells that it is like.
@@ -72,11 +69,9 @@ def _pressure(axis: Axes, lines: pd.DataFrame) -> None:
     column, unit = ("local_bytes", "spilled bytes") if spills.any() else ("registers", "registers")
     for label, rows in tested:
         if spills[str(label)] or not spills.any():
-            index = rows["line"].iloc[0]
-            look = {"marker": style.MARKERS[index], "color": style.PALETTE[index], **_TESTED}
-            axis.plot(rows["place"], rows[column], **look)
-    axis.set_ylim(bottom=0)
-    axis.set_ylabel(f"{unit} per thread")
+            marker, color = (looks[rows["line"].iloc[0]] for looks in (base.MARKERS, base.PALETTE))
+            axis.plot(rows["place"], rows[column], marker=marker, color=color, **_TESTED)
+    axis.set(ylim=(0, None), ylabel=f"{unit} per thread")
     # Lines that lie on zero would cover each other: they are named instead.
     if not spills.any():
         axis.set_title("no variant spills", fontsize=10)
@@ -93,11 +88,11 @@ def _ticks(axis: Axes, cells: pd.DataFrame, most: int) -> None:
         values = [value for value in values if math.log2(value).is_integer()]
     if octaves:
         axis.set_xscale("log", base=2)
-    style.only_ticks(axis, values[:: math.ceil(len(values) / most)])
+    base.only_ticks(axis, values[:: math.ceil(len(values) / most)])
     axis.set_xlim(*((low * 2**-0.4, high * 2**0.4) if octaves else (low - 0.5, high + 0.5)))
 
 
-def draw(data: FigureData) -> Figure:
+def draw(data: base.FigureData) -> Figure:
     """Left: speed with 95 % intervals, the reference at 1. Right: bytes spilled, or registers."""
     x, hue = data.figure.x or "k", data.figure.hue
     cells = _cells(data, x, hue)
@@ -105,17 +100,17 @@ def draw(data: FigureData) -> Figure:
     dtypes = [dtype for dtype in data.sweep.dtypes if (cells["dtype"] == dtype).any()]
     what = f"{dtypes[0]}, {data.size_text}" if len(dtypes) == 1 else data.size_text
     shape: dict[str, Any] = {"columns": 2, "rows": len(dtypes), "gridspec_kw": {"width_ratios": [2, 1]}}
-    figure, axes = style.canvas(data, 2.2 + 2.7 * len(dtypes), what, sharex="col", sharey="col", **shape)
+    figure, axes = base.canvas(data, 2.2 + 2.7 * len(dtypes), what, sharex="col", sharey="col", **shape)
     reference = data.reference_name
     for dtype, left, right in zip(dtypes, axes[::2], axes[1::2], strict=True):
         own = lines[lines["dtype"] == dtype]
         for _, rows in own.groupby(["line", "twin"]):
             line = rows.iloc[0]
             if line["twin"]:
-                left.plot(rows["place"], rows["speedup"], color=style.PALETTE[line["line"]], **_TWIN)
+                left.plot(rows["place"], rows["speedup"], color=base.PALETTE[line["line"]], **_TWIN)
             else:
-                style.points(left, line["line"], rows["place"], rows, "speedup", line["label"], **_TESTED)
-        left.axhline(1, color=style.REFERENCE, ls="--", lw=1.6, label=reference)
+                base.points(left, line["line"], rows["place"], rows, "speedup", line["label"], **_TESTED)
+        left.axhline(1, color=base.REFERENCE, ls="--", lw=1.6, label=reference)
         left.set_ylabel("speed over" + (" " if len(reference) < 12 else "\n") + reference)
         left.set_title(dtype if len(dtypes) > 1 else "")
         _pressure(right, own)
@@ -124,6 +119,6 @@ def draw(data: FigureData) -> Figure:
     for axis in axes[-2:]:
         axis.set_xlabel(f"{x} (taps = {x} + 1)" if x == "k" else x)
     for twin in lines[lines["twin"]]["kernel"].unique():
-        axes[0].plot([], [], color=style.REFERENCE, label=f"{twin} with the same {hue}", **_TWIN)
-    style.ratio_limits(axes[0], lines)
-    return style.legend_below(figure, axes[0])
+        axes[0].plot([], [], color=base.REFERENCE, label=f"{twin} with the same {hue}", **_TWIN)
+    base.ratio_limits(axes[0], lines)
+    return base.legend_below(figure, axes[0])

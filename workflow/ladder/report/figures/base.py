@@ -1,9 +1,10 @@
-"""The one look of all figures: palette, sizes, titles. PNG of 1152 pixels width, legible at 900."""
+"""What every figure is made with: its data, and the one look of all. PNG of 1152 pixels width, legible at 900."""
 
 import io
 import math
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ladder.report.figures.data import FigureData
+from ladder.model import sweep
+from ladder.report.sweep_data import SweepData
 
 DPI = 144
 WIDTH = 8.0
@@ -22,9 +24,34 @@ MARKERS = ["o", "s", "D", "^", "v", "P", "X", "*", "<", ">"]
 MUTED = "#666666"
 _SETTINGS: dict[str, Any] = {"font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11}
 _SETTINGS |= dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], 10)
+_SETTINGS |= {"axes.spines.top": False, "axes.spines.right": False}
 _SETTINGS |= {"font.family": "DejaVu Sans", "axes.edgecolor": "#999999", "grid.color": "#e4e4e4"}
-_LEGEND_CHARACTERS = 116
-"""How many characters of a legend fit side by side, its lines and marks counted as eight each."""
+_LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
+
+
+class NoDataError(Exception):
+    """A figure has nothing to show; the message says why."""
+
+
+@dataclass(frozen=True)
+class FigureData(SweepData):
+    """One figure's request and the frames of its sweep."""
+
+    figure: sweep.Figure
+
+    @property
+    def size(self) -> dict[str, int]:
+        """The size this figure shows: as asked, else the sweep's."""
+        return dict(self.figure.size) if self.figure.size is not None else super().size
+
+    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
+        """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
+        if len(rows):
+            return rows
+        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
+        counts = ", ".join(f"{count} {status}" for status, count in bad.items())
+        why = f" ({counts})" if counts else "; the sweep has not been measured"
+        raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")
 
 
 def canvas(
@@ -44,9 +71,11 @@ def canvas(
     top = 1 - (0.32 + 0.22 * lines) / height
     figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
     figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
-    figure.text(0.012, 1 - (0.11 + 0.24 * lines) / height, data.subtitle, fontsize=9.5, color=MUTED, va="top")
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
+    device = str(data.gpu.get("name") or data.source.get("device") or "unknown device")
+    published = "published run, " if data.environment.get("timings_from") == "published" else ""
+    if date := str(data.source.get("started") or "")[:10]:
+        device += f", {published}{date}"
+    figure.text(0.012, 1 - (0.11 + 0.24 * lines) / height, device, fontsize=9.5, color=MUTED, va="top")
     return figure, list(axes.flat)
 
 
@@ -107,7 +136,7 @@ def above(axis: Axes, x: float, text: str, **more: Any) -> None:
 def legend_columns(labels: Sequence[str]) -> int:
     """How many columns a legend of these labels has room for."""
     longest = max(len(line) for label in labels for line in label.splitlines())
-    return max(min(_LEGEND_CHARACTERS // (longest + 8), 4, len(labels)), 1)
+    return max(min(_LEGEND_WIDTH // (longest + 8), 4, len(labels)), 1)
 
 
 def legend_below(figure: Figure, axis: Axes) -> Figure:
