@@ -160,7 +160,7 @@ def test_history_of_a_pattern_and_of_one_name_with_two_defaults(
     )
     run.record(["tensor_ladder"])
     assert main(["--root", str(run.root), "history", "wmma_*"]) == 0
-    names = [line for line in capsys.readouterr().out.splitlines() if line and not line.startswith(" ")]
+    names = [line for line in capsys.readouterr().out.splitlines() if " against " in line]
     assert names == [
         "wmma_naive-fp16@4096:dirty () against cublas",
         "wmma_naive-fp16@4096:warm () against cublas",
@@ -202,7 +202,7 @@ def test_a_plan_that_is_not_its_files_is_refused(run: Run, caplog: pytest.LogCap
 
 
 def test_a_tree_of_no_commit_is_refused_by_its_digest(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    run.measure(tree={"digest": "f" * 64, "commit": None, "clean": None})
+    run.measure(tree={"digest": "f" * 64, "commit": None, "clean": None}, id="session-2")
     assert run.publish() == 2
     assert "no commit is known for the tree of digest ffffffffffffffff" in caplog.text
 

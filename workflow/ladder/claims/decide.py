@@ -9,9 +9,10 @@ import pandas as pd
 
 from ladder.claims.ledger import Claim, Measure, Test
 from ladder.claims.verdicts import Decided, Outcome, Row, Tables, carry_out, combine, take, together
+from ladder.model.cell import count_label, size_label
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.statistics import Estimate, count_label, params_of, size_label
+from ladder.results.statistics import Estimate, params_of
 
 _WORDS = {"at_least": "at least", "at_most": "at most", "equals": "equal to"}
 _SHOWN = 6

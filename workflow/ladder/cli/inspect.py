@@ -12,6 +12,7 @@ from ladder.catalogue.reference import BEGIN, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import ClaimsDocument, load_claims
 from ladder.cli.options import Config, Configfile, project, run_of
+from ladder.model.cell import size_label
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate_int
@@ -21,7 +22,6 @@ from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
 from ladder.results.forecast import forecasts, told
-from ladder.results.statistics import size_label
 
 KINDS: dict[str, tuple[str, type[Document]]] = {
     "config": ("config/config.yaml", ConfigDocument),
@@ -163,15 +163,16 @@ def compare(
     before, after = read_records(run_a), read_records(run_b)
     results = comparing.compare(before, after, by, None if noise is None else noise / 100)
     pooled = results[-1]
-    if not (pooled.changes or pooled.broken or pooled.repaired):
+    broken = pooled.others["broken"]
+    if not (pooled.changes or broken or pooled.others["repaired"]):
         raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
     print(f"A  {run_a}: {comparing.describe(before)}")
     print(f"B  {run_b}: {comparing.describe(after)}")
     print("\n\n".join(comparing.text(result, by) for result in results))
-    worse = {change.name for result in results for change in result.regressions(threshold / 100)}
-    if worse or pooled.broken:
-        slower = f"{len(worse)} cells slower by more than {threshold:g} %"
-        print(f"regression: {slower}, {len(pooled.broken)} broken")
+    slower = [change for result in results for change in result.beyond_noise()[0]]
+    worse = {change.name for change in slower if -change.faster > threshold / 100}
+    if worse or broken:
+        print(f"regression: {len(worse)} cells slower by more than {threshold:g} %, {len(broken)} broken")
         raise typer.Exit(1)
 
 

@@ -12,6 +12,7 @@ import jinja2
 
 from ladder import __version__
 from ladder.claims.ledger import DEFAULT_NOISE_PERCENT
+from ladder.model.cell import size_label
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -28,6 +29,7 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "report"
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "clock_nvbench", "clock_aa")
 _NAMES = {"findings": findings, "rate": rate, "rungs": rungs, "sections": sections, "stats": stats}
+_NAMES |= {"size_label": size_label}
 _FILTERS = ("anchor", "cell", "cut", "figure", "share", "spread")
 """Names and filters that the templates use besides the context."""
 

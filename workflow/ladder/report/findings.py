@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.model.cell import size_label
 from ladder.report.markdown import figure, spread
 from ladder.report.steps import Step, rate, steps
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
-from ladder.results.statistics import count, records, size_label, size_of
+from ladder.results.statistics import count, records, size_of
 
 Row = dict[str, Any]
 _SPEED = itemgetter("speedup")

@@ -4,11 +4,12 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.model.cell import size_label
 from ladder.model.schemas import REGIMES, SIZE_COLUMNS
 from ladder.report.markdown import cell, cut, figure, share, spread, table
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
-from ladder.results.statistics import count, estimate, records, size_label, size_of
+from ladder.results.statistics import count, estimate, records, size_of
 
 MOST_ROWS = 36
 BEST, WORST = 10, 3

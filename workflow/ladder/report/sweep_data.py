@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.model.cell import size_label
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 
@@ -111,7 +112,7 @@ class SweepData:
         if len(set(size.values())) > 1:
             return ", ".join(f"{name.upper()}\u00a0=\u00a0{value}" for name, value in size.items())
         names = ["elements"] if "elements" in size else [name.upper() for name in size]
-        return "\u00a0=\u00a0".join([*names, stats.size_label(size)])
+        return "\u00a0=\u00a0".join([*names, size_label(size)])
 
     def ok(self) -> pd.DataFrame:
         """Rows with a result in the regime to speak about, the only ones that may be shown as such."""

@@ -1,6 +1,6 @@
 """Two sets of records side by side: what got faster or slower beyond noise, what appeared, what broke."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
@@ -33,25 +33,15 @@ class Comparison:
 
     where: str
     margin: float
-    changes: tuple[Change, ...]
-    broken: tuple[str, ...] = ()
-    repaired: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
+    changes: Sequence[Change]
+    others: Mapping[str, Sequence[str]]
+    """Cells that cannot be compared: `broken` and `repaired` with their statuses, `missing in B`, `new in B`."""
 
-    def faster(self) -> list[Change]:
-        """Cells faster beyond noise, the greatest gain first."""
-        found = [change for change in self.changes if change.beyond_noise and change.faster > 0]
-        return sorted(found, key=lambda change: -change.faster)
-
-    def slower(self) -> list[Change]:
-        """Cells slower beyond noise, the greatest loss first."""
-        found = [change for change in self.changes if change.beyond_noise and change.faster < 0]
-        return sorted(found, key=lambda change: change.faster)
-
-    def regressions(self, threshold: float) -> list[Change]:
-        """Cells slower by more than `threshold` (a share), beyond noise."""
-        return [change for change in self.slower() if -change.faster > threshold]
+    def beyond_noise(self) -> tuple[list[Change], list[Change]]:
+        """(slower, faster) cells, the greatest difference first."""
+        found = [change for change in self.changes if change.beyond_noise]
+        found.sort(key=lambda change: -abs(change.faster))
+        return [one for one in found if one.faster < 0], [one for one in found if one.faster > 0]
 
 
 Latest = dict[str, dict[str, Record]]
@@ -87,7 +77,8 @@ def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Co
     """Cells of both, each with its records of one or more GPUs; a cell is ok where any of them is."""
     shown = {cell: next(iter(given.values())) for cell, given in {**old, **new}.items()}
     names = {cell: cell_name(one.variant, one.cell) for cell, one in shown.items()}
-    changes, broken, repaired = [], [], []
+    changes = []
+    others: dict[str, list[str]] = {"broken": [], "repaired": []}
     for cell in (cell for cell in old if cell in new):
         ok = [[one for one in side[cell].values() if one.status == "ok"] for side in (old, new)]
         states = [next(iter(side[cell].values())).status for side in (old, new)]
@@ -97,12 +88,12 @@ def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Co
             apart = after.low > before.high or after.high < before.low
             changes.append(Change(names[cell], before, after, faster, apart and abs(faster) > share))
         elif ok[0]:
-            broken.append(f"{names[cell]}: ok -> {states[1]}")
+            others["broken"].append(f"{names[cell]}: ok -> {states[1]}")
         elif ok[1]:
-            repaired.append(f"{names[cell]}: {states[0]} -> ok")
-    missing = tuple(names[cell] for cell in old if cell not in new)
-    added = tuple(names[cell] for cell in new if cell not in old)
-    return Comparison(where, share, tuple(changes), tuple(broken), tuple(repaired), missing, added)
+            others["repaired"].append(f"{names[cell]}: {states[0]} -> ok")
+    others["missing in B"] = [names[cell] for cell in old if cell not in new]
+    others["new in B"] = [names[cell] for cell in new if cell not in old]
+    return Comparison(where, share, changes, others)
 
 
 def compare(
@@ -134,7 +125,7 @@ def _listing(title: str, lines: Sequence[str], most: int) -> list[str]:
 def text(result: Comparison, by: str, most: int = 40) -> str:
     """What differs, for people to read."""
     lines = [f"{result.where}: changes beyond {100 * result.margin:g} % count"]
-    for title, changes in (("slower", result.slower()), ("faster", result.faster())):
+    for title, changes in zip(("slower", "faster"), result.beyond_noise(), strict=True):
         width = max((len(change.name) for change in changes[:most]), default=0)
         told = [
             f"{100 * one.faster:+7.2f} %  {one.name:<{width}}  "
@@ -142,8 +133,8 @@ def text(result: Comparison, by: str, most: int = 40) -> str:
             for one in changes
         ]
         lines += _listing(title, told, most)
-    lines += _listing("broken", result.broken, most) + _listing("repaired", result.repaired, most)
-    lines += _listing("missing in B", result.missing, most) + _listing("new in B", result.new, most)
+    for title, names in result.others.items():
+        lines += _listing(title, names, most)
     alike = sum(not change.beyond_noise for change in result.changes)
     return "\n".join([*lines, f"{len(result.changes)} cells matched, {alike} of them alike within noise"])
 

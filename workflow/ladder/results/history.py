@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
+from tabulate import tabulate
+
 from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, Cell, cell_name
 from ladder.model.record import Record, Session
@@ -46,11 +48,7 @@ def history(sources: Mapping[str, Records], pattern: str) -> list[str]:
                 session = records.sessions.get(record.session, Session(record.session, ""))
                 rows = found.setdefault(_head(name, record.cell), {})
                 rows.setdefault((record.key, record.session, record.time), _row(record, session, place))
-    return [f"{head}\n{_aligned([_COLUMNS, *sorted(rows.values())])}" for head, rows in sorted(found.items())]
-
-
-def _aligned(rows: list[list[str]]) -> str:
-    """Rows as text with their columns below one another."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(f"  {line.rstrip()}" for line in lines)
+    return [
+        f"{head}\n{tabulate(sorted(rows.values()), _COLUMNS, 'plain', disable_numparse=True)}"
+        for head, rows in sorted(found.items())
+    ]

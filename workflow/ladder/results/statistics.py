@@ -9,8 +9,6 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.model.cell import count_label as count_label
-from ladder.model.cell import size_label as size_label
 from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
 

@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
+from ladder.model.cell import count_label
 from ladder.report.figures import base
-from ladder.results.statistics import count_label, rate_column
+from ladder.results.statistics import rate_column
 
 MOST = 9
 _LONGEST_NAME = 30  # characters of a reference that fit beside the axis
