@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder.build.banks import (
-    MERGE,
-    bank_words,
     conflict_degree,
     groups,
     matrix_wavefronts,
@@ -51,7 +49,8 @@ def test_two_words_of_one_bank_take_two_wavefronts() -> None:
 
 def test_a_bank_serves_distinct_words_in_turn_and_counts_them_once() -> None:
     offsets = [0, 128, 256, 0, 128, 256, 4, 4]
-    assert bank_words(offsets, 4) == {0: {0, 32, 64}, 1: {1}}
+    (wanted,) = served(offsets)
+    assert {bank: set(words) for bank, words in wanted.items()} == {0: {0, 32, 64}, 1: {1}}
     assert wavefronts(offsets) == 3
 
 
@@ -64,7 +63,8 @@ def test_a_wide_access_takes_one_wavefront_per_half_or_quarter_warp() -> None:
 
 
 def test_a_wide_lane_wants_all_its_words() -> None:
-    assert bank_words([16, 128], 16) == {
+    (wanted,) = served([16, 128], 16)
+    assert {bank: set(words) for bank, words in wanted.items()} == {
         **{bank: {bank} for bank in (4, 5, 6, 7)},
         0: {32},
         1: {33},
@@ -127,9 +127,8 @@ def test_the_order_of_lanes_within_a_phase_does_not_matter(access: tuple[list[in
         part = offsets[start : start + lanes]
         random.shuffle(part)
         shuffled += part
-    # Without merging, and where words alone decide about it; the rule of pairs looks at neighbours.
-    for merge in ("none", "words"):
-        assert wavefronts(shuffled, width, merge) == wavefronts(offsets, width, merge)
+    # Of a write: a read merges where neighbours share.
+    assert wavefronts(shuffled, width, merges=False) == wavefronts(offsets, width, merges=False)
 
 
 @given(accesses(), st.integers(1, 100))
@@ -141,24 +140,24 @@ def test_moving_the_whole_access_by_rows_of_128_bytes_changes_nothing(
     assert wavefronts(moved, width) == wavefronts(offsets, width)
 
 
-@given(accesses(lanes=1), st.sampled_from(sorted(MERGE)))
-def test_a_broadcast_is_free_at_every_width(access: tuple[list[int], int], merge: str) -> None:
+@given(accesses(lanes=1), st.booleans())
+def test_a_broadcast_is_free_at_every_width(access: tuple[list[int], int], merges: bool) -> None:
     offsets, width = access
-    assert conflict_degree(offsets * 32, width, merge) == 1
+    assert conflict_degree(offsets * 32, width, merges) == 1
 
 
-@given(accesses(), st.sampled_from(sorted(MERGE)))
+@given(accesses(), st.booleans())
 def test_no_access_beats_its_groups_or_takes_longer_than_its_lanes(
-    access: tuple[list[int], int], merge: str
+    access: tuple[list[int], int], merges: bool
 ) -> None:
     offsets, width = access
-    assert len(groups(offsets, width, merge)) <= wavefronts(offsets, width, merge) <= 32
+    assert len(groups(offsets, width, merges)) <= wavefronts(offsets, width, merges) <= 32
 
 
 @given(accesses())
-def test_words_merge_only_where_it_saves(access: tuple[list[int], int]) -> None:
+def test_merging_never_costs(access: tuple[list[int], int]) -> None:
     offsets, width = access
-    assert wavefronts(offsets, width, "words") <= wavefronts(offsets, width, "none")
+    assert wavefronts(offsets, width) <= wavefronts(offsets, width, merges=False)
 
 
 @given(accesses())
@@ -174,41 +173,35 @@ def test_every_lane_is_served_once_per_word(access: tuple[list[int], int]) -> No
     assert sorted(lanes) == sorted(list(LANES) * max(1, width // 4))
 
 
-# Merging of wide accesses, counted by hand: (offsets, width) -> wavefronts under none, pairs, words.
+# Merging of wide accesses, counted by hand: (offsets, width) -> wavefronts of a write, of a read.
 
 
 @pytest.mark.parametrize(
     ("offsets", "width", "expected"),
     [
-        pytest.param([0] * 32, 8, (2, 1, 1), id="uniform 8"),
-        pytest.param([0] * 32, 16, (4, 2, 2), id="uniform 16"),
-        pytest.param([8 * (lane // 2) for lane in LANES], 8, (2, 1, 1), id="neighbours share 8"),
-        pytest.param([16 * (lane // 2) for lane in LANES], 16, (4, 2, 2), id="neighbours share 16"),
-        pytest.param(
-            [16 * (lane % 2 + lane // 4 * 2) for lane in LANES], 16, (4, 2, 2), id="lane ^ 2 shares"
-        ),
+        pytest.param([0] * 32, 8, (2, 1), id="uniform 8"),
+        pytest.param([0] * 32, 16, (4, 2), id="uniform 16"),
+        pytest.param([8 * (lane // 2) for lane in LANES], 8, (2, 1), id="neighbours share 8"),
+        pytest.param([16 * (lane // 2) for lane in LANES], 16, (4, 2), id="neighbours share 16"),
+        pytest.param([16 * (lane % 2 + lane // 4 * 2) for lane in LANES], 16, (4, 2), id="lane ^ 2 shares"),
         # Lanes 4 apart share: half of the words, but no pair of lanes.
-        pytest.param(
-            [16 * (lane % 4 + lane // 8 * 4) for lane in LANES], 16, (4, 4, 2), id="lane ^ 4 shares"
-        ),
-        pytest.param([8 * (lane % 16) for lane in LANES], 8, (2, 2, 1), id="halves share"),
-        pytest.param([16 * (lane % 8) for lane in LANES], 16, (4, 4, 2), id="quarters share"),
+        pytest.param([16 * (lane % 4 + lane // 8 * 4) for lane in LANES], 16, (4, 4), id="lane ^ 4 shares"),
+        pytest.param([8 * (lane % 16) for lane in LANES], 8, (2, 2), id="halves share"),
+        pytest.param([16 * (lane % 8) for lane in LANES], 16, (4, 4), id="quarters share"),
         # Neighbours share words 32 apart: 16 vectors in one pair of banks.
-        pytest.param(
-            [128 * (lane // 2) for lane in LANES], 8, (16, 16, 16), id="neighbours share, conflicts"
-        ),
-        pytest.param([16 * lane for lane in LANES], 16, (4, 4, 4), id="nobody shares"),
+        pytest.param([128 * (lane // 2) for lane in LANES], 8, (16, 16), id="neighbours share, conflicts"),
+        pytest.param([16 * lane for lane in LANES], 16, (4, 4), id="nobody shares"),
     ],
 )
-def test_merging_counted_by_hand(offsets: list[int], width: int, expected: tuple[int, int, int]) -> None:
-    assert tuple(wavefronts(offsets, width, merge) for merge in ("none", "pairs", "words")) == expected
+def test_merging_counted_by_hand(offsets: list[int], width: int, expected: tuple[int, int]) -> None:
+    assert tuple(wavefronts(offsets, width, merges) for merges in (False, True)) == expected
 
 
 def test_merging_goes_by_halves_of_a_warp() -> None:
     """Only the first half shares: its quarters merge, those of the second half do not."""
     offsets = [16 * (lane // 2) for lane in range(16)] + [16 * lane for lane in range(16, 32)]
-    assert groups(offsets, 16, "pairs") == [range(16), range(16, 24), range(24, 32)]
-    assert wavefronts(offsets, 16, "pairs") == 3
+    assert groups(offsets, 16) == [range(16), range(16, 24), range(24, 32)]
+    assert wavefronts(offsets, 16) == 3
 
 
 def test_ldmatrix_counts_each_phase_of_eight_rows() -> None:

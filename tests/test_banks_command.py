@@ -83,7 +83,6 @@ def test_what_no_warp_can_do_is_refused(
     [
         (["--width", "12"], ["--width: 12 is not accepted", "1, 2, 4, 8, 16"]),
         (["--matrices", "3"], ["--matrices: 3 is not accepted", "1, 2, 4"]),
-        (["--merge", "pair"], ["--merge: 'pair'", "did you mean 'pairs'", "none, pairs, words"]),
     ],
 )
 def test_a_word_that_names_nothing_is_refused(
@@ -108,9 +107,9 @@ def test_rows_of_ldmatrix_are_shown_by_matrix(capsys: pytest.CaptureFixture[str]
     assert second[16] == [9, 11, 13, 15]
 
 
-def test_the_merging_rule_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    for merge, count in (("none", 4), ("pairs", 2)):
-        assert main(["banks", "0", "--width", "16", "--merge", merge]) == 0
+def test_phases_of_a_write_do_not_merge(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, count in ((["--write"], 4), ([], 2)):
+        assert main(["banks", "0", "--width", "16", *words]) == 0
         assert capsys.readouterr().out.startswith(f"wavefronts {count}, conflict degree 1\n")
 
 

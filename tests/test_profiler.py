@@ -306,7 +306,7 @@ def step(ncu: Ncu, monkeypatch: pytest.MonkeyPatch) -> Step:
         "ladder.measure.counting.driver_version": lambda: "580.95",
         "ladder.measure.host.ncu_version": lambda: "2025.3",
         "ladder.measure.host.card_facts": lambda uuid: {"uuid": uuid},
-        "ladder.cli.measure.end_with_parent": lambda parent: None,
+        "ladder.cli.measure.end_with_parent": lambda: None,
         "tempfile.gettempdir": lambda: str(ncu.folder),
     }.items():
         monkeypatch.setattr(name, value)

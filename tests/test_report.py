@@ -316,8 +316,8 @@ def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: 
         }
         for trial in range(100)
     ]
-    tables.write("clock_nvbench", tables.frame("clock_nvbench", nvbench), lab.folder.tables)
-    tables.write("clock_aa", tables.frame("clock_aa", trials), lab.folder.tables)
+    tables.write({"clock_nvbench": tables.frame("clock_nvbench", nvbench)}, lab.folder.tables)
+    tables.write({"clock_aa": tables.frame("clock_aa", trials)}, lab.folder.tables)
     (lab.folder.root / "throughput.json").write_text(
         json.dumps(
             {

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from ladder.build.banks import DEFAULT_MERGE, wavefronts
+from ladder.build.banks import wavefronts
 
 from emulator.ptx import Array, Fault, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine
@@ -82,8 +82,8 @@ class ClusterMachine(TensorMachine):
         """Wavefronts of the first warp's access, with the lowest address it wants."""
         place = step.operands[0 if step.opcode.startswith("st") else 1]
         offsets = [int(one) for one in np.broadcast_to(self._address(place), self.count)[:32]]
-        merge = "none" if step.opcode.startswith("st") else DEFAULT_MERGE
-        count = wavefronts(offsets, 16 if ".v4" in step.opcode else 4, merge)
+        width, merges = 16 if ".v4" in step.opcode else 4, not step.opcode.startswith("st")
+        count = wavefronts(offsets, width, merges)
         self.accesses.append((step.opcode, min(offsets), count))
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:

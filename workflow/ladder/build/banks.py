@@ -2,19 +2,14 @@
 
 Model: 32 banks, each serving one 4-byte word a cycle; lanes that want the same word share it (broadcast, or for writes
 one of them wins). A 4-byte (or narrower) access serves all 32 lanes at once (CUDA C++ Programming Guide, "Shared
-Memory" of compute capability 5.x and up). An 8-byte access goes by half-warps and a 16-byte access by quarter-warps,
-unless a merging rule, which holds for reads alone, joins two halves, or the two quarters of one half, into one group;
-a group takes as many wavefronts as the busiest bank has distinct words. ldmatrix goes by its phases of eight row
-addresses, which never merge.
-
-Merging rules (`MERGE`):
-  none   never.
-  pairs  where every lane shares its vector with lane ^ 1, or every lane with lane ^ 2 (both lanes active). A uniform
-         16-byte read takes 2 wavefronts, of 8 bytes 1. Reads on an H200 follow it (sweep bank_wide_shared).
-  words  where the joined group takes no more wavefronts than the dearer of its two parts.
+Memory" of compute capability 5.x and up). An 8-byte access goes by half-warps and a 16-byte access by quarter-warps. Of
+a read, two halves, or the two quarters of one half, are joined into one group where every lane shares its vector with
+lane ^ 1, or every lane with lane ^ 2 (both active): a uniform read of 16 bytes takes 2 wavefronts, of 8 bytes 1, as
+counted on an H200 (sweep bank_wide_shared). A group takes as many wavefronts as the busiest bank has distinct words.
+ldmatrix goes by its phases of eight row addresses, which never merge.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 LANES = 32
 BANKS = 32
@@ -45,17 +40,13 @@ def _wanted(offsets: Sequence[int], lanes: range, width: int) -> Wanted:
     return wanted
 
 
-def bank_words(offsets: Sequence[int], width: int) -> dict[int, set[int]]:
-    """Bank -> distinct words the lanes of one phase want there. Raises ValueError for a misaligned offset."""
-    return {bank: set(words) for bank, words in _wanted(offsets, range(len(offsets)), width).items()}
-
-
 def _turns(offsets: Sequence[int], width: int) -> int:
     """Wavefronts of lanes served as one group: distinct words in the busiest bank."""
-    return max((len(words) for words in bank_words(offsets, width).values()), default=0)
+    return max((len(words) for words in _wanted(offsets, range(len(offsets)), width).values()), default=0)
 
 
-def _in_pairs(first: Sequence[int], second: Sequence[int], width: int) -> bool:
+def _in_pairs(first: Sequence[int], second: Sequence[int]) -> bool:
+    """Whether two neighbouring phases, given by the offsets of their lanes, are served as one."""
     both = [*first, *second]
     shared = [
         [both[at] == both[at ^ bit] for at in range(len(both)) if at ^ bit < len(both)] for bit in (1, 2)
@@ -63,21 +54,7 @@ def _in_pairs(first: Sequence[int], second: Sequence[int], width: int) -> bool:
     return any(all(lanes) for lanes in shared)
 
 
-def _fit_together(first: Sequence[int], second: Sequence[int], width: int) -> bool:
-    return _turns([*first, *second], width) <= max(_turns(first, width), _turns(second, width))
-
-
-MERGE: dict[str, Callable[[Sequence[int], Sequence[int], int], bool]] = {
-    "none": lambda first, second, width: False,
-    "pairs": _in_pairs,
-    "words": _fit_together,
-}
-"""Rule -> whether two neighbouring phases, given by the offsets of their lanes, are served as one."""
-
-DEFAULT_MERGE = "pairs"  # the rule that predictions use
-
-
-def groups(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> list[range]:
+def groups(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[range]:
     """Lanes that are served together, in order; lanes beyond the offsets ask for nothing."""
     lanes, active = LANES // phases(width), range(min(len(offsets), LANES))
     parts = [active[start : start + lanes] for start in active[::lanes]]
@@ -86,17 +63,17 @@ def groups(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -
     for pair in (parts[start : start + 2] for start in range(0, len(parts), 2)):
         first, last = pair[0], pair[-1]
         halves = offsets[first.start : first.stop], offsets[last.start : last.stop]
-        together = len(pair) == 2 and MERGE[merge](*halves, width)
+        together = len(pair) == 2 and merges and _in_pairs(*halves)
         joined += [range(first.start, last.stop)] if together else pair
     return joined
 
 
-def wavefronts(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> int:
+def wavefronts(offsets: Sequence[int], width: int = 4, merges: bool = True) -> int:
     """Wavefronts of one access, given the byte offset of each active lane, from lane 0, and the bytes a lane moves.
 
     Raises ValueError for a width no lane can move and for a misaligned offset.
     """
-    return sum(_turns(offsets[lanes.start : lanes.stop], width) for lanes in groups(offsets, width, merge))
+    return sum(_turns(offsets[lanes.start : lanes.stop], width) for lanes in groups(offsets, width, merges))
 
 
 def matrix_wavefronts(rows: Sequence[int]) -> int:
@@ -106,14 +83,14 @@ def matrix_wavefronts(rows: Sequence[int]) -> int:
     """
     if len(rows) not in (MATRIX_ROWS, 2 * MATRIX_ROWS, 4 * MATRIX_ROWS):
         raise ValueError(f"ldmatrix takes 8, 16 or 32 row addresses, not {len(rows)}")
-    return wavefronts(rows, ROW_BYTES, "none")
+    return wavefronts(rows, ROW_BYTES, merges=False)
 
 
-def conflict_degree(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> float:
+def conflict_degree(offsets: Sequence[int], width: int = 4, merges: bool = True) -> float:
     """Wavefronts over the groups of lanes served together: 1 is conflict-free, n an n-way conflict on average."""
-    return wavefronts(offsets, width, merge) / max(1, len(groups(offsets, width, merge)))
+    return wavefronts(offsets, width, merges) / max(1, len(groups(offsets, width, merges)))
 
 
-def served(offsets: Sequence[int], width: int = 4, merge: str = DEFAULT_MERGE) -> list[Wanted]:
+def served(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[Wanted]:
     """What each group of lanes wants."""
-    return [_wanted(offsets, lanes, width) for lanes in groups(offsets, width, merge)]
+    return [_wanted(offsets, lanes, width) for lanes in groups(offsets, width, merges)]

@@ -49,9 +49,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise LadderError(
-            f"{path}: not UTF-8: byte {error.object[error.start]:#04x} at {error.start}"
-        ) from error
+        where = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise LadderError(f"{path}: not UTF-8: {where}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -76,11 +75,8 @@ _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def _field(loc: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in loc:
-        if part != "[key]":
-            text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
-    return text or "the document"
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if part != "[key]")
+    return "".join(parts).removeprefix(".") or "the document"
 
 
 def _explain(file: Path | str, error: ErrorDetails) -> LadderError:

@@ -44,9 +44,8 @@ def accepted(part: Schema, root: Schema) -> str:
         return " or ".join(accepted(branch, root) for branch in _branches(part, root))
     kind = str(part.get("type", "any value"))
     words = f"list of: {accepted(part['items'], root)}" if kind == "array" else _WORDS.get(kind, kind)
-    return " ".join(
-        [words, ", ".join(f"{sign} {part[key]}" for key, sign in _SIGNS.items() if key in part)]
-    ).strip()
+    bounds = ", ".join(f"{sign} {part[key]}" for key, sign in _SIGNS.items() if key in part)
+    return f"{words} {bounds}".strip()
 
 
 def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str, str, str]]:

@@ -13,7 +13,7 @@ from ladder.catalogue import documents
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.sweeps import load_sweeps
+from ladder.catalogue.sweeps import load_sweeps, named
 from ladder.gpu.discovery import find_gpus
 from ladder.model.errors import LadderError, refuse
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
@@ -116,12 +116,9 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
     for kernel in catalog.values():
         include_closure(kernel.source, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
-    for name in config.sweeps if config.sweeps != "all" else ():
-        if name not in every:
-            raise refuse("configuration", "sweeps", name, every)
+    chosen = every if config.sweeps == "all" else named(config.sweeps, every)
     if config.clock.enabled and config.clock.sweep not in every:
         raise refuse("configuration", "clock.sweep", config.clock.sweep, every)
-    chosen = {name: every[name] for name in dict.fromkeys(every if config.sweeps == "all" else config.sweeps)}
     device, arch = choose_device(config)
     plans = {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
     return Run(project, config, catalog, chosen, every, plans, device, arch)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from ladder.catalogue.documents import parse, parse_size, read_yaml
 from ladder.model.document import Document, Share, Some, Text, Value, taking
@@ -14,6 +14,8 @@ from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import Problem, Size
 from ladder.model.sweep import Counters, Entry, Figure, Reference, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
+
+Kind = TypeVar("Kind")
 
 
 def _is_axis(value: Any) -> bool:
@@ -290,7 +292,17 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     )
 
 
-def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:
+def named(names: Sequence[str], known: Mapping[str, Kind]) -> dict[str, Kind]:
+    """Those of the `known` sweeps that `names` chooses. Raises LadderError for another name."""
+    for name in names:
+        if name not in known:
+            raise refuse("configuration", "sweeps", name, known)
+    return {name: known[name] for name in names}
+
+
+def load_sweeps(
+    folder: Path, catalog: Mapping[str, Kernel], chosen: Sequence[str] | None
+) -> dict[str, Sweep]:
     """The chosen sweeps (all where None) of a folder, by name: as chosen, or by problem and name.
 
     Raises LadderError where a chosen name has no file.
@@ -298,11 +310,8 @@ def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] |
     paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if not paths:
         raise LadderError(f"{folder}: no sweep (*.yaml) found")
-    for name in chosen or ():
-        if name not in paths:
-            raise refuse("configuration", "sweeps", name, paths)
     if chosen is not None:
-        return {name: load_sweep(paths[name], catalog) for name in dict.fromkeys(chosen)}
+        return {name: load_sweep(path, catalog) for name, path in named(chosen, paths).items()}
     sweeps = [load_sweep(path, catalog) for path in paths.values()]
     problems = list(PROBLEMS)
     sweeps.sort(key=lambda sweep: (problems.index(sweep.problem.name), sweep.name))

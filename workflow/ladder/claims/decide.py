@@ -163,5 +163,5 @@ def decide_tables(claims: Sequence[Claim], folder: Path, sweeps: Mapping[str, Sw
     """Decide the claims over the tables in a folder, which are about `sweeps`, and write claims.csv beside them."""
     data = Tables(folder, sweeps)
     decided = tables.frame("claims", [decide(claim, data) for claim in claims])
-    tables.write("claims", decided, folder)
+    tables.write({"claims": decided}, folder)
     return decided

@@ -99,9 +99,7 @@ def banks(
     matrices: Annotated[
         int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
     ] = None,
-    merge: Annotated[
-        str, typer.Option(help=f"When phases are served together: {', '.join(model.MERGE)}.")
-    ] = model.DEFAULT_MERGE,
+    write: Annotated[bool, typer.Option("--write", help="The access is a write.")] = False,
     picture: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the banks.")] = None,
 ) -> None:
     """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
@@ -111,19 +109,18 @@ def banks(
         raise refuse("command line", "--width", width, (1, 2, 4, 8, 16))
     if matrices not in (None, 1, 2, 4):
         raise refuse("command line", "--matrices", matrices, (1, 2, 4))
-    if merge not in model.MERGE:
-        raise refuse("command line", "--merge", merge, model.MERGE)
     if picture is not None and picture.suffix != ".png":
         raise refuse("command line", "--picture", str(picture), "a file name that ends in .png")
     if matrices is not None:
-        lanes, width, merge = model.MATRIX_ROWS * matrices, model.ROW_BYTES, "none"
+        lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
+    merges = not write and matrices is None
     offsets = [evaluate_int(offset, {"lane": lane}) for lane in range(lanes)]
     try:
-        count, degree = (ask(offsets, width, merge) for ask in (model.wavefronts, model.conflict_degree))
+        count, degree = (ask(offsets, width, merges) for ask in (model.wavefronts, model.conflict_degree))
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
     print(f"wavefronts {count}, conflict degree {degree:g}")
-    phases = model.served(offsets, width, merge)
+    phases = model.served(offsets, width, merges)
     for number, phase in enumerate(phases):
         print(f"phase {number}:")
         for bank in range(model.BANKS):

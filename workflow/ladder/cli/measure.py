@@ -33,13 +33,13 @@ def measure(context: typer.Context, plan: PlanFile) -> None:
 
     Statuses are data, so only a broken set-up is an error.
     """
-    end_with_parent(os.getppid())
+    end_with_parent()
     job.measure(plan, read_plan(plan), folder_of(plan), project(context).root)
 
 
 def profile(context: typer.Context, plan: PlanFile) -> None:
     """Collect Nsight Compute counters for a sweep; what cannot be had becomes a note."""
-    end_with_parent(os.getppid())
+    end_with_parent()
     counting.count(plan, read_plan(plan), folder_of(plan), project(context).root)
 
 
@@ -56,8 +56,8 @@ def clock(
         from ladder.measure.clock import check_clock
 
         found = check_clock(Bench(given, folder.cubins, folder.harness(given.problem)), view, trials)
-    for name, rows in zip(("clock_aa", "clock_nvbench"), found, strict=True):
-        tables.write(name, tables.frame(name, rows), folder.tables)
+    named = zip(("clock_aa", "clock_nvbench"), found, strict=True)
+    tables.write({name: tables.frame(name, rows) for name, rows in named}, folder.tables)
 
 
 def throughput(

@@ -47,7 +47,7 @@ def publish(
         for source in (target, folder):
             copy_clock(source, fresh)
         frames = publication.frames()
-        tables.write_all(frames, fresh.tables)
+        tables.write(frames, fresh.tables)
         environment = analysed_here(own.root, target.root.name, given.arch, folder)
         environment |= measured_on(
             read_archive(fresh.records), frames["sessions"]["session"].dropna().unique()

@@ -45,7 +45,7 @@ def collect(plan: PlanFile, published: Published = None) -> None:
     else:
         accounts = [read_json(folder.account(job, given.sweep)) for job in ("measured", "profiled")]
         frames = collect_sweep(view, *accounts)
-    tables.write_all(frames, folder.sweep(given.sweep))
+    tables.write(frames, folder.sweep(given.sweep))
     counts = frames["timings"]["status"].value_counts()
     summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
     logging.info("%s: %d rows: %s", given.sweep, len(frames["timings"]), summary)
@@ -57,7 +57,7 @@ def merge(folder_: Folder, sweeps: SweepNames, published: Published = None) -> N
     parts = {
         name: {table: tables.read(table, folder.sweep(name)) for table in SWEEP_TABLES} for name in sweeps
     }
-    tables.write_all(merge_frames(parts), folder.tables)
+    tables.write(merge_frames(parts), folder.tables)
     if published is not None:
         copy_clock(PublishedFolder(published), folder)
 

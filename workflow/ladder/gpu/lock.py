@@ -55,10 +55,8 @@ def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
         raise LadderError("no GPU is visible: set CUDA_VISIBLE_DEVICES or the configuration's `device: none`")
     files = [(gpu, _open(lock_file(gpu.uuid))) for gpu in gpus]
     try:
-        taken = _take_one(files)
-        if taken is None:
-            names = ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus)
-            logging.info("waiting for a free GPU: %s", names)
+        if (taken := _take_one(files)) is None:
+            logging.info("waiting for a free GPU: %s", ", ".join(f"{gpu.name} ({gpu.uuid})" for gpu in gpus))
         while taken is None:
             time.sleep(_POLL_S)
             taken = _take_one(files)

@@ -1,6 +1,7 @@
 """The bench: a GPU, the instance of the current size, kernels verified on it, and what they are timed against."""
 
 import importlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,7 @@ class Bench:
         if not cubin:
             facts: Mapping[str, Any] = read_json(path.with_suffix(".json")) or {}
             raise CellOutcome("compile_error", str(facts.get("reason")))
-        x, y, z = launch.block
-        threads, most = x * y * z, self.gpu.block_threads
-        if threads > most:
+        if (threads := math.prod(launch.block)) > (most := self.gpu.block_threads):
             raise CellOutcome("launch_error", f"a block of {threads} threads; the device takes {most}")
         shared = launch.shared_bytes + self.loader.static_shared_bytes(cubin)
         if shared > (most := self.gpu.block_shared_bytes):

@@ -13,6 +13,7 @@ from ladder.gpu.launching import Loaded
 from ladder.measure.bench import Bench
 from ladder.measure.view import View
 from ladder.measure.worker import stopping_rule
+from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
 
 REGIME = "dirty"
@@ -39,8 +40,8 @@ def measured(view: View) -> Iterator[Subject]:
     for index, task in view.launched():
         record = view.find(task, REGIME)
         if record is not None and record.status == "ok":
-            size = "x".join(str(value) for value in task.cell.size.values())
-            yield Subject(index, f"{task.variant} at {size}", median(record.result["variant_us"]))
+            name = f"{task.variant} at {size_label(task.cell.size)}"
+            yield Subject(index, name, median(record.result["variant_us"]))
 
 
 def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]:

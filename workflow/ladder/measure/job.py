@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.gpu.card import driver_version
-from ladder.gpu.discovery import FoundGpu, find_gpus
+from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
@@ -148,12 +148,10 @@ def _write_account(job: Job, path: Path, begun: float) -> None:
     write_json(path, asdict(job))
 
 
-def _refuse_neighbours(gpu: FoundGpu, monitor: Monitor, busy: str) -> None:
-    neighbours = monitor.neighbours_that_stay(_LEAVING_S)
-    if neighbours and busy == "refuse":
-        raise LadderError(
-            f"measure.busy: {gpu.name} is used by other processes ({neighbours}); wait for them, or set it to mark"
-        )
+def _refuse_neighbours(monitor: Monitor) -> None:
+    if found := monitor.neighbours_that_stay(_LEAVING_S):
+        why = "wait for them, or set it to mark"
+        raise LadderError(f"measure.busy: other processes use the GPU ({found}); {why}")
 
 
 def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
@@ -172,7 +170,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     job.kept = job.cells - len(todo)
     if todo or not gpus:
         with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
-            _refuse_neighbours(gpu, monitor, plan.job["busy"])
+            if plan.job["busy"] == "refuse":
+                _refuse_neighbours(monitor)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
             command = worker_command("worker", path, plan, folder)
             session = partial(host.session, gpu.uuid, root)

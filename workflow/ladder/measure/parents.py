@@ -18,8 +18,9 @@ def die_with_parent() -> None:
         sys.exit(1)
 
 
-def end_with_parent(parent: int) -> None:
-    """End this process group's measuring when `parent` is gone: a killed Snakemake leaves its jobs behind."""
+def end_with_parent() -> None:
+    """End this process when the one that started it is gone: a killed Snakemake leaves its jobs behind."""
+    parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:

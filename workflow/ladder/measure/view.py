@@ -29,13 +29,10 @@ class View:
             if task.launch is not None and self.made.broken(task) is None:
                 yield index, task
 
-    def _conditions(self, task: Task, regime: str) -> dict[str, Any]:
-        return tree_conditions(self.plan, task, regime, self.made)
-
     def find(self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None) -> Record | None:
         """A launched task's record in a regime (the plan's first), from a host with the conditions `on` or any."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
-        record = self.records.latest(cell, self._conditions(task, cell.regime), on)
+        record = self.records.latest(cell, tree_conditions(self.plan, task, cell.regime, self.made), on)
         if record is not None or not self.earlier:
             return record
         known = self.records.of(cell)
@@ -46,7 +43,7 @@ class View:
         self, task: Task, regime: str, on: Mapping[str, Any], session: str, *, status: str, **rest: Any
     ) -> Record:
         """A record, made now, of a launched task in a regime."""
-        conditions = Conditions(self._conditions(task, regime), on)
+        conditions = Conditions(tree_conditions(self.plan, task, regime, self.made), on)
         about = (task.cell.in_regime(regime), conditions, task.variant, self.plan.sweep, session, now())
         return Record(*about, status, **rest)
 

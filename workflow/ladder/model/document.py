@@ -56,17 +56,13 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
-def _is_expression(value: Any) -> bool:
-    return _is_value(value) and value != ""
-
-
 Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, le=0.5)]
 Value = Annotated[ParamValue, *taking("a whole number or a word", _is_value)]
 _EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
-Expression = Annotated[int | str, *taking(_EXPRESSION, _is_expression)]
+Expression = Annotated[int | str, *taking(_EXPRESSION, lambda value: _is_value(value) and value != "")]
 Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
 Arch = Annotated[str, *matching(r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a")]
 

@@ -13,7 +13,7 @@ from ladder.model.document import Arch, Condition, Document, Expression, Name, S
 from ladder.model.errors import LadderError, refuse, within
 from ladder.model.expressions import evaluate, evaluate_int, words
 from ladder.model.plan import Geometry
-from ladder.model.problem import ParamValue, Problem, Size
+from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
 DEFAULT_ARCH = "sm_90a"
 """Architecture to compile for where no device says otherwise."""
@@ -230,8 +230,8 @@ class Variant:
 
     def names(self, size: Size | None = None) -> dict[str, Any]:
         """Names an expression of this variant may use: parameters, layout, element_bytes, the size's fields."""
-        element_bytes = self.kernel.problem.element_bytes(self.dtype)
-        return {**self.params, "layout": self.layout, "element_bytes": element_bytes, **(size or {})}
+        own = {"layout": self.layout, "element_bytes": ELEMENT_BYTES[self.dtype]}
+        return {**self.params, **own, **(size or {})}
 
     @property
     def entry(self) -> str:

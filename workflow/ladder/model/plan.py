@@ -83,9 +83,8 @@ _PLAN, _TASK = TypeAdapter(Plan), TypeAdapter(Task)
 def to_json(plan: Plan) -> bytes:
     """A plan with one task a line, so that a difference between two plans reads well."""
     head = _PLAN.dump_json(plan, exclude={"tasks"}, indent=1).removesuffix(b"\n}")
-    return (
-        head + b',\n "tasks": [\n' + b",\n".join(_TASK.dump_json(task) for task in plan.tasks) + b"\n ]\n}\n"
-    )
+    tasks = b",\n".join(_TASK.dump_json(task) for task in plan.tasks)
+    return head + b',\n "tasks": [\n' + tasks + b"\n ]\n}\n"
 
 
 def read_plan(path: Path) -> Plan:

@@ -14,8 +14,8 @@ Size = Mapping[str, int]
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "fp16_acc16": 2, "bf16": 2, "fp8": 1, "int32": 4}
 
-_HALVES = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
-C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_HALVES}
+_NARROW = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
+C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
 
@@ -45,10 +45,6 @@ class Problem(ABC):
     """Python packages whose version a measurement depends on, such as nvidia-cublas."""
     harness: ClassVar[tuple[str, ...]] = ()
     """Name expressions of the device kernels in the folder's check.cu; without any it has no such file."""
-
-    def element_bytes(self, dtype: str) -> int:
-        """Bytes of one input element."""
-        return ELEMENT_BYTES[dtype]
 
     def taps(self, params: Params) -> int | None:
         """Taps of a stencil; None elsewhere."""

@@ -38,10 +38,8 @@ def context(
     folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path
 ) -> dict[str, Any]:
     """Names the templates use."""
-    frames = {}
-    for name in (*_REQUIRED, *_OPTIONAL):
-        there = name in _REQUIRED or tables.exists(name, folder.tables)
-        frames[name] = tables.read(name, folder.tables) if there else tables.frame(name, [])
+    asked = (*_REQUIRED, *_OPTIONAL)
+    frames = {name: tables.read(name, folder.tables, required=name in _REQUIRED) for name in asked}
     environment = read_json(folder.environment) or {}
     planned = [plans[name] for name in sweeps if name in plans]
     # Of the sweeps with a precision of their own the methodology speaks apart.

@@ -59,11 +59,9 @@ def analysed_here(root: Path, device: str, arch: str, folder: RunFolder) -> dict
     return about | {"host": host.host(), "tree": host.tree(root), "reproduced_cubins": None}
 
 
-def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int] | None:
-    """How many of the published variants compile here to the very same cubin; None where none is published."""
-    if not tables.exists("resources", published.tables):
-        return None
-    resources = tables.read("resources", published.tables)
+def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int]:
+    """How many of the published variants compile here to the very same cubin."""
+    resources = tables.read("resources", published.tables, required=False)
     found = [
         (digest, (read_json(folder.facts(variant)) or {}).get("cubin_sha256"))
         for variant, digest in zip(resources["variant"], resources["cubin_sha256"], strict=True)

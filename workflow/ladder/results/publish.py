@@ -151,8 +151,7 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
     """Published rows of a sweep, table by table; none of a table that is not there."""
     found: dict[str, pd.DataFrame] = {}
     for table in wanted:
-        there = tables.exists(table, folder.tables)
-        rows = tables.read(table, folder.tables) if there else tables.frame(table, [])
+        rows = tables.read(table, folder.tables, required=False)
         if table == "resources":
             own = {*found["timings"]["variant"], *found["timings"]["reference"].dropna()}
             found[table] = rows[rows["variant"].isin(own)]

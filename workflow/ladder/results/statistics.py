@@ -50,10 +50,7 @@ def failures(timings: pd.DataFrame) -> pd.DataFrame:
 
 def params_of(text: Any) -> dict[str, Any]:
     """Parameters of a row from its JSON column; empty where the column is."""
-    if not isinstance(text, str):
-        return {}
-    decoded: dict[str, Any] = json.loads(text)
-    return decoded
+    return dict(json.loads(text)) if isinstance(text, str) else {}
 
 
 def parameter(rows: pd.DataFrame, name: str) -> "pd.Series[Any]":

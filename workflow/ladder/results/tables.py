@@ -1,6 +1,5 @@
 """Tables as frames: made from rows, written as CSV with parquet beside it, and read back."""
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,31 +32,25 @@ def frame(table: str, rows: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame(series)
 
 
-def write(table: str, data: pd.DataFrame, folder: Path) -> None:
-    """Write `folder`/TABLE.csv and TABLE.parquet, each replaced whole."""
-    ordered = data[list(SCHEMAS[table])]
-    replace_file(folder / f"{table}.csv", ordered.to_csv(index=False, float_format="%.7g").encode("utf-8"))
-    buffer = io.BytesIO()
-    ordered.to_parquet(buffer, index=False)
-    replace_file(folder / f"{table}.parquet", buffer.getvalue())
-
-
-def write_all(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
-    """Write every frame as FOLDER/NAME.csv and .parquet."""
+def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
+    """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
-        write(name, data, folder)
+        ordered = data[list(SCHEMAS[name])]
+        replace_file(folder / f"{name}.csv", ordered.to_csv(index=False, float_format="%.7g").encode("utf-8"))
+        replace_file(folder / f"{name}.parquet", ordered.to_parquet(None, index=False))
 
 
-def exists(table: str, folder: Path) -> bool:
-    return (folder / f"{table}.csv").is_file()
+def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
+    """Read `folder`/TABLE.csv; empty where it is missing and not required.
 
-
-def read(table: str, folder: Path) -> pd.DataFrame:
-    """Read `folder`/TABLE.csv. Raises LadderError where it is missing or its columns are not the schema's."""
+    Raises LadderError where it must be there, or its columns are not the schema's.
+    """
     path = folder / f"{table}.csv"
     columns = SCHEMAS[table]
     if not path.is_file():
-        raise LadderError(f"{path}: the table is missing")
+        if required:
+            raise LadderError(f"{path}: the table is missing")
+        return frame(table, [])
     header = path.read_text(encoding="utf-8").split("\n", 1)[0].split(",")
     if header != list(columns):
         differing = sorted(set(header) ^ set(columns)) or ["their order"]

@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 
-from ladder.build.banks import DEFAULT_MERGE, LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
+from ladder.build.banks import LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
 from ladder.gpu import instance
 from ladder.gpu.instance import Check, Observation
 from ladder.model.problem import Params
@@ -42,8 +42,7 @@ def predicted_wavefronts(offsets: Sequence[int], params: Params) -> int:
     if "matrices" in params:
         return matrix_wavefronts(offsets[: MATRIX_ROWS * int(params["matrices"])])
     # Only reads merge: an H200 stores 8 or 16 bytes a lane in 2 or 4 wavefronts, whatever the lanes share.
-    merge = "none" if params.get("access") == "write" else DEFAULT_MERGE
-    return wavefronts(offsets, int(params.get("width", 4)), merge)
+    return wavefronts(offsets, int(params.get("width", 4)), merges=params.get("access") != "write")
 
 
 class BanksInstance(instance.Instance):

@@ -31,13 +31,13 @@ class Gemm(Problem):
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """2MNK operations; A and B read once, C written once (beta = 0)."""
         m, n, k = size["m"], size["n"], size["k"]
-        read = (m * k + k * n) * self.element_bytes(dtype)
+        read = (m * k + k * n) * ELEMENT_BYTES[dtype]
         return Work(2.0 * m * n * k, read + m * n * ELEMENT_BYTES[output_dtype(dtype)])
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Operands, result, and the check's fp64 copies of A and B with two fp64 products."""
         inputs, outputs = size["m"] * size["k"] + size["k"] * size["n"], size["m"] * size["n"]
-        own = inputs * self.element_bytes(dtype) + 2 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
+        own = inputs * ELEMENT_BYTES[dtype] + 2 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
         return own + 8 * inputs + 16 * outputs
 
 

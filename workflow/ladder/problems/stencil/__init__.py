@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ladder.model.errors import LadderError
-from ladder.model.problem import C_TYPES, Params, Problem, Size, Work
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 
 class Stencil(Problem):
@@ -29,11 +29,11 @@ class Stencil(Problem):
         """One addition a tap; every input read once and every output written once."""
         n, k = size["elements"], int(params["k"])
         outputs = max(n - k, 0)
-        return Work(float(outputs * (k + 1)), float((n + outputs) * self.element_bytes(dtype)))
+        return Work(float(outputs * (k + 1)), float((n + outputs) * ELEMENT_BYTES[dtype]))
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Input, output, and the copy's target."""
-        return 3 * size["elements"] * self.element_bytes(dtype)
+        return 3 * size["elements"] * ELEMENT_BYTES[dtype]
 
 
 PROBLEM = Stencil()
