@@ -19,11 +19,11 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.gpu.harness import join_harness
-from ladder.measure.conditions import compiled, host_conditions, tree_conditions
+from ladder.measure.conditions import host_conditions, tree_conditions
 from ladder.measure.store import appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
+from ladder.model.compiled import read_compiled
 from ladder.model.files import digest_json, read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Variant
@@ -309,14 +309,12 @@ class Lab:
         sweep: Sweep,
         facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
     ) -> None:
-        """Write plan, harness and facts of a sweep, as if it had been compiled."""
+        """Write the plan of a sweep and what was compiled for it."""
         replace_file(self.folder.plan(sweep.name), to_json(self.plan(sweep)))
-        self.folder.cubins.mkdir(parents=True, exist_ok=True)
         code = self.harness.get(sweep.problem.name, f"{sweep.problem.name}: machine code of its harness")
-        harness = join_harness({"symbols": {}, "machine_code": code}, b"")
-        self.folder.harness(sweep.problem.name).write_bytes(harness)
-        for variant in sweep.variants:
-            write_json(self.folder.facts(variant.id), facts(variant, make_facts(variant)))
+        harness = {"symbols": {}, "machine_code": code, "status": "ok", "cubin": "harness"}
+        variants = {variant.id: facts(variant, make_facts(variant)) for variant in sweep.variants}
+        write_json(self.folder.compiled(sweep.name), {"harness": harness, "variants": variants})
 
     def record(
         self,
@@ -330,7 +328,7 @@ class Lab:
         for name, sweep in self.sweeps(names).items():
             self.compile(sweep, facts)
             plan = read_plan(self.folder.plan(name))
-            made = compiled(plan, self.folder)
+            made = read_compiled(self.folder.compiled(plan.sweep), plan)
             found: list[Record] = []
             launched = 0
             for task, (entry, size) in zip(plan.tasks, sweep.asked, strict=True):
@@ -388,7 +386,9 @@ class Lab:
     def view(self, name: str) -> View:
         """The records of a sweep."""
         plan = read_plan(self.folder.plan(name))
-        return View(plan, compiled(plan, self.folder), read_store(self.folder.records))
+        return View(
+            plan, read_compiled(self.folder.compiled(plan.sweep), plan), read_store(self.folder.records)
+        )
 
     def frames(self, name: str) -> dict[str, Any]:
         """The tables of a sweep."""
@@ -443,6 +443,7 @@ def make_facts(variant: Variant) -> dict[str, Any]:
         "layout": variant.layout,
         "arch": "sm_90a",
         "entry": "kernel",
+        "cubin": variant.id,
         "status": "ok",
         "reason": None,
         "registers": 32 + 2 * k + 4 * coarsen,

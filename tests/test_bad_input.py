@@ -414,14 +414,15 @@ def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
             ["reference", "sweeps"],
             ("kind", "'sweeps'", "did you mean 'sweep'", "config, sweep, kernel, claims"),
         ),
-        (["harness", "gem", "h.bin", "--arch", "sm_90a"], ("PROBLEM", "'gem'", "did you mean 'gemm'")),
+        (["compile", "alnoe", "made.json"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
+        (["compile", "alone", "made.json", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
+        (
+            ["compile", "alone", "made.json", "--config", "compile={options: ['--fast']}"],
+            ("compile", "takes no", "--fast"),
+        ),
         (["collect", "plans/none.json"], ("plans/none.json", "cannot be read")),
         (["collect", CONFIG], (CONFIG, "not a plan")),
         (["compare", "results/none", "results/none"], ("results/none", "no records in it")),
-        (
-            f'compile --kernel {KERNEL} --params {{"k":5}} --dtype fp32 --arch sm_90a --cubin a --facts b'.split(),
-            (KERNEL, "params.k", "5 is not accepted", "2, 4, 8"),
-        ),
     ],
     ids=lambda value: " ".join(value)[:40],
 )

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from ladder.build.banks import matrix_wavefronts
 from ladder.build.cubin import sass
-from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.nvrtc import compile_source
+from ladder.build.variants import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
 from ladder.results.statistics import access_costs, records

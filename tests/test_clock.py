@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ladder.gpu.harness import join_harness
 from ladder.measure.clock import REGIME, Subject, measured, nearest, nvbench_times
-from ladder.measure.conditions import compiled, tree_conditions
+from ladder.measure.conditions import tree_conditions
 from ladder.measure.store import Records
 from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
-from ladder.model.folders import RunFolder
+from ladder.model.compiled import Compiled
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.record import Conditions, Record
 
@@ -45,10 +43,7 @@ def task(m: int) -> Task:
 @pytest.fixture
 def view(tmp_path: Path) -> Callable[..., View]:
     """A view with a record per median time in us; the plan starts with a task that was not measured."""
-    folder = RunFolder(tmp_path)
-    folder.cubins.mkdir()
-    folder.facts(VARIANT).write_text(json.dumps({"status": "ok", "machine_code": "a" * 64}))
-    folder.harness("gemm").write_bytes(join_harness({"symbols": {}, "machine_code": "b" * 64}, b""))
+    made = Compiled({"machine_code": "b" * 64}, {VARIANT: {"status": "ok", "machine_code": "a" * 64}})
 
     def make(*times: float, status: str = "ok", regime: str = REGIME) -> View:
         tasks = (task(1), *(task(64 * (index + 1)) for index in range(len(times))))
@@ -62,7 +57,6 @@ def view(tmp_path: Path) -> Callable[..., View]:
             counter_groups=(),
             tasks=tasks,
         )
-        made = compiled(plan, folder)
         records = [
             Record(
                 cell=one.cell.in_regime(regime),

@@ -17,8 +17,8 @@ from emulator.tensor_ptx import compiled_program, parse_tensor
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from ladder.build.nvrtc import compile_variant
 from ladder.build.occupancy import occupancy, sm_limits
+from ladder.build.variants import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings

@@ -22,7 +22,6 @@ from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
 from ladder.model.folders import RunFolder
-from ladder.model.plan import read_plan
 from ladder.model.record import Record, from_json
 from ladder.problems.registry import PROBLEMS
 
@@ -63,13 +62,7 @@ def measure(tmp_path: Path) -> Measure:
         results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
         plan, settings = results.plan("probe"), f"measure={{deadline_s: {deadline_s}}}"
         ladder(folder, "plan", "probe", str(plan), "--arch", arch, "--config", settings)
-        ladder(folder, "harness", "gemm", str(results.harness("gemm")), "--arch", arch)
-        launches = [task.launch for task in read_plan(plan).tasks if task.launch is not None]
-        for launch in {launch.variant: launch for launch in launches}.values():
-            words = ["compile", "--kernel", f"kernels/gemm/{kernel}.yaml", "--dtype", "fp32", "--arch", arch]
-            words += ["--params", json.dumps(dict(launch.params))]
-            words += ["--cubin", str(results.cubin(launch.variant))]
-            ladder(folder, *words, "--facts", str(results.facts(launch.variant)))
+        ladder(folder, "compile", "probe", str(results.compiled("probe")), "--arch", arch, "--jobs", "4")
         ladder(folder, "measure", str(plan))
         found: dict[str, list[Record]] = {}
         for record in read_store(results.records):
@@ -167,16 +160,14 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
 
 SLOW_LAUNCH = """
 import sys, time
-from pathlib import Path
-from ladder.cli.build import harness
 from ladder.gpu.device import Gpu
 from ladder.gpu.harness import GATE
 from ladder.gpu.timing import Gate
 from ladder.model.errors import LadderError
+from ladder.problems.registry import harness_request
 
-path = Path(sys.argv[1])
-harness("stencil", sys.argv[2], path)
-gpu = Gpu(path)
+cubin, facts = harness_request("stencil", sys.argv[1]).compile()
+gpu = Gpu(cubin, facts["symbols"])
 gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
 try:
     with gate:
@@ -191,8 +182,8 @@ print("open again" if time.monotonic() - begun < 1.0 else "still closed")
 """
 
 
-def test_a_launch_that_takes_too_long_to_enqueue_is_refused_and_the_next_one_is_not(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", SLOW_LAUNCH, str(tmp_path / "harness.bin"), GPUS[0].arch]
+def test_a_launch_that_takes_too_long_to_enqueue_is_refused_and_the_next_one_is_not() -> None:
+    command = [sys.executable, "-c", SLOW_LAUNCH, GPUS[0].arch]
     path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

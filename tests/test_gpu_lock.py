@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -18,12 +17,12 @@ import pytest
 from conftest import ROOT
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
-from ladder.gpu.harness import join_harness
 from ladder.gpu.lock import lock_file, one_gpu
 from ladder.measure import job
 from ladder.measure.supervisor import WorkerLost
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
+from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Launch, Plan, Task, read_plan, to_json
 
@@ -200,10 +199,11 @@ class Quiet:
 def plan(temporary: Path) -> Path:
     """A plan of one task of the stencil, in a run folder with all that measuring it needs."""
     folder = RunFolder(temporary / "run")
-    for path in (folder.cubins, folder.plan("line").parent):
-        path.mkdir(parents=True)
-    folder.facts("mean-fp32").write_text(json.dumps({"status": "ok", "machine_code": "a" * 64}))
-    folder.harness("stencil").write_bytes(join_harness({"symbols": {}, "machine_code": "b" * 64}, b""))
+    folder.plan("line").parent.mkdir(parents=True)
+    mean, harness = ({"status": "ok", "machine_code": letter * 64, "cubin": letter} for letter in "ab")
+    write_json(folder.compiled("line"), {"harness": harness, "variants": {"mean-fp32": mean}})
+    for letter in "ab":
+        (temporary / f"{letter}.cubin").write_bytes(b"")
     cell = Cell("mean", {"k": 2}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
     launch = Launch(
         variant="mean-fp32",
@@ -218,7 +218,7 @@ def plan(temporary: Path) -> Path:
         variant="mean-fp32", cell=cell, rung="", absent=None, launch=launch, reference=None, counted=False
     )
     settings = {"precision": 0.01, "min_pairs": 12, "max_pairs": 12, "cell_seconds": 1, "seed": 0}
-    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False}
+    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False, "cubins": str(temporary)}
     settings |= {"lock_clocks": None, "warm_below_us": 0, "lt_heuristics": 1}
     written = Plan(
         sweep="line",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from emulator.hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
 from emulator.ptx import compile_ptx
-from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.nvrtc import compile_source
+from ladder.build.variants import compile_variant
 from ladder.catalogue.kernels import load_kernel
 
 PRODUCT = {

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 from ladder.build.cubin import sass
-from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.nvrtc import compile_source
+from ladder.build.variants import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.errors import LadderError

@@ -66,7 +66,7 @@ class Ncu:
 
     def count(self, timeout_s: float = 30.0) -> tuple[list[list[Metric]], list[Note]]:
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-a"}
-        worker = [sys.executable, "-m", "ladder.measure.profile_worker", "plan", "cubins", "harness"]
+        worker = [sys.executable, "-m", "ladder.measure.profile_worker", "plan", "compiled", "cubins"]
         lock = os.open(os.devnull, os.O_RDONLY)
         try:
             return Profiler(worker, timeout_s, environment, lock).count([2, 3], BANKS)

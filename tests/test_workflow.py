@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -18,13 +19,20 @@ from ladder.cli.app import STEPS
 from ladder.model.code import PACKAGE, closure
 
 RESULTS = Path("results/test/no-gpu")
-WITH_HEADERS = ["Compiling with_headers-fp32", "Compiling with_headers-fp32-k=4"]
-ALONE = ["Compiling alone-fp32", "Compiling alone-fp32-k=4"]
 
 
 def facts(project: Path, variant: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((project / RESULTS / "cubins" / f"{variant}.json").read_text())
+    made = json.loads(
+        (project / RESULTS / "sweeps" / variant.partition("-")[0] / "compiled.json").read_text()
+    )
+    found: dict[str, Any] = made["variants"][variant]
     return found
+
+
+def compiled_of(project: Path, sweep: str) -> list[str]:
+    """Entries that the last compile job of a sweep handed to the compiler."""
+    log = (project / RESULTS / "logs" / "compile_sweep" / f"{sweep}.log").read_text()
+    return sorted(re.findall(r"^\[\d+/\d+, \d+ s left\] (.*)$", log, re.MULTILINE))
 
 
 def test_a_second_run_does_nothing(compiled: Path) -> None:
@@ -43,7 +51,8 @@ def test_a_comment_in_a_nested_header_recompiles_those_who_include_it_to_the_sam
     before = facts(compiled, "with_headers-fp32")
     edit(compiled / "kernels/include/window.cuh", "// Extent", "// The extent")
     outcome = run_snakemake(compiled, "compile")
-    assert sorted(outcome.jobs) == WITH_HEADERS
+    assert outcome.jobs == ["Compiling with_headers"]
+    assert len(compiled_of(compiled, "with_headers")) == 2
     after = facts(compiled, "with_headers-fp32")
     assert after["cubin_sha256"] == before["cubin_sha256"]
     assert after["source_sha256"] != before["source_sha256"]
@@ -52,13 +61,14 @@ def test_a_comment_in_a_nested_header_recompiles_those_who_include_it_to_the_sam
 def test_a_changed_header_changes_the_cubins_of_those_who_include_it(compiled: Path) -> None:
     before = facts(compiled, "with_headers-fp32")["cubin_sha256"]
     edit(compiled / "kernels/include/mean.cuh", "sum / static_cast", "T(2) * sum / static_cast")
-    assert sorted(run_snakemake(compiled, "compile").jobs) == WITH_HEADERS
+    assert run_snakemake(compiled, "compile").jobs == ["Compiling with_headers"]
     assert facts(compiled, "with_headers-fp32")["cubin_sha256"] != before
 
 
 def test_a_new_value_in_a_sweep_compiles_the_new_variant_and_plans_that_sweep(compiled: Path) -> None:
     edit(compiled / "config/sweeps/alone.yaml", "k: [2, 4]", "k: [2, 4, 8]")
-    assert sorted(run_snakemake(compiled, "compile").jobs) == ["Compiling alone-fp32-k=8", "Planning alone"]
+    assert sorted(run_snakemake(compiled, "compile").jobs) == ["Compiling alone", "Planning alone"]
+    assert compiled_of(compiled, "alone") == ["alone<float, 8>"]
 
 
 def test_a_new_size_compiles_nothing_and_plans_that_sweep(compiled: Path) -> None:
@@ -81,7 +91,18 @@ def test_a_measuring_setting_plans_every_sweep_and_compiles_nothing(compiled: Pa
 
 def test_a_changed_compiler_option_recompiles_every_variant(compiled: Path) -> None:
     outcome = run_snakemake(compiled, "compile", "--config", 'compile={options: ["--fmad=false"]}')
-    assert sorted(outcome.jobs) == sorted([*WITH_HEADERS, *ALONE])
+    assert sorted(outcome.jobs) == ["Compiling alone", "Compiling with_headers"]
+    assert len(compiled_of(compiled, "alone")) == 2
+    assert run_snakemake(compiled, "compile").code == 0
+    assert compiled_of(compiled, "alone") == [], "what was compiled before is in the cache"
+
+
+def test_another_run_compiles_nothing(compiled: Path) -> None:
+    assert run_snakemake(compiled, "compile", "--config", "run=other").code == 0
+    log = compiled / "results/other/no-gpu/logs/compile_sweep/alone.log"
+    assert "s left]" not in log.read_text()
+    made = [compiled / "results" / run / "no-gpu/sweeps/alone/compiled.json" for run in ("test", "other")]
+    assert made[0].read_bytes() == made[1].read_bytes()
 
 
 def test_one_sweep_is_made_and_nothing_else(project: Path) -> None:
@@ -209,10 +230,9 @@ def kill_after(project: Path, seconds: float, everyone: bool) -> None:
 def written(project: Path) -> dict[str, int]:
     """When each compile and collect job wrote its output last."""
     times: dict[str, int] = {}
-    for pattern in ("cubins/*.cubin", "sweeps/*/*.csv"):
-        for path in (project / RESULTS).glob(pattern):
-            job = path.stem if path.suffix == ".cubin" else path.parent.name
-            times[job] = max(times.get(job, 0), path.stat().st_mtime_ns)
+    for path in (*project.glob(".cache/cubins/*.cubin"), *(project / RESULTS).glob("sweeps/*/*.csv")):
+        job = path.stem if path.suffix == ".cubin" else path.parent.name
+        times[job] = max(times.get(job, 0), path.stat().st_mtime_ns)
     return times
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.cubin import sass
-from ladder.build.nvrtc import compile_source, compile_variant
+from ladder.build.nvrtc import compile_source
+from ladder.build.variants import compile_variant
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate_int
 from ladder.model.kernel import Kernel, Variant

@@ -4,8 +4,7 @@
 rule collect_sweep:
     input:
         plan=rules.plan_sweep.output.plan,
-        harness=lambda wildcards: harness_of(wildcards.sweep),
-        facts=lambda wildcards: facts_of(wildcards.sweep),
+        compiled=rules.compile_sweep.output.compiled,
         accounts=lambda wildcards: accounts_of(wildcards.sweep),
         code=code_of("collect"),
     output:
@@ -43,7 +42,6 @@ rule merge_tables:
 rule record_environment:
     input:
         tables=rules.merge_tables.output.tables,
-        facts=[facts_of(sweep) for sweep in RUN.sweeps],
         published=published_files("environment.json", "resources.csv"),
     output:
         environment=f"{FOLDER}/environment.json",

@@ -13,18 +13,16 @@ from snakemake.shell import shell
 WORKFLOW = Path("workflow")
 sys.path.insert(0, str(WORKFLOW.resolve()))
 
-from ladder.build.nvrtc import made_from, nvrtc_version
-from ladder.build.sources import include_closure, source_digest
+from ladder.catalogue.compiling import wanted
 from ladder.catalogue.runs import load_run
 from ladder.claims.ledger import load_claims
 from ladder.cli.app import STEPS
 from ladder.measure.conditions import known_conditions
-from ladder.model.code import PACKAGE, closure
+from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.plan import to_json
 from ladder.model.schemas import SWEEP_TABLES
-from ladder.problems.registry import INCLUDE, PROBLEMS, harness_source
 from ladder.results.forecast import forecasts, told
 
 try:
@@ -46,14 +44,10 @@ shell.prefix(
 FOLDER = RUN.folder.root.as_posix()
 LOGS = f"{FOLDER}/logs"
 FORMATS = ["csv", "parquet"]
-# Targets may name a sweep that the configuration leaves out of the run.
-VARIANTS = {variant.id: variant for sweep in RUN.every_sweep.values() for variant in sweep.variants}
 
 
 wildcard_constraints:
     sweep="|".join(map(re.escape, RUN.every_sweep)),
-    problem="|".join(map(re.escape, PROBLEMS)),
-    variant="[^/]+",
 
 
 def modules(*names):
@@ -72,42 +66,18 @@ def run_folder(wildcards):
     return FOLDER
 
 
-def variant_of(wildcards):
-    """The variant a compile job is for."""
-    return VARIANTS[wildcards.variant]
+def asked_of_the_compiler(wildcards):
+    """Digest of everything that a sweep's cubins and their facts depend on."""
+    sweep, compiling = RUN.every_sweep[wildcards.sweep], RUN.config.compile
+    asked = wanted(sweep, RUN.project.include, RUN.arch, compiling.options)
+    variants = {variant.id: request.key for variant, request in asked.variants.items()}
+    return digest_json([asked.harness.key, variants, compiling.cache, digest("ladder.build.variants")])
 
 
-def sources_of(wildcards):
-    """The variant's CUDA source and every header it includes."""
-    return include_closure(variant_of(wildcards).kernel.source, RUN.project.include)
-
-
-def made_of(wildcards):
-    """What else the cubin depends on, as its facts say it."""
-    return digest_json(
-        made_from(variant_of(wildcards), RUN.project.include, RUN.arch, RUN.config.compile.options)
-    )
-
-
-def layout_option(wildcards):
-    """Option of the compile step where the problem has layouts."""
-    layout = variant_of(wildcards).layout
-    return f"--layout {layout}" if layout else ""
-
-
-def cubins_of(sweep):
-    """Cubins a sweep measures, those of its reference kernels included."""
-    return [RUN.folder.cubin(variant.id).as_posix() for variant in RUN.every_sweep[sweep].variants]
-
-
-def facts_of(sweep):
-    """Facts beside those cubins."""
-    return [RUN.folder.facts(variant.id).as_posix() for variant in RUN.every_sweep[sweep].variants]
-
-
-def harness_of(sweep):
-    """The harness of a sweep's problem."""
-    return RUN.folder.harness(RUN.every_sweep[sweep].problem.name).as_posix()
+def compiling_threads(wildcards):
+    """A core for each few variants."""
+    few = -(-len(RUN.every_sweep[wildcards.sweep].variants) // 4)
+    return max(1, min(few, workflow.cores or 1))
 
 
 def plan_digest(wildcards):
@@ -118,7 +88,8 @@ def plan_digest(wildcards):
 def plan_settings(wildcards):
     """The settings a plan takes over, as the plan step takes them."""
     job = dict(RUN.plans[wildcards.sweep].job)
-    over = {"profile": job.pop("profile"), "measure": {**RUN.config.measure.model_dump(), **job}}
+    over = {"profile": job.pop("profile"), "compile": {"cache": job.pop("cubins")}}
+    over["measure"] = {**RUN.config.measure.model_dump(), **job}
     return [f"--config {key}={shlex.quote(json.dumps(value, sort_keys=True))}" for key, value in over.items()]
 
 

@@ -1,4 +1,4 @@
-"""Plans, and one compile job per variant."""
+"""Plans, and one compile job per sweep."""
 
 
 rule plan_sweep:
@@ -19,54 +19,29 @@ rule plan_sweep:
         "python -m ladder --log {log} plan {wildcards.sweep} {output.plan} --arch {params.arch} {params.settings}"
 
 
-rule compile_variant:
+rule compile_sweep:
     input:
-        kernel=lambda wildcards: variant_of(wildcards).kernel.path,
-        sources=sources_of,
-        code=modules("build/nvrtc", "build/cubin", "build/occupancy"),
+        # As above: what the compiler is asked says it all.
+        sweep=ancient("config/sweeps/{sweep}.yaml"),
     output:
-        cubin=f"{FOLDER}/cubins/{{variant}}.cubin",
-        facts=f"{FOLDER}/cubins/{{variant}}.json",
+        compiled=f"{FOLDER}/sweeps/{{sweep}}/compiled.json",
     log:
-        f"{LOGS}/compile_variant/{{variant}}.log",
+        f"{LOGS}/compile_sweep/{{sweep}}.log",
     # Ahead of measuring, so that no compiler disturbs a timing.
     priority: 100
-    params:
-        parameters=lambda wildcards: json.dumps(dict(variant_of(wildcards).params), sort_keys=True),
-        dtype=lambda wildcards: variant_of(wildcards).dtype,
-        layout=layout_option,
-        arch=RUN.arch,
-        options=[f"--option={option}" for option in RUN.config.compile.options],
-        made_of=made_of,
-    message:
-        "Compiling {wildcards.variant}"
-    shell:
-        "python -m ladder --log {log:q} compile --kernel {input.kernel:q} --params {params.parameters:q}"
-        " --dtype {params.dtype} {params.layout} --arch {params.arch} {params.options:q}"
-        " --cubin {output.cubin:q} --facts {output.facts:q}"
-
-
-rule compile_harness:
-    input:
-        code=modules("build/nvrtc", "build/cubin", "gpu/harness"),
-    output:
-        harness=f"{FOLDER}/cubins/harness-{{problem}}.bin",
-    log:
-        f"{LOGS}/compile_harness/{{problem}}.log",
-    priority: 100
+    threads: compiling_threads
     params:
         arch=RUN.arch,
-        kernels=lambda wildcards: list(PROBLEMS[wildcards.problem].harness),
-        nvrtc=nvrtc_version(),
-        source=lambda wildcards: source_digest(harness_source(wildcards.problem), INCLUDE),
+        settings=f"--config compile={shlex.quote(RUN.config.compile.model_dump_json())}",
+        asked=asked_of_the_compiler,
     message:
-        "Compiling the measuring harness of {wildcards.problem}"
+        "Compiling {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} harness {wildcards.problem} {output.harness} --arch {params.arch}"
+        "python -m ladder --log {log} compile {wildcards.sweep} {output.compiled} --jobs {threads}"
+        " --arch {params.arch} {params.settings}"
 
 
 rule compile:
     input:
-        [cubins_of(sweep) for sweep in RUN.sweeps],
-        [harness_of(sweep) for sweep in RUN.sweeps],
+        expand(rules.compile_sweep.output, sweep=RUN.sweeps),
         expand(rules.plan_sweep.output, sweep=RUN.sweeps),

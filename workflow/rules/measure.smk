@@ -5,8 +5,7 @@
 rule measure_sweep:
     input:
         plan=rules.plan_sweep.output.plan,
-        harness=lambda wildcards: harness_of(wildcards.sweep),
-        cubins=lambda wildcards: cubins_of(wildcards.sweep),
+        compiled=rules.compile_sweep.output.compiled,
     output:
         measured=update(f"{FOLDER}/sweeps/{{sweep}}/measured.json"),
     log:

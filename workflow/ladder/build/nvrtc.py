@@ -1,13 +1,12 @@
-"""NVRTC: one variant to a cubin and its facts; a compile error is data, not an exception."""
+"""NVRTC: kernels of one source to a cubin and its facts; a compile error is data, not an exception."""
 
 import functools
-import math
 import os
 import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from cuda.bindings import nvrtc
 from cuda.pathfinder import locate_nvidia_header_directory
 
 from ladder.build.cubin import instruction_counts, machine_code_digest, sass
-from ladder.build.occupancy import occupancy, sm_limits
 from ladder.build.sources import source_digest
+from ladder.model import code
 from ladder.model.errors import LadderError
-from ladder.model.files import sha256
-from ladder.model.kernel import Variant, arch_number
+from ladder.model.files import digest_json, sha256
 
 _RESOURCES = {
     "registers": r"Used (\d+) registers",
@@ -95,6 +93,14 @@ def compile_source(
         nvrtc.nvrtcDestroyProgram(program)
 
 
+def refuse_options(arch: str, options: Sequence[str]) -> None:
+    """Raises LadderError for an architecture or an option that this NVRTC does not know."""
+    try:
+        compile_source("__global__ void empty() {}", "empty.cu", ["empty"], [], arch, tuple(options))
+    except LadderError as error:
+        raise LadderError(f"compile: NVRTC {nvrtc_version()} takes no {[arch, *options]}: {error}") from error
+
+
 def _resources(log: str) -> dict[str, int]:
     """Registers, static shared memory and spills from ptxas' lines; a cubin here holds one kernel."""
     found = {fact: re.search(pattern, log) for fact, pattern in _RESOURCES.items()}
@@ -103,59 +109,43 @@ def _resources(log: str) -> dict[str, int]:
     return {fact: int(one[1]) if one else 0 for fact, one in found.items()}
 
 
-def _block_facts(variant: Variant, arch: str, facts: dict[str, Any]) -> dict[str, Any]:
-    """Threads, dynamic shared bytes and theoretical occupancy; launch bounds do not depend on the size."""
-    geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
-    threads, dynamic = math.prod(geometry.block), geometry.shared_bytes
-    found = {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
-    limits = sm_limits(arch_number(arch))
-    if limits is None:
-        return found
-    held = occupancy(limits, threads, facts["registers"], facts["shared_bytes_static"] + dynamic)
-    return found | asdict(held)
+@dataclass(frozen=True)
+class Request:
+    """What is asked of the compiler: the kernels `entries` (name expressions) of one source, for an architecture."""
 
+    source: Path
+    include: Path
+    entries: tuple[str, ...]
+    arch: str
+    options: tuple[str, ...] = ()
 
-def _asked(variant: Variant, arch: str, options: Sequence[str]) -> dict[str, Any]:
-    facts = {"variant": variant.id, "kernel": variant.kernel.name, "params": dict(variant.params)}
-    facts |= {"dtype": variant.dtype, "layout": variant.layout, "arch": arch, "entry": variant.entry}
-    return facts | {"nvrtc": nvrtc_version(), "options": list(options)}
+    @functools.cached_property
+    def made_from(self) -> dict[str, Any]:
+        """Everything that the answer depends on. Raises LadderError for a header that is missing."""
+        asked = {"entries": self.entries, "arch": self.arch, "options": self.options}
+        asked |= {"source_sha256": source_digest(self.source, self.include), "nvrtc": nvrtc_version()}
+        return asked | {"code": code.digest("ladder.build.nvrtc")}
 
+    @functools.cached_property
+    def key(self) -> str:
+        """Name of the answer in a cache."""
+        return digest_json(self.made_from)[:32]
 
-def made_from(variant: Variant, include: Path, arch: str, options: Sequence[str]) -> dict[str, Any]:
-    """What a cubin depends on, as its facts say it. Raises LadderError for a header that is missing."""
-    return _asked(variant, arch, options) | {"source_sha256": source_digest(variant.kernel.source, include)}
-
-
-def compile_variant(
-    variant: Variant, include: Path, arch: str, options: tuple[str, ...] = ()
-) -> tuple[bytes, dict[str, Any]]:
-    """Compile one variant. Returns (cubin, facts); on a compile error the cubin is empty and the facts say why."""
-    source, facts = variant.kernel.source, _asked(variant, arch, options) | {"status": "ok", "reason": ""}
-    start = time.perf_counter()
-    try:
-        facts["source_sha256"] = source_digest(source, include)
-        text, includes = source.read_text(encoding="utf-8"), [source.parent, include]
-        cubin, _, log = compile_source(text, source.name, [variant.entry], includes, arch, options)
-        facts["compile_s"] = round(time.perf_counter() - start, 3)
-        if ignored := _IGNORED.search(log):
-            raise LadderError(f"{ignored[1]}: the compiler did not do what the source asks: {log[:2000]}")
-        facts |= _resources(log)
-        if facts["spill_store_bytes"] and variant.kernel.spills == "never":
-            why = f"{variant.kernel.path.name} does not say `spills: allowed`"
-            raise LadderError(f"spills {facts['spill_store_bytes']} bytes of registers, and {why}")
-    except LadderError as error:
-        facts |= {"status": "compile_error", "reason": str(error)}
-        facts.setdefault("compile_s", round(time.perf_counter() - start, 3))
-        return b"", facts
-    facts |= _block_facts(variant, arch, facts)
-    facts |= instruction_counts(sass(cubin))
-    return cubin, facts | {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
-
-
-def compile_harness(
-    source: Path, entries: list[str], include: Path, arch: str
-) -> tuple[dict[str, Any], bytes]:
-    """(symbols by entry and digests, cubin) of the kernels in `source`. Raises LadderError."""
-    cubin, symbols, _ = compile_source(source.read_text("utf-8"), source.name, entries, [include], arch)
-    digests = {"machine_code": machine_code_digest(cubin), "source_sha256": source_digest(source, include)}
-    return {"symbols": symbols, **digests}, cubin
+    def compile(self) -> tuple[bytes, dict[str, Any]]:
+        """(cubin, facts). A source that does not compile gives an empty cubin, and facts that say why."""
+        facts = {name: self.made_from[name] for name in ("source_sha256", "nvrtc", "options")}
+        facts |= {"status": "ok", "reason": ""}
+        start, includes = time.perf_counter(), [self.source.parent, self.include]
+        try:
+            text = self.source.read_text(encoding="utf-8")
+            given = (text, self.source.name, list(self.entries), includes, self.arch, self.options)
+            cubin, facts["symbols"], log = compile_source(*given)
+            facts["compile_s"] = round(time.perf_counter() - start, 3)
+            if ignored := _IGNORED.search(log):
+                raise LadderError(f"{ignored[1]}: the compiler did not do what the source asks: {log[:2000]}")
+            facts |= _resources(log) | instruction_counts(sass(cubin))
+        except LadderError as error:
+            facts |= {"status": "compile_error", "reason": str(error)}
+            facts.setdefault("compile_s", round(time.perf_counter() - start, 3))
+            return b"", facts
+        return cubin, facts | {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}

@@ -35,6 +35,10 @@ class CompileConfig(Document):
 
     options: list[Option]
     """further NVRTC options for every variant"""
+    cache: Text
+    """folder of compiled kernels, by what they are made from; all runs share it"""
+    timeout_s: Positive
+    """a variant whose compiler takes longer counts as one that does not compile"""
 
 
 class MeasureConfig(Document):

@@ -58,7 +58,11 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         arch=arch,
         regimes=sweep.regimes,
         settings=settings | ({"precision": sweep.precision} if sweep.precision else {}),
-        job={name: measure[name] for name in _JOB} | {"profile": config.profile.model_dump()},
+        job={name: measure[name] for name in _JOB}
+        | {
+            "profile": config.profile.model_dump(),
+            "cubins": config.compile.cache,
+        },
         counter_groups=sweep.counters.groups,
         tasks=tuple(_task(sweep, entry, size, arch) for entry, size in sweep.asked),
     )

@@ -15,7 +15,7 @@ from ladder.model.errors import LadderError
 
 _MODULES = [
     ("inspect", "check variants banks reference"),
-    ("build", "plan compile harness"),
+    ("build", "plan compile"),
     ("measure", "measure profile clock throughput"),
     ("tables", "collect merge environment"),
     ("report", "claims figures report"),

@@ -16,10 +16,10 @@ from ladder.cli.options import PlanFile, folder_of, project
 from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.measure import counting, job
-from ladder.measure.conditions import compiled
 from ladder.measure.parents import end_with_parent
 from ladder.measure.store import now, read_store
 from ladder.measure.view import View
+from ladder.model.compiled import read_compiled
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.plan import read_plan
@@ -44,18 +44,25 @@ def profile(context: typer.Context, plan: PlanFile) -> None:
 
 
 def clock(
-    plan: PlanFile, trials: Annotated[int, typer.Option(help="Trials of a kernel against itself.")] = 100
+    context: typer.Context,
+    plan: PlanFile,
+    trials: Annotated[int, typer.Option(help="Trials of a kernel against itself.")] = 100,
 ) -> None:
     """Hold the timer against NVBench and against itself; the cells of a plan serve as subjects."""
     folder, given = folder_of(plan), read_plan(plan)
-    view = View(given, compiled(given, folder), read_store(folder.records))
+    made, cubins = (
+        read_compiled(folder.compiled(given.sweep), given),
+        project(context).root / given.job["cubins"],
+    )
+    made.require(cubins)
+    view = View(given, made, read_store(folder.records))
     with one_gpu(find_gpus()) as (gpu, _):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
         # CUDA reads the variable when it is loaded, and no other step of this module needs it.
         from ladder.measure.bench import Bench
         from ladder.measure.clock import check_clock
 
-        found = check_clock(Bench(given, folder.cubins, folder.harness(given.problem)), view, trials)
+        found = check_clock(Bench(given, made, cubins), view, trials)
     named = zip(("clock_aa", "clock_nvbench"), found, strict=True)
     tables.write({name: tables.frame(name, rows) for name, rows in named}, folder.tables)
 
@@ -71,16 +78,18 @@ def throughput(
     if not gpus:
         raise LadderError("no GPU is visible, and this step times one")
     folder = own.run(_THROUGHPUT, gpus[0].slug)
-    shutil.rmtree(own.results / _THROUGHPUT, ignore_errors=True)
+    cache = own.results / _THROUGHPUT / "cubins"
+    shutil.rmtree(cache.parent, ignore_errors=True)
     path = folder.account("measured", sweep)
     command = [sys.executable, "-m", "snakemake", "--cores", cores, "--quiet", "--nolock"]
     command += [path.relative_to(own.root).as_posix(), "--config", f"run={_THROUGHPUT}"]
+    command += [f"compile={{cache: {cache.relative_to(own.root).as_posix()}}}"]
     started, begun = now(), time.monotonic()
     done = subprocess.run(command, cwd=own.root, check=False)
     wall_s, account = round(time.monotonic() - begun, 2), read_json(path)
     if done.returncode != 0 or account is None:
         raise LadderError(f"{' '.join(command)}: ended with exit code {done.returncode}, without {path}")
-    figures = {"sweep": sweep, "started": started, "variants": len(list(folder.cubins.glob("*.cubin")))}
+    figures = {"sweep": sweep, "started": started, "variants": len(list(cache.glob("*.cubin")))}
     figures |= {"cells": account["cells"], "wall_s": wall_s, "measure_wall_s": account["wall_s"]}
     figures |= {"gpu_s": account["gpu_s"], "gpu_share": round(account["gpu_s"] / account["wall_s"], 4)}
     write_json(out, figures)

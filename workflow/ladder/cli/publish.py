@@ -48,7 +48,7 @@ def publish(
             copy_clock(source, fresh)
         frames = publication.frames()
         tables.write(frames, fresh.tables)
-        environment = analysed_here(own.root, target.root.name, given.arch, folder)
+        environment = analysed_here(own.root, target.root.name, given.arch)
         environment |= measured_on(
             read_archive(fresh.records), frames["sessions"]["session"].dropna().unique()
         )

@@ -7,9 +7,9 @@ import pandas as pd
 import typer
 
 from ladder.cli.options import Folder, PlanFile, Published, SweepNames, folder_of, project
-from ladder.measure.conditions import compiled
 from ladder.measure.store import read_store
 from ladder.measure.view import View
+from ladder.model.compiled import read_compiled
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
@@ -39,7 +39,8 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
 def collect(plan: PlanFile, published: Published = None) -> None:
     """Turn the records of a sweep into tables: sweeps/NAME/*.csv and .parquet."""
     folder, given = folder_of(plan), read_plan(plan)
-    view = View(given, compiled(given, folder), records_of(folder, published, [given]), published is not None)
+    made, records = read_compiled(folder.compiled(given.sweep), given), records_of(folder, published, [given])
+    view = View(given, made, records, published is not None)
     if published is not None:
         frames = _stand_in(view, PublishedFolder(published))
     else:
@@ -72,7 +73,7 @@ def environment(
     folder = RunFolder(folder_)
     sessions = tables.read("sessions", folder.tables)["session"].dropna().unique()
     measured = measured_on(read_store(folder.records), sessions)
-    document = analysed_here(project(context).root, folder.root.name, arch, folder) | measured
+    document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
     if published is not None and (source := read_json(PublishedFolder(published).environment)) is not None:
         same = reproduced(PublishedFolder(published), folder)

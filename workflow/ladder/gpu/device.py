@@ -2,11 +2,9 @@
 
 import ctypes
 import functools
-import json
 import struct
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cuda.bindings import driver
@@ -37,7 +35,8 @@ def checked(result: tuple[Any, ...]) -> Any:
 class Gpu:
     """The first visible GPU: its stream, its memory, its harness kernels and its L2."""
 
-    def __init__(self, harness: Path) -> None:
+    def __init__(self, harness: bytes, symbols: Mapping[str, str]) -> None:
+        """`harness` is the cubin of our own kernels, `symbols` their names in it by entry."""
         self.device = Device(0)
         self.device.set_current()
         self.stream: Stream = self.device.create_stream()
@@ -49,7 +48,7 @@ class Gpu:
         self.block_threads: int = properties.max_threads_per_block
         # Data-centre parts have fp64 at half the rate of fp32 or better.
         self.full_rate_fp64 = self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
-        self.harness = Harness(self, harness.read_bytes())
+        self.harness = Harness(self, harness, symbols)
         self.l2 = L2(self, self.l2_bytes)
 
     def free_bytes(self) -> int:
@@ -127,15 +126,14 @@ class L2:
 
 
 class Harness:
-    """The harness kernels of a problem, loaded from what join_harness wrote.
+    """The harness kernels of a problem.
 
     Of their arguments integers are 64 bits wide and floats are doubles; what differs comes as a ctypes object.
     `maximum` (double) and `count` (64 bits) are addresses for results of a comparing kernel, see `reduce`.
     """
 
-    def __init__(self, gpu: Gpu, data: bytes) -> None:
-        head, _, cubin = data.partition(b"\n")
-        code, symbols = ObjectCode.from_cubin(cubin), json.loads(head)["symbols"]
+    def __init__(self, gpu: Gpu, cubin: bytes, symbols: Mapping[str, str]) -> None:
+        code = ObjectCode.from_cubin(cubin)
         self.kernels: dict[str, Kernel] = {entry: code.get_kernel(name) for entry, name in symbols.items()}
         self._gpu, self._scratch = gpu, gpu.allocate(16)
         self.maximum = int(self._scratch.handle)

@@ -11,8 +11,8 @@ from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, Loader
 from ladder.gpu.timing import Timer
 from ladder.model.cell import Cell
+from ladder.model.compiled import Compiled
 from ladder.model.errors import LadderError
-from ladder.model.files import read_json
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import Problem
 
@@ -34,9 +34,10 @@ class CellOutcome(Exception):
 class Bench:
     """Holds the GPU and the instance of the current size, dtype and layout."""
 
-    def __init__(self, plan: Plan, cubins: Path, harness: Path) -> None:
+    def __init__(self, plan: Plan, made: Compiled, cubins: Path) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
-        self.cubins, self.gpu = cubins, Gpu(harness)
+        self.made, self.cubins = made, cubins
+        self.gpu = Gpu(self._cubin(made.harness), made.harness["symbols"])
         self.timer = Timer(self.gpu)
         self.loader = Loader(self.gpu.stream, self.gpu.device.device_id)
         module = importlib.import_module(f"ladder.problems.{plan.problem}.instance")
@@ -47,6 +48,9 @@ class Bench:
         # What is known for the current instance: library launchers, times of references, the copy's time.
         self.known: dict[Any, Any] = {}
         self.gpu.l2.warm_up(_WARM_UP_S)
+
+    def _cubin(self, facts: Mapping[str, Any]) -> bytes:
+        return (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
 
     def facts(self) -> dict[str, Any]:
         """The GPU as CUDA sees it, its copy rate (GB/s, read and written) and its clock's floor (us)."""
@@ -87,11 +91,10 @@ class Bench:
 
     def load(self, launch: Launch, instance: Instance) -> Loaded:
         """A kernel, ready to launch. Raises CellOutcome for one that did not compile or cannot be launched here."""
-        path = self.cubins / f"{launch.variant}.cubin"
-        cubin = path.read_bytes()
-        if not cubin:
-            facts: Mapping[str, Any] = read_json(path.with_suffix(".json")) or {}
-            raise CellOutcome("compile_error", str(facts.get("reason")))
+        facts = self.made.variants[launch.variant]
+        if facts["status"] != "ok":
+            raise CellOutcome(facts["status"], str(facts["reason"]))
+        cubin = self._cubin(facts)
         if (threads := math.prod(launch.block)) > (most := self.gpu.block_threads):
             raise CellOutcome("launch_error", f"a block of {threads} threads; the device takes {most}")
         shared = launch.shared_bytes + self.loader.static_shared_bytes(cubin)

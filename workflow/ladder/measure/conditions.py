@@ -2,17 +2,14 @@
 
 import functools
 import importlib.metadata
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from ladder.gpu.card import driver_version
 from ladder.model import code
 from ladder.model.cell import COUNTERS
-from ladder.model.errors import LadderError
-from ladder.model.files import digest_json, read_json
-from ladder.model.folders import RunFolder
+from ladder.model.compiled import Compiled
+from ladder.model.files import digest_json
 from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
 
@@ -36,51 +33,23 @@ def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     return {name: plan.settings[name] for name in names}
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """What was compiled for a plan: the facts of its variants, and the digest of the harness's machine code."""
-
-    facts: Mapping[str, Mapping[str, Any]]
-    harness: str
-
-    def broken(self, task: Task) -> str | None:
-        """Why the task's own variant did not compile, or None."""
-        facts = self.facts[task.launch.variant] if task.launch else {}
-        return str(facts.get("reason")) if facts.get("status", "ok") != "ok" else None
-
-    def launch(self, launch: Launch) -> dict[str, str]:
-        """What a launch is made of. A variant that did not compile has no machine code: it is measured once it has."""
-        geometry = {
-            name: value for name, value in asdict(launch).items() if name not in ("variant", "params")
-        }
-        machine_code = self.facts[launch.variant].get("machine_code", "")[:_LETTERS]
-        return {"machine_code": machine_code, "launch": digest_json(geometry)[:_LETTERS]}
-
-
-def compiled(plan: Plan, folder: RunFolder) -> Compiled:
-    """What was compiled for `plan` in `folder`. Raises LadderError for a variant or harness that was not."""
-    facts: dict[str, dict[str, Any]] = {}
-    for variant in plan.variants:
-        path = folder.facts(variant)
-        if (found := read_json(path)) is None:
-            raise LadderError(f"{path}: missing; compile the variant {variant} first")
-        facts[variant] = found
-    harness = folder.harness(plan.problem)
-    if not harness.is_file():
-        raise LadderError(f"{harness}: missing; compile the harness of {plan.problem} first")
-    with harness.open("rb") as lines:
-        return Compiled(facts, json.loads(lines.readline())["machine_code"])
+def _launch(made: Compiled, launch: Launch) -> dict[str, str]:
+    """What a launch is made of. A variant that did not compile has no machine code: it is measured once it has."""
+    geometry = {name: value for name, value in asdict(launch).items() if name not in ("variant", "params")}
+    machine_code = made.variants[launch.variant].get("machine_code", "")[:_LETTERS]
+    return {"machine_code": machine_code, "launch": digest_json(geometry)[:_LETTERS]}
 
 
 def tree_conditions(plan: Plan, task: Task, regime: str, made: Compiled) -> dict[str, Any]:
     """Conditions that follow from the checkout, for one regime of a task that is launched."""
     assert task.launch is not None
     settings = {"settings": _settings(plan, task, regime)}
-    digests = {"code": measuring_code(plan.problem, regime), "harness": made.harness[:_LETTERS]}
-    conditions: dict[str, Any] = {**digests, **made.launch(task.launch), **settings}
+    harness = made.harness.get("machine_code", "")[:_LETTERS]
+    digests = {"code": measuring_code(plan.problem, regime), "harness": harness}
+    conditions: dict[str, Any] = {**digests, **_launch(made, task.launch), **settings}
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
-    return conditions | ({"reference": made.launch(task.reference)} if task.reference else {})
+    return conditions | ({"reference": _launch(made, task.reference)} if task.reference else {})
 
 
 def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str]:

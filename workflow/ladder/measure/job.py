@@ -15,11 +15,12 @@ from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
-from ladder.measure.conditions import compiled, host_conditions
+from ladder.measure.conditions import host_conditions
 from ladder.measure.store import Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
+from ladder.model.compiled import read_compiled
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
@@ -108,7 +109,7 @@ class Measuring:
             supervisor.leave()
 
     def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> list[Record]:
-        facts = self.view.made.facts[task.variant]
+        facts = self.view.made.variants[task.variant]
         built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
         spent = {"gpu_s": answer["gpu_s"], "wall_s": answer["wall_s"], "regimes": len(answer["results"])}
         around = {"device": device, "built": built, "spent": spent}
@@ -132,9 +133,14 @@ def progress(record: Record) -> str:
     )
 
 
-def worker_command(module: str, path: Path, plan: Plan, folder: RunFolder) -> list[str]:
-    """Command line of a process that launches a plan's kernels, but for its last argument."""
-    words = (path, folder.cubins, folder.harness(plan.problem))
+def worker_command(module: str, path: Path, view: View, folder: RunFolder, root: Path) -> list[str]:
+    """Command line of a process that launches a plan's kernels, but for its last argument.
+
+    Raises LadderError where a cubin is missing.
+    """
+    cubins = root / view.plan.job["cubins"]
+    view.made.require(cubins)
+    words = (path, folder.compiled(view.plan.sweep), cubins)
     return [sys.executable, "-m", f"ladder.measure.{module}", *(str(word) for word in words)]
 
 
@@ -164,7 +170,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
     known = Records() if plan.job["remeasure"] else read_store(folder.records)
-    view = View(plan, compiled(plan, folder), known)
+    view = View(plan, read_compiled(folder.compiled(plan.sweep), plan), known)
     todo = due(view, on)
     job.cells = len(list(view.launched()))
     job.kept = job.cells - len(todo)
@@ -173,7 +179,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             if plan.job["busy"] == "refuse":
                 _refuse_neighbours(monitor)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-            command = worker_command("worker", path, plan, folder)
+            command = worker_command("worker", path, view, folder, root)
             session = partial(host.session, gpu.uuid, root)
             measuring = Measuring(view, on, monitor, session, job)
             with (

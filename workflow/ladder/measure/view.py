@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ladder.measure.conditions import Compiled, tree_conditions
+from ladder.measure.conditions import tree_conditions
 from ladder.measure.store import Records, now
+from ladder.model.compiled import Compiled
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Conditions, Record, Session
 

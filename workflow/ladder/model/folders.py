@@ -14,24 +14,19 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.cubins, self.records, self.tables = root / "cubins", root / "records", root / "tables"
+        self.records, self.tables = root / "records", root / "tables"
         self.environment, self.throughput = root / "environment.json", root / "throughput.json"
         self.report = root / "report.md"
-
-    def cubin(self, variant: str) -> Path:
-        return self.cubins / f"{variant}.cubin"
-
-    def facts(self, variant: str) -> Path:
-        return self.cubins / f"{variant}.json"
-
-    def harness(self, problem: str) -> Path:
-        return self.cubins / f"harness-{problem}.bin"
 
     def plan(self, sweep: str) -> Path:
         return self.root / "plans" / f"{sweep}.json"
 
     def sweep(self, sweep: str) -> Path:
         return self.root / "sweeps" / sweep
+
+    def compiled(self, sweep: str) -> Path:
+        """What was compiled for a sweep: facts of its variants and of its problem's harness."""
+        return self.sweep(sweep) / "compiled.json"
 
     def account(self, job: str, sweep: str) -> Path:
         """What a job (`measured` or `profiled`) did for a sweep."""

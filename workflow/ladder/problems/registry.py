@@ -4,11 +4,13 @@ import importlib
 import pkgutil
 from pathlib import Path
 
+from ladder.build.nvrtc import Request
+from ladder.gpu.harness import ENTRIES
 from ladder.model.code import PACKAGE
 from ladder.model.problem import Problem
 
 _FOLDER = Path(__file__).parent
-INCLUDE = PACKAGE / "gpu"
+_INCLUDE = PACKAGE / "gpu"
 """Folder of harness.cuh, which holds the kernels of every problem's harness."""
 
 
@@ -21,7 +23,8 @@ def _found() -> dict[str, Problem]:
 PROBLEMS: dict[str, Problem] = _found()
 
 
-def harness_source(name: str) -> Path:
-    """CUDA source of a problem's harness: its own check.cu, which includes harness.cuh, or that alone."""
+def harness_request(name: str, arch: str) -> Request:
+    """What is asked of the compiler for a problem's harness: its own check.cu, which includes harness.cuh, or that."""
     own = _FOLDER / name / "check.cu"
-    return own if own.is_file() else INCLUDE / "harness.cuh"
+    source, entries = own if own.is_file() else _INCLUDE / "harness.cuh", (*ENTRIES, *PROBLEMS[name].harness)
+    return Request(source, _INCLUDE, entries, arch)

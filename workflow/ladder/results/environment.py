@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ladder.build.nvrtc import nvrtc_version
 from ladder.measure import host
 from ladder.measure.store import Records, now
-from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Session
 from ladder.results import tables
@@ -50,21 +50,17 @@ def measured_on(records: Records, used: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def analysed_here(root: Path, device: str, arch: str, folder: RunFolder) -> dict[str, Any]:
+def analysed_here(root: Path, device: str, arch: str) -> dict[str, Any]:
     """What analysed a run: this host, its software and this checkout."""
-    facts = next((read_json(path) for path in sorted(folder.cubins.glob("*.json"))), None) or {}
     about: dict[str, Any] = {"device": device, "arch": arch, "gpu": None, "gpus": []}
     about |= {"started": now(), "finished": now(), **host.versions()}
-    about |= {"nvrtc": facts.get("nvrtc"), "ncu": host.ncu_version()}
+    about |= {"nvrtc": nvrtc_version(), "ncu": host.ncu_version()}
     return about | {"host": host.host(), "tree": host.tree(root), "reproduced_cubins": None}
 
 
 def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int]:
     """How many of the published variants compile here to the very same cubin."""
-    resources = tables.read("resources", published.tables, required=False)
-    found = [
-        (digest, (read_json(folder.facts(variant)) or {}).get("cubin_sha256"))
-        for variant, digest in zip(resources["variant"], resources["cubin_sha256"], strict=True)
-        if isinstance(digest, str) and folder.facts(variant).is_file()
-    ]
-    return {"same": sum(one == other for one, other in found), "of": len(found)}
+    theirs = tables.read("resources", published.tables, required=False)
+    both = theirs.merge(tables.read("resources", folder.tables), on="variant", suffixes=("", "_here"))
+    both = both.dropna(subset=["cubin_sha256"])
+    return {"same": int((both["cubin_sha256"] == both["cubin_sha256_here"]).sum()), "of": len(both)}

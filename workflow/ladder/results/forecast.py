@@ -1,28 +1,25 @@
 """What a run would measure, and for how long: from its plans, what is compiled so far, and the records there are."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
-from ladder.build.nvrtc import made_from
-from ladder.build.sources import source_digest
+from ladder.build.cache import Cache
+from ladder.catalogue.compiling import wanted
 from ladder.catalogue.runs import Run
 from ladder.gpu.card import driver_version
 from ladder.gpu.discovery import find_gpus
-from ladder.measure.conditions import Compiled, host_conditions
+from ladder.measure.conditions import host_conditions
 from ladder.measure.job import due
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
-from ladder.model.files import read_json
+from ladder.model.compiled import Compiled
 from ladder.model.plan import Plan
-from ladder.problems.registry import INCLUDE, harness_source
 from ladder.results.archive import read_archive
 
-_TO_BE_MADE: dict[str, Any] = {"machine_code": ""}
-"""Facts of what must be compiled first: no record is of it."""
+_TO_BE_MADE = {"status": "to be compiled"}
+"""Facts of what is not in the cache: no record is of it."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +36,10 @@ class Forecast:
 
 
 def _compiled_so_far(run: Run, plan: Plan) -> Compiled:
-    """What is compiled of a plan and need not be compiled again."""
-    include, options = run.project.include, run.config.compile.options
-    facts = {}
-    for variant in run.every_sweep[plan.sweep].variants:
-        found = read_json(run.folder.facts(variant.id)) or {}
-        fresh = made_from(variant, include, run.arch, options).items() <= found.items()
-        facts[variant.id] = found if fresh else _TO_BE_MADE
-    harness, source = run.folder.harness(plan.problem), harness_source(plan.problem)
-    head = json.loads(harness.read_bytes().partition(b"\n")[0]) if harness.is_file() else _TO_BE_MADE
-    fresh = head.get("source_sha256") == source_digest(source, INCLUDE)
-    return Compiled(facts, head["machine_code"] if fresh else "")
+    """What is compiled of a plan."""
+    asked = wanted(run.every_sweep[plan.sweep], run.project.include, run.arch, run.config.compile.options)
+    cache = Cache(run.project.root / run.config.compile.cache)
+    return Compiled(**asked.document({one.key: cache.facts(one) or _TO_BE_MADE for one in asked.requests}))
 
 
 def _spent(records: Records) -> tuple[dict[str, float], float | None]:
@@ -73,7 +63,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         todo = [(plan.tasks[index], regime) for index, regimes in due(view, on) for regime in regimes]
         cells = {cell_name(task.variant, cell := task.cell.in_regime(regime)): cell for task, regime in todo}
         seconds = None if usual is None else sum(known.get(cell.id, usual) for cell in cells.values())
-        ready = made.harness != "" and all(facts is not _TO_BE_MADE for facts in made.facts.values())
+        ready = all(one["status"] != _TO_BE_MADE["status"] for one in (made.harness, *made.variants.values()))
         yield Forecast(name, list(cells), seconds, ready)
 
 
