@@ -403,12 +403,12 @@ class Lab:
         sweeps = self.sweeps(names)
         parts = {name: self.frames(name) for name in sweeps}
         for name, frames in parts.items():
-            tables.write_all(frames, self.folder.sweep(name))
+            tables.write(frames, self.folder.sweep(name))
         read = {
             name: {table: tables.read(table, self.folder.sweep(name)) for table in SWEEP_TABLES}
             for name in sweeps
         }
-        tables.write_all(merge(read), self.folder.tables)
+        tables.write(merge(read), self.folder.tables)
         self.write_environment()
 
     def write_environment(self, **over: Any) -> None:

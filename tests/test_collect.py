@@ -383,7 +383,7 @@ class TestWithoutAGpu:
         measured.record()
         measured.collect()
         published = measured.project.published("nvidia-h200")
-        tables.write_all(
+        tables.write(
             {name: tables.read(name, measured.folder.tables) for name in ("timings", "notes", "jobs")},
             published.tables,
         )
