@@ -315,6 +315,8 @@ class Lab:
         harness = {"symbols": {}, "machine_code": code, "status": "ok", "cubin": "harness"}
         variants = {variant.id: facts(variant, make_facts(variant)) for variant in sweep.variants}
         write_json(self.folder.compiled(sweep.name), {"harness": harness, "variants": variants})
+        for made in (harness, *variants.values()):
+            replace_file(self.root / ".cache/cubins" / f"{made['cubin']}.cubin", b"")
 
     def record(
         self,

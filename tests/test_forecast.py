@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake
 from ladder.catalogue.runs import load_run
-from ladder.measure.conditions import compiled, host_conditions
+from ladder.measure.conditions import host_conditions
 from ladder.measure.job import due
 from ladder.measure.store import Records, appending
 from ladder.measure.view import View
+from ladder.model.compiled import read_compiled
 from ladder.model.record import Session
 
 ALONE = {
@@ -43,7 +44,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run_snakemake(folder, "compile").code == 0
     run = load_run(folder)
     for name, plan in run.plans.items():
-        view = View(plan, compiled(plan, run.folder), Records())
+        view = View(plan, read_compiled(run.folder.compiled(name), plan), Records())
         on = host_conditions(plan.problem, "NVIDIA H200", "580.1")
         spent = {"spent": {"wall_s": SECONDS, "regimes": 2}}
         with appending(run.folder.records, name) as append:
@@ -146,7 +147,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str], bool]] = {
         WITH_HEADERS,
         True,
     ),
-    "a default": (default_of_threads("alone"), ALONE, True),
+    "a default that is no part of the code": (default_of_threads("alone"), ALONE, False),
     "a compiler option that changes the code": (
         lambda project: edit(project / "config/config.yaml", "options: []", "options: [--use_fast_math]"),
         EVERY,

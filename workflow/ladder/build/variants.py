@@ -34,7 +34,7 @@ def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) 
     facts |= {"dtype": variant.dtype, "layout": variant.layout, "arch": request.arch}
     facts |= {"entry": variant.entry, "cubin": request.key}
     facts |= found
-    if found["status"] != "ok":
+    if found.get("status") != "ok":
         return facts
     if found["spill_store_bytes"] and variant.kernel.spills == "never":
         why = f"{variant.kernel.path.name} does not say `spills: allowed`"

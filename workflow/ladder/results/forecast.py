@@ -18,9 +18,6 @@ from ladder.model.compiled import Compiled
 from ladder.model.plan import Plan
 from ladder.results.archive import read_archive
 
-_TO_BE_MADE = {"status": "to be compiled"}
-"""Facts of what is not in the cache: no record is of it."""
-
 
 @dataclass(frozen=True)
 class Forecast:
@@ -36,10 +33,10 @@ class Forecast:
 
 
 def _compiled_so_far(run: Run, plan: Plan) -> Compiled:
-    """What is compiled of a plan."""
+    """What is compiled of a plan; of the rest the facts say no status and no machine code, so no record is of it."""
     asked = wanted(run.every_sweep[plan.sweep], run.project.include, run.arch, run.config.compile.options)
     cache = Cache(run.project.root / run.config.compile.cache)
-    return Compiled(**asked.document({one.key: cache.facts(one) or _TO_BE_MADE for one in asked.requests}))
+    return Compiled(**asked.document({one.key: cache.facts(one) or {} for one in asked.requests}))
 
 
 def _spent(records: Records) -> tuple[dict[str, float], float | None]:
@@ -63,7 +60,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         todo = [(plan.tasks[index], regime) for index, regimes in due(view, on) for regime in regimes]
         cells = {cell_name(task.variant, cell := task.cell.in_regime(regime)): cell for task, regime in todo}
         seconds = None if usual is None else sum(known.get(cell.id, usual) for cell in cells.values())
-        ready = all(one["status"] != _TO_BE_MADE["status"] for one in (made.harness, *made.variants.values()))
+        ready = all("status" in facts for facts in (made.harness, *made.variants.values()))
         yield Forecast(name, list(cells), seconds, ready)
 
 

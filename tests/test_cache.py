@@ -1,0 +1,109 @@
+"""The cache of compiled kernels: what is asked twice is compiled once, and one bad source harms no other."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ladder.build.cache import Cache
+from ladder.build.nvrtc import Request
+
+GOOD = "template <int k> __global__ void kernel(float* out) { out[threadIdx.x] = k; }"
+ENDLESS = """
+template <int depth, long m>
+struct Tree { static constexpr long value = Tree<depth - 1, 2 * m>::value + Tree<depth - 1, 2 * m + 1>::value; };
+template <long m> struct Tree<0, m> { static constexpr long value = m; };
+template <int k> __global__ void kernel(float* out) { out[threadIdx.x] = Tree<30, k>::value; }
+"""
+"""A thousand million instantiations."""
+
+
+@pytest.fixture
+def ask(tmp_path: Path) -> Any:
+    def request(name: str, text: str = GOOD, k: int = 1) -> Request:
+        source = tmp_path / f"{name}.cu"
+        source.write_text(text)
+        return Request(source, tmp_path, (f"kernel<{k}>",), "sm_90a")
+
+    return request
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Names of the sources that were handed to the compiler, in any process."""
+    log, compile_ = tmp_path / "log", Request.compile
+
+    def noted(self: Request) -> Any:
+        with log.open("a") as file:
+            file.write(f"{self.source.stem}\n")
+        return compile_(self)
+
+    log.touch()
+    monkeypatch.setattr(Request, "compile", noted)
+    return lambda: sorted(log.read_text().split())
+
+
+def test_what_was_compiled_is_not_compiled_again(tmp_path: Path, ask: Any, compiled: Any) -> None:
+    cache, requests = Cache(tmp_path / "cache"), [ask("a"), ask("b", k=2), ask("a")]
+    found = cache.fill(requests, 2, 60)
+    assert {facts["status"] for facts in found.values()} == {"ok"}
+    assert compiled() == ["a", "b"]
+    assert (cache.folder / f"{requests[0].key}.cubin").read_bytes().startswith(b"\x7fELF")
+    assert Cache(tmp_path / "cache").fill([*requests, ask("c", k=3)], 2, 60).keys() > found.keys()
+    assert compiled() == ["a", "b", "c"]
+
+
+def test_the_key_follows_source_entry_architecture_and_options(ask: Any) -> None:
+    one = ask("a")
+    keys = [
+        one.key,
+        ask("a", k=2).key,
+        Request(one.source, one.include, one.entries, "sm_80").key,
+        Request(one.source, one.include, one.entries, one.arch, ("--use_fast_math",)).key,
+        ask("a", GOOD + "// more").key,
+    ]
+    assert len(set(keys)) == 5
+    assert ask("a").key == one.key
+
+
+def test_a_source_that_does_not_compile_is_an_answer(tmp_path: Path, ask: Any, compiled: Any) -> None:
+    cache, bad = (
+        Cache(tmp_path / "cache"),
+        ask("bad", "template <int k> __global__ void kernel() { nothing; }"),
+    )
+    for _ in range(2):
+        (facts,) = cache.fill([bad], 1, 60).values()
+        assert facts["status"] == "compile_error"
+        assert 'identifier "nothing" is undefined' in facts["reason"]
+    assert compiled() == ["bad"]
+
+
+def test_a_compiler_that_does_not_end_harms_no_other(tmp_path: Path, ask: Any, compiled: Any) -> None:
+    cache, endless = Cache(tmp_path / "cache"), ask("endless", ENDLESS)
+    requests = [endless, *(ask(f"good{k}", k=k) for k in range(3))]
+    begun = time.monotonic()
+    found = cache.fill(requests, 2, 5)
+    assert time.monotonic() - begun < 60
+    assert found[endless.key]["reason"] == "the compiler took longer than 5 s (compile.timeout_s)"
+    assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok", "ok"]
+    assert cache.facts(endless) is None, "it is asked again the next time"
+
+
+def test_a_compiler_that_crashes_harms_no_other(
+    tmp_path: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_ = Request.compile
+
+    def crashing(self: Request) -> Any:
+        if self.source.stem == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return compile_(self)
+
+    monkeypatch.setattr(Request, "compile", crashing)
+    cache, crash = Cache(tmp_path / "cache"), ask("crash")
+    requests = [crash, *(ask(f"good{k}", k=k) for k in range(3))]
+    found = cache.fill(requests, 2, 60)
+    assert "the compiler crashed" in found[crash.key]["reason"]
+    assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok", "ok"]
