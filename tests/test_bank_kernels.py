@@ -13,7 +13,7 @@ import pytest
 from ladder.build.banks import matrix_wavefronts
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
-from ladder.build.variants import compile_variant
+from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
 from ladder.results.statistics import access_costs, records

@@ -13,13 +13,14 @@ from conftest import edit_yaml
 from factory import CUBLAS_TFLOPS, SESSION, Lab, failed
 from ladder.catalogue.plans import plan_sweep
 from ladder.cli.app import main
-from ladder.measure.store import read_store
+from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
 from ladder.model.files import write_json
+from ladder.model.record import Conditions
 from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.archive import write_archive
-from ladder.results.collect import times
+from ladder.results.collect import collect_sweep, times
 from ladder.results.statistics import at_size
 
 
@@ -341,6 +342,20 @@ def test_records_under_other_conditions_are_not_told_as_sessions(tmp_path: Path)
     lab.settings = {"measure": {"precision": 0.01}}
     again(lab, 3.0)
     assert set(tables.read("sessions", lab.folder.tables)["session"]) == {"session 3.0"}
+
+
+def test_records_of_unknown_conditions_are_not_taken_for_one_another(tmp_path: Path) -> None:
+    """Such as those imported from tables: each of several publications stands for itself."""
+    lab = Lab(tmp_path)
+    lab.record(["tensor_ladder"])
+    view = lab.view("tensor_ladder")
+    imported = [
+        replace(record, conditions=Conditions(), session=name, time=f"2026-11-0{name}T10:00:00Z")
+        for name in ("1", "2")
+        for record in view.records
+    ]
+    sessions = collect_sweep(replace(view, records=Records().add(imported), earlier=True))["sessions"]
+    assert set(sessions["session"]) == {"2"}
 
 
 def test_the_environment_names_every_tree_driver_and_the_whole_time(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from conftest import ROOT
 from ladder.build.nvrtc import compile_source
-from ladder.build.variants import compile_variant
+from compiling import compile_variant
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.errors import LadderError
 from ladder.model.files import sha256
@@ -197,13 +197,13 @@ def test_two_compiles_give_the_same_cubin_also_in_another_folder_and_process(
     assert Workshop(elsewhere).compile(SIMPLE)[1]["cubin_sha256"] == facts["cubin_sha256"]
     program = (
         "import sys; from pathlib import Path; from ladder.catalogue.kernels import load_kernel; "
-        "from ladder.build.variants import compile_variant; folder = Path(sys.argv[1]); "
+        "from compiling import compile_variant; folder = Path(sys.argv[1]); "
         "variant = load_kernel(folder / 'kernel.yaml').variant({}, 'fp32'); "
         "print(compile_variant(variant, folder / 'include', 'sm_90a')[1]['cubin_sha256'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(workshop.folder)],
-        env={"PYTHONPATH": str(ROOT / "workflow")},
+        env={"PYTHONPATH": f"{ROOT / 'workflow'}:{ROOT / 'tests'}"},
         capture_output=True,
         text=True,
         check=True,

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from ladder.build.occupancy import occupancy, sm_limits
-from ladder.build.variants import compile_variant
+from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings

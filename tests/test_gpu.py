@@ -161,12 +161,13 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
 SLOW_LAUNCH = """
 import sys, time
 from ladder.gpu.device import Gpu
-from ladder.gpu.harness import GATE
+from ladder.model.problem import GATE
 from ladder.gpu.timing import Gate
 from ladder.model.errors import LadderError
-from ladder.problems.registry import harness_request
+from ladder.build.variants import harness
+from ladder.problems.stencil import PROBLEM
 
-cubin, facts = harness_request("stencil", sys.argv[1]).compile()
+cubin, facts = harness(PROBLEM, sys.argv[1]).compile()
 gpu = Gpu(cubin, facts["symbols"])
 gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
 try:

@@ -9,7 +9,7 @@ import pytest
 from emulator.hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
 from emulator.ptx import compile_ptx
 from ladder.build.nvrtc import compile_source
-from ladder.build.variants import compile_variant
+from compiling import compile_variant
 from ladder.catalogue.kernels import load_kernel
 
 PRODUCT = {

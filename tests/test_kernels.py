@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
-from ladder.build.variants import compile_variant
+from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.errors import LadderError

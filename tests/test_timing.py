@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ladder.gpu.device import L2
-from ladder.gpu.harness import GATE
+from ladder.model.problem import GATE
 from ladder.gpu.timing import LEAST_PAIRS, Pairs, StoppingRule, Timer
 
 FLUSH_US = 20.0

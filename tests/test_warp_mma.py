@@ -18,7 +18,7 @@ from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_b
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
 from ladder.build.occupancy import sm_limits
-from ladder.build.variants import compile_variant
+from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant

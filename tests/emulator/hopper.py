@@ -10,7 +10,7 @@ from typing import Any
 
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
-from ladder.build.variants import compile_variant
+from compiling import compile_variant
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate_int
 from ladder.model.kernel import Kernel, Variant

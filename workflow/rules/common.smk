@@ -13,7 +13,7 @@ from snakemake.shell import shell
 WORKFLOW = Path("workflow")
 sys.path.insert(0, str(WORKFLOW.resolve()))
 
-from ladder.catalogue.compiling import wanted
+from ladder.build.variants import Wanted
 from ladder.catalogue.runs import load_run
 from ladder.claims.ledger import load_claims
 from ladder.cli.app import STEPS
@@ -69,7 +69,7 @@ def run_folder(wildcards):
 def asked_of_the_compiler(wildcards):
     """Digest of everything that a sweep's cubins and their facts depend on."""
     sweep, compiling = RUN.every_sweep[wildcards.sweep], RUN.config.compile
-    asked = wanted(sweep, RUN.project.include, RUN.arch, compiling.options)
+    asked = Wanted(sweep, RUN.project.include, RUN.arch, compiling.options)
     variants = {variant.id: request.key for variant, request in asked.variants.items()}
     return digest_json([asked.harness.key, variants, compiling.cache, digest("ladder.build.variants")])
 

@@ -8,7 +8,10 @@ from typing import Any
 
 from ladder.build.nvrtc import Request
 from ladder.build.occupancy import occupancy, sm_limits
+from ladder.model.code import PACKAGE
 from ladder.model.kernel import Variant, arch_number
+from ladder.model.problem import HARNESS, Problem
+from ladder.model.sweep import Sweep
 
 
 def _block_facts(variant: Variant, arch: str, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -21,11 +24,6 @@ def _block_facts(variant: Variant, arch: str, facts: Mapping[str, Any]) -> dict[
         return found
     held = occupancy(limits, threads, facts["registers"], facts["shared_bytes_static"] + dynamic)
     return found | asdict(held)
-
-
-def request_of(variant: Variant, include: Path, arch: str, options: Sequence[str] = ()) -> Request:
-    """What is asked of the compiler for a variant."""
-    return Request(variant.kernel.source, include, (variant.entry,), arch, tuple(options))
 
 
 def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,11 +41,26 @@ def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) 
     return facts | _block_facts(variant, request.arch, found)
 
 
-def compile_variant(
-    variant: Variant, include: Path, arch: str, options: Sequence[str] = ()
-) -> tuple[bytes, dict[str, Any]]:
-    """(cubin, facts) of one variant, compiled here and now."""
-    request = request_of(variant, include, arch, options)
-    cubin, found = request.compile()
-    facts = variant_facts(variant, request, found)
-    return cubin if facts["status"] == "ok" else b"", facts
+def harness(problem: Problem, arch: str) -> Request:
+    """Our own device kernels (gpu/harness.cuh), with the checks of a problem's check.cu where it has one."""
+    include, own = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
+    source = own if own.is_file() else include / "harness.cuh"
+    return Request(source, include, (*HARNESS, *problem.harness), arch)
+
+
+class Wanted:
+    """What a sweep needs compiled: the harness of its problem, and its variants."""
+
+    def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
+        """Raises LadderError for a header that is missing."""
+        self.harness = harness(sweep.problem, arch)
+        self.variants = {
+            one: Request(one.kernel.source, include, (one.entry,), arch, tuple(options))
+            for one in sweep.variants
+        }
+        self.requests = [self.harness, *self.variants.values()]
+
+    def document(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """What compiled.json says, from the facts `found` by key."""
+        own = {one.id: variant_facts(one, asked, found[asked.key]) for one, asked in self.variants.items()}
+        return {"harness": {**found[self.harness.key], "cubin": self.harness.key}, "variants": own}

@@ -8,7 +8,7 @@ import typer
 
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
-from ladder.catalogue.compiling import wanted
+from ladder.build.variants import Wanted
 from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
@@ -59,7 +59,7 @@ def compile_(
 ) -> None:
     """Compile what a sweep launches, where the cache does not have it; what does not compile is recorded as such."""
     own, chosen, settings, arch = _chosen(context, sweep, arch, configfile, config)
-    asked = wanted(chosen, own.include, arch, settings.compile.options)
+    asked = Wanted(chosen, own.include, arch, settings.compile.options)
     cache = Cache(own.root / settings.compile.cache)
     refuse_options(arch, settings.compile.options)
     found = cache.fill(asked.requests, jobs, settings.compile.timeout_s)

@@ -54,7 +54,6 @@ def clock(
         read_compiled(folder.compiled(given.sweep), given),
         project(context).root / given.job["cubins"],
     )
-    made.require(cubins)
     view = View(given, made, read_store(folder.records))
     with one_gpu(find_gpus()) as (gpu, _):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid

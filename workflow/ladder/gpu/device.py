@@ -10,7 +10,7 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
-from ladder.gpu.harness import NOTHING, READ
+from ladder.model.problem import NOTHING, READ
 from ladder.model.errors import LadderError
 
 Launcher = Callable[[], None]

@@ -29,7 +29,7 @@ from cuda.bindings import driver
 from cuda.core import Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher, checked
-from ladder.gpu.harness import GATE
+from ladder.model.problem import GATE
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
 

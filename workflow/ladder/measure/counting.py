@@ -49,7 +49,7 @@ def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
         return kept
     try:
         with one_gpu(gpus) as (gpu, lock):
-            command = worker_command("profile_worker", path, view, folder, root)
+            command = worker_command("profile_worker", path, plan, folder, root)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
             profiler = Profiler(command, plan.job["profile"]["timeout_s"], environment, lock)
             found, notes = profiler.count(todo, wanted_metrics(plan.counter_groups))

@@ -133,14 +133,9 @@ def progress(record: Record) -> str:
     )
 
 
-def worker_command(module: str, path: Path, view: View, folder: RunFolder, root: Path) -> list[str]:
-    """Command line of a process that launches a plan's kernels, but for its last argument.
-
-    Raises LadderError where a cubin is missing.
-    """
-    cubins = root / view.plan.job["cubins"]
-    view.made.require(cubins)
-    words = (path, folder.compiled(view.plan.sweep), cubins)
+def worker_command(module: str, path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[str]:
+    """Command line of a process that launches a plan's kernels, but for its last argument."""
+    words = (path, folder.compiled(plan.sweep), root / plan.job["cubins"])
     return [sys.executable, "-m", f"ladder.measure.{module}", *(str(word) for word in words)]
 
 
@@ -179,7 +174,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             if plan.job["busy"] == "refuse":
                 _refuse_neighbours(monitor)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-            command = worker_command("worker", path, view, folder, root)
+            command = worker_command("worker", path, plan, folder, root)
             session = partial(host.session, gpu.uuid, root)
             measuring = Measuring(view, on, monitor, session, job)
             with (

@@ -49,8 +49,9 @@ class View:
         return Record(*about, status, **rest)
 
     def alike(self, record: Record) -> list[Record]:
-        """Records of the same cell under the same conditions of the checkout, the latest last."""
-        return [one for one in self.records.of(record.cell) if one.conditions.tree == record.conditions.tree]
+        """Records of the same cell under the same conditions of the checkout; this one alone where they are unknown."""
+        tree, known = record.conditions.tree, self.records.of(record.cell)
+        return [one for one in known if one is record or (tree and one.conditions.tree == tree)]
 
     def session(self, record: Record) -> Session:
         """The session a record is from, as far as it is known."""

@@ -24,8 +24,8 @@ from ladder.model.plan import Launch, Plan, Task, read_plan
 
 _OBSERVED_LAUNCHES = 9
 
-_MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError)
-"""What a fault of this program raises, not a kernel: such an error must stop the run, not become a status."""
+_MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
+"""What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
 
 Result = dict[str, Any]
 

@@ -24,13 +24,6 @@ class Compiled:
         facts = self.variants[task.launch.variant] if task.launch else {}
         return str(facts.get("reason")) if facts.get("status", "ok") != "ok" else None
 
-    def require(self, cubins: Path) -> None:
-        """Raises LadderError where a cubin has gone from the cache."""
-        for facts in (self.harness, *self.variants.values()):
-            path = cubins / f"{facts['cubin']}.cubin"
-            if facts["status"] == "ok" and not path.is_file():
-                raise LadderError(f"{path}: missing; run snakemake with --forcerun compile_sweep")
-
 
 def read_compiled(path: Path, plan: Plan) -> Compiled:
     """What was compiled for a plan. Raises LadderError where something of it was not."""

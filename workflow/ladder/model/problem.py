@@ -19,6 +19,11 @@ C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
 
+GATE, READ, NOTHING = "gate", "read_through", "nothing"
+HARNESS = (GATE, READ, NOTHING, *(f"fill_uniform<{c_type}>" for c_type in C_TYPES.values()))
+"""Name expressions of the harness's kernels that every problem has."""
+
+
 @dataclass(frozen=True)
 class Work:
     """Work of one cell: floating-point (or integer) operations, and the fewest bytes through device memory."""

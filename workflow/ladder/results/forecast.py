@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ladder.build.cache import Cache
-from ladder.catalogue.compiling import wanted
+from ladder.build.variants import Wanted
 from ladder.catalogue.runs import Run
 from ladder.gpu.card import driver_version
 from ladder.gpu.discovery import find_gpus
@@ -34,7 +34,7 @@ class Forecast:
 
 def _compiled_so_far(run: Run, plan: Plan) -> Compiled:
     """What is compiled of a plan; of the rest the facts say no status and no machine code, so no record is of it."""
-    asked = wanted(run.every_sweep[plan.sweep], run.project.include, run.arch, run.config.compile.options)
+    asked = Wanted(run.every_sweep[plan.sweep], run.project.include, run.arch, run.config.compile.options)
     cache = Cache(run.project.root / run.config.compile.cache)
     return Compiled(**asked.document({one.key: cache.facts(one) or {} for one in asked.requests}))
 
