@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from compiling import compile_variant
 from ladder.build.banks import matrix_wavefronts
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
-from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
 from ladder.results.statistics import access_costs, records

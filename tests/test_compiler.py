@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from compiling import compile_variant
 from conftest import ROOT
 from ladder.build.nvrtc import compile_source
-from compiling import compile_variant
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.errors import LadderError
 from ladder.model.files import sha256

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiling import compile_variant
 from conftest import edit
 from emulator.cluster_ptx import ClusterMachine
 from emulator.ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
@@ -18,7 +19,6 @@ from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 from ladder.build.occupancy import occupancy, sm_limits
-from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings

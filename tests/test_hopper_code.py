@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from compiling import compile_variant
 from emulator.hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
 from emulator.ptx import compile_ptx
 from ladder.build.nvrtc import compile_source
-from compiling import compile_variant
 from ladder.catalogue.kernels import load_kernel
 
 PRODUCT = {

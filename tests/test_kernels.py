@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from compiling import compile_variant
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
-from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.errors import LadderError

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from ladder.gpu.device import L2
-from ladder.model.problem import GATE
 from ladder.gpu.timing import LEAST_PAIRS, Pairs, StoppingRule, Timer
+from ladder.model.problem import GATE
 
 FLUSH_US = 20.0
 CLEAN_US = 50.0

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiling import compile_variant
 from conftest import edit
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
 from ladder.build.occupancy import sm_limits
-from compiling import compile_variant
 from ladder.catalogue.kernels import load_catalog
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant

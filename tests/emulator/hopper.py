@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from compiling import compile_variant
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
-from compiling import compile_variant
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate_int
 from ladder.model.kernel import Kernel, Variant

@@ -3,8 +3,8 @@
 
 rule collect_sweep:
     input:
-        plan=rules.plan_sweep.output.plan,
-        compiled=rules.compile_sweep.output.compiled,
+        plan=rules.prepare_sweep.output.plan,
+        compiled=rules.prepare_sweep.output.compiled,
         accounts=lambda wildcards: accounts_of(wildcards.sweep),
         code=code_of("collect"),
     output:

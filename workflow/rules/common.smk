@@ -66,12 +66,13 @@ def run_folder(wildcards):
     return FOLDER
 
 
-def asked_of_the_compiler(wildcards):
-    """Digest of everything that a sweep's cubins and their facts depend on."""
-    sweep, compiling = RUN.every_sweep[wildcards.sweep], RUN.config.compile
-    asked = Wanted(sweep, RUN.project.include, RUN.arch, compiling.options)
+def asked_of(wildcards):
+    """Digest of what a sweep's plan says, and of everything that its cubins and their facts depend on."""
+    sweep = RUN.every_sweep[wildcards.sweep]
+    asked = Wanted(sweep, RUN.project.include, RUN.arch, RUN.config.compile.options)
     variants = {variant.id: request.key for variant, request in asked.variants.items()}
-    return digest_json([asked.harness.key, variants, compiling.cache, digest("ladder.build.variants")])
+    plan = sha256(to_json(RUN.plans[wildcards.sweep]))
+    return digest_json([plan, asked.harness.key, variants, digest("ladder.build.variants")])
 
 
 def compiling_threads(wildcards):
@@ -80,17 +81,10 @@ def compiling_threads(wildcards):
     return max(1, min(few, workflow.cores or 1))
 
 
-def plan_digest(wildcards):
-    """Digest of a sweep's plan: it is written anew only when what it says has changed."""
-    return sha256(to_json(RUN.plans[wildcards.sweep]))
-
-
-def plan_settings(wildcards):
-    """The settings a plan takes over, as the plan step takes them."""
-    job = dict(RUN.plans[wildcards.sweep].job)
-    over = {"profile": job.pop("profile"), "compile": {"cache": job.pop("cubins")}}
-    over["measure"] = {**RUN.config.measure.model_dump(), **job}
-    return [f"--config {key}={shlex.quote(json.dumps(value, sort_keys=True))}" for key, value in over.items()]
+def settings_of(wildcards):
+    """The settings that plans and compilers follow, as the step takes them."""
+    given = RUN.config.model_dump(include={"compile", "measure", "profile"})
+    return [f"--config {key}={shlex.quote(json.dumps(value))}" for key, value in given.items()]
 
 
 def measuring_threads(wildcards):

@@ -4,8 +4,8 @@
 # Records are appended to FOLDER/records, which is nobody's output: a job that runs again finds what it has there.
 rule measure_sweep:
     input:
-        plan=rules.plan_sweep.output.plan,
-        compiled=rules.compile_sweep.output.compiled,
+        plan=rules.prepare_sweep.output.plan,
+        compiled=rules.prepare_sweep.output.compiled,
     output:
         measured=update(f"{FOLDER}/sweeps/{{sweep}}/measured.json"),
     log:
@@ -25,7 +25,7 @@ rule measure_sweep:
 rule check_clock:
     input:
         # The clock is tried, not the kernels: it need not be tried again because a kernel changed.
-        plan=ancient(expand(rules.plan_sweep.output.plan, sweep=RUN.config.clock.sweep)),
+        plan=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.clock.sweep)),
         measured=ancient(expand(rules.measure_sweep.output.measured, sweep=RUN.config.clock.sweep)),
         code=modules("measure/clock", "gpu/timing"),
     output:

@@ -3,7 +3,7 @@
 
 rule profile_sweep:
     input:
-        plan=rules.plan_sweep.output.plan,
+        plan=rules.prepare_sweep.output.plan,
         measured=rules.measure_sweep.output.measured,
     output:
         profiled=update(f"{FOLDER}/sweeps/{{sweep}}/profiled.json"),

@@ -50,7 +50,7 @@ rule write_report:
         clock=clock_tables(),
         throughput=throughput_record(),
         environment=rules.record_environment.output.environment,
-        plans=expand(rules.plan_sweep.output.plan, sweep=RUN.sweeps),
+        plans=expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),
         sweeps=expand("config/sweeps/{sweep}.yaml", sweep=RUN.sweeps),
         code=code_of("report"),
         templates=sorted((WORKFLOW / "report").glob("*.j2")),

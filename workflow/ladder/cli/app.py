@@ -15,7 +15,7 @@ from ladder.model.errors import LadderError
 
 _MODULES = [
     ("inspect", "check variants banks reference"),
-    ("build", "plan compile"),
+    ("build", "prepare"),
     ("measure", "measure profile clock throughput"),
     ("tables", "collect merge environment"),
     ("report", "claims figures report"),

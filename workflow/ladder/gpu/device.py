@@ -10,8 +10,8 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
-from ladder.model.problem import NOTHING, READ
 from ladder.model.errors import LadderError
+from ladder.model.problem import NOTHING, READ
 
 Launcher = Callable[[], None]
 """Enqueues one run on the GPU's stream."""

@@ -29,9 +29,9 @@ from cuda.bindings import driver
 from cuda.core import Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher, checked
-from ladder.model.problem import GATE
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
+from ladder.model.problem import GATE
 
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream

@@ -1,0 +1,30 @@
+"""Plans and cubins: one job per sweep."""
+
+
+rule prepare_sweep:
+    input:
+        # Its time does not matter: the params carry the digest of what follows from it.
+        sweep=ancient("config/sweeps/{sweep}.yaml"),
+    output:
+        plan=f"{FOLDER}/plans/{{sweep}}.json",
+        compiled=f"{FOLDER}/sweeps/{{sweep}}/compiled.json",
+    log:
+        f"{LOGS}/prepare_sweep/{{sweep}}.log",
+    # Ahead of measuring, so that no compiler disturbs a timing.
+    priority: 100
+    threads: compiling_threads
+    params:
+        folder=run_folder,
+        arch=RUN.arch,
+        settings=settings_of,
+        asked=asked_of,
+    message:
+        "Preparing {wildcards.sweep}"
+    shell:
+        "python -m ladder --log {log} prepare {params.folder} {wildcards.sweep} --jobs {threads}"
+        " --arch {params.arch} {params.settings}"
+
+
+rule compile:
+    input:
+        expand(rules.prepare_sweep.output, sweep=RUN.sweeps),
