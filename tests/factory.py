@@ -23,7 +23,6 @@ from ladder.measure.conditions import host_conditions, tree_conditions
 from ladder.measure.store import appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.compiled import read_compiled
 from ladder.model.files import digest_json, read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Variant
@@ -310,13 +309,11 @@ class Lab:
         facts: Callable[[Variant, dict[str, Any]], dict[str, Any]] = lambda _, given: given,
     ) -> None:
         """Write the plan of a sweep and what was compiled for it."""
-        replace_file(self.folder.plan(sweep.name), to_json(self.plan(sweep)))
         code = self.harness.get(sweep.problem.name, f"{sweep.problem.name}: machine code of its harness")
         harness = {"symbols": {}, "machine_code": code, "status": "ok", "cubin": "harness"}
         variants = {variant.id: facts(variant, make_facts(variant)) for variant in sweep.variants}
-        write_json(self.folder.compiled(sweep.name), {"harness": harness, "variants": variants})
-        for made in (harness, *variants.values()):
-            replace_file(self.root / ".cache/cubins" / f"{made['cubin']}.cubin", b"")
+        made = replace(self.plan(sweep), harness=harness, variants=variants)
+        replace_file(self.folder.plan(sweep.name), to_json(made))
 
     def record(
         self,
@@ -330,18 +327,17 @@ class Lab:
         for name, sweep in self.sweeps(names).items():
             self.compile(sweep, facts)
             plan = read_plan(self.folder.plan(name))
-            made = read_compiled(self.folder.compiled(plan.sweep), plan)
             found: list[Record] = []
             launched = 0
             for task, (entry, size) in zip(plan.tasks, sweep.asked, strict=True):
                 place = Place(entry, dict(size))
                 if task.absent is None:
                     measured = change(place, make_record(sweep, place, random_numbers))
-                    if measured is not None and made.broken(task) is None:
+                    if measured is not None and plan.broken(task) is None:
                         launched += 1
-                        found += self._records(plan, made, task, measured)
+                        found += self._records(plan, task, measured)
                         if metrics and task.counted:
-                            found.append(self._counted(plan, made, task, make_profile(place)))
+                            found.append(self._counted(plan, task, make_profile(place)))
             with appending(self.folder.records, name) as append:
                 for one in (self.session, *found):
                     append(one)
@@ -353,7 +349,7 @@ class Lab:
             )
             write_json(self.folder.account("profiled", name), {"notes": lacking})
 
-    def _records(self, plan: Plan, made: Any, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
+    def _records(self, plan: Plan, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
         shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}
         for regime in plan.regimes:
             timed = measured["regimes"].get(regime)
@@ -362,7 +358,7 @@ class Lab:
                 status, reason = "unsupported", "warm is for kernels below 200 us"
             yield Record(
                 cell=task.cell.in_regime(regime),
-                conditions=Conditions(tree_conditions(plan, task, regime, made), self.on(plan.problem)),
+                conditions=Conditions(tree_conditions(plan, task, regime), self.on(plan.problem)),
                 variant=task.variant,
                 sweep=plan.sweep,
                 session=self.session.id,
@@ -373,8 +369,8 @@ class Lab:
                 result={**(timed or {}), **shared},
             )
 
-    def _counted(self, plan: Plan, made: Any, task: Any, metrics: list[dict[str, Any]]) -> Record:
-        tree = tree_conditions(plan, task, COUNTERS, made)
+    def _counted(self, plan: Plan, task: Any, metrics: list[dict[str, Any]]) -> Record:
+        tree = tree_conditions(plan, task, COUNTERS)
         known = (task.variant, plan.sweep, self.session.id, self.finished, "ok")
         host = {**self.host, "ncu": NCU}
         return Record(
@@ -387,10 +383,7 @@ class Lab:
 
     def view(self, name: str) -> View:
         """The records of a sweep."""
-        plan = read_plan(self.folder.plan(name))
-        return View(
-            plan, read_compiled(self.folder.compiled(plan.sweep), plan), read_store(self.folder.records)
-        )
+        return View(read_plan(self.folder.plan(name)), read_store(self.folder.records))
 
     def frames(self, name: str) -> dict[str, Any]:
         """The tables of a sweep."""

@@ -405,7 +405,6 @@ def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["plan", "alnoe", "plan.json"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
         (["check", "--config", "{run"], ("--config", "'{run'", "KEY=VALUE")),
         (["check", "--config", "run={a"], ("--config", "not valid YAML")),
         (["check", "--config", "measure={precison: 1}"], (CONFIG, "measure", "'precison'", "'precision'")),
@@ -414,10 +413,10 @@ def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
             ["reference", "sweeps"],
             ("kind", "'sweeps'", "did you mean 'sweep'", "config, sweep, kernel, claims"),
         ),
-        (["compile", "alnoe", "made.json"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
-        (["compile", "alone", "made.json", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
+        (["prepare", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
+        (["prepare", "results/a/b", "alone", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
         (
-            ["compile", "alone", "made.json", "--config", "compile={options: ['--fast']}"],
+            ["prepare", "results/a/b", "alone", "--config", "compile={options: ['--fast']}"],
             ("compile", "takes no", "--fast"),
         ),
         (["collect", "plans/none.json"], ("plans/none.json", "cannot be read")),

@@ -13,7 +13,6 @@ from ladder.measure.conditions import tree_conditions
 from ladder.measure.store import Records
 from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
-from ladder.model.compiled import Compiled
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.record import Conditions, Record
 
@@ -43,7 +42,7 @@ def task(m: int) -> Task:
 @pytest.fixture
 def view(tmp_path: Path) -> Callable[..., View]:
     """A view with a record per median time in us; the plan starts with a task that was not measured."""
-    made = Compiled({"machine_code": "b" * 64}, {VARIANT: {"status": "ok", "machine_code": "a" * 64}})
+    facts = {VARIANT: {"status": "ok", "machine_code": "a" * 64}}
 
     def make(*times: float, status: str = "ok", regime: str = REGIME) -> View:
         tasks = (task(1), *(task(64 * (index + 1)) for index in range(len(times))))
@@ -56,11 +55,12 @@ def view(tmp_path: Path) -> Callable[..., View]:
             job={},
             counter_groups=(),
             tasks=tasks,
+            variants=facts,
         )
         records = [
             Record(
                 cell=one.cell.in_regime(regime),
-                conditions=Conditions(tree_conditions(plan, one, regime, made)),
+                conditions=Conditions(tree_conditions(plan, one, regime)),
                 variant=VARIANT,
                 sweep="tiles",
                 session="session",
@@ -70,7 +70,7 @@ def view(tmp_path: Path) -> Callable[..., View]:
             )
             for time, one in zip(times, tasks[1:], strict=True)
         ]
-        return View(plan, made, Records({record.cell.id: [record] for record in records}))
+        return View(plan, Records({record.cell.id: [record] for record in records}))
 
     return make
 

@@ -195,7 +195,7 @@ def test_every_step_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["collcet"], ["collect"], ["collect", "--nothing"], ["plan", "a", "b", "c"]]
+    "words", [["collcet"], ["collect"], ["collect", "--nothing"], ["prepare", "a", "b", "c"]]
 )
 def test_what_the_command_line_does_not_know_is_a_mistake(
     words: list[str], capsys: pytest.CaptureFixture[str]

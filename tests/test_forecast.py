@@ -17,7 +17,7 @@ from ladder.measure.conditions import host_conditions
 from ladder.measure.job import due
 from ladder.measure.store import Records, appending
 from ladder.measure.view import View
-from ladder.model.compiled import read_compiled
+from ladder.model.plan import read_plan
 from ladder.model.record import Session
 
 ALONE = {
@@ -44,7 +44,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run_snakemake(folder, "compile").code == 0
     run = load_run(folder)
     for name, plan in run.plans.items():
-        view = View(plan, read_compiled(run.folder.compiled(name), plan), Records())
+        view = View(read_plan(run.folder.plan(name)), Records())
         on = host_conditions(plan.problem, "NVIDIA H200", "580.1")
         spent = {"spent": {"wall_s": SECONDS, "regimes": 2}}
         with appending(run.folder.records, name) as append:

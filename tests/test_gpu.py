@@ -61,8 +61,9 @@ def measure(tmp_path: Path) -> Measure:
         (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
         results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
         plan, settings = results.plan("probe"), f"measure={{deadline_s: {deadline_s}}}"
-        ladder(folder, "plan", "probe", str(plan), "--arch", arch, "--config", settings)
-        ladder(folder, "compile", "probe", str(results.compiled("probe")), "--arch", arch, "--jobs", "4")
+        ladder(
+            folder, "prepare", str(results.root), "probe", "--arch", arch, "--jobs", "4", "--config", settings
+        )
         ladder(folder, "measure", str(plan))
         found: dict[str, list[Record]] = {}
         for record in read_store(results.records):

@@ -22,7 +22,6 @@ from ladder.measure import job
 from ladder.measure.supervisor import WorkerLost
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
-from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Launch, Plan, Task, read_plan, to_json
 
@@ -201,9 +200,6 @@ def plan(temporary: Path) -> Path:
     folder = RunFolder(temporary / "run")
     folder.plan("line").parent.mkdir(parents=True)
     mean, harness = ({"status": "ok", "machine_code": letter * 64, "cubin": letter} for letter in "ab")
-    write_json(folder.compiled("line"), {"harness": harness, "variants": {"mean-fp32": mean}})
-    for letter in "ab":
-        (temporary / f"{letter}.cubin").write_bytes(b"")
     cell = Cell("mean", {"k": 2}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
     launch = Launch(
         variant="mean-fp32",
@@ -229,6 +225,8 @@ def plan(temporary: Path) -> Path:
         job=job,
         counter_groups=(),
         tasks=(task,),
+        harness=harness,
+        variants={"mean-fp32": mean},
     )
     folder.plan("line").write_bytes(to_json(written))
     return folder.plan("line")

@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Path:
 def test_a_folder_is_all_that_a_problem_takes(project: Path) -> None:
     outcome = run_snakemake(project, "sweep_axpy")
     assert outcome.code == 0, outcome.text
-    assert "Compiling axpy" in outcome.jobs
+    assert "Preparing axpy" in outcome.jobs
     folder = project / "results/test/no-gpu"
     resources = pd.read_csv(folder / "sweeps/axpy/resources.csv")
     assert list(resources["status"]) == ["ok", "ok"]

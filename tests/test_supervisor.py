@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from ladder.measure.store import appending, read_store
 from ladder.measure.supervisor import WorkerLost, WorkerProcess
 from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
-from ladder.model.compiled import Compiled
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.record import Conditions, Record, Session
@@ -150,11 +150,8 @@ class Run:
     ) -> list[Record]:
         """What the measuring step does: keep what is known, measure the rest. Returns the records, task by task."""
         facts = {f"v{index}": {"machine_code": f"code {index}"} for index in range(TASKS)}
-        view = View(
-            make_plan(deadline_s),
-            Compiled({"machine_code": "harness"}, facts),
-            read_store(self.folder / "records"),
-        )
+        plan = replace(make_plan(deadline_s), harness={"machine_code": "harness"}, variants=facts)
+        view = View(plan, read_store(self.folder / "records"))
         self.job = Job()
         measuring = Measuring(
             view, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", ""), self.job

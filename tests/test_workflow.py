@@ -22,16 +22,14 @@ RESULTS = Path("results/test/no-gpu")
 
 
 def facts(project: Path, variant: str) -> dict[str, Any]:
-    made = json.loads(
-        (project / RESULTS / "sweeps" / variant.partition("-")[0] / "compiled.json").read_text()
-    )
+    made = json.loads((project / RESULTS / "plans" / f"{variant.partition('-')[0]}.json").read_text())
     found: dict[str, Any] = made["variants"][variant]
     return found
 
 
 def compiled_of(project: Path, sweep: str) -> list[str]:
     """Entries that the last compile job of a sweep handed to the compiler."""
-    log = (project / RESULTS / "logs" / "compile_sweep" / f"{sweep}.log").read_text()
+    log = (project / RESULTS / "logs" / "prepare_sweep" / f"{sweep}.log").read_text()
     return sorted(re.findall(r"^\[\d+/\d+, \d+ s left\] (.*)$", log, re.MULTILINE))
 
 
@@ -51,7 +49,7 @@ def test_a_comment_in_a_nested_header_recompiles_those_who_include_it_to_the_sam
     before = facts(compiled, "with_headers-fp32")
     edit(compiled / "kernels/include/window.cuh", "// Extent", "// The extent")
     outcome = run_snakemake(compiled, "compile")
-    assert outcome.jobs == ["Compiling with_headers"]
+    assert outcome.jobs == ["Preparing with_headers"]
     assert len(compiled_of(compiled, "with_headers")) == 2
     after = facts(compiled, "with_headers-fp32")
     assert after["cubin_sha256"] == before["cubin_sha256"]
@@ -61,19 +59,20 @@ def test_a_comment_in_a_nested_header_recompiles_those_who_include_it_to_the_sam
 def test_a_changed_header_changes_the_cubins_of_those_who_include_it(compiled: Path) -> None:
     before = facts(compiled, "with_headers-fp32")["cubin_sha256"]
     edit(compiled / "kernels/include/mean.cuh", "sum / static_cast", "T(2) * sum / static_cast")
-    assert run_snakemake(compiled, "compile").jobs == ["Compiling with_headers"]
+    assert run_snakemake(compiled, "compile").jobs == ["Preparing with_headers"]
     assert facts(compiled, "with_headers-fp32")["cubin_sha256"] != before
 
 
 def test_a_new_value_in_a_sweep_compiles_the_new_variant_and_plans_that_sweep(compiled: Path) -> None:
     edit(compiled / "config/sweeps/alone.yaml", "k: [2, 4]", "k: [2, 4, 8]")
-    assert sorted(run_snakemake(compiled, "compile").jobs) == ["Compiling alone", "Planning alone"]
+    assert sorted(run_snakemake(compiled, "compile").jobs) == ["Preparing alone"]
     assert compiled_of(compiled, "alone") == ["alone<float, 8>"]
 
 
 def test_a_new_size_compiles_nothing_and_plans_that_sweep(compiled: Path) -> None:
     edit(compiled / "config/sweeps/alone.yaml", "2**20", "2**22")
-    assert run_snakemake(compiled, "compile").jobs == ["Planning alone"]
+    assert run_snakemake(compiled, "compile").jobs == ["Preparing alone"]
+    assert compiled_of(compiled, "alone") == []
 
 
 def test_rewording_a_sweep_or_a_caption_plans_and_compiles_nothing(compiled: Path) -> None:
@@ -84,14 +83,15 @@ def test_rewording_a_sweep_or_a_caption_plans_and_compiles_nothing(compiled: Pat
 
 def test_a_measuring_setting_plans_every_sweep_and_compiles_nothing(compiled: Path) -> None:
     outcome = run_snakemake(compiled, "compile", "--config", "measure={precision: 0.01}")
-    assert sorted(outcome.jobs) == ["Planning alone", "Planning with_headers"]
+    assert sorted(outcome.jobs) == ["Preparing alone", "Preparing with_headers"]
+    assert compiled_of(compiled, "alone") == []
     plan = json.loads((compiled / RESULTS / "plans/alone.json").read_text())
     assert plan["settings"]["precision"] == 0.01
 
 
 def test_a_changed_compiler_option_recompiles_every_variant(compiled: Path) -> None:
     outcome = run_snakemake(compiled, "compile", "--config", 'compile={options: ["--fmad=false"]}')
-    assert sorted(outcome.jobs) == ["Compiling alone", "Compiling with_headers"]
+    assert sorted(outcome.jobs) == ["Preparing alone", "Preparing with_headers"]
     assert len(compiled_of(compiled, "alone")) == 2
     assert run_snakemake(compiled, "compile").code == 0
     assert compiled_of(compiled, "alone") == [], "what was compiled before is in the cache"
@@ -99,9 +99,9 @@ def test_a_changed_compiler_option_recompiles_every_variant(compiled: Path) -> N
 
 def test_another_run_compiles_nothing(compiled: Path) -> None:
     assert run_snakemake(compiled, "compile", "--config", "run=other").code == 0
-    log = compiled / "results/other/no-gpu/logs/compile_sweep/alone.log"
+    log = compiled / "results/other/no-gpu/logs/prepare_sweep/alone.log"
     assert "s left]" not in log.read_text()
-    made = [compiled / "results" / run / "no-gpu/sweeps/alone/compiled.json" for run in ("test", "other")]
+    made = [compiled / "results" / run / "no-gpu/plans/alone.json" for run in ("test", "other")]
     assert made[0].read_bytes() == made[1].read_bytes()
 
 

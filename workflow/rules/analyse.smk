@@ -4,7 +4,6 @@
 rule collect_sweep:
     input:
         plan=rules.prepare_sweep.output.plan,
-        compiled=rules.prepare_sweep.output.compiled,
         accounts=lambda wildcards: accounts_of(wildcards.sweep),
         code=code_of("collect"),
     output:

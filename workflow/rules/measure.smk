@@ -5,7 +5,6 @@
 rule measure_sweep:
     input:
         plan=rules.prepare_sweep.output.plan,
-        compiled=rules.prepare_sweep.output.compiled,
     output:
         measured=update(f"{FOLDER}/sweeps/{{sweep}}/measured.json"),
     log:

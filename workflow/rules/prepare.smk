@@ -7,7 +7,6 @@ rule prepare_sweep:
         sweep=ancient("config/sweeps/{sweep}.yaml"),
     output:
         plan=f"{FOLDER}/plans/{{sweep}}.json",
-        compiled=f"{FOLDER}/sweeps/{{sweep}}/compiled.json",
     log:
         f"{LOGS}/prepare_sweep/{{sweep}}.log",
     # Ahead of measuring, so that no compiler disturbs a timing.

@@ -60,7 +60,7 @@ class Wanted:
         }
         self.requests = [self.harness, *self.variants.values()]
 
-    def document(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """What compiled.json says, from the facts `found` by key."""
+    def facts(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """What a plan says of `harness` and `variants`, from the facts `found` by key."""
         own = {one.id: variant_facts(one, asked, found[asked.key]) for one, asked in self.variants.items()}
         return {"harness": {**found[self.harness.key], "cubin": self.harness.key}, "variants": own}

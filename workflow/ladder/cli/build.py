@@ -1,6 +1,7 @@
 """The step that needs the compiler and no GPU."""
 
 import logging
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ from ladder.catalogue.runs import choose_device, parse_over, read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.options import Config, Configfile, Folder, SweepName, project
 from ladder.model.errors import LadderError
-from ladder.model.files import replace_file, write_json
+from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import to_json
 
@@ -28,7 +29,7 @@ def prepare(
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:
-    """Plan a sweep and compile what it launches, where the cache lacks it; what does not compile is recorded as such."""
+    """Plan a sweep, and compile what it launches and the cache lacks. What does not compile is recorded as such."""
     # Not the whole run: checking its other sweeps takes ten times as long.
     own, run = project(context), RunFolder(folder)
     over = parse_over(config or ()) | ({"arch": arch} if arch else {})
@@ -40,9 +41,8 @@ def prepare(
     found = Cache(own.root / compiling.cache).fill(asked.requests, jobs, compiling.timeout_s)
     if (harness := found[asked.harness.key])["status"] != "ok":
         raise LadderError(f"{asked.harness.source}: {harness['reason']}")
-    made = asked.document(found)
-    replace_file(run.plan(sweep), to_json(plan_sweep(chosen, settings, target)))
-    write_json(run.compiled(sweep), made)
-    for name, facts in made["variants"].items():
+    made = replace(plan_sweep(chosen, settings, target), **asked.facts(found))
+    replace_file(run.plan(sweep), to_json(made))
+    for name, facts in made.variants.items():
         if facts["status"] != "ok":
             logging.warning("%s: %s: %s", name, facts["status"], facts["reason"])

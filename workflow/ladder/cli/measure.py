@@ -19,7 +19,6 @@ from ladder.measure import counting, job
 from ladder.measure.parents import end_with_parent
 from ladder.measure.store import now, read_store
 from ladder.measure.view import View
-from ladder.model.compiled import read_compiled
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.plan import read_plan
@@ -50,18 +49,14 @@ def clock(
 ) -> None:
     """Hold the timer against NVBench and against itself; the cells of a plan serve as subjects."""
     folder, given = folder_of(plan), read_plan(plan)
-    made, cubins = (
-        read_compiled(folder.compiled(given.sweep), given),
-        project(context).root / given.job["cubins"],
-    )
-    view = View(given, made, read_store(folder.records))
+    view, cubins = View(given, read_store(folder.records)), project(context).root / given.job["cubins"]
     with one_gpu(find_gpus()) as (gpu, _):
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
         # CUDA reads the variable when it is loaded, and no other step of this module needs it.
         from ladder.measure.bench import Bench
         from ladder.measure.clock import check_clock
 
-        found = check_clock(Bench(given, made, cubins), view, trials)
+        found = check_clock(Bench(given, cubins), view, trials)
     named = zip(("clock_aa", "clock_nvbench"), found, strict=True)
     tables.write({name: tables.frame(name, rows) for name, rows in named}, folder.tables)
 

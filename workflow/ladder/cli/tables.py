@@ -9,7 +9,6 @@ import typer
 from ladder.cli.options import Folder, PlanFile, Published, SweepNames, folder_of, project
 from ladder.measure.store import read_store
 from ladder.measure.view import View
-from ladder.model.compiled import read_compiled
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
@@ -39,8 +38,7 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
 def collect(plan: PlanFile, published: Published = None) -> None:
     """Turn the records of a sweep into tables: sweeps/NAME/*.csv and .parquet."""
     folder, given = folder_of(plan), read_plan(plan)
-    made, records = read_compiled(folder.compiled(given.sweep), given), records_of(folder, published, [given])
-    view = View(given, made, records, published is not None)
+    view = View(given, records_of(folder, published, [given]), published is not None)
     if published is not None:
         frames = _stand_in(view, PublishedFolder(published))
     else:

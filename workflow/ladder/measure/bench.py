@@ -11,7 +11,6 @@ from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, Loader
 from ladder.gpu.timing import Timer
 from ladder.model.cell import Cell
-from ladder.model.compiled import Compiled
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import Problem
@@ -34,10 +33,10 @@ class CellOutcome(Exception):
 class Bench:
     """Holds the GPU and the instance of the current size, dtype and layout."""
 
-    def __init__(self, plan: Plan, made: Compiled, cubins: Path) -> None:
+    def __init__(self, plan: Plan, cubins: Path) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
-        self.made, self.cubins = made, cubins
-        self.gpu = Gpu(self._cubin(made.harness), made.harness["symbols"])
+        self.variants, self.cubins = plan.variants, cubins
+        self.gpu = Gpu(self._cubin(plan.harness), plan.harness["symbols"])
         self.timer = Timer(self.gpu)
         self.loader = Loader(self.gpu.stream, self.gpu.device.device_id)
         module = importlib.import_module(f"ladder.problems.{plan.problem}.instance")
@@ -91,7 +90,7 @@ class Bench:
 
     def load(self, launch: Launch, instance: Instance) -> Loaded:
         """A kernel, ready to launch. Raises CellOutcome for one that did not compile or cannot be launched here."""
-        facts = self.made.variants[launch.variant]
+        facts = self.variants[launch.variant]
         if facts["status"] != "ok":
             raise CellOutcome(facts["status"], str(facts["reason"]))
         cubin = self._cubin(facts)

@@ -8,7 +8,6 @@ from typing import Any
 from ladder.gpu.card import driver_version
 from ladder.model import code
 from ladder.model.cell import COUNTERS
-from ladder.model.compiled import Compiled
 from ladder.model.files import digest_json
 from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
@@ -33,23 +32,23 @@ def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     return {name: plan.settings[name] for name in names}
 
 
-def _launch(made: Compiled, launch: Launch) -> dict[str, str]:
+def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
     """What a launch is made of. A variant that did not compile has no machine code: it is measured once it has."""
     geometry = {name: value for name, value in asdict(launch).items() if name not in ("variant", "params")}
-    machine_code = made.variants[launch.variant].get("machine_code", "")[:_LETTERS]
+    machine_code = plan.variants[launch.variant].get("machine_code", "")[:_LETTERS]
     return {"machine_code": machine_code, "launch": digest_json(geometry)[:_LETTERS]}
 
 
-def tree_conditions(plan: Plan, task: Task, regime: str, made: Compiled) -> dict[str, Any]:
+def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     """Conditions that follow from the checkout, for one regime of a task that is launched."""
     assert task.launch is not None
     settings = {"settings": _settings(plan, task, regime)}
-    harness = made.harness.get("machine_code", "")[:_LETTERS]
+    harness = plan.harness.get("machine_code", "")[:_LETTERS]
     digests = {"code": measuring_code(plan.problem, regime), "harness": harness}
-    conditions: dict[str, Any] = {**digests, **_launch(made, task.launch), **settings}
+    conditions: dict[str, Any] = {**digests, **_launch(plan, task.launch), **settings}
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
-    return conditions | ({"reference": _launch(made, task.reference)} if task.reference else {})
+    return conditions | ({"reference": _launch(plan, task.reference)} if task.reference else {})
 
 
 def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str]:

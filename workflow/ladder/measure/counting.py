@@ -14,7 +14,6 @@ from ladder.measure.profiler import Note, Profiler, ProfilerUnavailable, wanted_
 from ladder.measure.store import appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.compiled import read_compiled
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -34,8 +33,7 @@ def count(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     if plan.counter_groups and not plan.job["profile"]["enabled"]:
         notes = [{"subject": "counters", "reason": "profile.enabled is false in the configuration"}]
     elif plan.counter_groups:
-        made = read_compiled(folder.compiled(plan.sweep), plan)
-        notes = _count(path, View(plan, made, read_store(folder.records)), folder, root)
+        notes = _count(path, View(plan, read_store(folder.records)), folder, root)
     write_json(folder.account("profiled", plan.sweep), {"notes": notes})
 
 
@@ -49,7 +47,7 @@ def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
         return kept
     try:
         with one_gpu(gpus) as (gpu, lock):
-            command = worker_command("profile_worker", path, plan, folder, root)
+            command = worker_command("profile_worker", path, plan, root)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
             profiler = Profiler(command, plan.job["profile"]["timeout_s"], environment, lock)
             found, notes = profiler.count(todo, wanted_metrics(plan.counter_groups))

@@ -20,7 +20,6 @@ from ladder.measure.store import Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
-from ladder.model.compiled import read_compiled
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
@@ -109,7 +108,7 @@ class Measuring:
             supervisor.leave()
 
     def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> list[Record]:
-        facts = self.view.made.variants[task.variant]
+        facts = self.view.plan.variants[task.variant]
         built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
         spent = {"gpu_s": answer["gpu_s"], "wall_s": answer["wall_s"], "regimes": len(answer["results"])}
         around = {"device": device, "built": built, "spent": spent}
@@ -133,10 +132,9 @@ def progress(record: Record) -> str:
     )
 
 
-def worker_command(module: str, path: Path, plan: Plan, folder: RunFolder, root: Path) -> list[str]:
+def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]:
     """Command line of a process that launches a plan's kernels, but for its last argument."""
-    words = (path, folder.compiled(plan.sweep), root / plan.job["cubins"])
-    return [sys.executable, "-m", f"ladder.measure.{module}", *(str(word) for word in words)]
+    return [sys.executable, "-m", f"ladder.measure.{module}", str(path), str(root / plan.job["cubins"])]
 
 
 def _write_account(job: Job, path: Path, begun: float) -> None:
@@ -165,7 +163,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
     known = Records() if plan.job["remeasure"] else read_store(folder.records)
-    view = View(plan, read_compiled(folder.compiled(plan.sweep), plan), known)
+    view = View(plan, known)
     todo = due(view, on)
     job.cells = len(list(view.launched()))
     job.kept = job.cells - len(todo)
@@ -174,7 +172,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             if plan.job["busy"] == "refuse":
                 _refuse_neighbours(monitor)
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-            command = worker_command("worker", path, plan, folder, root)
+            command = worker_command("worker", path, plan, root)
             session = partial(host.session, gpu.uuid, root)
             measuring = Measuring(view, on, monitor, session, job)
             with (

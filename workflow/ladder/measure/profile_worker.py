@@ -1,6 +1,6 @@
 """The program ncu runs: launch each chosen task once within the profiler's range.
 
-Started as `python -m ladder.measure.profile_worker PLAN COMPILED CUBINS INDICES`, INDICES being a JSON list.
+Started as `python -m ladder.measure.profile_worker PLAN CUBINS INDICES`, INDICES being a JSON list.
 """
 
 import json
@@ -12,17 +12,15 @@ from cuda.bindings import driver
 from ladder.gpu.device import checked
 from ladder.measure.bench import Bench
 from ladder.measure.parents import die_with_parent
-from ladder.model.compiled import read_compiled
 from ladder.model.plan import read_plan
 
 
 def main() -> int:
     """One unprofiled launch warms up each kernel, so that loading it is not in the counters."""
     die_with_parent()
-    path, made, cubins = (Path(word) for word in sys.argv[1:4])
-    plan = read_plan(path)
-    bench = Bench(plan, read_compiled(made, plan), cubins)
-    for index in json.loads(sys.argv[4]):
+    plan, cubins = read_plan(Path(sys.argv[1])), Path(sys.argv[2])
+    bench = Bench(plan, cubins)
+    for index in json.loads(sys.argv[3]):
         launch = bench.loaded(plan.tasks[index])
         launch()
         bench.gpu.sync()

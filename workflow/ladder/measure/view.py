@@ -6,34 +6,32 @@ from typing import Any
 
 from ladder.measure.conditions import tree_conditions
 from ladder.measure.store import Records, now
-from ladder.model.compiled import Compiled
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Conditions, Record, Session
 
 
 @dataclass(frozen=True)
 class View:
-    """A plan, what was compiled for it, and records.
+    """A plan and records.
 
     A record stands for a cell if it was made under the conditions of this checkout; with `earlier`, the latest made
     under others stands in where there is none, one that the same sweep asked for first.
     """
 
     plan: Plan
-    made: Compiled
     records: Records
     earlier: bool = False
 
     def launched(self) -> Iterator[tuple[int, Task]]:
         """Tasks with something to measure, by their index in the plan."""
         for index, task in enumerate(self.plan.tasks):
-            if task.launch is not None and self.made.broken(task) is None:
+            if task.launch is not None and self.plan.broken(task) is None:
                 yield index, task
 
     def find(self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None) -> Record | None:
         """A launched task's record in a regime (the plan's first), from a host with the conditions `on` or any."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
-        record = self.records.latest(cell, tree_conditions(self.plan, task, cell.regime, self.made), on)
+        record = self.records.latest(cell, tree_conditions(self.plan, task, cell.regime), on)
         if record is not None or not self.earlier:
             return record
         known = self.records.of(cell)
@@ -44,7 +42,7 @@ class View:
         self, task: Task, regime: str, on: Mapping[str, Any], session: str, *, status: str, **rest: Any
     ) -> Record:
         """A record, made now, of a launched task in a regime."""
-        conditions = Conditions(tree_conditions(self.plan, task, regime, self.made), on)
+        conditions = Conditions(tree_conditions(self.plan, task, regime), on)
         about = (task.cell.in_regime(regime), conditions, task.variant, self.plan.sweep, session, now())
         return Record(*about, status, **rest)
 

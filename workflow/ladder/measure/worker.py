@@ -1,6 +1,6 @@
 """The measuring worker: one process, one context, task after task as the supervisor asks.
 
-Started as `python -m ladder.measure.worker PLAN COMPILED CUBINS PIPE`. Through the pipe come (task index, regimes);
+Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe come (task index, regimes);
 back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the context is lost, and it leaves.
 """
 
@@ -18,7 +18,6 @@ from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Pairs, StoppingRule
 from ladder.measure.bench import Bench, CellOutcome
 from ladder.measure.parents import die_with_parent
-from ladder.model.compiled import Compiled, read_compiled
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task, read_plan
 
@@ -39,9 +38,9 @@ def stopping_rule(plan: Plan) -> StoppingRule:
 class Worker:
     """Answers for the tasks of one plan."""
 
-    def __init__(self, plan: Plan, made: Compiled, cubins: Path) -> None:
+    def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan, self.rule = plan, stopping_rule(plan)
-        self.bench = Bench(plan, made, cubins)
+        self.bench = Bench(plan, cubins)
 
     def measure(self, task: Task, regimes: Sequence[str]) -> dict[str, Result]:
         """Verify a task, time it in some regimes, and verify it again. Returns a result a regime.
@@ -143,9 +142,8 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
 def main() -> int:
     """Serve until the supervisor closes the pipe."""
     die_with_parent()
-    path, made, cubins = (Path(word) for word in sys.argv[1:4])
-    pipe, plan = Connection(int(sys.argv[4])), read_plan(path)
-    worker = Worker(plan, read_compiled(made, plan), cubins)
+    plan, cubins = (Path(word) for word in sys.argv[1:3])
+    pipe, worker = Connection(int(sys.argv[3])), Worker(read_plan(plan), cubins)
     pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
     while True:
         try:

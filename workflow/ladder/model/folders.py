@@ -24,10 +24,6 @@ class RunFolder:
     def sweep(self, sweep: str) -> Path:
         return self.root / "sweeps" / sweep
 
-    def compiled(self, sweep: str) -> Path:
-        """What was compiled for a sweep: facts of its variants and of its problem's harness."""
-        return self.sweep(sweep) / "compiled.json"
-
     def account(self, job: str, sweep: str) -> Path:
         """What a job (`measured` or `profiled`) did for a sweep."""
         return self.sweep(sweep) / f"{job}.json"

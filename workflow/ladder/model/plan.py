@@ -3,8 +3,9 @@
 It is all that measuring needs to know of the documents, and what the key of a record is made of.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from ladder.model.cell import Cell
 from ladder.model.errors import LadderError
 from ladder.model.problem import ParamValue
+
+Facts = Mapping[str, Any]
+"""What is known of machine code; see Request.compile and variant_facts."""
 
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 """What the L2 may fetch from memory for a TMA copy that asks for less."""
@@ -56,9 +60,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep asks for on an architecture, in measuring order.
+    """What a sweep asks for on an architecture, in measuring order, and what was compiled for it.
 
-    A measurement depends on `settings`, and not on `job`, which says how the jobs go about it.
+    A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
+    are facts, the latter by id; `cubin` among them names a file in the cache of cubins.
     """
 
     sweep: str
@@ -69,21 +74,24 @@ class Plan:
     job: Mapping[str, Any]
     counter_groups: tuple[str, ...]
     tasks: tuple[Task, ...]
+    harness: Facts = field(default_factory=dict)
+    variants: Mapping[str, Facts] = field(default_factory=dict)
 
-    @property
-    def variants(self) -> list[str]:
-        """Every variant that is launched, references included, without repetition."""
-        launches = [launch for task in self.tasks for launch in (task.launch, task.reference)]
-        return list(dict.fromkeys(launch.variant for launch in launches if launch is not None))
+    def broken(self, task: Task) -> str | None:
+        """Why the task's own variant did not compile, or None."""
+        facts = self.variants[task.launch.variant] if task.launch else {}
+        return str(facts.get("reason")) if facts.get("status", "ok") != "ok" else None
 
 
 _PLAN, _TASK = TypeAdapter(Plan), TypeAdapter(Task)
 
 
 def to_json(plan: Plan) -> bytes:
-    """A plan with one task a line, so that a difference between two plans reads well."""
-    head = _PLAN.dump_json(plan, exclude={"tasks"}, indent=1).removesuffix(b"\n}")
+    """A plan with one task and one variant a line, so that a difference between two plans reads well."""
+    head = _PLAN.dump_json(plan, exclude={"tasks", "variants"}, indent=1).removesuffix(b"\n}")
+    variants = ",\n".join(f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in plan.variants.items())
     tasks = b",\n".join(_TASK.dump_json(task) for task in plan.tasks)
+    head += b',\n "variants": {\n' + variants.encode() + b"\n }"
     return head + b',\n "tasks": [\n' + tasks + b"\n ]\n}\n"
 
 

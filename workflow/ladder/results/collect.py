@@ -129,12 +129,12 @@ class Collector:
 
     def task(self, task: Task) -> None:
         """What there is to say of one task: a row a regime that gave a result, else one row with the reason."""
-        made = self.view.made
+        plan = self.plan
         if task.launch is None:
-            self.failed(task, "unsupported", task.absent, made.variants.get(task.variant, {}))
+            self.failed(task, "unsupported", task.absent, plan.variants.get(task.variant, {}))
             return
-        facts = made.variants[task.launch.variant]
-        if (broken := made.broken(task)) is not None:
+        facts = plan.variants[task.launch.variant]
+        if (broken := plan.broken(task)) is not None:
             self.failed(task, str(facts["status"]), broken, facts)
             return
         found = [self.view.find(task, regime) for regime in self.plan.regimes]
@@ -165,8 +165,7 @@ def collect_sweep(
     if job is not None:
         share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
         collector.add("jobs", job, {"gpu_share": share})
-    for variant in view.plan.variants:
-        facts = view.made.variants[variant]
+    for facts in view.plan.variants.values():
         words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
         collector.add("resources", facts, words)
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
@@ -178,7 +177,7 @@ def changed_sources(view: View) -> dict[str, int]:
     for _, task in view.launched():
         record = view.find(task)
         was = ((record.result.get("built") or {}) if record else {}).get("source_sha256")
-        if was and was != view.made.variants[task.variant].get("source_sha256"):
+        if was and was != view.plan.variants[task.variant].get("source_sha256"):
             changed.setdefault(task.cell.kernel, set()).add(task.variant)
     return {kernel: len(variants) for kernel, variants in changed.items()}
 

@@ -1,7 +1,7 @@
 """What a run would measure, and for how long: from its plans, what is compiled so far, and the records there are."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from ladder.build.cache import Cache
@@ -14,7 +14,6 @@ from ladder.measure.job import due
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
-from ladder.model.compiled import Compiled
 from ladder.model.plan import Plan
 from ladder.results.archive import read_archive
 
@@ -32,11 +31,11 @@ class Forecast:
     compiled: bool
 
 
-def _compiled_so_far(run: Run, plan: Plan) -> Compiled:
-    """What is compiled of a plan; of the rest the facts say no status and no machine code, so no record is of it."""
+def _compiled_so_far(run: Run, plan: Plan) -> Plan:
+    """A plan with what is compiled of it; of the rest no status and no machine code is known, so no record is of it."""
     asked = Wanted(run.every_sweep[plan.sweep], run.project.include, run.arch, run.config.compile.options)
     cache = Cache(run.project.root / run.config.compile.cache)
-    return Compiled(**asked.document({one.key: cache.facts(one) or {} for one in asked.requests}))
+    return replace(plan, **asked.facts({one.key: cache.facts(one) or {} for one in asked.requests}))
 
 
 def _spent(records: Records) -> tuple[dict[str, float], float | None]:
@@ -56,7 +55,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
     for name, plan in ((name, run.plans[name]) for name in run.sweeps):
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
         made = _compiled_so_far(run, plan)
-        view = View(plan, made, Records() if plan.job["remeasure"] else store)
+        view = View(made, Records() if plan.job["remeasure"] else store)
         todo = [(plan.tasks[index], regime) for index, regimes in due(view, on) for regime in regimes]
         cells = {cell_name(task.variant, cell := task.cell.in_regime(regime)): cell for task, regime in todo}
         seconds = None if usual is None else sum(known.get(cell.id, usual) for cell in cells.values())

@@ -20,7 +20,6 @@ from ladder.measure.host import tree
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
-from ladder.model.compiled import read_compiled
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.folders import PublishedFolder, RunFolder
@@ -142,8 +141,7 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) ->
         measured = not run.measures or folder.account("measured", name).is_file()
         if not folder.plan(name).is_file() or not measured:
             raise LadderError(f"{folder.root}: the sweep {name} is not measured; the run is not complete")
-        plan = read_plan(folder.plan(name))
-        views[name] = View(plan, read_compiled(folder.compiled(name), plan), records)
+        views[name] = View(read_plan(folder.plan(name)), records)
     return Publication(run, folder, published, views, records, read_archive(published.records))
 
 
