@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
+from ladder.build.sources import source_digest
 
 GOOD = "template <int k> __global__ void kernel(float* out) { out[threadIdx.x] = k; }"
 ENDLESS = """
@@ -25,7 +27,7 @@ def ask(tmp_path: Path) -> Any:
     def request(name: str, text: str = GOOD, k: int = 1) -> Request:
         source = tmp_path / f"{name}.cu"
         source.write_text(text)
-        return Request(source, tmp_path, (f"kernel<{k}>",), "sm_90a")
+        return Request(source, source_digest(source, tmp_path), tmp_path, (f"kernel<{k}>",), "sm_90a")
 
     return request
 
@@ -60,8 +62,8 @@ def test_the_key_follows_source_entry_architecture_and_options(ask: Any) -> None
     keys = [
         one.key,
         ask("a", k=2).key,
-        Request(one.source, one.include, one.entries, "sm_80").key,
-        Request(one.source, one.include, one.entries, one.arch, ("--use_fast_math",)).key,
+        replace(one, arch="sm_80").key,
+        replace(one, options=("--use_fast_math",)).key,
         ask("a", GOOD + "// more").key,
     ]
     assert len(set(keys)) == 5

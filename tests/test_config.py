@@ -235,6 +235,3 @@ def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFix
     text = capsys.readouterr().out
     assert "2 kernels; 4 variants to compile; 1 claims" in text
     assert "alone: 2 variants, 2 sizes, 4 cells" in text
-    assert main(["--root", str(project), "variants", "--sweep", "alone"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("\t")[:2] for line in lines] == [["alone-fp32", "alone"], ["alone-fp32-k=4", "alone"]]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from ladder.build.occupancy import Occupancy, SmLimits, occupancy, sm_limits
+from ladder.build.occupancy import LIMITS, Occupancy, SmLimits, occupancy
 
 KIB = 1024
 
 
 def limits(arch: int) -> SmLimits:
-    found = sm_limits(arch)
+    found = LIMITS.get(arch)
     assert found is not None
     return found
 
@@ -86,4 +86,4 @@ def test_more_of_anything_never_raises_the_number_of_blocks(arch: int) -> None:
 
 
 def test_an_architecture_not_known_here_has_no_limits() -> None:
-    assert sm_limits(42) is None
+    assert LIMITS.get(42) is None

@@ -18,7 +18,7 @@ from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
 from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
-from ladder.build.occupancy import sm_limits
+from ladder.build.occupancy import LIMITS
 from ladder.catalogue.kernels import load_catalog
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
@@ -408,7 +408,7 @@ def test_shared_bytes_are_stages_of_both_tiles_or_the_slabs_of_the_warps(
 
 
 def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
-    limits = sm_limits(90)
+    limits = LIMITS.get(90)
     assert limits is not None
     facts, _ = compiled("mma_staged", "bf16", bn=256, bk=64, stages=4)
     for_a_block = limits.shared_bytes - limits.reserved_shared_bytes

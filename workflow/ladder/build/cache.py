@@ -3,7 +3,6 @@
 import logging
 import multiprocessing
 import resource
-import time
 from collections.abc import Iterable
 from concurrent.futures import Future, TimeoutError, as_completed
 from pathlib import Path
@@ -46,7 +45,7 @@ class Cache:
         """
         asked = {request.key: request for request in requests}
         missing = [request for request in asked.values() if self.facts(request) is None]
-        lost, begun = dict[str, dict[str, Any]](), time.monotonic()
+        lost = dict[str, dict[str, Any]]()
         # Forked, so that nothing is imported anew: the processes only compile.
         fork = multiprocessing.get_context("fork")
         with ProcessPool(min(jobs, len(missing)) or 1, initializer=_limit_memory, context=fork) as pool:
@@ -63,6 +62,5 @@ class Cache:
                     reason = f"the compiler crashed (exit code {error.exitcode})"
                 if reason:
                     lost[request.key] = {"status": "compile_error", "reason": reason}
-                left = (time.monotonic() - begun) / done * (len(missing) - done)
-                logging.info("[%d/%d, %.0f s left] %s", done, len(missing), left, request.entries[0])
+                logging.info("[%d/%d] %s", done, len(missing), request.entries[0])
         return {key: lost.get(key) or self.facts(request) or {} for key, request in asked.items()}

@@ -14,7 +14,6 @@ from cuda.bindings import nvrtc
 from cuda.pathfinder import locate_nvidia_header_directory
 
 from ladder.build.cubin import instruction_counts, machine_code_digest, sass
-from ladder.build.sources import source_digest
 from ladder.model import code
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256
@@ -114,27 +113,22 @@ class Request:
     """What is asked of the compiler: the kernels `entries` (name expressions) of one source, for an architecture."""
 
     source: Path
+    source_sha256: str
     include: Path
     entries: tuple[str, ...]
     arch: str
     options: tuple[str, ...] = ()
 
     @functools.cached_property
-    def made_from(self) -> dict[str, Any]:
-        """Everything that the answer depends on. Raises LadderError for a header that is missing."""
-        asked = {"entries": self.entries, "arch": self.arch, "options": self.options}
-        asked |= {"source_sha256": source_digest(self.source, self.include), "nvrtc": nvrtc_version()}
-        return asked | {"code": code.digest("ladder.build.nvrtc")}
-
-    @functools.cached_property
     def key(self) -> str:
-        """Name of the answer in a cache."""
-        return digest_json(self.made_from)[:32]
+        """Digest of all that the answer depends on."""
+        asked = [self.entries, self.arch, self.options, self.source_sha256, nvrtc_version()]
+        return digest_json([*asked, code.digest("ladder.build.nvrtc")])[:32]
 
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         """(cubin, facts). A source that does not compile gives an empty cubin, and facts that say why."""
-        facts = {name: self.made_from[name] for name in ("source_sha256", "nvrtc", "options")}
-        facts |= {"status": "ok", "reason": ""}
+        facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
+        facts |= {"source_sha256": self.source_sha256, "options": self.options}
         start, includes = time.perf_counter(), [self.source.parent, self.include]
         try:
             text = self.source.read_text(encoding="utf-8")

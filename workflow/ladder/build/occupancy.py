@@ -25,7 +25,7 @@ class SmLimits:
 
 
 _KIB = 1024
-_LIMITS = {
+LIMITS = {
     75: SmLimits(32, 16, 65536, 64 * _KIB, 0),
     80: SmLimits(64, 32, 65536, 164 * _KIB, _KIB),
     86: SmLimits(48, 16, 65536, 100 * _KIB, _KIB),
@@ -36,11 +36,7 @@ _LIMITS = {
     103: SmLimits(64, 32, 65536, 228 * _KIB, _KIB),
     120: SmLimits(48, 24, 65536, 100 * _KIB, _KIB),
 }
-
-
-def sm_limits(arch_number: int) -> SmLimits | None:
-    """Limits of an architecture (90 for sm_90a), or None where they are not known here."""
-    return _LIMITS.get(arch_number)
+"""By architecture: 90 for sm_90a."""
 
 
 @dataclass(frozen=True)

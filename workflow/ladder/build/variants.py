@@ -1,5 +1,6 @@
 """Variants and the compiler: what is asked for one, and what its facts say."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -7,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.nvrtc import Request
-from ladder.build.occupancy import occupancy, sm_limits
+from ladder.build.occupancy import LIMITS, occupancy
+from ladder.build.sources import source_digest
 from ladder.model.code import PACKAGE
 from ladder.model.kernel import Variant, arch_number
 from ladder.model.problem import HARNESS, Problem
@@ -19,8 +21,7 @@ def _block_facts(variant: Variant, arch: str, facts: Mapping[str, Any]) -> dict[
     geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
     threads, dynamic = math.prod(geometry.block), geometry.shared_bytes
     found = {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
-    limits = sm_limits(arch_number(arch))
-    if limits is None:
+    if (limits := LIMITS.get(arch_number(arch))) is None:
         return found
     held = occupancy(limits, threads, facts["registers"], facts["shared_bytes_static"] + dynamic)
     return found | asdict(held)
@@ -45,7 +46,7 @@ def harness(problem: Problem, arch: str) -> Request:
     """Our own device kernels (gpu/harness.cuh), with the checks of a problem's check.cu where it has one."""
     include, own = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
     source = own if own.is_file() else include / "harness.cuh"
-    return Request(source, include, (*HARNESS, *problem.harness), arch)
+    return Request(source, source_digest(source, include), include, (*HARNESS, *problem.harness), arch)
 
 
 class Wanted:
@@ -53,10 +54,10 @@ class Wanted:
 
     def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
         """Raises LadderError for a header that is missing."""
-        self.harness = harness(sweep.problem, arch)
+        self.harness, digest = harness(sweep.problem, arch), functools.cache(source_digest)
         self.variants = {
-            one: Request(one.kernel.source, include, (one.entry,), arch, tuple(options))
-            for one in sweep.variants
+            one: Request(source, digest(source, include), include, (one.entry,), arch, tuple(options))
+            for one, source in ((variant, variant.kernel.source) for variant in sweep.variants)
         }
         self.requests = [self.harness, *self.variants.values()]
 

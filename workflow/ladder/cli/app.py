@@ -14,7 +14,7 @@ from ladder import __version__
 from ladder.model.errors import LadderError
 
 _MODULES = [
-    ("inspect", "check variants banks reference"),
+    ("inspect", "check banks reference"),
     ("build", "prepare"),
     ("measure", "measure profile clock throughput"),
     ("tables", "collect merge environment"),

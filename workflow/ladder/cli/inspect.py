@@ -1,6 +1,5 @@
 """Steps that look at the project, at one access or at several runs, and change no result."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -55,19 +54,6 @@ def check(
     else:
         none = f"none: nothing is published for {run.config.published}"
         print(f"no GPU: timings are taken from {run.published.root if run.published else none}")
-
-
-def variants(
-    context: typer.Context,
-    sweep: Annotated[list[str] | None, typer.Option(help="List this sweep's only; may be repeated.")] = None,
-    configfile: Configfile = None,
-    config: Config = None,
-) -> None:
-    """List the variants of the chosen sweeps, one line each: identifier, sweeps, parameters."""
-    run = run_of(context, configfile, config, {"sweeps": sweep} if sweep else {})
-    for name, variant in run.variants.items():
-        users = [sweep.name for sweep in run.sweeps.values() if variant in sweep.variants]
-        print(f"{name}\t{','.join(users)}\t{json.dumps(dict(variant.params))}")
 
 
 def reference(

@@ -56,9 +56,9 @@ class Gpu:
         return int(checked(driver.cuMemGetInfo())[0])
 
     def allocate(self, size: int) -> Buffer:
-        """A buffer of `size` bytes. Raises OutOfDeviceMemory."""
+        """A buffer of `size` bytes, rounded up to whole words. Raises OutOfDeviceMemory."""
         try:
-            return self.device.allocate(max(size, 1), stream=self.stream)
+            return self.device.allocate(max(-(-size // 16), 1) * 16, stream=self.stream)
         except Exception as error:
             if "OUT_OF_MEMORY" in str(error):
                 raise OutOfDeviceMemory(f"{size} bytes of device memory were refused: {error}") from error
@@ -83,13 +83,8 @@ class Gpu:
         checked(driver.cuMemcpyDtoDAsync(target, source, size, self.stream.handle))
 
     def fill_words(self, pointer: int, size: int, word: int) -> None:
-        """Enqueue a fill with a 32-bit pattern; a last part of a word gets its low bytes."""
-        whole = size // 4
-        if whole:
-            checked(driver.cuMemsetD32Async(pointer, word, whole, self.stream.handle))
-        for offset in range(whole * 4, size):
-            byte = word >> 8 * (offset % 4) & 0xFF
-            checked(driver.cuMemsetD8Async(pointer + offset, byte, 1, self.stream.handle))
+        """Enqueue a fill of a buffer with a 32-bit pattern."""
+        checked(driver.cuMemsetD32Async(pointer, word, -(-size // 4), self.stream.handle))
 
 
 class L2:

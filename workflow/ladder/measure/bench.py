@@ -2,7 +2,6 @@
 
 import importlib
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ class Bench:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
-        self.gpu = Gpu(self._cubin(plan.harness), plan.harness["symbols"])
+        self.gpu = Gpu((cubins / f"{plan.harness['cubin']}.cubin").read_bytes(), plan.harness["symbols"])
         self.timer = Timer(self.gpu)
         self.loader = Loader(self.gpu.stream, self.gpu.device.device_id)
         module = importlib.import_module(f"ladder.problems.{plan.problem}.instance")
@@ -47,9 +46,6 @@ class Bench:
         # What is known for the current instance: library launchers, times of references, the copy's time.
         self.known: dict[Any, Any] = {}
         self.gpu.l2.warm_up(_WARM_UP_S)
-
-    def _cubin(self, facts: Mapping[str, Any]) -> bytes:
-        return (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
 
     def facts(self) -> dict[str, Any]:
         """The GPU as CUDA sees it, its copy rate (GB/s, read and written) and its clock's floor (us)."""
@@ -93,7 +89,7 @@ class Bench:
         facts = self.variants[launch.variant]
         if facts["status"] != "ok":
             raise CellOutcome(facts["status"], str(facts["reason"]))
-        cubin = self._cubin(facts)
+        cubin = (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
         if (threads := math.prod(launch.block)) > (most := self.gpu.block_threads):
             raise CellOutcome("launch_error", f"a block of {threads} threads; the device takes {most}")
         shared = launch.shared_bytes + self.loader.static_shared_bytes(cubin)

@@ -15,9 +15,6 @@ from ladder.model.cell import Cell
 from ladder.model.errors import LadderError
 from ladder.model.problem import ParamValue
 
-Facts = Mapping[str, Any]
-"""What is known of machine code; see Request.compile and variant_facts."""
-
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 """What the L2 may fetch from memory for a TMA copy that asks for less."""
 
@@ -74,8 +71,8 @@ class Plan:
     job: Mapping[str, Any]
     counter_groups: tuple[str, ...]
     tasks: tuple[Task, ...]
-    harness: Facts = field(default_factory=dict)
-    variants: Mapping[str, Facts] = field(default_factory=dict)
+    harness: Mapping[str, Any] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def broken(self, task: Task) -> str | None:
         """Why the task's own variant did not compile, or None."""
