@@ -33,7 +33,7 @@ reference: $(STAMP)
 	$(BIN)/python -m ladder reference --readme config/README.md
 
 clean:
-	rm -rf $(VENV) .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis report.html
+	rm -rf $(VENV) .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache report.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamped, so that set-up runs again only when the lock changed. A virtual environment that failed half way
