@@ -66,7 +66,7 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
     Raises LadderError for a file that is damaged, or newer than this version.
     """
     found: list[Record | Session] = []
-    chosen = [("kernel", "in", sorted(set(kernels)))] if kernels is not None else None
+    chosen = [("kernel", "in", ["", *sorted(set(kernels))])] if kernels is not None else None
     for path in sorted(folder.glob("*.parquet")):
         try:
             sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
@@ -88,9 +88,9 @@ def read_records(folder: Path) -> Records:
     return read_store(given).add([*archive, *archive.sessions.values()])
 
 
-def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan] = ()) -> Records:
-    """The run's store, or where nothing is measured the published records, of the plans' kernels or all."""
+def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan]) -> Records:
+    """The run's store, or where nothing is measured the published sessions with the records of the plans' kernels."""
     if published is None:
         return read_store(folder.records)
     kernels = {task.cell.kernel for plan in plans for task in plan.tasks}
-    return read_archive(PublishedFolder(published).records, kernels or None)
+    return read_archive(PublishedFolder(published).records, kernels)
