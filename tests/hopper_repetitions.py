@@ -15,16 +15,17 @@ from typing import Any
 
 import yaml
 from compiling import compile_variant
+from ladder.build.variants import harness
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweep
-from ladder.cli.build import harness
 from ladder.gpu.device import Gpu
 from ladder.gpu.launching import Loader
 from ladder.gpu.timing import Timer
 from ladder.model.folders import Project
 from ladder.model.plan import Plan
+from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.instance import Instances
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,9 +134,8 @@ def main() -> int:
     config = read_settings(Project(ROOT), (), {})
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
-        own_kernels = Path(folder) / "harness.bin"
-        harness("gemm", arch, own_kernels)
-        gpu = Gpu(own_kernels)
+        own, facts = harness(PROBLEM, arch).compile()
+        gpu = Gpu(own, facts["symbols"])
         instances = Instances(Timer(gpu), config.measure.model_dump())
         for kernel, dtype, layout in SWEEPS:
             path = Path(folder) / "repetitions.yaml"
