@@ -1,4 +1,4 @@
-"""README's tutorial, done word for word in a copy of the project; and what else README refers to."""
+"""The tutorial, done word for word in a copy of the project; and what README refers to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from conftest import ROOMS, ROOT, edit, run_snakemake
 from ladder.cli.app import STEPS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+TUTORIAL = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
 
 
 def tutorial_files() -> dict[str, str]:
-    """The files README shows: a path in backquotes with a colon, then the file as a code block."""
-    return dict(re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", README, re.MULTILINE | re.DOTALL))
+    """The files it shows: a path in backquotes with a colon, then the file as a code block."""
+    return dict(re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL))
 
 
 @pytest.fixture
@@ -68,5 +69,5 @@ def test_readme_names_the_targets_and_steps_there_are() -> None:
     for target in ("compile", "figures", "report", "publish"):
         assert f"rule {target}:" in rules
         assert re.search(rf"`(snakemake --cores all |snakemake |… ){target}`", README), target
-    for step in re.findall(r"python -m ladder (\w+)", README):
+    for step in re.findall(r"python -m ladder (\w+)", README + TUTORIAL):
         assert step in STEPS
