@@ -44,10 +44,14 @@ def _canonical(node: object) -> object:
 
 
 @functools.cache
+def _says(path: Path) -> str:
+    return repr(_canonical(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
 def digest(*modules: str) -> str:
     """SHA-256 of what the code of `modules`, and of all that they import from the package, says."""
     total = hashlib.sha256()
     for path in closure(modules):
-        code = _canonical(ast.parse(path.read_text(encoding="utf-8")))
-        total.update(f"{path.relative_to(PACKAGE).as_posix()}\0{code!r}\n".encode())
+        total.update(f"{path.relative_to(PACKAGE).as_posix()}\0{_says(path)}\n".encode())
     return total.hexdigest()

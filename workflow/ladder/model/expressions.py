@@ -50,12 +50,12 @@ def _parsed(expression: str) -> ast.expr:
 
 
 @functools.cache
-def _words(expression: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of values and of functions that an expression uses."""
+def _words(expression: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Names of values, in order, and of functions that an expression uses."""
     nodes = list(ast.walk(_parsed(expression)))
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
-    return frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called, called
+    return tuple(sorted({node.id for node in nodes if isinstance(node, ast.Name)} - called)), called
 
 
 @functools.lru_cache(maxsize=2**17)
@@ -78,7 +78,7 @@ def evaluate(
         return expression
     try:
         if functions is None:
-            used = tuple((name, names[name]) for name in sorted(_words(expression)[0]) if name in names)
+            used = tuple((name, names[name]) for name in _words(expression)[0] if name in names)
             return _value(expression, used)
         interpreter = SimpleEval(functions={**FUNCTIONS, **functions}, names=dict(names))
         return interpreter.eval(expression, previously_parsed=_parsed(expression))
@@ -93,7 +93,8 @@ def words(expression: str | int | float) -> tuple[frozenset[str], frozenset[str]
     Raises LadderError where it is not an expression at all.
     """
     try:
-        return _words(str(expression))
+        named, called = _words(str(expression))
+        return frozenset(named), called
     except (InvalidExpression, SyntaxError, ValueError) as error:
         raise LadderError(f"expression {expression!r}: {error}") from error
 
