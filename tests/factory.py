@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
@@ -413,7 +414,7 @@ class Lab:
     def environment(self) -> dict[str, Any]:
         """What environment.json says."""
         store = read_store(self.folder.records)
-        return HERE | measured_on(store, store.sessions)
+        return HERE | measured_on(store, pd.DataFrame({"session": list(store.sessions)}))
 
     def plans(self) -> dict[str, Plan]:
         """Plans of the run's sweeps."""

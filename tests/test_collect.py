@@ -309,7 +309,7 @@ def test_an_unreadable_line_in_the_middle_is_noted(tmp_path: Path) -> None:
 
 
 def again(lab: Lab, speedup: float, **session: Any) -> None:
-    """Measure tensor_ladder once more, later, in another session."""
+    """Measure tensor_ladder once more, a day later."""
     lab.session = replace(SESSION, id=f"session {speedup}", started="2026-11-21T10:00:00Z", **session)
     lab.finished = "2026-11-21T10:20:00Z"
 

@@ -197,17 +197,19 @@ class TensorMachine(Machine):
             else:
                 raise NotImplementedError("16-bit stores to shared memory")
 
+    def _ordered(self, last: Array, barrier: Array, in_warp: Array, block: Array, thread: Array) -> bool:
+        """Whether a barrier of block or warp lies between the access of thread `last` to each word and this one."""
+        by_block = (last == thread) | (barrier < self.barriers[block])
+        by_warp = (last // 32 == thread // 32) & (in_warp < self.warp_barriers[thread // 32])
+        return bool((by_block | by_warp).all())
+
     def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
         block, thread = self.block[mask], np.flatnonzero(mask)
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
         if value is None:
-            writer = self.writer[block, word]
-            alone = (writer == thread) | (self.written[block, word] < self.barriers[block])
-            met = (writer // 32 == thread // 32) & (
-                self.written_in_warp[block, word] < self.warp_barriers[thread // 32]
-            )
-            if not (alone | met).all():
+            since = self.written[block, word], self.written_in_warp[block, word]
+            if not self._ordered(self.writer[block, word], *since, block, thread):
                 raise Fault("shared memory is read before the barrier that follows its writing")
             self.reader[block, word] = thread
             self.read[block, word] = self.barriers[block]
@@ -223,12 +225,8 @@ class TensorMachine(Machine):
         self.wavefronts[opcode].append(count)
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
-        reader = self.reader[block, word]
-        alone = (reader == thread) | (self.read[block, word] < self.barriers[block])
-        met = (reader // 32 == thread // 32) & (
-            self.read_in_warp[block, word] < self.warp_barriers[thread // 32]
-        )
-        if not (alone | met).all():
+        since = self.read[block, word], self.read_in_warp[block, word]
+        if not self._ordered(self.reader[block, word], *since, block, thread):
             raise Fault("shared memory is overwritten before the barrier that follows its reading")
         self.touched = max(self.touched, 4 * (int(word.max(initial=-1)) + 1))
         self.shared[block, word] = value

@@ -23,7 +23,7 @@ from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.plan import to_json
 from ladder.model.schemas import SWEEP_TABLES
-from ladder.results.forecast import forecasts, told
+from ladder.results.forecast import forecasts, summary
 
 try:
     RUN = load_run(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
@@ -32,7 +32,7 @@ except LadderError as error:
     raise WorkflowError(str(error)) from None
 
 if {"-n", "--dry-run", "--dryrun"} & {*sys.argv}:
-    print("\n".join(told(list(forecasts(RUN)))), file=sys.stderr)
+    print("\n".join(summary(list(forecasts(RUN)))), file=sys.stderr)
 
 # Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that
 # runs snakemake, and it finds the package without an installation.

@@ -24,8 +24,7 @@ def include_closure(source: Path, include_dir: Path) -> list[Path]:
     found: set[Path] = set()
     todo = [source]
     while todo:
-        path = todo.pop()
-        if path in found:
+        if (path := todo.pop()) in found:
             continue
         found.add(path)
         for name in _direct_includes(path):

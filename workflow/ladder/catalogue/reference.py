@@ -54,9 +54,7 @@ def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str
         where = f"{path}.{name}" if path else name
         need = "required" if name in part.get("required", ()) else "optional"
         forms = _branches(given, root)
-        meaning = given.get("description") or next(
-            (text for form in forms if (text := form.get("description"))), ""
-        )
+        meaning = next((one["description"] for one in (given, *forms) if "description" in one), "")
         yield where, accepted(given, root), need, " ".join(meaning.split())
         for form in forms:
             inner, suffix = form, ""

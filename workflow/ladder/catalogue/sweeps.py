@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from ladder.catalogue.documents import parse, parse_size, read_yaml
 from ladder.model.document import Document, Share, Some, Text, Value, taking
@@ -14,8 +14,6 @@ from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import Problem, Size
 from ladder.model.sweep import Counters, Entry, Figure, Reference, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
-
-Kind = TypeVar("Kind")
 
 
 def _is_axis(value: Any) -> bool:
@@ -222,8 +220,8 @@ def _counters(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) ->
     path, document = given.path, given.document.counters
     if document is None:
         return Counters()
-    named = enumerate(document.sizes or ())
-    sizes = [given.one_of(asked, size, f"counters.sizes[{index}]") for index, size in named] or asked[:1]
+    listed = enumerate(document.sizes or ())
+    sizes = [given.one_of(asked, size, f"counters.sizes[{index}]") for index, size in listed] or asked[:1]
     kept = [entry for entry in entries if entry.variant.absent() is None]
     if document.where is not None:
         with within(f"{path}: counters.where"):
@@ -292,7 +290,7 @@ def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     )
 
 
-def named(names: Sequence[str], known: Mapping[str, Kind]) -> dict[str, Kind]:
+def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the `known` sweeps that `names` chooses. Raises LadderError for another name."""
     for name in names:
         if name not in known:

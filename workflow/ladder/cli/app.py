@@ -14,12 +14,11 @@ from ladder import __version__
 from ladder.model.errors import LadderError
 
 _MODULES = [
-    ("inspect", "check banks reference"),
+    ("inspect", "check banks reference compare history"),
     ("build", "prepare"),
     ("measure", "measure profile clock throughput"),
     ("tables", "collect merge environment"),
     ("report", "claims figures report"),
-    ("inspect", "compare history"),
     ("publish", "publish"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}

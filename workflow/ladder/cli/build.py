@@ -29,7 +29,7 @@ def prepare(
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:
-    """Plan a sweep, and compile what it launches and the cache lacks. What does not compile is recorded as such."""
+    """Plan a sweep, and compile its kernels that are not in the cache. What does not compile is recorded as such."""
     # Not the whole run: checking its other sweeps takes ten times as long.
     own, run = project(context), RunFolder(folder)
     over = parse_over(config or ()) | ({"arch": arch} if arch else {})

@@ -20,7 +20,7 @@ from ladder.model.kernel import Kernel
 from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
-from ladder.results.forecast import forecasts, told
+from ladder.results.forecast import forecasts, summary
 
 KINDS: dict[str, tuple[str, type[Document]]] = {
     "config": ("config/config.yaml", ConfigDocument),
@@ -50,7 +50,7 @@ def check(
             unasked = "; ".join(size_label(size) for size in sweep.unasked)
             print(f"    nothing is asked for at {unasked}")
     if run.measures:
-        print("\n".join(told(list(forecasts(run)), cells)))
+        print("\n".join(summary(list(forecasts(run)), cells)))
     else:
         none = f"none: nothing is published for {run.config.published}"
         print(f"no GPU: timings are taken from {run.published.root if run.published else none}")

@@ -49,9 +49,7 @@ def publish(
         frames = publication.frames()
         tables.write(frames, fresh.tables)
         environment = analysed_here(own.root, target.root.name, given.arch)
-        environment |= measured_on(
-            read_archive(fresh.records), frames["sessions"]["session"].dropna().unique()
-        )
+        environment |= measured_on(read_archive(fresh.records), frames["sessions"])
         environment |= {"timings_from": "measured", "published": None}
         write_json(fresh.environment, environment)
         published = set(frames["timings"]["sweep"])

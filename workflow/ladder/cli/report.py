@@ -36,8 +36,7 @@ def figures(context: typer.Context, folder_: Folder, sweep: SweepName, published
     """Draw the figures of a sweep, as figures/SWEEP-INDEX-KIND.png."""
     folder = RunFolder(folder_)
     frames = {table: tables.read(table, folder.sweep(sweep)) for table in SWEEP_TABLES}
-    used = frames["sessions"]["session"].dropna().unique()
-    measured = measured_on(records_of(folder, published, []), used)
+    measured = measured_on(records_of(folder, published, []), frames["sessions"])
     whose = {"published": measured, "timings_from": "published"} if published is not None else measured
     draw_sweep(sweeps_of(context, [sweep])[sweep], frames, whose, folder)
 

@@ -69,8 +69,7 @@ def environment(
 ) -> None:
     """Record where a run's numbers were measured, from their records, and what analysed them."""
     folder = RunFolder(folder_)
-    sessions = tables.read("sessions", folder.tables)["session"].dropna().unique()
-    measured = measured_on(read_store(folder.records), sessions)
+    measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
     if published is not None and (source := read_json(PublishedFolder(published).environment)) is not None:

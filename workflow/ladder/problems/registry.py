@@ -6,11 +6,9 @@ from pathlib import Path
 
 from ladder.model.problem import Problem
 
-_FOLDER = Path(__file__).parent
-
 
 def _found() -> dict[str, Problem]:
-    names = [module.name for module in pkgutil.iter_modules([str(_FOLDER)]) if module.ispkg]
+    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]) if module.ispkg]
     problems = [importlib.import_module(f"ladder.problems.{name}").PROBLEM for name in names]
     return {problem.name: problem for problem in sorted(problems, key=lambda one: (one.place, one.name))}
 

@@ -20,9 +20,6 @@ from ladder.results import tables
 
 Row = dict[str, object]
 
-_COMMIT_LETTERS = 12
-"""Of the digest that stands for a commit which is not known."""
-
 
 def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
     """Peak TFLOP/s by dtype, as far as they are known of a GPU."""
@@ -120,7 +117,7 @@ class Collector:
         """Rows of sessions.csv: every record with a result that is like this one."""
         for one in self.view.alike(record):
             session = self.view.session(one)
-            commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:_COMMIT_LETTERS]
+            commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:12]
             made = {"session": one.session, "started": session.started or None, "commit": commit or None}
             made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
             if one.status == "ok":

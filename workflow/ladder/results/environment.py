@@ -1,8 +1,9 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from ladder.build.nvrtc import nvrtc_version
 from ladder.measure import host
@@ -23,12 +24,12 @@ def _card(sessions: list[Session], records: Records) -> dict[str, Any]:
     return about | {"started": min(started), "finished": max([*times, *started])}
 
 
-def measured_on(records: Records, used: Iterable[str]) -> dict[str, Any]:
-    """What the sessions in `used` say together: `gpus`, the first of them as `gpu`, software, trees, start and end.
+def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
+    """What the sessions that a table of sessions names say together: `gpus`, the first of them as `gpu`, software, trees, start and end.
 
     Empty where none of them is known.
     """
-    sessions = [records.sessions[name] for name in dict.fromkeys(used) if name in records.sessions]
+    sessions = [records.sessions[name] for name in table["session"].dropna().unique() if name in records.sessions]
     if not sessions:
         return {}
     sessions.sort(key=lambda session: session.started)

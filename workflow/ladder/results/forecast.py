@@ -63,7 +63,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         yield Forecast(name, list(cells), seconds, ready)
 
 
-def told(found: Sequence[Forecast], cells: bool = False) -> Iterator[str]:
+def summary(found: Sequence[Forecast], cells: bool = False) -> Iterator[str]:
     """What is to be measured in words, with the names of the cells if wanted."""
     busy = [one for one in found if one.cells]
     for one in busy:

@@ -26,10 +26,9 @@ def frame(table: str, rows: Sequence[Row]) -> pd.DataFrame:
     for row in rows:
         if extra := set(row) - set(columns):
             raise KeyError(f"{table} has no column {sorted(extra)}")
-    series = {
-        name: pd.Series([row.get(name) for row in rows], dtype=_KINDS[kind]) for name, kind in columns.items()
-    }
-    return pd.DataFrame(series)
+    return pd.DataFrame(
+        {name: pd.Series([row.get(name) for row in rows], dtype=_KINDS[kind]) for name, kind in columns.items()}
+    )
 
 
 def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
