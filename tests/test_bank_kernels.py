@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from compiling import compile_variant
+from compiling import compile_variant, opcodes
 from ladder.build.banks import matrix_wavefronts
-from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_catalog
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
@@ -22,7 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "kernels" / "include"
 FOLDER = ROOT / "kernels" / "shared_memory"
 ARCH = "sm_90a"
-_LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 
 
 @functools.cache
@@ -30,7 +27,7 @@ def _compiled(name: str, params: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     variant = load_catalog(ROOT / "kernels")[name].variant(json.loads(params), "int32")
     cubin, facts = compile_variant(variant, INCLUDE, ARCH)
     assert facts["status"] == "ok", facts["reason"]
-    return facts, tuple(opcode for _, opcode in _LINE.findall(sass(cubin)))
+    return facts, tuple(opcodes(cubin, ARCH))
 
 
 def timed(name: str, **params: int | str) -> list[str]:

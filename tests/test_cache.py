@@ -1,6 +1,7 @@
 """The cache of compiled kernels: what is asked twice is compiled once, and one bad source harms no other."""
 
 import os
+import re
 import signal
 import time
 from dataclasses import replace
@@ -8,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ladder.build import cubin
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
 from ladder.build.sources import source_digest
+from ladder.model.errors import LadderError
 
 GOOD = "template <int k> __global__ void kernel(float* out) { out[threadIdx.x] = k; }"
 ENDLESS = """
@@ -91,6 +94,37 @@ def test_a_compiler_that_does_not_end_harms_no_other(tmp_path: Path, ask: Any, c
     assert found[endless.key]["reason"] == "the compiler took longer than 5 s (compile.timeout_s)"
     assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok", "ok"]
     assert cache.facts(endless) is None, "it is asked again the next time"
+
+
+def test_a_fault_of_the_setup_stops_the_job_and_is_not_kept(
+    tmp_path: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that is installed later would else never be used."""
+    cache, good = Cache(tmp_path / "cache"), ask("good")
+
+    def missing() -> str:
+        raise LadderError("no nvdisasm was found")
+
+    with monkeypatch.context() as without:
+        without.setattr(cubin, "_disassembler", missing)
+        with pytest.raises(LadderError, match="no nvdisasm was found"):
+            cache.fill([good], 1, 60)
+    assert cache.facts(good) is None
+    assert cache.fill([good], 1, 60)[good.key]["status"] == "ok"
+
+
+def test_a_compiler_that_runs_out_of_memory_harms_no_other(
+    tmp_path: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ladder.build.cache._MEMORY_BYTES", 2**30)
+    cache, requests = Cache(tmp_path / "cache"), [ask("endless", ENDLESS), ask("good")]
+    found = cache.fill(requests, 1, 100)
+    # Not every allocation of NVRTC is checked by it.
+    assert re.fullmatch(
+        r"the compiler (ran out of memory|crashed) .*1 GiB\)?", found[requests[0].key]["reason"]
+    )
+    assert found[requests[1].key]["status"] == "ok"
+    assert cache.facts(requests[0]) is None
 
 
 def test_a_compiler_that_crashes_harms_no_other(

@@ -1,56 +1,51 @@
-"""Counting instructions: in listings written by hand, and in cubins of known content from both disassemblers."""
+"""Counting instructions: in listings written by hand, and in cubins of known content."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from compiling import opcodes
 from cuda.pathfinder import find_nvidia_binary_utility
+from elftools.common.exceptions import ELFError
 from ladder.build import cubin
-from ladder.build.cubin import COUNTED, instruction_counts, sass
+from ladder.build.cubin import COUNTED, disassemble, instruction_counts
 from ladder.build.nvrtc import compile_source
 from ladder.model.errors import LadderError
 
 LISTING = """
-	.target	sm_90a
-
-//--------------------- .text.kernel --------------------------
-        .global         kernel
-        .type           kernel,@function
-.text.kernel:
-        /*0000*/                   LDC R1, c[0x0][0x28] ;
-        /*0010*/                   S2R R9, SR_TID.X ;
-        /*0020*/                   LDG.E.128.CONSTANT R4, desc[UR6][R2.64] ;
-        /*0030*/                   STS.128 [R0], R4 ;
-        /*0040*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
-.L_x_1:
-        /*0050*/              @!P0 LDS R5, [R0] ;
-        /*0060*/               @P1 LDS.64 R6, [R0+0x10] ;
-        /*0070*/               @PT LDS.U.128 R8, [R0+0x20] ;
-        /*0080*/                   LDS.U8 R12, [R0+0x40] ;
-        /*0090*/             @!UPT UIADD3 UR4, URZ, URZ, URZ ;
-        /*00a0*/              @UP0 UBLKCP [UR4], [UR6], UR8 ;
-        /*00b0*/                   FFMA R5, R4, R5, R6 ;
-        /*00c0*/              @!P6 FFMA.FTZ R5, R4, R5, R6 ;
-        /*00d0*/                   FADD R5, R5, -FFMA ;
-        /*00e0*/                   HMMA.16816.F32 R4, R8, R12, R4 ;
-        /*00f0*/                   HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4], RZ, !UPT ;
-        /*0100*/                   QGMMA.64x128x32.F32.E4M3.E4M3 R24, gdesc[UR4], R24, gsb0 ;
-        /*0110*/                   LDSM.16.M88.4 R4, [R0] ;
-        /*0120*/                   LDGSTS.E.BYPASS.128 [R0], desc[UR6][R2.64] ;
-        /*0130*/                   UTMALDG.2D [UR8], [UR4] ;
-        /*0140*/                   SHFL.DOWN PT, R4, R5, 0x1, 0x1f ;
-        /*0150*/                   LDL R4, [R1] ;
-        /*0160*/                   STL.64 [R1], R4 ;
-        /*0170*/                   STG.E desc[UR6][R2.64], R5 ;
-        /*0180*/               @P0 BRA `(.L_x_1) ;
-        /*0190*/                   EXIT ;
-.L_x_0:
-        /*01a0*/                   BRA `(.L_x_0);
-        /*01b0*/                   NOP;
-        /*01c0*/                   NOP;
-"""
+LDC R1, c[0x0][0x28]
+S2R R9, SR_TID.X
+LDG.E.128.CONSTANT R4, desc[UR6][R2.64]
+STS.128 [R0], R4
+BAR.SYNC.DEFER_BLOCKING 0x0
+@!P0 LDS R5, [R0]
+@P1 LDS.64 R6, [R0+0x10]
+@PT LDS.U.128 R8, [R0+0x20]
+LDS.U8 R12, [R0+0x40]
+@!UPT UIADD3 UR4, URZ, URZ, URZ
+@UP0 UBLKCP [UR4], [UR6], UR8
+FFMA R5, R4, R5, R6
+@!P6 FFMA.FTZ R5, R4, R5, R6
+FADD R5, R5, -FFMA
+HMMA.16816.F32 R4, R8, R12, R4
+HGMMA.64x128x16.F32.BF16 R24, gdesc[UR4], RZ, !UPT
+QGMMA.64x128x32.F32.E4M3.E4M3 R24, gdesc[UR4], R24, gsb0
+LDSM.16.M88.4 R4, [R0]
+LDGSTS.E.BYPASS.128 [R0], desc[UR6][R2.64]
+UTMALDG.2D [UR8], [UR4]
+SHFL.DOWN PT, R4, R5, 0x1, 0x1f
+LDL R4, [R1]
+STL.64 [R1], R4
+STG.E desc[UR6][R2.64], R5
+@P0 BRA `(.L_x_1)
+EXIT
+BRA `(.L_x_0)
+NOP
+NOP
+""".strip().splitlines()
 
 SOURCE = """
 extern "C" __global__ void widths(const float4* in, float4* out, int n) {
@@ -67,6 +62,13 @@ extern "C" __global__ void widths(const float4* in, float4* out, int n) {
   sum = fmaf(four.z, four.w, sum);
   if (static_cast<int>(threadIdx.x) < n) out[threadIdx.x] = make_float4(sum, one, two.x, four.x);
 }
+"""
+
+LOOPS = """
+extern "C" __global__ void one(float* out, int n) {
+  for (int i = threadIdx.x; i < n; i += 32) out[i] = out[i] * 2.0f + 1.0f;
+}
+extern "C" __global__ void other(int* out) { if (out[threadIdx.x] > 3) out[threadIdx.x] /= 7; }
 """
 
 
@@ -102,50 +104,63 @@ def test_a_listing_is_counted_by_opcode() -> None:
 
 
 def test_predicated_instructions_count_like_others() -> None:
-    bare = LISTING
-    for predicate in ("@!P0 ", "@P1 ", "@PT ", "@!UPT ", "@UP0 ", "@!P6 ", "@P0 "):
-        assert predicate in bare
-        bare = bare.replace(predicate, " " * len(predicate))
+    bare = [re.sub(r"^@!?U?P\w+ +", "", line) for line in LISTING]
+    assert sum(one != other for one, other in zip(bare, LISTING, strict=True)) == 7
     assert instruction_counts(bare) == instruction_counts(LISTING)
 
 
 def test_an_empty_listing_has_every_column_at_zero() -> None:
-    counts = instruction_counts("")
+    counts = instruction_counts([])
     assert set(counts) == {"instructions", "lds_32", "lds_64", "lds_128", *COUNTED}
     assert set(counts.values()) == {0}
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_loads_of_each_width_and_every_multiply_add_are_found(compiled: dict[str, bytes], arch: str) -> None:
-    counts = instruction_counts(sass(compiled[arch]))
+    (listing,) = disassemble([compiled[arch]], arch)
+    counts = instruction_counts(listing)
     widths = [counts[name] for name in ("lds_32", "lds_64", "lds_128", "ffma", "sts", "ldg", "stg", "bar")]
     assert widths == [1, 1, 1, 3, 1, 1, 1, 1]
     assert counts["instructions"] > sum(widths)
     assert counts["hmma"] == counts["hgmma"] == counts["ldl"] == counts["stl"] == 0
 
 
-def test_both_disassemblers_give_the_same_counts(compiled: dict[str, bytes], tmp_path: Path) -> None:
-    """Where nvdisasm is missing cuobjdump stands in; its headings and encodings are no instructions."""
-    path = tmp_path / "widths.cubin"
-    path.write_bytes(compiled["sm_90a"])
-    cuobjdump = find_nvidia_binary_utility("cuobjdump")
-    assert cuobjdump is not None, "a dependency of this project"
-    listing = subprocess.run(
-        [cuobjdump, "--dump-sass", str(path)], capture_output=True, text=True, check=True
-    ).stdout
-    assert "Function : widths" in listing
-    assert instruction_counts(listing) == instruction_counts(sass(compiled["sm_90a"]))
+def test_many_cubins_are_told_apart(compiled: dict[str, bytes]) -> None:
+    other = compile_source(LOOPS, "loops.cu", ["one", "other"], [], "sm_90a")[0]
+    alone = [opcodes(cubin, "sm_90a") for cubin in (compiled["sm_90a"], other)]
+    together = disassemble([compiled["sm_90a"], other, compiled["sm_90a"]], "sm_90a")
+    assert [instruction_counts(one) for one in together] == [instruction_counts(alone[i]) for i in (0, 1, 0)]
+    assert alone[0] != alone[1]
+
+
+def test_each_function_is_listed_as_the_disassembler_lists_it_in_place(tmp_path: Path) -> None:
+    """Joined code is read without its headings: the opcodes are the same."""
+    path = tmp_path / "loops.cubin"
+    path.write_bytes(compile_source(LOOPS, "loops.cu", ["one", "other"], [], "sm_90a")[0])
+    nvdisasm = find_nvidia_binary_utility("nvdisasm")
+    assert nvdisasm is not None, "a dependency of this project"
+    whole = subprocess.run([nvdisasm, "-c", str(path)], capture_output=True, text=True, check=True).stdout
+    found = opcodes(path.read_bytes(), "sm_90a")
+    assert found == re.findall(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([\w.]+)", whole)
+    assert found.count("EXIT") >= 2
 
 
 def test_what_is_no_cubin_is_refused() -> None:
-    with pytest.raises(LadderError, match="failed: "):
-        sass(b"no cubin")
+    with pytest.raises(ELFError):
+        disassemble([b"no cubin"], "sm_90a")
 
 
-def test_without_a_disassembler_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_disassembler_cannot_read_is_refused(compiled: dict[str, bytes]) -> None:
+    with pytest.raises(LadderError, match="nvdisasm failed: "):
+        disassemble([compiled["sm_90a"]], "sm_1")
+
+
+def test_without_a_disassembler_the_message_says_what_to_install(
+    compiled: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ladder.build.cubin.find_nvidia_binary_utility", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
     cubin._disassembler.cache_clear()
     with pytest.raises(LadderError, match="install nvidia-cuda-nvdisasm"):
-        sass(b"")
+        disassemble([compiled["sm_90a"]], "sm_90a")
     cubin._disassembler.cache_clear()

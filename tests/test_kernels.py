@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from compiling import compile_variant
-from ladder.build.cubin import sass
+from compiling import compile_variant, opcodes
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
@@ -23,7 +21,6 @@ ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 ARCH = "sm_90a"
-_OPCODE = re.compile(r"^\s+(?:/\*[0-9a-f]+\*/)?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", re.MULTILINE)
 
 REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("gemm_naive", "fp32", {"mapping": "flat"}),
@@ -65,7 +62,7 @@ def catalog() -> dict[str, Kernel]:
 def _compiled(name: str, dtype: str, params: str) -> tuple[dict[str, Any], Counter[str]]:
     cubin, facts = compile_variant(catalog()[name].variant(json.loads(params), dtype), INCLUDE, ARCH)
     assert facts["status"] == "ok", facts["reason"]
-    return facts, Counter(_OPCODE.findall(sass(cubin)))
+    return facts, Counter(opcodes(cubin, ARCH))
 
 
 def compiled(name: str, dtype: str = "fp32", **params: int | str) -> tuple[dict[str, Any], Counter[str]]:

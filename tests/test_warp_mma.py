@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_variant
+from compiling import compile_variant, opcodes
 from conftest import edit
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
-from ladder.build.cubin import sass
 from ladder.build.nvrtc import compile_source
 from ladder.build.occupancy import LIMITS
 from ladder.catalogue.kernels import load_catalog
@@ -47,9 +45,7 @@ def variant(name: str, dtype: str, root: Path = KERNELS, **params: Any) -> Varia
 def _compiled(name: str, dtype: str, params: str) -> tuple[dict[str, Any], Counter[str]]:
     cubin, facts = compile_variant(variant(name, dtype, **json.loads(params)), INCLUDE, ARCH)
     assert facts["status"] == "ok", facts["reason"]
-    return facts, Counter(
-        re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", sass(cubin))
-    )
+    return facts, Counter(opcodes(cubin, ARCH))
 
 
 def compiled(name: str, dtype: str, **params: Any) -> tuple[dict[str, Any], Counter[str]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from pathlib import Path
 from typing import Any
 
-from compiling import compile_variant
-from ladder.build.cubin import sass
+from compiling import compile_variant, instructions
+from ladder.build.cubin import disassemble
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate_int
@@ -106,8 +105,7 @@ def box(one: Variant, buffer: str) -> tuple[int, int]:
 def _compiled(name: str, dtype: str, layout: str, params: str) -> tuple[dict[str, Any], list[str]]:
     cubin, facts = compile_variant(variant(name, dtype, layout, **json.loads(params)), INCLUDE, ARCH)
     assert facts["status"] == "ok", facts["reason"]
-    code = re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(.+?) ;", sass(cubin), re.MULTILINE)
-    return facts, code
+    return facts, instructions(cubin, ARCH)
 
 
 def compiled(
@@ -119,22 +117,24 @@ def compiled(
 
 def loads(sharings: list[tuple[str, str, int, int]]) -> list[int]:
     """How many copies a block starts for its share of each tile of (element, Major, extent, sharers): UTMALDGs."""
-    kernels = "\n".join(
-        f"""extern "C" __global__ void load_{index}(
-        const __grid_constant__ TensorMap map, int first, int k, int part) {{
+    cubins = [
+        compile_source(
+            f"""#include "operand_tile.cuh"
+__global__ void load(const __grid_constant__ TensorMap map, int first, int k, int part) {{
     alignas(1024) extern __shared__ unsigned char memory[];
     __shared__ Mbarrier full;
     reinterpret_cast<OperandTile<{element}, Major::{major}, {extent}>*>(memory)->load<{sharers}>(
         map, first, k, full, part, 1);
-}}"""
-        for index, (element, major, extent, sharers) in enumerate(sharings)
-    )
-    names = [f"load_{index}" for index in range(len(sharings))]
-    cubin, _, _ = compile_source(
-        f'#include "operand_tile.cuh"\n{kernels}', "loads.cu", names, [INCLUDE], ARCH
-    )
-    functions = dict(re.findall(r"\.text\.(load_\d+):(.*?)(?=\.text\.load_|\Z)", sass(cubin), re.DOTALL))
-    return [len(re.findall(r"\bUTMALDG\.2D", functions[name])) for name in names]
+}}""",
+            "load.cu",
+            ["load"],
+            [INCLUDE],
+            ARCH,
+        )[0]
+        for element, major, extent, sharers in sharings
+    ]
+    listings = disassemble(cubins, ARCH)
+    return [sum("UTMALDG.2D" in line for line in listing) for listing in listings]
 
 
 def hold(text: str, *assertions: str) -> None:

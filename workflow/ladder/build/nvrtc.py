@@ -13,7 +13,7 @@ from typing import Any
 from cuda.bindings import nvrtc
 from cuda.pathfinder import locate_nvidia_header_directory
 
-from ladder.build.cubin import instruction_counts, machine_code_digest, sass
+from ladder.build.cubin import machine_code_digest
 from ladder.model import code
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256
@@ -28,6 +28,10 @@ _RESOURCES = {
 """Fact -> where ptxas' lines say it; those of a kernel without static shared memory do not name any."""
 _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 """ptxas warnings that setmaxnreg was ignored or wgmma serialised: the kernel is not what its source says."""
+
+
+class CompileError(LadderError):
+    """What the compiler says against a source or an option; other errors are of the set-up."""
 
 
 @functools.cache
@@ -67,7 +71,7 @@ def compile_source(
 ) -> tuple[bytes, dict[str, str], str]:
     """Compile CUDA C++ to (cubin, symbol of each entry, log with ptxas' resource lines).
 
-    `entries` are name expressions of kernels. Raises LadderError with the compiler's messages.
+    `entries` are name expressions of kernels. Raises CompileError with the compiler's messages, and MemoryError.
     """
     # A cached cubin comes without the log, and would make compile times a fiction.
     flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
@@ -83,7 +87,9 @@ def compile_source(
         # Where ptxas fails, its part of the log is joined by a NUL.
         log = log_bytes.rstrip(b"\0 \n").replace(b"\0", b"").decode(errors="replace")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise LadderError(log or status.name)
+            if "out of memory" in log or status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY:
+                raise MemoryError("the compiler ran out of memory")
+            raise CompileError(log or status.name)
         cubin = b" " * _succeeded(nvrtc.nvrtcGetCUBINSize(program))
         _succeeded(nvrtc.nvrtcGetCUBIN(program, cubin))
         names = [_succeeded(nvrtc.nvrtcGetLoweredName(program, entry.encode())) for entry in entries]
@@ -96,7 +102,7 @@ def refuse_options(arch: str, options: Sequence[str]) -> None:
     """Raises LadderError for an architecture or an option that this NVRTC does not know."""
     try:
         compile_source("__global__ void empty() {}", "empty.cu", ["empty"], [], arch, tuple(options))
-    except LadderError as error:
+    except CompileError as error:
         raise LadderError(f"compile: NVRTC {nvrtc_version()} takes no {[arch, *options]}: {error}") from error
 
 
@@ -126,20 +132,24 @@ class Request:
         return digest_json([*asked, code.digest("ladder.build.nvrtc")])[:32]
 
     def compile(self) -> tuple[bytes, dict[str, Any]]:
-        """(cubin, facts). A source that does not compile gives an empty cubin, and facts that say why."""
+        """(cubin, facts). A source that does not compile gives an empty cubin, and facts that say why.
+
+        Raises LadderError for a set-up without CUDA's headers, and MemoryError.
+        """
         facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
         facts |= {"source_sha256": self.source_sha256, "options": self.options}
-        start, includes = time.perf_counter(), [self.source.parent, self.include]
+        text, includes = self.source.read_text(encoding="utf-8"), [self.source.parent, self.include]
+        given, start = (list(self.entries), includes, self.arch, self.options), time.perf_counter()
         try:
-            text = self.source.read_text(encoding="utf-8")
-            given = (text, self.source.name, list(self.entries), includes, self.arch, self.options)
-            cubin, facts["symbols"], log = compile_source(*given)
-            facts["compile_s"] = round(time.perf_counter() - start, 3)
+            cubin, facts["symbols"], log = compile_source(text, self.source.name, *given)
             if ignored := _IGNORED.search(log):
-                raise LadderError(f"{ignored[1]}: the compiler did not do what the source asks: {log[:2000]}")
-            facts |= _resources(log) | instruction_counts(sass(cubin))
-        except LadderError as error:
+                why = "the compiler did not do what the source asks"
+                raise CompileError(f"{ignored[1]}: {why}: {log[:2000]}")
+        except CompileError as error:
+            cubin = b""
             facts |= {"status": "compile_error", "reason": str(error)}
-            facts.setdefault("compile_s", round(time.perf_counter() - start, 3))
-            return b"", facts
+        facts["compile_s"] = round(time.perf_counter() - start, 3)
+        if not cubin:
+            return cubin, facts
+        facts |= _resources(log)
         return cubin, facts | {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
