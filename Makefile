@@ -11,7 +11,7 @@ export PYTHONPATH := workflow
 .DEFAULT_GOAL := all
 
 all: $(STAMP)
-	$(BIN)/python -m snakemake --cores $(CORES) --quiet reason host
+	$(BIN)/python -m snakemake --cores $(CORES)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto

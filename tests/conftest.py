@@ -54,7 +54,8 @@ def snakemake_command(*arguments: str) -> list[str]:
 
 def run_snakemake(folder: Path, *arguments: str) -> Outcome:
     """Run snakemake in a project on one core and wait for its end."""
-    words = ("--cores", "1", *arguments)
+    # -p: with snakemake's own messages, which name every job.
+    words = ("--cores", "1", "-p", *arguments)
     done = subprocess.run(
         snakemake_command(*words),
         cwd=folder,

@@ -407,6 +407,11 @@ class Lab:
         tables.write(merge(read), self.folder.tables)
         self.write_environment()
 
+    def collected(self) -> list[str]:
+        """The run's folder and its sweeps with tables, as steps take them."""
+        there = [name for name in self.sweeps() if self.folder.sweep(name).is_dir()]
+        return [str(self.folder.root), *there]
+
     def write_environment(self, **over: Any) -> None:
         """environment.json, with some of it replaced."""
         write_json(self.folder.environment, self.environment() | over)

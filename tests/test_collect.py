@@ -395,10 +395,9 @@ class TestWithoutAGpu:
         """The tables of a sweep from what is published of a device."""
         here.compile(here.sweeps([name])[name], **compiled)
         published = str(here.project.published(device).root)
-        assert (
-            main(["--root", str(here.root), "collect", str(here.folder.plan(name)), "--published", published])
-            == 0
-        )
+        into = str(here.folder.sweep(name))
+        given = [str(here.folder.root), name, "--published", published, "--into", into]
+        assert main(["--root", str(here.root), "collect", *given]) == 0
         return {
             table: tables.read(table, here.folder.sweep(name))
             for table in ("timings", "notes", "metrics", "resources")

@@ -597,7 +597,7 @@ def test_a_published_figure_says_so(lab: Lab) -> None:
 
 def test_the_step_writes_what_the_workflow_expects(lab: Lab) -> None:
     sweep = lab.sweeps(["fp32_ladder"])["fp32_ladder"]
-    expected = [lab.folder.figure("fp32_ladder", name) for name in sweep.figure_names()]
+    expected = [lab.folder.figures / name for name in sweep.figure_names()]
     assert [path.name for path in expected] == [
         "fp32_ladder-1-ladder.png",
         "fp32_ladder-2-curves.png",

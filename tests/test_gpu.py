@@ -211,7 +211,7 @@ def kill_one(target: str, running: subprocess.Popen[bytes]) -> None:
     if target == "all":
         os.killpg(running.pid, signal.SIGKILL)
         return
-    pattern = {"worker": "-m ladder.measure.worker", "supervisor": "-m ladder --log"}[target]
+    pattern = {"worker": "-m ladder.measure.worker", "supervisor": "-m ladder measure"}[target]
     for pid in processes(pattern):
         if "measure" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace") or target == "worker":
             os.kill(pid, signal.SIGKILL)

@@ -33,7 +33,7 @@ CLAIM = {
 def report(lab: Lab) -> str:
     path = lab.root / "claims.yaml"
     path.write_text(yaml.safe_dump({"claims": [CLAIM]}))
-    assert main(["--root", str(lab.root), "claims", str(lab.folder.root), "--claims", str(path)]) == 0
+    assert main(["--root", str(lab.root), "claims", *lab.collected(), "--claims", str(path)]) == 0
     return render(lab.folder, lab.sweeps(SWEEPS), lab.plans())
 
 

@@ -62,7 +62,7 @@ def decide(lab: Lab, *tests: dict[str, Any], because: list[dict[str, Any]] | Non
     }
     path = lab.root / "claims.yaml"
     path.write_text(yaml.safe_dump(document))
-    assert main(["--root", str(lab.root), "claims", str(lab.folder.root), "--claims", str(path)]) == 0
+    assert main(["--root", str(lab.root), "claims", *lab.collected(), "--claims", str(path)]) == 0
     return {str(name): value for name, value in tables.read("claims", lab.folder.tables).iloc[0].items()}
 
 

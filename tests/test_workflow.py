@@ -110,7 +110,7 @@ def test_one_sweep_is_made_and_nothing_else(project: Path) -> None:
     assert outcome.code == 0, outcome.text
     assert not [job for job in outcome.jobs if "with_headers" in job]
     assert (project / RESULTS / "sweeps/alone/resources.csv").is_file()
-    assert (project / RESULTS / "figures/alone-1-curves.png").is_file()
+    assert (project / RESULTS / "sweeps/alone/alone-1-curves.png").is_file()
     assert run_snakemake(project, "sweep_alone").nothing_to_do
 
 
@@ -151,11 +151,10 @@ def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled
 def test_a_step_depends_on_the_files_it_imports_and_not_on_those_that_launch_kernels() -> None:
     files = {
         step: {path.relative_to(PACKAGE).as_posix() for path in closure([f"ladder.cli.{STEPS[step]}"])}
-        for step in ("report", "collect")
+        for step in ("report", "collect", "figures")
     }
-    assert {"cli/report.py", "report/document.py", "results/tables.py", "report/figures/curves.py"} <= files[
-        "report"
-    ]
+    assert {"cli/report.py", "report/document.py", "results/tables.py"} <= files["report"]
+    assert {"cli/draw.py", "report/figures/curves.py"} <= files["figures"] - files["report"]
     assert {"cli/tables.py", "results/collect.py"} <= files["collect"]
     for launching in ("gpu/device.py", "gpu/timing.py", "measure/worker.py", "problems/gemm/instance.py"):
         assert launching not in files["report"] | files["collect"]
@@ -228,9 +227,9 @@ def kill_after(project: Path, seconds: float, everyone: bool) -> None:
 
 
 def written(project: Path) -> dict[str, int]:
-    """When each compile and collect job wrote its output last."""
+    """When each cubin and the tables were written last."""
     times: dict[str, int] = {}
-    for path in (*project.glob(".cache/cubins/*.cubin"), *(project / RESULTS).glob("sweeps/*/*.csv")):
+    for path in (*project.glob(".cache/cubins/*.cubin"), *(project / RESULTS).glob("tables/*.csv")):
         job = path.stem if path.suffix == ".cubin" else path.parent.name
         times[job] = max(times.get(job, 0), path.stat().st_mtime_ns)
     return times

@@ -1,6 +1,27 @@
 """Records to tables, tables to verdicts. Where nothing is measured, the published records stand in."""
 
 
+rule collect_tables:
+    input:
+        plans=expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),
+        accounts=[accounts_of(sweep) for sweep in RUN.sweeps],
+        published=published_files("clock_nvbench.csv", "clock_aa.csv", "throughput.json"),
+        code=code_of("collect"),
+    output:
+        tables=tables_in(f"{FOLDER}/tables"),
+    log:
+        f"{LOGS}/collect_tables.log",
+    params:
+        folder=run_folder,
+        published=STANDS_IN,
+        sweeps=list(RUN.sweeps),
+        conditions=[conditions_of(sweep) for sweep in RUN.sweeps],
+    message:
+        "Collecting the tables"
+    shell:
+        "python -m ladder collect {params.folder} {params.sweeps} {params.published} > {log} 2>&1"
+
+
 rule collect_sweep:
     input:
         plan=rules.prepare_sweep.output.plan,
@@ -11,36 +32,19 @@ rule collect_sweep:
     log:
         f"{LOGS}/collect_sweep/{{sweep}}.log",
     params:
-        published=STANDS_IN,
-        conditions=conditions_of,
-    message:
-        "Collecting {wildcards.sweep}"
-    shell:
-        "python -m ladder --log {log} collect {input.plan} {params.published}"
-
-
-rule merge_tables:
-    input:
-        tables=expand(rules.collect_sweep.output.tables, sweep=RUN.sweeps),
-        published=published_files("clock_nvbench.csv", "clock_aa.csv", "throughput.json"),
-        code=code_of("merge"),
-    output:
-        tables=tables_in(f"{FOLDER}/tables"),
-    log:
-        f"{LOGS}/merge_tables.log",
-    params:
         folder=run_folder,
         published=STANDS_IN,
-        sweeps=list(RUN.sweeps),
+        into=lambda wildcards, output: Path(output.tables[0]).parent,
+        conditions=lambda wildcards: conditions_of(wildcards.sweep),
     message:
-        "Joining the tables of all sweeps"
+        "Collecting the tables of {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} merge {params.published} {params.folder} {params.sweeps}"
+        "python -m ladder collect {params.folder} {wildcards.sweep} {params.published} --into {params.into} > {log} 2>&1"
 
 
 rule record_environment:
     input:
-        tables=rules.merge_tables.output.tables,
+        tables=rules.collect_tables.output.tables,
         published=published_files("environment.json", "resources.csv"),
     output:
         environment=f"{FOLDER}/environment.json",
@@ -54,13 +58,13 @@ rule record_environment:
     message:
         "Recording where the numbers are from"
     shell:
-        "python -m ladder --log {log} environment {params.folder} --arch {params.arch} {params.published}"
+        "python -m ladder environment {params.folder} --arch {params.arch} {params.published} > {log} 2>&1"
 
 
 rule decide_claims:
     input:
         claims="config/claims.yaml",
-        tables=rules.merge_tables.output.tables,
+        tables=rules.collect_tables.output.tables,
         code=code_of("claims"),
     output:
         tables=tables_in(f"{FOLDER}/tables", ["claims"]),
@@ -68,8 +72,9 @@ rule decide_claims:
         f"{LOGS}/decide_claims.log",
     params:
         folder=run_folder,
+        sweeps=list(RUN.sweeps),
         content=sha256(RUN.project.claims.read_bytes()),
     message:
         "Deciding the claims"
     shell:
-        "python -m ladder --log {log} claims {params.folder} --claims {input.claims}"
+        "python -m ladder claims {params.folder} {params.sweeps} --claims {input.claims} > {log} 2>&1"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.shell import shell
 
 # Relative, so that commands, logs and errors read alike on every machine.
@@ -17,6 +18,7 @@ from ladder.build.variants import Wanted
 from ladder.catalogue.runs import load_run
 from ladder.claims.ledger import load_claims
 from ladder.cli.app import STEPS
+from ladder.cli.display import Display
 from ladder.measure.conditions import known_conditions
 from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.errors import LadderError
@@ -24,6 +26,15 @@ from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.plan import to_json
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results.forecast import forecasts, summary
+
+# Where snakemake's own words are asked for, or those of a plugin, they stay.
+_asked = workflow.output_settings
+if workflow.is_main_process and not (
+    workflow.dryrun or _asked.printshellcmds or _asked.verbose or _asked.quiet
+):
+    for _usual in [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]:
+        logger.removeHandler(_usual)
+        logger.addHandler(Display())
 
 try:
     RUN = load_run(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
@@ -37,8 +48,10 @@ if {"-n", "--dry-run", "--dryrun"} & {*sys.argv}:
 # Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that
 # runs snakemake, and it finds the package without an installation.
 PYTHON = shlex.quote(sys.executable)
+# The command is the first line of each log: it repeats the step.
 shell.prefix(
-    "export PYTHONPATH={WORKFLOW}${{PYTHONPATH:+:$PYTHONPATH}}; " 'python() {{ exec {PYTHON} "$@"; }}; '
+    "export PYTHONPATH={WORKFLOW}${{PYTHONPATH:+:$PYTHONPATH}}; "
+    """python() {{ printf '%q ' python "$@"; echo; exec {PYTHON} "$@"; }}; """
 )
 
 FOLDER = RUN.folder.root.as_posix()
@@ -75,10 +88,14 @@ def asked_of(wildcards):
     return digest_json([plan, asked.harness.key, variants, digest("ladder.build.variants")])
 
 
+CORES = workflow.cores or 1
+HALF = max(1, CORES // 2)
+
+
 def compiling_threads(wildcards):
-    """A core for each few variants."""
+    """A core for each few variants; half of them where no GPU waits, so that two sweeps fill each other's gaps."""
     few = -(-len(RUN.every_sweep[wildcards.sweep].variants) // 4)
-    return max(1, min(few, workflow.cores or 1))
+    return min(few, CORES if RUN.measures else HALF)
 
 
 def settings_of(wildcards):
@@ -94,12 +111,12 @@ def measuring_threads(wildcards):
     return max(1, (workflow.cores or 4) // max(1, gpus))
 
 
-def conditions_of(wildcards):
+def conditions_of(sweep):
     """What a sweep's measurements depend on beside plan and cubins, as far as it is known here.
 
     That a job runs again for a change of it does not mean that cells are measured again: the job compares each.
     """
-    return digest_json(known_conditions(RUN.every_sweep[wildcards.sweep].problem.name))
+    return digest_json(known_conditions(RUN.every_sweep[sweep].problem.name))
 
 
 def published_files(*names):
@@ -124,10 +141,16 @@ def accounts_of(sweep):
     return [RUN.folder.account(job, sweep).as_posix() for job in ("measured", *counted)]
 
 
-def figures_of(sweep):
+def figures_of(sweep, folder):
     """Figures a sweep asks for."""
+    return [f"{folder}/{name}" for name in RUN.every_sweep[sweep].figure_names()]
+
+
+def shown(figure, sweep):
+    """A figure as `snakemake --report` shows it."""
     asked = RUN.every_sweep[sweep]
-    return [RUN.folder.figure(sweep, name).as_posix() for name in asked.figure_names()]
+    labels = {"sweep": asked.title, "question": asked.question}
+    return report(figure, category="Figures", subcategory=sweep, labels=labels)
 
 
 def tables_in(folder, names=SWEEP_TABLES):

@@ -14,11 +14,11 @@ rule measure_sweep:
     resources:
         gpu=1,
     params:
-        conditions=conditions_of,
+        conditions=lambda wildcards: conditions_of(wildcards.sweep),
     message:
         "Measuring {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} measure {input.plan}"
+        "python -m ladder measure {input.plan} > {log} 2>&1"
 
 
 rule check_clock:
@@ -39,7 +39,7 @@ rule check_clock:
     message:
         "Holding the timer against NVBench and against itself"
     shell:
-        "python -m ladder --log {log} clock {input.plan} --trials {params.trials}"
+        "python -m ladder clock {input.plan} --trials {params.trials} > {log} 2>&1"
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.

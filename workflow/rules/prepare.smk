@@ -20,8 +20,8 @@ rule prepare_sweep:
     message:
         "Preparing {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} prepare {params.folder} {wildcards.sweep} --jobs {threads}"
-        " --arch {params.arch} {params.settings}"
+        "python -m ladder prepare {params.folder} {wildcards.sweep} --jobs {threads}"
+        " --arch {params.arch} {params.settings} > {log} 2>&1"
 
 
 rule compile:

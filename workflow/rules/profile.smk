@@ -14,8 +14,8 @@ rule profile_sweep:
     resources:
         gpu=1,
     params:
-        conditions=conditions_of,
+        conditions=lambda wildcards: conditions_of(wildcards.sweep),
     message:
         "Profiling {wildcards.sweep}"
     shell:
-        "python -m ladder --log {log} profile {input.plan}"
+        "python -m ladder profile {input.plan} > {log} 2>&1"

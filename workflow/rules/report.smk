@@ -1,51 +1,61 @@
 """Figures, the report, and publishing."""
 
-for _name in RUN.every_sweep:
 
-    rule:
-        name:
-            f"draw_{_name}"
-        input:
-            tables=tables_in(f"{FOLDER}/sweeps/{_name}"),
-            sweep=f"config/sweeps/{_name}.yaml",
-            code=code_of("figures"),
-        output:
-            report(
-                figures_of(_name),
-                caption="../report/figure.rst",
-                category="Figures",
-                subcategory=_name,
-            ),
-        log:
-            f"{LOGS}/draw_figures/{_name}.log",
-        params:
-            sweep=_name,
-            folder=run_folder,
-            published=STANDS_IN,
-            # For the caption.
-            title=RUN.every_sweep[_name].title,
-            question=RUN.every_sweep[_name].question,
-        message:
-            "Drawing the figures of a sweep"
-        shell:
-            "python -m ladder --log {log} figures {params.folder} {params.sweep} {params.published}"
+rule draw_figures:
+    input:
+        tables=rules.collect_tables.output.tables,
+        sweeps=expand("config/sweeps/{sweep}.yaml", sweep=RUN.sweeps),
+        code=code_of("figures"),
+    output:
+        [shown(figure, sweep) for sweep in RUN.sweeps for figure in figures_of(sweep, f"{FOLDER}/figures")],
+    log:
+        f"{LOGS}/draw_figures.log",
+    # Claims and report are made beside it.
+    threads: HALF
+    params:
+        folder=run_folder,
+        sweeps=list(RUN.sweeps),
+        published=STANDS_IN,
+        jobs=CORES,
+    message:
+        "Drawing the figures"
+    shell:
+        "python -m ladder figures {params.folder} {params.sweeps} {params.published} --jobs {params.jobs} > {log} 2>&1"
+
+
+# One sweep on its own, beside what a run makes of all of them.
+for _name in RUN.every_sweep:
 
     rule:
         name:
             f"sweep_{_name}"
         input:
-            tables_in(f"{FOLDER}/sweeps/{_name}"),
-            figures_of(_name),
+            tables=tables_in(f"{FOLDER}/sweeps/{_name}"),
+            sweep=f"config/sweeps/{_name}.yaml",
+            code=code_of("figures"),
+        output:
+            figures_of(_name, f"{FOLDER}/sweeps/{_name}"),
+        log:
+            f"{LOGS}/draw_sweep/{_name}.log",
+        params:
+            sweep=_name,
+            folder=run_folder,
+            into=lambda wildcards, input: Path(input.tables[0]).parent,
+            published=STANDS_IN,
+        message:
+            f"Drawing the figures of {_name}"
+        shell:
+            "python -m ladder figures {params.folder} {params.sweep} {params.published} --into {params.into} > {log} 2>&1"
 
 
 rule figures:
     input:
-        [figures_of(sweep) for sweep in RUN.sweeps],
+        rules.draw_figures.output,
 
 
 rule write_report:
     input:
-        tables=rules.merge_tables.output.tables,
+        tables=rules.collect_tables.output.tables,
         claims=rules.decide_claims.output.tables,
         clock=clock_tables(),
         throughput=throughput_record(),
@@ -64,13 +74,13 @@ rule write_report:
     message:
         "Writing the report"
     shell:
-        "python -m ladder --log {log} report {params.folder} {params.sweeps}"
+        "python -m ladder report {params.folder} {params.sweeps} > {log} 2>&1"
 
 
 rule report:
     input:
         rules.write_report.output,
-        rules.figures.input,
+        rules.draw_figures.output,
 
 
 # Without output: it runs whenever it is asked for. Objections can be overruled by hand: python -m ladder publish --force
@@ -88,4 +98,4 @@ rule publish:
     message:
         "Publishing the run"
     shell:
-        "python -m ladder --log {log} publish {params.run} {params.device}" " {params.files} {params.config}"
+        "python -m ladder publish {params.run} {params.device} {params.files} {params.config} 2>&1 | tee {log}"

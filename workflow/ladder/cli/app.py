@@ -17,8 +17,9 @@ _MODULES = [
     ("inspect", "check banks reference compare history"),
     ("build", "prepare"),
     ("measure", "measure profile clock throughput"),
-    ("tables", "collect merge environment"),
-    ("report", "claims figures report"),
+    ("tables", "collect environment"),
+    ("report", "claims report"),
+    ("draw", "figures"),
     ("publish", "publish"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
@@ -31,7 +32,7 @@ def _chosen(words: Sequence[str]) -> list[str]:
     """The step among the words of a command line, every step where there is none, for the help."""
     left = iter(words)
     for word in left:
-        if word in ("--root", "--log"):
+        if word == "--root":
             next(left, None)
         elif not word.startswith("-"):
             return [word] if word in STEPS else list(STEPS)
@@ -47,16 +48,11 @@ def _show_version(wanted: bool) -> None:
 def _begin(
     context: typer.Context,
     root: Annotated[Path, typer.Option(help="Project folder.")] = Path(),
-    log: Annotated[Path | None, typer.Option(help="Also write messages to this file.")] = None,
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
 ) -> None:
     """Every step of the pipeline, as the workflow runs it and by hand."""
     context.obj = root
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(log, mode="w", encoding="utf-8"))
-    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
 def _app(steps: Sequence[str]) -> typer.Typer:

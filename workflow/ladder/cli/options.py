@@ -26,6 +26,11 @@ Published = Annotated[
     Path | None, typer.Option(help="Without a GPU: published folder whose measurements stand in.")
 ]
 
+Into = Annotated[
+    Path | None,
+    typer.Option(help="Folder for tables and figures (default: tables/ and figures/ of the run)."),
+]
+
 
 def folder_of(plan: Path) -> RunFolder:
     return RunFolder(plan.parent.parent)

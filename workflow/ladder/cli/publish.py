@@ -1,6 +1,7 @@
 """The step that changes what is published."""
 
 import logging
+import os
 from typing import Annotated
 
 import typer
@@ -12,7 +13,8 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.report.document import render
-from ladder.report.figures.registry import draw_sweep
+from ladder.report.figures.registry import draw_sweeps
+from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
 from ladder.results.archive import read_archive
 from ladder.results.environment import analysed_here, measured_on
@@ -55,7 +57,7 @@ def publish(
         published = set(frames["timings"]["sweep"])
         sweeps = {name: sweep for name, sweep in given.every_sweep.items() if name in published}
         decide_tables(load_claims(own.claims, given.every_sweep), fresh.tables, sweeps)
-        for sweep in sweeps.values():
-            draw_sweep(sweep, frames, environment, fresh)
+        parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
+        list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
         replace_file(fresh.report, render(fresh, sweeps, given.plans, given.folder.root).encode("utf-8"))
     logging.info("published in %s", target.root)

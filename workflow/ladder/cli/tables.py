@@ -6,17 +6,15 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from ladder.cli.options import Folder, PlanFile, Published, SweepNames, folder_of, project
+from ladder.cli.options import Folder, Into, Published, SweepNames, project
 from ladder.measure.store import read_store
 from ladder.measure.view import View
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
-from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import records_of
-from ladder.results.collect import changed_sources, collect_sweep
-from ladder.results.collect import merge as merge_frames
+from ladder.results.collect import changed_sources, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, reproduced
 from ladder.results.publish import copy_clock, kept_rows
 
@@ -35,29 +33,26 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
     return frames | kept | {"notes": tables.concat([kept["notes"], tables.frame("notes", rows)], "notes")}
 
 
-def collect(plan: PlanFile, published: Published = None) -> None:
-    """Turn the records of a sweep into tables: sweeps/NAME/*.csv and .parquet."""
-    folder, given = folder_of(plan), read_plan(plan)
-    view = View(given, records_of(folder, published, [given]), published is not None)
-    if published is not None:
-        frames = _stand_in(view, PublishedFolder(published))
-    else:
-        accounts = [read_json(folder.account(job, given.sweep)) for job in ("measured", "profiled")]
-        frames = collect_sweep(view, *accounts)
-    tables.write(frames, folder.sweep(given.sweep))
-    counts = frames["timings"]["status"].value_counts()
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
-    logging.info("%s: %d rows: %s", given.sweep, len(frames["timings"]), summary)
+def _measured(view: View, folder: RunFolder) -> dict[str, pd.DataFrame]:
+    """Tables of a sweep from the run's records, and from what its jobs say of themselves."""
+    accounts = [read_json(folder.account(job, view.plan.sweep)) for job in ("measured", "profiled")]
+    return collect_sweep(view, *accounts)
 
 
-def merge(folder_: Folder, sweeps: SweepNames, published: Published = None) -> None:
-    """Join the tables of all sweeps of a run."""
-    folder = RunFolder(folder_)
-    parts = {
-        name: {table: tables.read(table, folder.sweep(name)) for table in SWEEP_TABLES} for name in sweeps
-    }
-    tables.write(merge_frames(parts), folder.tables)
-    if published is not None:
+def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, into: Into = None) -> None:
+    """Turn the records of sweeps into tables: tables/*.csv and .parquet."""
+    folder, parts = RunFolder(folder_), {}
+    plans = [read_plan(folder.plan(name)) for name in sweeps]
+    records = records_of(folder, published, plans)
+    for done, plan in enumerate(plans, 1):
+        view = View(plan, records, published is not None)
+        frames = _stand_in(view, PublishedFolder(published)) if published else _measured(view, folder)
+        counts = frames["timings"]["status"].value_counts()
+        summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
+        logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)
+        parts[plan.sweep] = frames
+    tables.write(merge(parts), into or folder.tables)
+    if published is not None and into is None:
         copy_clock(PublishedFolder(published), folder)
 
 

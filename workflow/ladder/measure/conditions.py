@@ -2,7 +2,6 @@
 
 import functools
 import importlib.metadata
-from dataclasses import asdict
 from typing import Any
 
 from ladder.gpu.card import driver_version
@@ -34,7 +33,7 @@ def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
 
 def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
     """What a launch is made of. A variant that did not compile has no machine code: it is measured once it has."""
-    geometry = {name: value for name, value in asdict(launch).items() if name not in ("variant", "params")}
+    geometry = {name: value for name, value in vars(launch).items() if name not in ("variant", "params")}
     machine_code = plan.variants[launch.variant].get("machine_code", "")[:_LETTERS]
     return {"machine_code": machine_code, "launch": digest_json(geometry)[:_LETTERS]}
 

@@ -14,7 +14,7 @@ class RunFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.records, self.tables = root / "records", root / "tables"
+        self.records, self.tables, self.figures = root / "records", root / "tables", root / "figures"
         self.environment, self.throughput = root / "environment.json", root / "throughput.json"
         self.report = root / "report.md"
 
@@ -27,9 +27,6 @@ class RunFolder:
     def account(self, job: str, sweep: str) -> Path:
         """What a job (`measured` or `profiled`) did for a sweep."""
         return self.sweep(sweep) / f"{job}.json"
-
-    def figure(self, sweep: str, name: str) -> Path:
-        return self.root / "figures" / f"{sweep}-{name}.png"
 
 
 class PublishedFolder(RunFolder):

@@ -162,5 +162,7 @@ class Sweep:
         return Cell(own.kernel.name, own.params, *place, reference)
 
     def figure_names(self) -> list[str]:
-        """Names of the figures, INDEX-KIND, as RunFolder.figure takes them."""
-        return [f"{index}-{figure.kind}" for index, figure in enumerate(self.figures, start=1)]
+        """Files of the figures: SWEEP-INDEX-KIND.png."""
+        return [
+            f"{self.name}-{index}-{figure.kind}.png" for index, figure in enumerate(self.figures, start=1)
+        ]

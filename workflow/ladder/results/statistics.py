@@ -32,7 +32,9 @@ def count(number: int, noun: str) -> str:
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+    """Rows as dictionaries; `to_dict` takes five times as long for a few rows of many columns."""
+    names, columns = [str(name) for name in rows], [rows[name].tolist() for name in rows]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def ok_rows(timings: pd.DataFrame, regime: str | None) -> pd.DataFrame:

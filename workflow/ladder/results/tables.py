@@ -9,7 +9,7 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
-_KINDS = {"text": "string", "float": "float64", "int": "Int64", "bool": "boolean"}
+_KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 
 Row = Mapping[str, object]
 

@@ -1,17 +1,16 @@
 """Every figure kind and the function that draws it. A new figure is one function and its line here."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from ladder.model.files import replace_file
-from ladder.model.folders import RunFolder
-from ladder.model.sweep import Sweep
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
 from ladder.report.figures.base import FigureData, NoDataError, message, to_png
-from ladder.report.sweep_data import of_sweep
+from ladder.report.sweep_data import SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
     "ladder": rungs.draw,
@@ -32,10 +31,16 @@ def render(data: FigureData) -> bytes:
         return to_png(message(data, str(lack)))
 
 
-def draw_sweep(
-    sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any], folder: RunFolder
-) -> None:
-    """Draw every figure that a sweep asks for, as FOLDER/figures/SWEEP-INDEX-KIND.png."""
-    own = vars(of_sweep(sweep, frames, environment))
+def _draw(data: SweepData, folder: Path) -> str:
+    sweep = data.sweep
     for figure, name in zip(sweep.figures, sweep.figure_names(), strict=True):
-        replace_file(folder.figure(sweep.name, name), render(FigureData(**own, figure=figure)))
+        replace_file(folder / name, render(FigureData(**vars(data), figure=figure)))
+    return sweep.name
+
+
+def draw_sweeps(parts: Iterable[SweepData], folder: Path, jobs: int = 1) -> Iterator[str]:
+    """Draw the figures of sweeps, `jobs` sweeps at once, as FOLDER/SWEEP-INDEX-KIND.png; yields the sweeps drawn."""
+    # Forked, so that plotting is not imported anew.
+    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+        drawing = [pool.submit(_draw, data, folder) for data in parts]
+        yield from (done.result() for done in as_completed(drawing))

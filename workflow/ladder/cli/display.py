@@ -1,0 +1,175 @@
+"""What a person sees of a run: one live display in a terminal, at most a hundred lines in a file."""
+
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from snakemake_interface_logger_plugins.common import LogEvent
+
+_CHATTER = re.compile(
+    r"Using |Assuming |host:|Building DAG|Provided |Rules claiming|Singularity|Select jobs|Execute \d"
+    r"|Complete log|Storing |Finished job|Elapsed time|Job stats|Exiting because|Look below|Cancelling"
+)
+"""What snakemake says of itself. All of it is in its own log, under .snakemake/log."""
+_DONE = re.compile(r"^\[(\d+)/(\d+)\] (.*)\n", re.MULTILINE)
+"""How a step tells in its log how far it is."""
+_LINES = 50
+"""Of a whole run in a file: one each 2 percent."""
+_TAIL_BYTES = 4096
+
+
+def _tail(log: Path) -> str:
+    """The end of a job's log; empty where there is none yet."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _command(log: Path) -> str:
+    """The first line of a job's log is the command that repeats it."""
+    try:
+        with log.open(encoding="utf-8", errors="replace") as file:
+            return file.readline().strip()
+    except OSError:
+        return ""
+
+
+def failure(message: str, log: Path) -> str:
+    """What is told of a job that failed: the last thing it said, and the command that repeats it."""
+    command, said = _command(log), [line for line in _tail(log).splitlines() if line.strip()]
+    last = said[-1].strip() if said and said[-1].strip() != command else "it ended without a word (killed?)"
+    return f"FAILED: {message}: {last}\n  log: {log}\n  to repeat it: {command}"
+
+
+@dataclass
+class _Job:
+    """A running job and its line of the live display."""
+
+    message: str
+    log: Path | None
+    line: TaskID | None = None
+
+
+class _Live(Progress):
+    """Bars of a run and of its running jobs, which are asked each time the display is drawn."""
+
+    def __init__(self, display: "Display", console: Console) -> None:
+        self._display = display
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
+        super().__init__(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=console)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        self._display.look()
+        return super().get_renderables()
+
+
+class Display(logging.Handler):
+    """Takes the place of snakemake's own messages. `jobs` of `total` are done."""
+
+    def __init__(self, stream: Any = None) -> None:
+        super().__init__()
+        self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self.live: _Live | None = None
+        self.running, self.failed, self.began = dict[int, _Job](), set[int](), time.monotonic()
+        self.done, self.total, self.whole, self.last = 0, 0, TaskID(0), ""
+        if self.console.is_terminal:
+            self.live = _Live(self, self.console)
+
+    def say(self, text: str) -> None:
+        self.console.print(text, markup=False)
+
+    def look(self) -> None:
+        """Read in the logs of running jobs how far they are."""
+        if self.live is None:  # it draws itself once while it is made
+            return
+        shares = 0.0
+        for job in [*self.running.values()]:
+            found = _DONE.findall(_tail(job.log)) if job.log else []
+            if found and job.line is not None:
+                done, total, what = found[-1]
+                shares += int(done) / int(total)
+                about = f"{job.message}: {what}"[: max(20, self.console.width - 50)]
+                self.live.update(job.line, completed=int(done), total=int(total), description=f"  {about}")
+        if self.total:
+            self.live.update(self.whole, completed=self.done + min(shares, self.total - self.done))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._take(record)
+        except Exception:
+            self.handleError(record)
+
+    def _take(self, record: logging.LogRecord) -> None:
+        match getattr(record, "event", None):
+            case LogEvent.RUN_INFO:
+                self._begin(int(vars(record)["stats"]["total"]))
+            case LogEvent.JOB_INFO:
+                self._start(record)
+            case LogEvent.JOB_FINISHED:
+                self._end(int(vars(record)["job_id"]))
+            case LogEvent.JOB_ERROR:
+                self._fail(record)
+            case LogEvent.PROGRESS:
+                self._progress(int(vars(record)["done"]), int(vars(record)["total"]))
+            case None | LogEvent.ERROR:
+                self._message(record)
+            case _:
+                pass
+
+    def _begin(self, total: int) -> None:
+        self.total = total
+        if self.live is None:
+            self.say(f"{total} jobs")
+        elif not self.live.tasks:
+            self.whole = self.live.add_task("jobs", total=total)
+            self.live.start()
+
+    def _start(self, record: logging.LogRecord) -> None:
+        known = vars(record)
+        logs = known["log"] or []
+        job = _Job(known["rule_msg"] or known["rule_name"], Path(logs[0]) if logs else None)
+        self.running[known["jobid"]] = job
+        if self.live is not None:
+            job.line = self.live.add_task(f"  {job.message}", total=None)
+
+    def _end(self, jobid: int) -> str:
+        job = self.running.pop(jobid, None)
+        if self.live is not None and job is not None and job.line is not None:
+            self.live.remove_task(job.line)
+        self.last = job.message if job else ""
+        return self.last
+
+    def _fail(self, record: logging.LogRecord) -> None:
+        known = vars(record)
+        message = self._end(known["jobid"]) or known["rule_msg"] or known["rule_name"]
+        if known["jobid"] not in self.failed:  # snakemake says it again at the end
+            self.failed.add(known["jobid"])
+            self.say(failure(message, Path((known["log"] or ["no log"])[0])))
+
+    def _progress(self, done: int, total: int) -> None:
+        before, self.done, self.total = self.done, done, total
+        if self.live is None and done * _LINES // total > before * _LINES // total:
+            minutes, seconds = divmod(round(time.monotonic() - self.began), 60)
+            self.say(f"{minutes:3}:{seconds:02}  {done} of {total} jobs done  {self.last}")
+
+    def _message(self, record: logging.LogRecord) -> None:
+        text = record.getMessage() if record.msg else ""
+        if text.startswith("Terminating processes"):
+            self.say("Stopping. What is finished is kept: the same command goes on from there.")
+        elif text.strip() and (record.levelno >= logging.WARNING or not _CHATTER.match(text.strip())):
+            self.say(text.strip())
+
+    def close(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+        super().close()
