@@ -59,7 +59,6 @@ def _kernel(problem: str, dtypes: list[str], parameters: dict[str, Any], **more:
     return {
         "summary": f"a {problem} kernel of the tests",
         "problem": problem,
-        "rows": [],
         "origin": ["tests"],
         "entry": "kernel",
         "dtypes": {dtype: {} for dtype in dtypes},

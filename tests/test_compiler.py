@@ -19,7 +19,6 @@ from ladder.model.files import sha256
 DOCUMENT: dict[str, Any] = {
     "summary": "a kernel of the tests",
     "problem": "stencil",
-    "rows": [],
     "origin": ["test"],
     "entry": "kernel<{T}, {k}>",
     "dtypes": {"fp32": {"T": "float"}},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,6 +134,29 @@ def test_a_host_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(discovery.ctypes, "CDLL", no_library)
     assert discovery.find_gpus({}) == []
+
+
+@pytest.mark.parametrize("on_the_bus", [True, False])
+def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
+    on_the_bus: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> Any:
+        raise RuntimeError("NVML_ERROR_LIB_RM_VERSION_MISMATCH")
+
+    device = tmp_path / "0000:01:00.0"
+    device.mkdir()
+    (device / "vendor").write_text("0x10de\n" if on_the_bus else "0x8086\n")
+    monkeypatch.setattr(discovery, "_PCI", tmp_path)
+    monkeypatch.setattr(discovery.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr("cuda.core.system.Device", SimpleNamespace(get_all_devices=broken))
+    if not on_the_bus:
+        assert discovery.find_gpus({}) == []
+        return
+    with pytest.raises(LadderError, match=r"does not answer: NVML_ERROR_LIB_RM.*device=none"):
+        choose_device(read_settings(Project(ROOT), [], {}))
+    assert choose_device(read_settings(Project(ROOT), [], {"device": "none"})) == ("no-gpu", "sm_90a")
+    cluster = {"device": "nvidia-h200", "arch": "sm_90a"}
+    assert choose_device(read_settings(Project(ROOT), [], cluster)) == ("nvidia-h200", "sm_90a")
 
 
 def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:

@@ -218,7 +218,6 @@ __global__ void __launch_bounds__(128, 1) kernel(float* out, unsigned long long 
 PIPELINE_YAML = """
 summary: Touches a sum while products are under way.
 problem: stencil
-rows: []
 origin: [tests]
 entry: kernel
 dtypes: {fp32: {}}

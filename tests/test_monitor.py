@@ -1,4 +1,4 @@
-"""Clocks, neighbours and locked clocks, on a management library that the test plays."""
+"""Clocks and neighbours, on a management library that the test plays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from ladder.gpu import monitor
 from ladder.gpu.monitor import Monitor
-from ladder.model.errors import LadderError
 
 IDLE, POWER_CAP, THERMAL = 1, 4, 64
 
@@ -28,8 +27,6 @@ class Nvml:
     ]
 
     def __init__(self) -> None:
-        self.locked: list[Any] = []
-        self.refuses = False
         self.events, self.clock, self.pids = 0, 1980, [7]
 
     def init_v2(self) -> None: ...
@@ -54,46 +51,12 @@ class Nvml:
     def device_get_compute_running_processes_v3(self, handle: str) -> list[Any]:
         return [SimpleNamespace(pid=pid) for pid in self.pids]
 
-    def device_set_gpu_locked_clocks(self, handle: str, low: int, high: int) -> None:
-        if self.refuses:
-            raise NvmlError("Insufficient Permissions")
-        self.locked.append((handle, low, high))
-
-    def device_reset_gpu_locked_clocks(self, handle: str) -> None:
-        self.locked.append((handle, "reset"))
-
 
 @pytest.fixture
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
     played = Nvml()
     monkeypatch.setattr(monitor, "nvml", played)
     return played
-
-
-def test_clocks_are_locked_for_as_long_as_it_measures(nvml: Nvml) -> None:
-    with Monitor("GPU-1").locked_clocks(1400):
-        assert nvml.locked == [("handle of GPU-1", 1400, 1400)]
-    assert nvml.locked[1:] == [("handle of GPU-1", "reset")]
-
-
-def test_clocks_are_given_back_when_measuring_fails(nvml: Nvml) -> None:
-    with pytest.raises(RuntimeError), Monitor("GPU-1").locked_clocks(1400):
-        raise RuntimeError("the worker does not start")
-    assert nvml.locked[-1] == ("handle of GPU-1", "reset")
-
-
-def test_without_a_clock_to_lock_they_are_left_alone(nvml: Nvml) -> None:
-    with Monitor("GPU-1").locked_clocks(None):
-        pass
-    assert nvml.locked == []
-
-
-def test_a_driver_that_refuses_is_told_with_the_field(nvml: Nvml) -> None:
-    nvml.refuses = True
-    told = r"measure\.lock_clocks: 1400 MHz was refused by the driver: Insufficient Permissions"
-    with pytest.raises(LadderError, match=told), Monitor("GPU-1").locked_clocks(1400):
-        raise AssertionError("nothing may be measured")
-    assert nvml.locked == []
 
 
 def test_a_reading_is_the_median_since_a_moment_and_what_held_clocks_down(nvml: Nvml) -> None:

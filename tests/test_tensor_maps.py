@@ -82,7 +82,6 @@ def promoted(tmp_path: Path, promotion: str, values: list[str]) -> Path:
     document = {
         "summary": "s",
         "problem": "gemm",
-        "rows": [],
         "origin": ["tests"],
         "entry": "kernel",
         "dtypes": {"bf16": {}},

@@ -1,12 +1,15 @@
-// A warp reads or writes vectors in shared memory, with a stride, some lanes sharing a vector; the block counts the cycles.
+// A warp reads or writes vectors in shared memory with a stride; some lanes may share a vector. The block counts the
+// cycles.
 //
-// The techniques looked at: writing instead of reading (catalogue D3; text 001), vectors of 8 or 16 bytes, which the
-// hardware serves by half- and quarter-warps (D5; text 003), and lanes that want the same vector. Lane l accesses vector
-// (l without the bits in SameBits, squeezed together) * Stride; pattern j starts j vectors further. So SameBits 1 lets
-// neighbours share, 16 the halves of the warp, and Stride 0 gives one vector to all.
+// The techniques:
+//   writes   instead of reads (bank-conflicts)
+//   vectors  of 8 or 16 bytes, which the hardware serves by half- and quarter-warps (gemm-practice)
+//   sharing  lanes that access the same vector
+// Lane l accesses vector (l without the bits in SameBits, squeezed together) * Stride; pattern j starts j vectors
+// further. With SameBits = 1 neighbours share a vector, with 16 the halves of the warp do; Stride = 0 gives all lanes one.
 //
-// Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none. SameBits: bits of the
-// lane number that do not change the vector. Warps: warps of the block, enough to keep the shared-memory pipe busy.
+// Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none. SameBits: bits of
+// the lane number that do not change the vector. Warps: of the block, enough to keep the shared-memory pipe busy.
 
 #include "bank_probe.cuh"
 

@@ -1,13 +1,13 @@
 // A warp reads words that several of its lanes share; the block counts the cycles.
 //
-// The technique looked at: broadcast. Lanes that want the same word of a bank are served together, whatever words the other
-// banks serve; only different words of one bank take turns (catalogue D2; text 001). Pattern j starts j words further.
+// The technique: broadcast (bank-conflicts). Lanes that access the same word are served in one wavefront. Only different
+// words of one bank take several wavefronts. Pattern j starts j words further.
 //
 // Read: pattern_one_word, pattern_groups, pattern_bank_row or pattern_two_words. Warps: warps of the block.
 
 #include "bank_probe.cuh"
 
-// A hash (xor, shift and odd multiplier, after Marsaglia's xorshift) of 0 to 1023 to five bits: random, but the same always.
+// A hash (xor, shift and odd multiplier; after xorshift) of 0 to 1023 to five bits: random, but the same in every run.
 __host__ __device__ constexpr int random_bank(int lane, int pattern) {
     unsigned x = (pattern * 32 + lane + 1) * 2654435761u;
     x ^= x >> 15;

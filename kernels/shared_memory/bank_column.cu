@@ -1,8 +1,8 @@
 // A warp reads a column of a 32 x 32 tile of words in shared memory; the block counts the cycles.
 //
-// The technique looked at: the layout of the tile. Row after row, a column lies in one bank and takes 32 turns; one word of
-// padding per row, or the column XORed with the row, spreads it over all banks (catalogue D4; texts 001 and 003).
-// Lane l reads row l; pattern j is column j.
+// The technique: the layout of the tile. Row after row, a column lies in one bank and takes 32 wavefronts
+// (bank-conflicts). One word of padding per row, or the column XORed with the row, spreads it over all banks
+// (gemm-practice). Lane l reads row l; pattern j is column j.
 //
 // TileLayout: tile_plain, tile_padded or tile_xor. Warps: warps of the block.
 

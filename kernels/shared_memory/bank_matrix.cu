@@ -1,12 +1,14 @@
-// A warp reads 8 x 8 matrices of 16-bit elements with ldmatrix out of a tile in shared memory; the block counts the cycles.
+// A warp reads 8 x 8 matrices of 16-bit elements with ldmatrix out of a tile in shared memory; the block counts the
+// cycles.
 //
-// The technique looked at: the layout of the tile. ldmatrix takes eight row addresses of 16 bytes a phase, one phase per
-// matrix, and the rows of a matrix lie one below the other. Rows of 128 (64) bytes put them into the same 4 (8) banks, so a
-// phase takes 8 (4) turns; 16 bytes of padding per row, or an XOR of the 16-byte chunk with the row, spread them over all
-// banks (catalogue D6; text 003). Lane l addresses row l % 16, chunk l / 16. The patterns walk over the tile in steps of two
-// chunks, then of 16 rows. No two patterns are alike: ptxas joins ldmatrix of one address, volatile or not.
+// The technique: the layout of the tile (gemm-practice). ldmatrix takes eight row addresses of 16 bytes a phase, one
+// phase per matrix, and the rows of a matrix lie one below the other. Rows of 128 (64) bytes put them into the same 4 (8)
+// banks, so a phase takes 8 (4) wavefronts. 16 bytes of padding per row, or an XOR of the 16-byte chunk with the row,
+// spread them over all banks. Lane l addresses row l % 16, chunk l / 16. The patterns walk over the tile in steps of two
+// chunks, then of 16 rows. All patterns differ, because ptxas joins ldmatrix of one address, volatile or not.
 //
-// TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: 16-byte pieces of a row. Matrices: 1, 2 or 4 an access.
+// TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: 16-byte pieces of a row. Matrices: 1, 2 or 4 per
+// access.
 
 #include "bank_probe.cuh"
 #include "shared_layout.cuh"

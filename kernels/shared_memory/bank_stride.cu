@@ -1,9 +1,9 @@
 // A warp reads shared memory with a stride of Stride words; the block counts the cycles.
 //
-// The technique looked at: lane l reads word l * Stride, so gcd(Stride, 32) lanes meet in each bank that is read at all, and
-// the access takes as many turns (catalogue D1; text 001). Pattern j starts j words further.
+// The technique: strided access (bank-conflicts). Lane l reads word l * Stride, so gcd(Stride, 32) lanes meet in each
+// bank that is read at all, and the access takes as many wavefronts. Pattern j starts j words further.
 //
-// Stride: words between neighbouring lanes. Warps: warps of the block, enough to keep the shared-memory pipe busy.
+// Stride: words between neighbouring lanes. Warps: of the block, enough to keep the shared-memory pipe busy.
 
 #include "bank_probe.cuh"
 

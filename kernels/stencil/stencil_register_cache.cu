@@ -1,10 +1,12 @@
-// output[i] = mean(input[i .. i + K]) for i < elements - K: the line is kept in the registers of a warp, or of a tile of it.
+// output[i] = mean(input[i .. i + K]) for i < elements - K: the line is kept in the registers of a warp or of a part
+// of it.
 //
-// The technique: a tile of Lanes lanes holds its inputs round-robin in their registers, word i in register i / Lanes of lane
-// i % Lanes, and lanes read each other's with __shfl_sync instead of shared memory (catalogue E3; text 004). A whole warp is
-// the widest tile; narrower ones, as cooperative groups make them, fetch their K words of halo for fewer outputs (E5). Nobody
-// leaves early and every shuffle names all 32 lanes, staying within a tile by its width, so the last tile is as safe as the
-// first. With Coarsen > 1 a lane computes several outputs, Lanes apart, so that the halo is fetched once for more of them (E4).
+// The technique: a register cache (register-cache, register-cache-blog). A tile of Lanes lanes holds its inputs
+// round-robin in its registers: word i in register i / Lanes of lane i % Lanes. Lanes read the words of other lanes with
+// __shfl_sync instead of shared memory. The widest tile is a whole warp. A narrower tile, as cooperative groups make it,
+// fetches its K words of halo for fewer outputs. With Coarsen > 1 a lane computes several outputs, Lanes apart, so that
+// the halo is fetched once for more of them.
+// Unlike the source, no thread returns early and every shuffle names all 32 lanes, so the last tile is safe as well.
 //
 // T: int or float. K: reach in elements. Coarsen: outputs per thread. Block: threads per block. Lanes: lanes of a tile.
 
@@ -34,8 +36,8 @@ stencil_register_cache(const T* __restrict__ input, T* __restrict__ output, Inde
 #pragma unroll
         for (int tap = 1; tap <= K; ++tap) {
             const int near = i + tap / Lanes, turn = tap % Lanes;
-            // The first `turn` lanes are read by lanes that reach over the end of the register, into the next one. A shuffle
-            // takes the number of a lane modulo the width of the tile.
+            // Lanes that reach over the end of a register read the first `turn` lanes, and want their next register. A
+            // shuffle takes the number of a lane modulo the width of the tile.
             const T shared = lane < turn ? cache[lesser(near + 1, registers - 1)] : cache[near];
             sum += __shfl_sync(all_lanes, shared, threadIdx.x + turn, Lanes);
         }

@@ -11,7 +11,6 @@ from compiling import compile_variant, instructions
 from ladder.build.cubin import disassemble
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
-from ladder.model.expressions import evaluate_int
 from ladder.model.kernel import Kernel, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +96,7 @@ def box(one: Variant, buffer: str) -> tuple[int, int]:
     extents = next(
         argument.box for argument in one.kernel.arguments if argument.name == buffer and argument.box
     )
-    lines, elements = (evaluate_int(extent, one.names()) for extent in extents)
+    lines, elements = (one.count(extent) for extent in extents)
     return lines, elements
 
 

@@ -18,14 +18,12 @@ from ladder.build.variants import Wanted
 from ladder.catalogue.runs import load_run
 from ladder.claims.ledger import load_claims
 from ladder.cli.app import STEPS
-from ladder.cli.display import Display
 from ladder.measure.conditions import known_conditions
 from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.plan import to_json
 from ladder.model.schemas import SWEEP_TABLES
-from ladder.results.forecast import forecasts, summary
 
 # Where snakemake's own words are asked for, or those of a plugin, they stay.
 _asked = workflow.output_settings
@@ -33,6 +31,8 @@ if workflow.is_main_process and not (
     workflow.dryrun or _asked.printshellcmds or _asked.verbose or _asked.quiet
 ):
     for _usual in [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]:
+        from ladder.cli.display import Display
+
         logger.removeHandler(_usual)
         logger.addHandler(Display())
 
@@ -42,7 +42,9 @@ try:
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
-if {"-n", "--dry-run", "--dryrun"} & {*sys.argv}:
+if workflow.dryrun and RUN.measures:
+    from ladder.results.forecast import forecasts, summary
+
     print("\n".join(summary(list(forecasts(RUN)))), file=sys.stderr)
 
 # Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that

@@ -1,13 +1,17 @@
-// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 sums: persistent clusters of blocks, in which one warpgroup
-// only copies and the others only multiply.
+// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 sums: persistent clusters of blocks, in which one
+// warpgroup only copies and the others only multiply.
 //
-// The techniques (catalogue C2 to C8), each a parameter: a ring of Stages tiles between the copying thread and Consumers
-// warpgroups, so that copies run ahead of products; registers moved to the consumers (Reallocate); tiles that several
-// consumers share along M or (ConsumersN) N; persistent blocks that take tiles in the order of a Raster; clusters whose
-// blocks load shared operands once (multicast); results that leave through shared memory while the next tile begins
-// (Store::staged); a first consumer that runs Stagger steps ahead, so that one multiplies while the other stores; rounds
-// that go back along K, through what the L2 still holds (Serpentine); K cut into Slices, one per block of a cluster; what
-// the L2 evicts before other lines or after them, of operands and results (EvictA, EvictB, EvictC).
+// The techniques, each a parameter, after cutlass and fast-cu:
+//   Stages         a ring of tiles between the copying thread and the consumers: copies run ahead of the wgmma
+//   Consumers      warpgroups that share a tile, along M or (ConsumersN) along N
+//   Reallocate     registers of the copying warpgroup go to the consumers (setmaxnreg)
+//   Raster         persistent blocks take tiles in this order: row by row, threadblock swizzle or Hilbert curve
+//   Cluster        blocks of a cluster load the operands that they share once (multicast)
+//   Store::staged  TMA stores results from shared memory while the next tile begins
+//   Stagger        the first consumer runs some steps ahead, so that one multiplies while the other stores
+//   Serpentine     every second round goes backwards along K, through what the L2 still holds
+//   Slices         K is cut, one slice per block of a cluster (split K)
+//   Evict          what the L2 evicts before or after other lines, for each matrix
 //
 // Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, of
 // 16-bit elements only, Major::k for N x K. BM, BN: block tile, 128 bytes of K deep. Boxes: of C per consumer.

@@ -1,8 +1,8 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 sums: one tile of C per block, one warpgroup.
 //
-// The technique: Hopper's own instructions in their simplest use (catalogue C1). One thread asks the copy engine for the
-// tiles of a K step, everybody waits for their bytes at one barrier, and the warpgroup multiplies them straight from shared
-// memory. Nothing overlaps yet: the tensor cores wait for every copy and the copy engine for every product.
+// The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of a K step,
+// all threads wait for the bytes at one mbarrier, and the warpgroup multiplies them straight from shared memory. Nothing
+// overlaps yet: the tensor cores wait for every copy, and every copy waits for the wgmma before it.
 //
 // Element: __nv_bfloat16 or __half. OrderB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time.
@@ -44,7 +44,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
         multiply_tiles(sum, shared.a, shared.b, 0, 0, first > 0);
         wgmma_commit();
         wgmma_wait<0>();
-        __syncthreads();  // everybody's products have read the tiles
+        __syncthreads();  // all wgmma have read the tiles
     }
     blend_sums(sum, c, m, n, first_row, first_column, alpha, beta, threadIdx.x);
     store_direct(sum, c, m, n, first_row, first_column, threadIdx.x);

@@ -2,9 +2,9 @@
 //
 // The technique is the map from threads to outputs. A warp of consecutive columns reads one word of A (a broadcast) and
 // 32 neighbouring words of B; a warp of consecutive rows reads 32 words a whole row apart and writes as badly.
-//   flat       one flat index, cut into row and column (catalogue A1; text 002, kernel 1)
-//   coalesced  2-D block, x walks the columns (A2; text 003)
-//   strided    the same block, x walks the rows: the uncoalesced twin of A2 (text 003)
+//   flat       one flat index, cut into row and column (hip-gemm, kernel 1)
+//   coalesced  2-D block, x walks the columns (gemm-practice)
+//   strided    the same block, x walks the rows: the uncoalesced baseline (matmul-worklog, kernel 1)
 //
 // Block: threads per block.
 

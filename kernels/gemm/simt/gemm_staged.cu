@@ -1,17 +1,18 @@
-// C = alpha * A @ B + beta * C in fp32, row-major, on CUDA cores: TM x TN outputs per thread as a sum of outer products in
-// registers, operands from tiles in shared memory.
+// C = alpha * A @ B + beta * C in fp32, row-major, on CUDA cores: TM x TN outputs per thread as a sum of outer products
+// in registers, operands from tiles in shared memory.
 //
-// The ladder of texts 000, 002 and 003 in one kernel: every technique is a parameter, and a rung is a set of them.
+// The FP32 ladder of double-buffering, hip-gemm and gemm-practice in one kernel: every technique is a parameter, and a
+// rung is a set of parameters.
 //
 // BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread. Lanes, How: which outputs those are.
 // TransposeA: A lies as BK x BM in shared memory, so that fragments load as LDS.128. OfTiles, Pad: layouts of the tiles.
-// OfA: A's column or one element of it at a time in registers. Path: order of the products. Fenced: a warp barrier keeps
-// the loads of fragments ahead of the products.
-// By: the way into shared memory. Halves: half of the threads copies A, the other half B. Width: words per global access, 0
-// for 4 where the rows allow it and 1 elsewhere. Stages: pairs of tiles in shared memory. Buffers: fragments of 1 or 2 steps
-// in registers. Ordered, When: fetches and deposits on the way through registers. Strip: tile columns of a strip of the
-// grid, 0 for none. Slices: K is cut into gridDim.z slices, one per block of a cluster. MinBlocks: blocks that a
-// multiprocessor must have registers for.
+// OfA: A's column or one element of it at a time in registers. Path: order of the FFMAs. Fenced: a warp barrier keeps
+// the loads of fragments ahead of the FFMAs.
+// By: the way into shared memory. Halves: half of the threads copies A, the other half B. Width: words per global
+// access; 0 is 4 where the rows allow it and 1 elsewhere. Stages: pairs of tiles in shared memory. Buffers: fragments of
+// 1 or 2 steps in registers. Ordered, When: place of the fetches and the deposits on the way through registers.
+// Strip: width of the threadblock swizzle in tiles, 0 for none. Slices: K is cut into gridDim.z slices, one per block of
+// a cluster. MinBlocks: blocks that a multiprocessor must have registers for.
 
 #include "cluster_sum.cuh"
 #include "either.cuh"
@@ -39,7 +40,7 @@ struct Rung {
     __device__ static void run(const float* a, const float* b, float* c, int m, int n, int k, float alpha, float beta) {
         constexpr int copiers = Halves ? threads / 2 : threads;
         constexpr int rows_a = TransposeA ? BK : BM, columns_a = TransposeA ? BM : BK;
-        // What only one of the operands can use leaves the other one padded.
+        // A layout that only one of the operands can use leaves the other one padded.
         using LayoutA = Either<OfTiles == Tiles::declared, Declared<rows_a, columns_a, Pad>,
                                Either<OfTiles == Tiles::xor_groups, XorGroups<rows_a, columns_a>,
                                       Padded<rows_a, columns_a, Pad>>>;
@@ -67,7 +68,7 @@ struct Rung {
         if constexpr (By == Load::staged) {
             multiply_prefetched_tiles<Stages, Buffers, Ordered, When>(copies, product, shared, depth);
         } else {
-            constexpr int unrolled = Width == 0 && Words == 1 ? Buffers : 0;  // the path of the few sizes is kept short
+            constexpr int unrolled = Width == 0 && Words == 1 ? Buffers : 0;  // few sizes take this path: its code is kept short
             multiply_tiles<Stages, Buffers, unrolled>(copies, product, shared, depth);
         }
 

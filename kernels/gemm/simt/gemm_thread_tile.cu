@@ -1,9 +1,9 @@
 // C = alpha * A @ B + beta * C in fp32, row-major: TM x TN outputs per thread, operands read from shared memory.
 //
-// The technique: a thread computes a small rectangle, so that each word it reads from shared memory serves several
-// outputs and a block of the same number of threads covers a larger tile (catalogue A4; text 002, kernel 3, and
-// `t_8x8_sliced_k` of text 003). The inner product names its operands in shared memory; what of it is kept in registers
-// is left to the compiler. Naming the registers is the next rung, gemm_staged.
+// The technique: a thread computes a small rectangle of outputs (hip-gemm, kernel 3; gemm-practice, `t_8x8_sliced_k`).
+// Each word that it reads from shared memory serves several outputs, and as many threads cover a larger tile. The inner
+// loop reads its operands from shared memory; the compiler decides which of them stay in registers. The next rung,
+// gemm_staged, puts them into registers itself.
 //
 // BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread, one piece of neighbouring rows and columns.
 

@@ -1,14 +1,16 @@
 // C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of A and B.
 //
-// The technique: warps feed their own fragments. ldmatrix takes an address per lane, so the tiles may lie XOR-swizzled in
-// shared memory, conflict-free without padding (catalogue B6, B7; text 003); a ring of stages filled by cp.async, and
-// fragments loaded one step ahead, hide the way there (B8); tiles go over the grid in strips, and the sums leave through
-// shared memory in whole lines (B9). Every one of these is a parameter.
+// The techniques, each a parameter (gemm-practice, the last one cutlass):
+//   ldmatrix             takes an address per lane, so that tiles may lie XOR-swizzled: no conflicts and no padding
+//   stages               a ring of tiles filled by cp.async hides the latency of global memory
+//   fragment buffers     fragments loaded one step ahead hide that of shared memory
+//   threadblock swizzle  blocks that run together share operands in the L2
+//   collective store     sums reach C in whole lines, through shared memory
 //
-// Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN, BK: block tile; WM, WN: warp tile, in
-// elements. Stages: tiles in shared memory. Layout: swizzle_none or swizzle_xor. Pad: elements added to each row of both
-// tiles. Buffers: fragments of 1 or 2 steps in registers. Strip: tile columns of a strip of the grid, 0 for none.
-// How: way of the sums into C. MinBlocks: blocks that a multiprocessor must have registers for.
+// Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN, BK: block tile; WM, WN: warp tile,
+// in elements. Stages: tiles in shared memory. Layout: swizzle_none or swizzle_xor. Pad: elements added to each row of
+// both tiles. Buffers: fragments of 1 or 2 steps in registers. Strip: width of the threadblock swizzle in tiles, 0 for
+// none. How: way of the sums into C. MinBlocks: blocks that a multiprocessor must have registers for.
 
 #include "index.cuh"
 #include "mma_warp.cuh"

@@ -1,13 +1,13 @@
 // C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of A and B.
 //
-// The technique: mma.sync with little else to do. What a warp issues between products delays them (an ldmatrix by a cycle),
-// so one warp alone asks the copy engine for tiles and the others only load fragments and multiply. A ring of barriers
-// stands between them in place of a barrier of the block. Blocks are persistent: copies for the next tile of C run ahead,
-// and the engine stores the sums of the last one from shared memory while this one is multiplied (beyond catalogue B9; the
-// engine's 128-byte swizzle is the XOR of B7).
+// The technique: TMA for a kernel on mma.sync (ptx-isa). Every other instruction of a warp delays its mma.sync (an
+// ldmatrix by a cycle). So one warp starts all copies, and the others only load fragments and multiply. A ring of
+// mbarriers stands between them in place of __syncthreads. Blocks are persistent: copies for the next tile of C run
+// ahead, and TMA stores the sums of the last tile from shared memory while this one is multiplied. TMA's 128-byte
+// swizzle is the XOR of mma_staged.
 //
 // Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN: block tile, 128 bytes deep; WM, WN:
-// warp tile, in elements. Stages: tiles in shared memory. Strip: tile columns of a strip of the grid, 0 for none.
+// warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock swizzle in tiles, 0 for none.
 
 #include "mma_warp.cuh"
 #include "ring.cuh"
@@ -102,7 +102,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
             }
             const TilePosition origin = scheduler.origin(block, 0);
             int here = lane;
-            asm volatile("" : "+r"(here));  // where a lane's sums go is not worth registers throughout the loop
+            asm volatile("" : "+r"(here));  // computed here, to take no registers in the loop
             boxes.template store<WM>(warp, map_c, c, m, n, origin.row + warp_row, origin.column + warp_column, here, alpha, beta);
         }
         if (lane == 0) wait_for_stores();

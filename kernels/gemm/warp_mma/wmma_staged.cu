@@ -1,14 +1,18 @@
 // C = alpha * A @ B + beta * C, row-major, on tensor cores through WMMA: fp16, bf16 or tf32, C in the type of A and B.
 //
-// The technique: warps share the tiles of a block in shared memory, and a fragment serves a whole row or column of a warp's
-// pieces (catalogue B2, `mma4x2_warp2x4` of text 003); tiles come in a ring of stages by cp.async (B3), rows of the tiles
-// are padded over the banks (B4), and tiles go over the grid in strips (B5). The fragments' layout is the compiler's secret,
-// so sums reach C by way of shared memory.
+// The techniques, each a parameter (gemm-practice, the last one cutlass):
+//   warp tile            a fragment serves a whole row or column of a warp's pieces (`mma4x2_warp2x4`)
+//   stages               a ring of tiles filled by cp.async
+//   padding              spreads the rows of a tile over the banks
+//   threadblock swizzle  blocks that run together share operands in the L2
+//   collective store     sums reach C in whole lines of the warp tile
+// WMMA does not specify which lane holds which sum, so sums reach C by way of shared memory.
 //
-// Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN, BK: block tile; WM, WN: warp tile, in
-// elements. Stages: tiles in shared memory, 1 without cp.async. Pad: elements added to each row of both tiles. Buffers:
-// fragments of 1 or 2 steps in registers. Strip: tile columns of a strip of the grid, 0 for none. How: way of the sums into
-// C, a fragment or a row of fragments at a time. MinBlocks: blocks that a multiprocessor must have registers for.
+// Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN, BK: block tile; WM, WN: warp tile,
+// in elements. Stages: tiles in shared memory, 1 without cp.async. Pad: elements added to each row of both tiles.
+// Buffers: fragments of 1 or 2 steps in registers. Strip: width of the threadblock swizzle in tiles, 0 for none.
+// How: way of the sums into C, a fragment or a row of fragments at a time. MinBlocks: blocks that a multiprocessor must
+// have registers for.
 
 #include "index.cuh"
 #include "operand_copy.cuh"

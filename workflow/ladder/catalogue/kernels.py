@@ -61,7 +61,7 @@ def _try_expressions(kernel: Kernel) -> None:
     variant = kernel.variant({}, next(iter(kernel.dtypes)), excluded=True)
     size = parse_size(kernel.problem, 4096, str(kernel.path), "sizes")
     with within(f"{kernel.path}: constraints"):
-        broken = kernel.broken(variant.names(), at_a_size=False)
+        broken = variant.broken()
         if broken is None:
             variant.absent(size)
     if broken is not None:

@@ -1,32 +1,32 @@
 """Plans: what a sweep and the configuration ask for, worked out for an architecture."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ladder.catalogue.config import Config
-from ladder.model.expressions import evaluate_int
 from ladder.model.kernel import Argument, Variant
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
 
-def _argument(argument: Argument, variant: Variant, size: Size) -> dict[str, Any]:
+def _argument(argument: Argument, variant: Variant, size: Size, names: Mapping[str, Any]) -> dict[str, Any]:
     if argument.kind == "pointer":
         return {"pointer": argument.name}
-    names = variant.names(size)
     if argument.kind == "scalar":
         given = {"value": names[argument.name]} if argument.name in names else {"scalar": argument.name}
         return {**given, "type": argument.type}
     return {
         "tensor_map": argument.name,
-        "box": [evaluate_int(extent, names) for extent in argument.box or ()],
+        "box": [variant.count(extent, size) for extent in argument.box or ()],
         "swizzle": argument.swizzle,
         "l2_promotion": variant.params.get(argument.l2_promotion, argument.l2_promotion),
     }
 
 
 def _launch(variant: Variant, size: Size) -> Launch:
-    arguments = tuple(_argument(argument, variant, size) for argument in variant.kernel.arguments)
+    names = variant.names(size)
+    arguments = tuple(_argument(argument, variant, size, names) for argument in variant.kernel.arguments)
     return Launch(
         **vars(variant.geometry(size)), variant=variant.id, params=variant.params, arguments=arguments
     )

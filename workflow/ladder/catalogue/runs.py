@@ -98,7 +98,8 @@ def choose_device(config: Config) -> tuple[str, str]:
     Raises LadderError where a device that this host lacks is named without its architecture.
     """
     named = config.device not in ("auto", "none")
-    gpus = [] if config.device == "none" else find_gpus()
+    # A cluster's login node needs no driver that answers.
+    gpus = [] if config.device == "none" or (named and config.arch != "auto") else find_gpus()
     gpus = [gpu for gpu in gpus if not named or gpu.slug == config.device]
     if named and not gpus and config.arch == "auto":
         why = f"this host has no {config.device} to ask"

@@ -14,7 +14,7 @@ from ladder.cli.options import Config, Configfile, project, run_of
 from ladder.model.cell import size_label
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse
-from ladder.model.expressions import evaluate_int
+from ladder.model.expressions import evaluate, whole
 from ladder.model.files import replace_file
 from ladder.model.kernel import Kernel
 from ladder.results import compare as comparing
@@ -100,7 +100,7 @@ def banks(
     if matrices is not None:
         lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
     merges = not write and matrices is None
-    offsets = [evaluate_int(offset, {"lane": lane}) for lane in range(lanes)]
+    offsets = [whole(offset, evaluate(offset, {"lane": lane})) for lane in range(lanes)]
     try:
         count, degree = (ask(offsets, width, merges) for ask in (model.wavefronts, model.conflict_degree))
     except ValueError as error:

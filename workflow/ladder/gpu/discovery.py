@@ -5,6 +5,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from ladder.model.errors import LadderError
+
+_LIBRARY, _PCI, _NVIDIA = "libnvidia-ml.so.1", Path("/sys/bus/pci/devices"), "0x10de"
 
 
 @dataclass(frozen=True)
@@ -55,17 +60,31 @@ def visible(gpus: Sequence[FoundGpu], environment: Mapping[str, str]) -> list[Fo
     return found
 
 
+def _on_the_bus() -> bool:
+    """Whether a PCI device of NVIDIA's is in this host."""
+    return any(path.read_text().strip() == _NVIDIA for path in _PCI.glob("*/vendor"))
+
+
 def find_gpus(environment: Mapping[str, str] | None = None) -> list[FoundGpu]:
-    """The GPUs this process may use; an empty list where there is no GPU, driver or permission."""
+    """The GPUs this process may use; an empty list on a host without a driver or a GPU.
+
+    Raises LadderError with the driver's words where there is a GPU and the driver does not answer.
+    """
     try:
         # Saves importing cuda.core (0.3 s) on a host without a driver.
-        ctypes.CDLL("libnvidia-ml.so.1")
-        from cuda.core import system
+        ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return []
+    from cuda.core import system
 
+    try:
         gpus = [
             FoundGpu(index, device.name, device.uuid, device.cuda_compute_capability)
             for index, device in enumerate(system.Device.get_all_devices())
         ]
-    except (OSError, ImportError, RuntimeError):
-        return []
+    except Exception as error:
+        if not _on_the_bus():
+            return []
+        why = "nvidia-smi should work first; `--config device=none` runs without a GPU"
+        raise LadderError(f"the NVIDIA driver does not answer: {error} ({why})") from error
     return visible(gpus, os.environ if environment is None else environment)

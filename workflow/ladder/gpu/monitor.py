@@ -4,13 +4,10 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
 from statistics import median
 from typing import Any, Self
 
 from cuda.bindings import nvml
-
-from ladder.model.errors import LadderError
 
 _INTERVAL_S = 0.02
 Reading = tuple[float, int, float, int, int]
@@ -88,18 +85,3 @@ class Monitor:
         while (found := self.neighbours(set())) and time.monotonic() < until:
             time.sleep(0.1)
         return found
-
-    @contextlib.contextmanager
-    def locked_clocks(self, mhz: float | None) -> Iterator[None]:
-        """Hold the SM clock at `mhz`, if any, and give it back afterwards. Raises LadderError if the driver refuses."""
-        if mhz is None:
-            yield
-            return
-        try:
-            nvml.device_set_gpu_locked_clocks(self._handle, int(mhz), int(mhz))
-        except nvml.NvmlError as error:
-            raise LadderError(f"measure.lock_clocks: {mhz} MHz was refused by the driver: {error}") from error
-        try:
-            yield
-        finally:
-            nvml.device_reset_gpu_locked_clocks(self._handle)

@@ -62,6 +62,7 @@ def known_conditions(problem: str) -> dict[str, Any]:
     return {"code": code, **host_conditions(problem, "", driver_version())}
 
 
+@functools.cache
 def package_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.gpu.card import driver_version
+from ladder.gpu.clocks import locked_clocks
 from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
@@ -177,7 +178,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             measuring = Measuring(view, on, monitor, session, job)
             with (
                 appending(folder.records, plan.sweep) as append,
-                monitor.locked_clocks(plan.settings["lock_clocks"]),
+                locked_clocks(gpu.uuid, plan.settings["lock_clocks"]),
             ):
                 measuring.run(todo, partial(WorkerProcess, command, environment, [lock]), append)
     _write_account(job, folder.account("measured", plan.sweep), begun)

@@ -50,12 +50,12 @@ def _parsed(expression: str) -> ast.expr:
 
 
 @functools.cache
-def _words(expression: str) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Names of values, in order, and of functions that an expression uses."""
+def _words(expression: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of values and of functions that an expression uses."""
     nodes = list(ast.walk(_parsed(expression)))
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
-    return tuple(sorted({node.id for node in nodes if isinstance(node, ast.Name)} - called)), called
+    return frozenset({node.id for node in nodes if isinstance(node, ast.Name)} - called), called
 
 
 @functools.lru_cache(maxsize=2**17)
@@ -93,8 +93,7 @@ def words(expression: str | int | float) -> tuple[frozenset[str], frozenset[str]
     Raises LadderError where it is not an expression at all.
     """
     try:
-        named, called = _words(str(expression))
-        return frozenset(named), called
+        return _words(str(expression))
     except (InvalidExpression, SyntaxError, ValueError) as error:
         raise LadderError(f"expression {expression!r}: {error}") from error
 
@@ -107,9 +106,8 @@ def refuse_unknown(expression: str, known: Mapping[str, Any]) -> None:
         raise LadderError(f"expression {expression!r}: {word!r} is not defined; known names: {listed}")
 
 
-def evaluate_int(expression: str | int, names: Mapping[str, Any]) -> int:
-    """Like evaluate, for counts: the value must be a whole number."""
-    value = evaluate(expression, names)
+def whole(expression: str | int, value: Any) -> int:
+    """The value of an expression that counts. Raises LadderError where it is no whole number."""
     if isinstance(value, bool) or value != int(value):
         raise LadderError(f"expression {expression!r}: gave {value!r}, a whole number is needed")
     return int(value)

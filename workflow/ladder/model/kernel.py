@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJs
 
 from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value
 from ladder.model.errors import LadderError, refuse, within
-from ladder.model.expressions import evaluate, evaluate_int, words
+from ladder.model.expressions import evaluate, whole, words
 from ladder.model.plan import Geometry
 from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
@@ -111,10 +111,8 @@ class Kernel(Document):
     """what the kernel computes and the one technique it is about"""
     problem: Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})]
     """folder in workflow/ladder/problems, such as gemm"""
-    rows: list[str]
-    """rows of the catalogue it covers"""
     origin: Some[str]
-    """where the idea comes from (text number or reference)"""
+    """where the idea comes from: a key of docs/sources.md, and the place in it"""
     entry: Text
     """NVRTC name expression of the kernel; {name} is replaced by a parameter or dtype substitution"""
     dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
@@ -150,15 +148,12 @@ class Kernel(Document):
         return self._path.with_suffix(".cu")
 
     @functools.cached_property
-    def _of_parameters(self) -> list[Condition]:
-        """Constraints that hold or fail whatever the size."""
-        fields = set(self.problem.size_fields)
-        return [one for one in self.constraints if words(one.expr)[0].isdisjoint(fields)]
+    def _by_size(self) -> list[Condition]:
+        """Constraints that depend on the size."""
+        return [one for one in self.constraints if self.depends_on_size(one.expr)]
 
-    def broken(self, names: Mapping[str, Any], *, at_a_size: bool) -> Condition | None:
-        """The first constraint that does not hold, if any; without a size, of those on parameters alone."""
-        conditions = self.constraints if at_a_size else self._of_parameters
-        return next((one for one in conditions if not evaluate(one.expr, names)), None)
+    def depends_on_size(self, expression: str | int) -> bool:
+        return not words(expression)[0].isdisjoint(self.problem.size_fields)
 
     def variant(
         self,
@@ -188,7 +183,7 @@ class Kernel(Document):
             raise refuse(file, f"{where}layout", layout, layouts)
         fixed = {name: params.get(name, axis.default) for name, axis in self.parameters.items()}
         variant = Variant(self, fixed, dtype, layout or layouts[0])
-        if not excluded and (broken := self.broken(variant.names(), at_a_size=False)) is not None:
+        if not excluded and (broken := variant.broken()) is not None:
             why = f"{broken.reason} ({self.path.name} demands {broken.expr})"
             raise LadderError(f"{file}: {where}params: {dict(params)!r} is not accepted: {why}")
         return variant
@@ -233,6 +228,36 @@ class Variant:
         own = {"layout": self.layout, "element_bytes": ELEMENT_BYTES[self.dtype]}
         return {**self.params, **own, **(size or {})}
 
+    @functools.cached_property
+    def _fixed(self) -> dict[str | int, Any]:
+        """Values of expressions that do not depend on the size, as far as they were asked for."""
+        return {}
+
+    def value(self, expression: str | int, size: Size | None = None) -> Any:
+        """Value of an expression over `names`."""
+        if expression in self._fixed:
+            return self._fixed[expression]
+        found = evaluate(expression, self.names(size))
+        if not self.kernel.depends_on_size(expression):
+            self._fixed[expression] = found
+        return found
+
+    def count(self, expression: str | int, size: Size | None = None) -> int:
+        """Value of an expression that counts. Raises LadderError where it is no whole number."""
+        return whole(expression, self.value(expression, size))
+
+    @functools.cached_property
+    def excluded(self) -> Condition | None:
+        """The first constraint on parameters alone that does not hold, if any."""
+        fixed = (one for one in self.kernel.constraints if not self.kernel.depends_on_size(one.expr))
+        return next((one for one in fixed if not self.value(one.expr)), None)
+
+    def broken(self, size: Size | None = None) -> Condition | None:
+        """The first constraint that does not hold, if any; without a size, of those on parameters alone."""
+        if self.excluded is not None or size is None:
+            return self.excluded
+        return next((one for one in self.kernel._by_size if not self.value(one.expr, size)), None)
+
     @property
     def entry(self) -> str:
         """NVRTC name expression with parameters and dtype substitutions filled in."""
@@ -244,19 +269,19 @@ class Variant:
         kernel = self.kernel
         if arch and not runs_on(kernel.min_arch, arch):
             return f"needs {kernel.min_arch}, the device is {arch}"
-        if (broken := kernel.broken(self.names(size), at_a_size=size is not None)) is not None:
+        if (broken := self.broken(size)) is not None:
             return broken.reason
-        if arch and size and self.geometry(size).cluster and arch_number(arch) < _CLUSTERS_FROM:
+        if arch and size and arch_number(arch) < _CLUSTERS_FROM and self.geometry(size).cluster:
             return f"clusters of blocks need sm_{_CLUSTERS_FROM}, the device is {arch}"
         return None
 
     def geometry(self, size: Size) -> Geometry:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
-        path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
+        path, rule = self.kernel.path, self.kernel.launch
         with within(f"{path}: launch"):
             given = {"grid": rule.grid, "block": rule.block, "cluster": rule.cluster or []}
-            dims = {field: [evaluate_int(one, names) for one in each] for field, each in given.items()}
-            shared = evaluate_int(rule.shared_bytes, names)
+            dims = {field: [self.count(one, size) for one in each] for field, each in given.items()}
+            shared = self.count(rule.shared_bytes, size)
         if shared < 0:
             raise refuse(path, "launch.shared_bytes", shared, "a whole number >= 0")
         for field, values in dims.items():
