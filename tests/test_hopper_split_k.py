@@ -7,15 +7,32 @@ from emulator.hopper import RING, hold, variant
 from ladder.model.errors import LadderError
 
 
-def test_slices_cover_k_and_each_has_a_step() -> None:
+COVERED = """
+#include "slice_sum.cuh"
+__host__ __device__ constexpr bool covered(int steps, int slices) {
+    int next = 0;
+    for (int slice = 0; slice < slices; ++slice) {
+        const SliceSteps share = steps_of_slice(steps, slice, slices);
+        if (share.first != next || share.count < steps / slices || share.count > steps / slices + 1) return false;
+        next += share.count;
+    }
+    return next == steps;
+}
+"""
+
+
+def test_slices_cover_k_evenly() -> None:
+    steps = (1, 2, 3, 7, 64, 65, 79, 4096)
+    hold(COVERED, *(f"covered({number}, {slices})" for number in steps for slices in (2, 3, 4, 6, 8)))
+    with pytest.raises(LadderError, match="static assertion failed"):
+        hold(COVERED.replace("return next == steps", "return next == steps + 1"), "covered(7, 2)")
+
+
+def test_each_slice_has_a_step() -> None:
     for split_k in (2, 3, 4, 6, 8):
         one = variant(RING, split_k=split_k, blocks=0, store="direct")
         for k in (64 * split_k, 64 * split_k + 8, 4096, 5000):
             assert one.absent({"m": 64, "n": 64, "k": k}) is None
-            steps = -(-k // 64)
-            slices = [(s * steps // split_k, (s + 1) * steps // split_k) for s in range(split_k)]
-            assert (slices[0][0], slices[-1][1]) == (0, steps)
-            assert all(begin < end for begin, end in slices)
         assert "every slice" in str(one.absent({"m": 64, "n": 64, "k": 64 * split_k - 64}))
         geometry = one.geometry({"m": 300, "n": 600, "k": 4096})
         assert (geometry.grid, geometry.cluster) == ((3 * 3 * split_k, 1, 1), (split_k, 1, 1))

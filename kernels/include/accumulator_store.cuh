@@ -1,8 +1,8 @@
-// C = alpha * sum + beta * C for the accumulators of a warpgroup, Blocks x 64 rows of Columns (wgmma.cuh says which thread
-// holds what), to a C of m x n with an even number of columns. What lies outside of C is left out.
+// C = alpha * sum + beta * C for the accumulators of a warpgroup, Blocks x 64 rows of Columns (wgmma.cuh says which
+// thread holds what), to a C of m x n with an even number of columns. What lies outside of C is not stored.
 //   Store::direct  every thread writes its pairs to global memory: four lanes fill sixteen bytes of a row.
-//   Store::staged  boxes of 64 rows x 128 bytes go through shared memory (stmatrix, conflict-free by the swizzle) and the
-//                  copy engine writes them while the warpgroup goes on, which has a ring of Boxes.
+//   Store::staged  boxes of 64 rows x 128 bytes go through shared memory (stmatrix, conflict-free by the swizzle). TMA
+//                  writes them to C while the warpgroup goes on; a warpgroup has a ring of Boxes.
 #pragma once
 
 #include "index.cuh"
@@ -59,9 +59,9 @@ __device__ inline void store_direct(float (&sum)[Blocks][Half], Value* c, int m,
                   [&](typename Pair<Value>::Words* at, float low, float high) { *at = Pair<Value>::pack(low, high); });
 }
 
-// The boxes of one warpgroup, of 64 rows x 128 bytes. Where the columns are no multiple of that, a box is several copies,
-// 64 or 32 bytes wide, of which the tile's last box has fewer. `next` is the box that is written next; all threads of the
-// warpgroup agree on it.
+// The boxes of one warpgroup, of 64 rows x 128 bytes. Where the columns are no multiple of 128 bytes, a box is several
+// copies, 64 or 32 bytes wide, and the tile's last box has fewer of them. `next` is the box that is written next; it is
+// the same in all threads of the warpgroup.
 template <class Value, int Columns, int Boxes>
 struct StoreRing {
     static constexpr int line = Columns * sizeof(Value) % 128 == 0 ? 128 : Columns * sizeof(Value) % 64 == 0 ? 64 : 32;
@@ -70,8 +70,8 @@ struct StoreRing {
 
     alignas(1024) unsigned char box[Boxes][box_copies][copy_bytes];
 
-    // Where in a copy a thread's line of the stmatrix begins that stores registers i to i + 7: the four matrices are both
-    // halves of the warp's sixteen rows, then the eight columns beside them.
+    // Where in a copy a thread's row address lies for the stmatrix that stores registers i to i + 7. Its four matrices
+    // are the two halves of the warp's sixteen rows, then the same of the eight columns beside them.
     __host__ __device__ static constexpr int matrix_line(int thread, int i) {
         return swizzled<line>(thread / 32 * 16 + thread % 16, (sum_column(0, i) + thread % 32 / 16 * 8) * 2);
     }
@@ -109,7 +109,7 @@ struct StoreRing {
             for (int first = 0; first < Half; first += box_sums) {
                 const int copies = lesser(box_copies, (Half - first) / copy_sums);
                 if (thread == 0) wait_for_store_reads<Boxes - 1>();
-                warpgroup_barrier(barrier);  // the copy engine has read what this box held before
+                warpgroup_barrier(barrier);  // TMA has read what this box held before
 #pragma unroll
                 for (int copy = 0; copy < copies; ++copy) {
                     fill(box[next][copy], sum[block], first + copy * copy_sums, thread);

@@ -1,5 +1,6 @@
-// Global -> shared memory without registers in between (cp.async, sm_80 and later). Copies of a thread are collected into
-// groups and waited for in the order they were committed; other threads' copies need a barrier after the wait.
+// Global -> shared memory without registers in between (cp.async, sm_80 and later). A thread commits its copies in
+// groups and waits for groups in the order of their commits. To see other threads' copies takes a barrier after the
+// wait.
 #pragma once
 
 // Bytes bytes (4, 8 or 16; both addresses aligned to them) to an address in shared memory (shared_address.cuh). Where

@@ -1,7 +1,7 @@
 // The instructions that access shared memory, each as a Move: reads and writes of 1, 2 or 4 words a lane, and ldmatrix.
 //
-// A Move moves `words` words a lane, and says whether it `writes`. All are volatile in PTX as well as in C++, so that neither
-// compiler drops or joins accesses of an address it has seen before.
+// A Move moves `words` words a lane; `writes` is whether it writes. All are volatile in PTX as well as in C++, so that
+// neither compiler drops or joins accesses of the same address.
 #pragma once
 
 // Each lane reads Words words from its address on (PTX ISA 9.7.9.8, ld).

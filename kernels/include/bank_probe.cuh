@@ -1,10 +1,10 @@
 // Repeats one shared-memory access and times it: what every kernel of the problem `banks` shares.
 //
 // An Access says which word lane l addresses in pattern j: `Access::word(l, j)`, 0 <= j < 32, with all its words below
-// `Access::words`. Every warp makes the same accesses. A Move (bank_moves.cuh) is the instruction. Word w of the memory holds
-// w * 2654435761 (mod 2^32), so that the sum of the words read shows that the addresses were the ones written to `offsets`.
-// A Move that writes gives word w that value, over memory that held another; after the clock was stopped, each lane reads
-// its words back.
+// `Access::words`. Every warp makes the same accesses. A Move (bank_moves.cuh) is the instruction. Word w of the memory
+// holds w * 2654435761 (mod 2^32), so that the sum of the words read shows that the addresses were the ones written to
+// `offsets`. A Move that writes gives word w that value, over memory that held another; after the clock was stopped,
+// each lane reads its words back.
 #pragma once
 
 #include "bank_moves.cuh"
@@ -58,7 +58,7 @@ __device__ inline void probe_banks(unsigned* memory, int* offsets, unsigned* sum
 
     __syncthreads();  // the memory is filled
     const long long start = clock64();
-    __syncthreads();  // nobody accesses it before the clock is taken
+    __syncthreads();  // no access before the clock is read
     unsigned sum = 0;
 #pragma unroll 1
     for (int done = 0; done < elements; done += patterns) {
@@ -69,7 +69,7 @@ __device__ inline void probe_banks(unsigned* memory, int* offsets, unsigned* sum
         }
     }
     if constexpr (!Move::writes) sums[thread] = sum;
-    __syncthreads();  // everybody has finished
+    __syncthreads();  // all warps have finished
     if (thread == 0) *cycles = clock64() - start;
     if constexpr (Move::writes) {
         read_patterns<Move>(address, sum);

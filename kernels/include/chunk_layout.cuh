@@ -1,13 +1,13 @@
-// Where the 16-byte chunks of a tile lie in shared memory, as policies. Chunks are what cp.async writes and ldmatrix reads:
-// eight lanes at a time, which are served together where their chunks lie in eight different groups of four banks.
+// Where the 16-byte chunks of a tile lie in shared memory, as policies. cp.async writes chunks and ldmatrix reads them,
+// eight lanes at a time. Eight lanes take one wavefront where their chunks lie in eight different groups of four banks.
 //   PaddedChunks  row after row, each Pad chunks further. An odd pitch puts the same chunk of eight rows into eight
 //                 groups; costs Rows * Pad chunks.
-//   XorChunks     the chunk is XORed with the row, within groups of eight (or the row, where it is narrower): a permutation
-//                 that costs no memory and keeps writing along a row conflict-free. Rows that fill the banks together
-//                 share one mask.
-// Offsets are in bytes, from a tile that starts on 128 bytes. Two steps from a known offset need no second look at the
-// row: `across(offset, chunks)`, where the offset's chunk has none of the bits of `chunks`, and `below(offset, rows)`,
-// where its row is smaller than the power of two that divides `rows`.
+//   XorChunks     the chunk is XORed with the row, within groups of eight (or the row, where it is narrower): a
+//                 permutation that costs no memory and keeps writing along a row conflict-free. Rows that fill the
+//                 banks together share one mask.
+// Offsets are in bytes, from a tile that starts on 128 bytes. Two steps from a known offset do not need its row:
+// `across(offset, chunks)`, where the offset's chunk has none of the bits of `chunks`, and `below(offset, rows)`, where
+// its row is smaller than the power of two that divides `rows`.
 #pragma once
 
 #include "index.cuh"
@@ -43,8 +43,8 @@ struct XorChunks {
     }
 };
 
-// Panels of eight chunks, one behind the other, each XOR-swizzled: how the copy engine lays down boxes with its 128-byte
-// swizzle, from a tile that starts on 1024 bytes.
+// Panels of eight chunks, one behind the other, each XOR-swizzled, in a tile that starts on 1024 bytes: as TMA writes
+// boxes with its 128-byte swizzle.
 template <int Rows>
 struct PanelChunks {
     using Panel = XorChunks<chunks_of_banks>;

@@ -1,5 +1,5 @@
-// Clusters of blocks (sm_90): blocks that run at the same time on neighbouring multiprocessors and reach each other's shared
-// memory. A block may only leave when nobody reaches for its memory any more, hence a barrier before the end.
+// Clusters of blocks (sm_90; cuda-guide): blocks that run at the same time on neighbouring multiprocessors and access
+// each other's shared memory. A block must not exit while others access its memory, hence a barrier before the end.
 #pragma once
 
 __device__ inline int cluster_rank() {
@@ -8,7 +8,7 @@ __device__ inline int cluster_rank() {
     return rank;
 }
 
-// All threads of all blocks of the cluster; what they wrote before is visible behind it.
+// All threads of all blocks of the cluster; what they wrote before it is visible after it.
 __device__ inline void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
@@ -23,8 +23,8 @@ __device__ inline void block_or_cluster_barrier() {
     }
 }
 
-// Where a block stands in a cluster of Rows x Columns tiles of C, by rank in row-major order. Blocks of a row share a tile
-// of A, blocks of a column a tile of B.
+// Where a block stands in a cluster of Rows x Columns tiles of C, by rank in row-major order. Blocks of a row share a
+// tile of A, blocks of a column a tile of B.
 template <int Rows, int Columns>
 struct ClusterShape {
     static constexpr int rows = Rows, columns = Columns, size = Rows * Columns;

@@ -1,6 +1,6 @@
-// Sum of the partial products that the blocks of a cluster hold of one tile of C (split K, sm_90): each block lays its sums
-// down in its own shared memory, then finishes its share of the rows, reading them from all blocks in the order of their
-// rank. Nothing goes through global memory, and the order of the additions never changes.
+// Sum of the partial sums that the blocks of a cluster hold of one tile of C (split K, sm_90). Each block writes its
+// partial sums to its own shared memory. Then it adds up its share of the rows, reading all blocks in the order of
+// their rank. Nothing goes through global memory, and the order of the additions is always the same.
 #pragma once
 
 #include "cluster.cuh"
@@ -8,7 +8,7 @@
 #include "index.cuh"
 #include "neighbours.cuh"
 
-// The word at `address` of this block's shared memory, in that of the block with this rank: four neighbours of it.
+// Four neighbouring words from the shared memory of block `rank`, where `address` would be in this block's.
 __device__ inline Neighbours<float, 4> load_from_block(unsigned address, int rank) {
     unsigned there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
@@ -20,9 +20,10 @@ __device__ inline Neighbours<float, 4> load_from_block(unsigned address, int ran
     return words;
 }
 
-// Sums over the blocks of the cluster, of this block's share of the rows of a tile of Rows x Columns: act(row, column, sums)
-// for each four neighbours. The tile lies at `tile` in all blocks, in rows of Stride words. Called by Threads threads
-// between two barriers of the cluster: the sums lie in shared memory, and nobody reads them any more.
+// Adds up this block's share of the rows of a tile of Rows x Columns over the blocks of the cluster, and calls
+// act(row, column, sums) for each four neighbours. The tile lies at `tile` in all blocks, in rows of Stride words.
+// Called by Threads threads. A barrier of the cluster comes before (the partial sums lie in shared memory) and after
+// (all blocks have read them).
 template <int Rows, int Columns, int Stride, int Threads, class Act>
 __device__ inline void for_each_sum_of_cluster(unsigned tile, int blocks, int thread, Act act) {
     constexpr int groups = Columns / 4;

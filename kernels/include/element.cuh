@@ -1,4 +1,4 @@
-// Elements of a tensor-core product: conversion to and from fp32, and neighbours of them blended into C.
+// Elements of a GEMM on tensor cores: conversion to and from fp32, and neighbours of them blended into C.
 // float stands for tf32: fp32 of which the tensor cores read the upper 19 bits.
 #pragma once
 

@@ -18,8 +18,8 @@ __device__ inline void load_along_row(float (&fragment)[Count], const float* til
     }
 }
 
-// Down a column: the values lie a row apart, so one LDS.32 each. Volatile, because the compiler would otherwise unroll K
-// and fetch four K steps of each row at once: as wide, but paid for with four columns of registers.
+// Down a column: the values lie a row apart, so one LDS.32 each. Volatile, because the compiler would otherwise load
+// four K steps of each row by one LDS.128, which takes four columns of registers.
 template <class Layout, class Along, int Count>
 __device__ inline void load_down_column(float (&fragment)[Count], const float* tile, int column, int thread) {
     const volatile float* words = tile;

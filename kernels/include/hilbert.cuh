@@ -1,8 +1,8 @@
-// A Hilbert curve over any rectangle: tile d of the curve lies beside tile d - 1 (once in a while diagonally), and a stretch
-// of it fills a compact patch, so that blocks that run together share rows of A and columns of B in every direction.
-// The rectangle is cut into a first leg, the way across and the way back, each a smaller rectangle with its own axes, until
-// one is a line. A rectangle much longer than wide is halved along its length. Halves are kept even, which is what makes the
-// ends meet (the generalised curve of J. Červený).
+// A Hilbert curve over any rectangle, after gilbert: tile d of the curve lies beside tile d - 1 (a few times
+// diagonally). A stretch of the curve fills a compact patch, so that blocks that run together share rows of A and
+// columns of B. The rectangle is cut into a first leg, the way across and the way back. Each is a smaller rectangle
+// with its own axes, and is cut in the same way until one is a line. A rectangle much longer than wide is halved along
+// its length. Halves are kept even, so that the ends meet.
 #pragma once
 
 #include "index.cuh"

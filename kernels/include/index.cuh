@@ -1,4 +1,4 @@
-// Whole numbers. Offsets into matrices are 64-bit, because M * K may pass 2^31 elements; everything inside a tile is int.
+// Whole numbers. Offsets into matrices are 64-bit, because M * K may exceed 2^31; everything inside a tile is int.
 #pragma once
 
 using Index = long long;

@@ -1,5 +1,6 @@
-// Mean of Taps values from their sum. int32 divides as C++ does, towards zero, and must be exact. fp32 multiplies by the
-// reciprocal: one rounding more than a division, which takes a dozen instructions and would hide what the kernels differ in.
+// Mean of Taps values from their sum. int32 divides as C++ does, towards zero, and must be exact. fp32 multiplies by
+// the reciprocal, which rounds once more than a division. A division would take a dozen instructions and hide
+// the difference between the kernels.
 #pragma once
 
 template <int Taps>

@@ -4,8 +4,8 @@
 //   B    column l / 4, the rows where A's lane has its columns (word 0, and word 1 half the depth further down),
 //   C    row l / 4, columns 2 * (l % 4) and the next (values 0 and 1), and row l / 4 + 8 (values 2 and 3).
 // The order in which the depth is summed up is free as long as A and B agree on it.
-// tf32 operands are not rounded (cvt.rna.tf32): mma reads the upper 19 bits of a word and this project's tf32 inputs have
-// no others.
+// tf32 operands are not rounded (cvt.rna.tf32): mma reads the upper 19 bits of a word, and the lower bits of this
+// project's tf32 inputs are zero.
 #pragma once
 
 #include "element.cuh"

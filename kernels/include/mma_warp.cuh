@@ -1,20 +1,20 @@
-// A warp's WM x WN part of a block tile, multiplied by mma.sync out of chunked tiles in shared memory (chunk_layout.cuh),
-// in pieces of 16 x 16 that take two instructions.
+// A warp's WM x WN part of a block tile, multiplied by mma.sync out of chunked tiles in shared memory
+// (chunk_layout.cuh), in pieces of 16 x 16 that take two instructions.
 //
-// Both operands lie as in memory: A along the depth, B along the columns. ldmatrix makes fragments of A's chunks, and
-// transposed of those of a 16-bit B. It cannot transpose 32-bit elements, so tf32 multiplies the other way around,
-// C^T = B^T A^T: there the wide operand, four words a lane, is B, and two neighbouring columns of a row of B are two
-// neighbouring words of it, one LDS.64. The columns of a piece are numbered so that the sixteen lanes that are served
-// together (rows 0 to 3, four lanes each) read two chunks of a row, four chunks apart: XOR and an odd pitch both put those
-// of four rows into different banks.
+// Both operands lie as in memory: A along the depth, B along the columns. ldmatrix loads fragments of A, and,
+// transposed, fragments of a 16-bit B. It cannot transpose 32-bit elements, so tf32 computes C^T = B^T A^T. There B is
+// the wide operand, of four words a lane, and two neighbouring columns of a row of B are two neighbouring words: one
+// LDS.64. The columns of a piece are numbered so that the sixteen lanes of one wavefront (rows 0 to 3, four lanes each)
+// read two chunks of a row, four chunks apart. Both XOR and an odd pitch put the chunks of four rows into different
+// banks.
 #pragma once
 
 #include "chunk_layout.cuh"
 #include "mma.cuh"
 #include "shared_read.cuh"
 
-// Where a lane finds its words of a fragment, and where its sums of a piece belong: runs 0 to 3 of two neighbours in a row,
-// of which 0 and 1 lie in the upper eight rows.
+// Where a lane finds its words of a fragment, and where its sums of a piece belong: runs 0 to 3 of two neighbours in a
+// row, of which 0 and 1 lie in the upper eight rows.
 template <class Element>
 struct FragmentMap {
     __host__ __device__ static constexpr int row_a(int lane) { return lane % 16; }

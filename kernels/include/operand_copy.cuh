@@ -1,6 +1,6 @@
 // A thread's share of a Rows x Columns tile that walks over a row-major matrix: 16-byte chunks, copied from global into
 // shared memory asynchronously (cp.async) or through registers. Neighbouring threads take neighbouring chunks of a row.
-// Outside the matrix the tile is filled with zeros, which add nothing to a product. The matrix needs a number of columns
+// Outside the matrix the tile is filled with zeros, which add nothing to the sums. The matrix needs a number of columns
 // that makes whole chunks, so that a chunk is inside or outside as a whole and rows start on sixteen bytes.
 #pragma once
 

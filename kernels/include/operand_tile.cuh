@@ -1,6 +1,6 @@
-// An operand's tile in shared memory, as the copy engine writes it and the tensor cores read it: 128 bytes of K deep, Extent
-// rows of A or columns of B wide, in lines of 128 bytes with 128-byte swizzle. The sixteen bytes c of line l lie at
-// l * 128 + 16 * (c ^ l % 8), so that eight lines read at the same c lie in different banks.
+// An operand's tile in shared memory, as TMA writes it and the tensor cores read it: 128 bytes of K deep, Extent rows
+// of A or columns of B wide, in lines of 128 bytes with 128-byte swizzle. Chunk c (16 bytes) of line l lies at
+// l * 128 + 16 * (c ^ l % 8), so that chunk c of eight lines lies in different banks.
 //   Major::k   lines run along K: line l is row (column) l of the operand. A, and B stored as N x K.
 //   Major::mn  lines run along N: a box holds 64 columns, its line l the l-th of K. B stored as K x N.
 #pragma once
@@ -11,11 +11,12 @@
 
 enum class Major { k, mn };
 
-constexpr Major NN = Major::mn, TN = Major::k;  // the layouts of a product, by what they mean for B
+constexpr Major NN = Major::mn, TN = Major::k;  // the layouts of a GEMM, by what they mean for B
 
 constexpr int line_bytes = 128;
 
-// Where byte `byte` of line `line` lies, in lines of Bytes with a swizzle as wide: it repeats every Bytes / 16 times 128.
+// Where byte `byte` of line `line` lies, in lines of Bytes with a swizzle as wide: it repeats every Bytes / 16 times
+// 128.
 template <int Bytes = line_bytes>
 __host__ __device__ constexpr int swizzled(int line, int byte) {
     return line * Bytes + (byte ^ line * Bytes / 128 % (Bytes / 16) * 16);
@@ -25,14 +26,15 @@ template <class Element, Major Order, int Extent>
 struct alignas(1024) OperandTile {
     static_assert(Order == Major::k || sizeof(Element) == 2, "wgmma reads other than 16-bit elements along K only");
     static constexpr int depth = line_bytes / sizeof(Element);    // elements of K
-    static constexpr int product_depth = 32 / sizeof(Element);    // elements of K that one product consumes
+    static constexpr int product_depth = 32 / sizeof(Element);    // elements of K that one wgmma consumes
     static constexpr int bytes = Extent * line_bytes;
     static constexpr int box_columns = 64;                        // of Major::mn
 
     unsigned char byte[bytes];
 
-    // Starts the loads of the tile whose first element is `first` of M (N) and `k` of K. One thread. The blocks of the
-    // cluster that want the same tile (a bit each in `sharers`) load a part each, and the engine writes it to all of them.
+    // Starts the loads of the tile whose first element is `first` of M (N) and `k` of K. Called by one thread. The
+    // blocks of the cluster that share the tile (a bit each in `sharers`) load a part each, and TMA writes it to all of
+    // them.
     template <int Sharers, Evict When = Evict::normal>
     __device__ void load(const TensorMap& map, int first, int k, Mbarrier& full, int part, unsigned sharers) {
         constexpr int share = Extent / Sharers;
@@ -50,8 +52,8 @@ struct alignas(1024) OperandTile {
         }
     }
 
-    // The operand of the first product of a tile whose first line lies at `address`, a multiple of 1024. Along K, eight
-    // lines are 1024 bytes on; along N, the next 64 columns are a box on, and eight lines of K 1024 bytes.
+    // The descriptor for the first wgmma of a tile whose first line lies at `address`, a multiple of 1024. Along K,
+    // eight lines are 1024 bytes on; along N, the next 64 columns are a box on, and eight lines of K 1024 bytes.
     __host__ __device__ static constexpr unsigned long long descriptor_at(unsigned address) {
         constexpr int eight_lines = 8 * line_bytes;
         return Order == Major::k ? swizzled_descriptor(address, 16, eight_lines)
@@ -62,14 +64,14 @@ struct alignas(1024) OperandTile {
         return descriptor_at(shared_address(byte + first_line * line_bytes));
     }
 
-    // That of the step-th product: 32 bytes within the lines on, or product_depth lines.
+    // The descriptor for wgmma number `step`: 32 bytes further within the lines, or product_depth lines further.
     __host__ __device__ static constexpr unsigned long long at_step(unsigned long long descriptor, int step) {
         return moved(descriptor, step * (Order == Major::k ? 32 : product_depth * line_bytes));
     }
 };
 
-// Starts the products of a tile of A, from line `row` on, with a tile of B, from `column` on: Blocks x 64 rows of 2 * Half
-// columns of sums. Where `add` is 0 the sums begin anew.
+// Starts the wgmma of a tile of A, from line `row` on, and a tile of B, from `column` on: Blocks x 64 rows of 2 * Half
+// columns of sums. Where `add` is 0 the sums begin at zero.
 template <class Element, Major OrderB, int BM, int BN, int Blocks, int Half>
 __device__ inline void multiply_tiles(float (&sum)[Blocks][Half], const OperandTile<Element, Major::k, BM>& a,
                                       const OperandTile<Element, OrderB, BN>& b, int row, int column, int add) {

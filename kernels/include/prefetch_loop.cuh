@@ -1,13 +1,13 @@
-// The loop over the depth of a tiled product whose tiles pass through registers on their way into shared memory: the next
-// tile is fetched from global memory while the present one is multiplied, and deposited after it.
-//   Stages == 1  one pair of tiles: a barrier before the deposit (nobody reads any more) and one behind it (complete).
-//   Stages == 2  two pairs in turn: reading one and writing the other need a single barrier per tile.
-//   Buffers == 2 fragments of the next step are loaded before the present one is multiplied; with two stages across tiles too.
+// The loop over K of a tiled GEMM whose tiles pass through registers on their way into shared memory: the next tile is
+// fetched from global memory while this one is multiplied, and stored to shared memory (deposited) after it.
+//   Stages == 1  one pair of tiles: a barrier before the deposit (all threads have read) and one after it (complete).
+//   Stages == 2  two pairs, of which one is read and the other written: a single barrier per tile.
+//   Buffers == 2 the next step's fragments load before this step is multiplied; with two stages across tiles, too.
 // `copies` and `warp` are those of staged_loop.cuh, with `fetch` and `deposit` in place of `start`.
 #pragma once
 
-// Whether the fetch is issued ahead of the products of a tile or behind them; deposits follow the products, or are spread
-// over the last of them.
+// Whether a tile's fetch is issued before the FFMAs of a tile or after them; deposits come after the FFMAs, or are
+// spread over the last of them.
 enum class Order { prefetch_first, compute_first };
 enum class Deposits { behind, between };
 
@@ -31,7 +31,7 @@ __device__ inline void multiply_prefetched_tiles(Copies& copies, Warp& warp, cha
     for (int tile = 0; tile < tiles; ++tile) {
         const int writing = Stages == 2 ? Copies::bytes - reading : 0;
         if constexpr (Stages == 1) {
-            if (tile > 0) __syncthreads();  // wait until nobody reads the previous tiles any more
+            if (tile > 0) __syncthreads();  // wait until all threads have read the previous tiles
             copies.deposit(shared, 0, 1);
             __syncthreads();  // wait until the tiles are complete
             if (Buffers == 2) warp.load(0, 0, 0);
@@ -50,7 +50,7 @@ __device__ inline void multiply_prefetched_tiles(Copies& copies, Warp& warp, cha
         if (Ordered == Order::compute_first) fetch();
         if constexpr (Stages == 2) {
             if (When == Deposits::behind) copies.deposit(shared + writing, 0, 1);
-            __syncthreads();  // the next tiles are complete, and nobody reads these any more
+            __syncthreads();  // the next tiles are complete, and all threads have read these
             reading = writing;
             if constexpr (Buffers == 2) {
                 warp.load(reading, 0, 0);

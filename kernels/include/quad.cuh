@@ -1,4 +1,5 @@
-// Four neighbouring 4-byte elements of a line, moved by one instruction except at the end of the line, and sums of them.
+// Four neighbouring 4-byte elements of a line, moved by one instruction except at the end of the line, and sums of
+// them.
 #pragma once
 
 #include "index.cuh"
@@ -8,7 +9,7 @@ struct alignas(16) Quad {
     T word[4];
 };
 
-// How a store treats the caches: `streaming` says that nobody reads the line soon.
+// Cache hint of a store: `streaming` means that the line is not read again soon.
 enum class Hint { plain, streaming };
 
 // Sum of the words from .. last, no order but that of their places.
@@ -43,7 +44,7 @@ __host__ __device__ constexpr Quad<T> four_windows(const Quad<T>& own, Whole who
     return sums;
 }
 
-// Words at .. at + 3 of a line of `elements`; words behind its end are 0. `at` is a multiple of 4.
+// Words at .. at + 3 of a line of `elements`; words beyond its end are 0. `at` is a multiple of 4.
 template <class T>
 __device__ inline Quad<T> load_quad(const T* line, Index at, Index elements) {
     if (at + 4 <= elements) return *reinterpret_cast<const Quad<T>*>(line + at);
@@ -55,7 +56,7 @@ __device__ inline Quad<T> load_quad(const T* line, Index at, Index elements) {
     return quad;
 }
 
-// Count quads, `stride` words apart; one question for all of them where none is near the end.
+// Count quads, `stride` words apart; one test for all of them where none is near the end.
 template <int Count, class T>
 __device__ inline void load_quads(Quad<T>* quads, const T* line, Index at, int stride, Index elements) {
     if (at + (Count - 1) * stride + 4 <= elements) {

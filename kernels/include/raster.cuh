@@ -1,9 +1,10 @@
-// Which tile of C a block computes. Blocks start in the order of their number, so the order decides which operands are in
-// the L2 at the same time.
-//   Strip == 0  row by row over the whole width: neighbours in time share a row of A and all of B passes by.
-//   Strip >  0  strips of that many tile columns, each walked row by row: a wave of blocks covers a rectangle nearer to a
-//               square and reads fewer distinct rows of A and columns of B (block swizzle, text 003).
-// Every tile is named once for any number of rows and columns; the last strip may be narrower.
+// The raster: which tile of C a block computes. Blocks start in the order of their number, so the raster decides which
+// operands are in the L2 at the same time.
+//   Strip == 0  row by row over the whole width: blocks that run together share rows of A and read all of B.
+//   Strip >  0  threadblock swizzle (block swizzle in gemm-practice): C is cut into strips of Strip tile columns, and
+//               each strip is walked row by row. A wave of blocks covers a rectangle nearer to a square, so it reads
+//               fewer distinct rows of A and columns of B.
+// Every tile has one number, whatever the numbers of rows and columns; the last strip may be narrower.
 #pragma once
 
 #include "index.cuh"

@@ -1,7 +1,8 @@
-// A ring of Stages buffers between one producer and its consumers: each stage has a barrier that says "full" and one that
-// says "empty". Both sides walk the stages in the same order, and a barrier's phase ends once per round, so the parity of
-// the round names it. The consumer waits for `full` with its parity. The producer waits for `empty` with the other one: in
-// the first round that wait passes, because all buffers are empty; in round r > 0 it is for the release of round r - 1.
+// A ring of Stages buffers between one producer and its consumers: each stage has a barrier "full" and a barrier
+// "empty". Both sides walk the stages in the same order, and a barrier's phase ends once per round, so the parity of
+// the round names the phase. The consumer waits for `full` with this parity. The producer waits for `empty` with the
+// other parity: in the first round that wait passes, because all buffers are empty; in round r > 0 it waits for the
+// release of round r - 1.
 #pragma once
 
 #include "cluster.cuh"
@@ -50,12 +51,12 @@ struct RingBarriers {
         fence_mbarrier_init();
     }
 
-    // The producer's wait, for releases of all blocks that read what it writes.
+    // The producer's wait for the releases of all blocks that read what it writes.
     __device__ void wait_until_empty(const RingPosition<Stages>& at) { mbarrier_wait(empty[at.stage], at.parity ^ 1); }
 };
 
-// One release of a stage by a warp, whose products must have been waited for: in its own block and in those of the cluster
-// that write parts of its operands. A warp answers for its own part of a warpgroup's product only, so every warp releases.
+// One release of a stage by a warp that has waited for its wgmma: in its own block and in the blocks of the cluster
+// that write parts of its operands. Every warp releases, because its wait covers its own part of the wgmma only.
 template <class Cluster>
 __device__ inline void release_stage(Mbarrier& empty, int rank, int lane) {
     if constexpr (Cluster::size == 1) {

@@ -1,12 +1,13 @@
-// A consumer's way through the ring: the products of a tile of C, one stage after the other. One group of products stays in
-// flight, so that the tensor cores never wait for the next to be started; a stage is released once the next has been.
+// A consumer's way through the ring: the wgmma of a tile of C, one stage after the other. One group of wgmma stays in
+// flight, so that the tensor cores never wait for the next one to start. A stage is released once the next one has
+// started.
 #pragma once
 
 #include "operand_tile.cuh"
 #include "ring.cuh"
 
-// `steps` stages of A and B into Blocks x 64 rows of sums, which begin anew, from `row` of A and `column` of B on. Calls
-// after_step(step) behind each. Returns the last stage, whose products are still to be waited for before it is released.
+// Multiplies `steps` stages of A and B, from `row` of A and `column` of B on, into Blocks x 64 rows of sums that begin
+// at zero. Calls after_step(step) after each. Returns the last stage: wait for its wgmma before releasing it.
 template <class Cluster, int Stages, class TileA, class TileB, int Blocks, int Half, class AfterStep>
 __device__ inline int multiply_stages(float (&sum)[Blocks][Half], const TileA (&a)[Stages], const TileB (&b)[Stages],
                                       RingBarriers<Stages>& ring, RingPosition<Stages>& at, int steps, int row, int column,

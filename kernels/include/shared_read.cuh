@@ -1,10 +1,10 @@
-// Reads of shared memory by 32-bit address. Volatile, and a barrier to the compiler's reordering of memory accesses, because
-// it does not see who writes these bytes.
+// Reads of shared memory by 32-bit address. They are volatile and clobber memory, because the compiler does not see who
+// writes these bytes.
 #pragma once
 
 // Four 8 x 8 matrices of 16-bit elements: lanes 8i to 8i + 7 address the 16-byte rows of matrix i, and lane l receives
-// elements 2 * (l % 4) and the next of row l / 4 of each (PTX ISA, ldmatrix). Of 32-bit elements such a row holds four, and
-// lane l receives element l % 4.
+// elements 2 * (l % 4) and the next of row l / 4 of each (PTX ISA, ldmatrix). Of 32-bit elements such a row holds four,
+// and lane l receives element l % 4.
 __device__ inline void load_matrices(unsigned address, unsigned (&word)[4]) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "r"(address) : "memory");

@@ -1,10 +1,20 @@
-// C = alpha * sum + beta * C where K is cut into slices, one per block of a cluster: warpgroups lay the sums of wgmma down in
+// C = alpha * sum + beta * C where K is cut into slices, one per block of a cluster: warpgroups write their sums to
 // shared memory, and each block finishes its share of the rows (cluster_sum.cuh). C has a multiple of 4 columns.
 #pragma once
 
 #include "cluster_sum.cuh"
 #include "element.cuh"
 #include "wgmma.cuh"
+
+struct SliceSteps {
+    int first, count;
+};
+
+// Steps of K that a slice takes: every step belongs to one slice, and shares differ by one at most.
+__host__ __device__ constexpr SliceSteps steps_of_slice(int steps, int slice, int slices) {
+    const int first = slice * steps / slices;
+    return {first, (slice + 1) * steps / slices - first};
+}
 
 template <int Rows, int Columns>
 struct SliceSum {
@@ -13,7 +23,7 @@ struct SliceSum {
 
     alignas(16) float word[Rows][stride];
 
-    // Blocks x 64 rows of sums from (first_row, first_column) on. What lay here before must have been read by everybody.
+    // Blocks x 64 rows of sums from (first_row, first_column) on. All threads must have read what lay here before.
     template <int Blocks, int Half>
     __device__ void lay_down(const float (&sum)[Blocks][Half], int first_row, int first_column, int thread) {
 #pragma unroll

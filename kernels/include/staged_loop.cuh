@@ -1,15 +1,16 @@
-// The loop over the depth of a tiled product, for a block that keeps Stages tiles of both operands in shared memory.
+// The loop over K of a tiled GEMM, for a block that keeps Stages tiles of both operands in shared memory.
 //   Stages == 1  copy through registers, barrier, multiply, barrier.
-//   Stages >= 2  a ring: while a tile is multiplied, the Stages - 1 after it are on their way (cp.async). A tile takes one
-//                barrier, which says both that the tile is complete and that the one before it may be overwritten.
-// A thread commits one group of copies per tile, tiles behind the last included (they copy nothing and fill with zeros), so
-// "all but the newest Stages - 2 groups" always names the tile that is wanted next.
-//   Buffers == 2  fragments of the next step are loaded before the present one is multiplied, across tiles as well: the
-//                 ring turns in the last step of a tile. The number of steps is even, so that buffers alternate.
+//   Stages >= 2  a ring: while a tile is multiplied, the Stages - 1 after it are on their way (cp.async). A tile takes
+//                one barrier: then the tile is complete, and the one before it may be overwritten.
+// A thread commits one group of copies per tile, also for tiles after the last one (they copy nothing and fill with
+// zeros). So "all but the newest Stages - 2 groups" is always the tile that is multiplied next.
+//   Buffers == 2  fragments of the next step are loaded before this step is multiplied, across tiles as well: the ring
+//                 advances in the last step of a tile. The number of steps is even, so that buffers alternate.
 //   Unrolled      steps in the body of the loop, 0 for all of a tile.
 //
-// Copies: the thread's share of both tiles (tile_pair.cuh; `start`, `copy`, `advance`). Warp: what it does with them (`load`
-// the fragments of a step of the tile at an offset in shared memory into a buffer, `multiply` a buffer).
+// Copies: the thread's share of both tiles (tile_pair.cuh; `start`, `copy`, `advance`). Warp: what is done with them:
+// `load` loads the fragments of a step of the tile at an offset in shared memory into a buffer, `multiply` multiplies a
+// buffer.
 #pragma once
 
 #include "async_copy.cuh"
@@ -30,7 +31,7 @@ __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, 
                 warp.load(0, step, 0);
                 warp.multiply(0);
             }
-            __syncthreads();  // wait until nobody reads them any more
+            __syncthreads();  // wait until all threads have read them
         }
     } else {
         constexpr int ring = Stages * Copies::bytes;
@@ -88,7 +89,8 @@ __device__ inline void multiply_tiles(Copies& copies, Warp& warp, char* shared, 
     }
 }
 
-// After the loop, before other things are put where the stages were: the last copies have landed, nobody reads any more.
+// After the loop, before the memory of the stages is used for something else: the last copies have landed, and all
+// threads have read.
 __device__ inline void release_stages() {
     wait_for_copies<0>();
     __syncthreads();

@@ -1,6 +1,6 @@
-// The way of a warp's sums into C through the copy engine: 32 rows at a time are laid down in shared memory as boxes of 128
-// bytes a row with 128-byte swizzle, and stored while the warp goes on. The boxes of a warp take 8 KiB; what does not fit
-// waits until the engine has read what lies there. Rows and columns outside C are left out by the engine.
+// The way of a warp's sums into C by TMA: the warp writes 32 rows at a time to shared memory, as boxes of 128 bytes a
+// row with 128-byte swizzle, and TMA stores them while the warp goes on. The boxes of a warp take 8 KiB; before a box
+// is written again, the warp waits until TMA has read it. TMA does not store rows and columns outside C.
 #pragma once
 
 #include "chunk_layout.cuh"

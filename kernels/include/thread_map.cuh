@@ -4,11 +4,11 @@
 
 #include "index.cuh"
 
-// Groups of 32 threads (a warp) or 64 (two warps, as wide as a wavefront of the HIP text) cover the grid row by row. Within a
+// Groups of 32 threads (a warp) or 64 (two warps; the AMD wavefront of hip-gemm) cover the grid row by row. Within a
 // group threads lie row by row, or
-//   zigzag  lane ^ 1 is the neighbour in the row, lane ^ 2 the neighbour in the column (maxas). A 128-bit shared load is
-//           served a quarter warp at a time, or half a warp at a time where such lane pairs read the same address:
-//           here that holds for A (pairs in a row) and for B (pairs in a column) alike.
+//   zigzag  lane ^ 1 is the neighbour in the row, lane ^ 2 the neighbour in the column (maxas). A 128-bit shared load
+//           serves a quarter warp per wavefront, or half a warp where such lane pairs read the same address: here they
+//           do for A (pairs in a row) and for B (pairs in a column).
 enum class LaneMap { rows_1x32, rows_2x16, rows_4x8, rows_8x4, rows_4x16, rows_8x8, zigzag_4x8, zigzag_8x4 };
 
 template <LaneMap Lanes, int ThreadRows, int ThreadColumns>
@@ -47,10 +47,12 @@ struct ThreadMap {
 };
 
 // How the Count positions that a thread owns along an edge of the tile lie.
-//   adjacent    in one piece. Eight words from thread to thread let the 128-bit loads of eight lanes meet in half of the banks.
-//   quadrants   in groups of four, one group of every thread next to the other over the whole edge: four words from thread to
-//               thread cover all banks. A warp owns a piece of each of the four quarters of the tile (maxas).
-//   contiguous  in groups of four as well, but a warp's groups lie together: it walks over one piece of the tile.
+//   adjacent    in one piece. With eight words from thread to thread, 128-bit loads of eight lanes use half of the
+//               banks.
+//   quadrants   in groups of four; the first groups of all threads lie side by side, then the second groups. Four words
+//               from thread to thread cover all banks. A warp owns a piece of each quarter of the tile (maxas).
+//   contiguous  in groups of four as well, but a warp's groups lie together: it owns one piece of the tile
+//               (matmul-worklog, kernel 10).
 enum class Split { adjacent, quadrants, contiguous };
 
 // Threads along the edge, Together of them in one group of the map.

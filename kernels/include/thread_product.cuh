@@ -1,5 +1,5 @@
-// What a thread of an fp32 product does with a pair of tiles in shared memory: load its fragments of one K step, multiply
-// each value of A's column with each of B's row, and add to its TM x TN sums.
+// What a thread of an fp32 GEMM does with a pair of tiles in shared memory: load its fragments of one K step, multiply
+// each value of A's column by each value of B's row, and add to its TM x TN sums.
 #pragma once
 
 #include "fragment.cuh"
@@ -9,13 +9,13 @@
 enum class Operand { column, element };
 
 //   rows     row after row, each from left to right.
-//   snake    every other row from right to left: from one product to the next only one of the two operands changes, and the
-//            other is at hand in the register reuse cache. An FFMA that reads three registers, or two of the same of the two
-//            register banks, takes a second cycle.
+//   snake    every other row from right to left: from one FFMA to the next only one of the two operands changes, and
+//            the other one is in the register reuse cache. An FFMA that reads three registers takes a second cycle, and
+//            so does one that reads two registers of the same register bank.
 //   columns  the same down and up the columns.
 enum class Walk { rows, snake, columns };
 
-// The place of a thread's product number i.
+// Row and column of a thread's FFMA number i.
 struct Place {
     int y, x;
 };
@@ -36,7 +36,8 @@ struct ThreadProduct {
     static constexpr int steps = Steps;
     float sum[TM][TN] = {};
 
-    // `tile_a`, `tile_b`: where the tiles of the first stage lie. row, column: the thread's place in the grid of threads.
+    // `tile_a`, `tile_b`: where the tiles of the first stage lie. row, column: the thread's place in the grid of
+    // threads.
     __device__ ThreadProduct(const char* tile_a, const char* tile_b, int row, int column)
         : tile_a(tile_a), tile_b(tile_b), row(row), column(column) {
         origin_a = tile_a + 4 * LayoutA::index(0, AlongA::first(row));
@@ -54,7 +55,7 @@ struct ThreadProduct {
             load_down_column<LayoutA, AlongA>(a[buffer], from_a, step, row);
         }
         load_along_row<LayoutB, AlongB>(b[buffer], from_b, words_at(origin_b + stage), step, column);
-        if (Fenced) __syncwarp();  // loads stay ahead of it; without, the compiler moves them next to their use
+        if (Fenced) __syncwarp();  // without it the compiler moves the loads next to their use
     }
 
     __device__ void multiply(int buffer) {
@@ -68,7 +69,8 @@ struct ThreadProduct {
         }
     }
 
-    // use(row, column, sums) for each Group neighbouring sums of the thread: where they lie in the block tile, and they.
+    // use(row, column, sums) for each Group neighbouring sums of the thread. row, column: their place in the block
+    // tile.
     template <int Group, class Use>
     __device__ void for_each_group(Use use) const {
 #pragma unroll

@@ -1,10 +1,10 @@
-// A thread's share of copying tiles of a row-major fp32 matrix into shared memory, tile after tile along K: through registers
-// (`fetch` starts the loads, `deposit` waits for them and stores) or without (`start`, cp.async).
-// Neighbouring threads move neighbouring vectors of Width words, so that a warp's loads fall into whole sectors. Outside
-// the matrix the tile is filled with zeros, which add nothing to a product: the loop that computes needs no guard.
-// Width 4 needs a matrix whose number of columns is a multiple of 4, so that a vector is inside or outside as a whole.
-// Transpose: columns of the matrix become rows of the tile; a vector's words land in different rows, one by one.
-// Work can be cut into parts, to be spread over the steps of a product.
+// A thread's share of copying tiles of a row-major fp32 matrix into shared memory, tile after tile along K: through
+// registers (`fetch` starts the loads, `deposit` waits for them and stores) or without (`start`, cp.async).
+// Neighbouring threads move neighbouring vectors of Width words, so that a warp's loads fall into whole sectors.
+// Outside the matrix the tile is filled with zeros, which add nothing to the sums: the loop that computes needs no
+// guard. Width 4 needs a matrix whose number of columns is a multiple of 4, so that a vector is inside or outside as a
+// whole. Transpose: columns of the matrix become rows of the tile; a vector's words land in different rows, one by one.
+// Work can be cut into parts, to be spread over the K steps of a tile.
 #pragma once
 
 #include "async_copy.cuh"
@@ -13,8 +13,8 @@
 
 template <class Layout, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
 class TileCopy {
-    // Threads lie over panels of the tile: whole rows, or two vectors (a sector) wide where the tile is transposed, so that
-    // the words a warp stores lie in different banks.
+    // Threads lie over panels of the tile: whole rows, or two vectors (a sector) wide where the tile is transposed, so
+    // that the words a warp stores lie in different banks.
     static constexpr int panel = Transpose ? lesser(Columns / Width, greater(8 / Width, 1)) : Columns / Width;
     static constexpr int vectors = Rows * Columns / Width;
     static constexpr int per_thread = ceil_div(vectors, Threads);
@@ -98,7 +98,8 @@ class TileCopy {
         deposit(tile, 0, 1);
     }
 
-    // `tile`: address in shared memory. Four vectors a part, the rest in the last one: apart, each would cost a hazard's wait.
+    // `tile`: address in shared memory. Four vectors a part, the rest in the last one: one by one, each would wait for
+    // a hazard.
     __device__ void start(unsigned tile, int part, int parts) const {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {

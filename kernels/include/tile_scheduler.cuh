@@ -1,6 +1,7 @@
-// Which tiles of C a persistent cluster computes, one after the other. The tiles of all clusters of one round lie next to
-// each other on the raster, so that they share rows of A and columns of B in the L2: row by row, in strips (raster.cuh) or
-// along a Hilbert curve. A grid of one cluster per tile is the same loop with one round.
+// Which tiles of C a persistent cluster computes, one after the other. The tiles of all clusters of one round lie next
+// to each other on the raster, so that they share rows of A and columns of B in the L2. The raster is row by row, a
+// threadblock swizzle (raster.cuh) or a Hilbert curve (hilbert.cuh). A grid of one cluster per tile is the same loop
+// with one round.
 #pragma once
 
 #include "cluster.cuh"
@@ -8,7 +9,7 @@
 #include "index.cuh"
 #include "raster.cuh"
 
-constexpr int hilbert = -1;  // a raster beside the strips' widths
+constexpr int hilbert = -1;  // a raster; other values are the width of a threadblock swizzle
 
 template <int Raster>
 __host__ __device__ constexpr TilePosition raster_position(int tile, int rows, int columns) {
@@ -19,8 +20,8 @@ __host__ __device__ constexpr TilePosition raster_position(int tile, int rows, i
     }
 }
 
-// Tiles of BM x BN, a cluster's side by side. A tile that lies outside of C is named as well: its block takes part in the
-// loads of its cluster and stores nothing.
+// Tiles of BM x BN, those of a cluster side by side. A tile outside of C has a number as well: its block takes part in
+// the loads of its cluster and stores nothing.
 template <int BM, int BN, class Cluster, int Raster>
 struct TileScheduler {
     int rows, columns;  // of clusters of tiles

@@ -1,8 +1,8 @@
-// The copy engine (TMA, sm_90; PTX ISA 9.7.9.27): one thread starts the copy of a box of a matrix between global and shared
-// memory. A tensor map holds the matrix's address, extents and the box with its swizzle. A load fills what lies outside of
-// the matrix with zeros and counts the whole box at its barrier; a store leaves the outside out.
-// The engine works through the async proxy: shared memory that threads have written needs fence_async_proxy() in each
-// of them, and then a barrier, before a store is started.
+// The Tensor Memory Accelerator (TMA, sm_90; PTX ISA 9.7.9.27): one thread starts the copy of a box of a matrix between
+// global and shared memory. A tensor map holds the matrix's address, extents and the box with its swizzle. A load fills
+// what lies outside of the matrix with zeros and counts the whole box at its barrier; a store skips the outside.
+// TMA works through the async proxy: where threads have written to shared memory, each of them calls
+// fence_async_proxy(), and a barrier follows, before a store is started.
 #pragma once
 
 #include "mbarrier.cuh"
@@ -15,8 +15,8 @@ __device__ inline void prefetch(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// When the L2 evicts what a copy brings there: in its turn, before other lines or after them (PTX ISA 9.7.9.15). Data that
-// are read once and evicted first replace one another, rather than lines that have yet to be written to memory.
+// When the L2 evicts what a copy has loaded: as usual, before other lines or after them (PTX ISA 9.7.9.15). Data that
+// are read once and evicted first replace one another, and not dirty lines, which would have to be written to memory.
 enum class Evict { normal, first, last };
 
 template <Evict When>

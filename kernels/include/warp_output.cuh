@@ -1,5 +1,6 @@
-// The way of a warp's sums into C through shared memory: a few rows at a time are laid down as the fragments have them and
-// picked up along the rows, sixteen bytes of C a lane, so that a warp writes whole lines. One slab per warp.
+// The way of a warp's sums into C through shared memory (the epilogue of cutlass): a few rows at a time are written in
+// the order of the fragments and read along the rows, sixteen bytes of C a lane, so that a warp stores whole lines. One
+// slab per warp.
 #pragma once
 
 #include "element.cuh"
@@ -13,8 +14,8 @@ enum class Store { direct, fragment, collective };
 constexpr int slab_rows = 16;      // of WMMA, which lays down whole fragments
 constexpr int slab_rows_mma = 8;   // of mma.sync: half a fragment, for a smaller slab
 
-// The pitch, in sums: eight words apart, the rows of 16-bit fragments lie in different banks; those of tf32 fragments, two
-// rows apart in the same access, come as near to it as rows that start on sixteen bytes can.
+// The pitch, in sums. Rows of 16-bit fragments lie in different banks, because they are eight words longer. Rows of
+// tf32 fragments, of which one access takes every second, conflict as little as rows that start on sixteen bytes can.
 template <class Element, int Columns>
 constexpr int slab_pitch = Columns + per_chunk<Element>;
 

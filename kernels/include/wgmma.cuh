@@ -1,7 +1,7 @@
-// Products of warpgroups (wgmma, sm_90a; PTX ISA 9.7.15): D += A @ B with D of 64 x N in the registers of 128 threads, and A
-// of 64 x 32 bytes and B of 32 bytes x N read from shared memory by the tensor cores themselves. Products are asynchronous:
-// a thread starts several, commits them as a group and waits for the group; until then it may not touch D, and nobody may
-// write to A or B.
+// Matrix products of warpgroups (wgmma, sm_90a; PTX ISA 9.7.15): D += A @ B with D of 64 x N in the registers of 128
+// threads. The tensor cores read A (64 x 32 bytes) and B (32 bytes x N) from shared memory. wgmma are asynchronous: a
+// thread starts several, commits them as a group and waits for the group. Until then it must not touch D, and nobody
+// may write to A or B.
 //
 // Each thread holds pairs of neighbours in two rows of D, eight rows apart; see sum_row and sum_column.
 #pragma once
@@ -21,30 +21,31 @@ struct E4m3 {
 __host__ __device__ constexpr int sum_row(int thread, int i) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }
 __host__ __device__ constexpr int sum_column(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 
-// Orders accesses to the registers of D, and earlier writes to shared memory, before the products that follow.
+// Orders accesses to the registers of D, and earlier writes to shared memory, before the wgmma that follow.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Ends the group of the products started since the last commit.
+// Ends the group of the wgmma started since the last commit.
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 // Waits until at most Pending of the newest groups are unfinished.
 template <int Pending>
 __device__ inline void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
 
-// The descriptor of an operand in shared memory with 128-byte swizzle, from the address of its first element: offsets in
-// units of sixteen bytes, swizzle mode 1 of four in the two highest bits (PTX ISA, matrix descriptor).
+// The descriptor of an operand in shared memory with 128-byte swizzle, from the address of its first element: offsets
+// in units of sixteen bytes, swizzle mode 1 of four in the two highest bits (PTX ISA, matrix descriptor).
 __host__ __device__ constexpr unsigned long long swizzled_descriptor(unsigned address, int leading_bytes, int stride_bytes) {
     return (address & 0x3ffff) / 16 | static_cast<unsigned long long>(leading_bytes / 16) << 16 |
            static_cast<unsigned long long>(stride_bytes / 16) << 32 | 1ull << 62;
 }
 
-// The descriptor of what lies `bytes`, a multiple of sixteen, further on in the same 256 KiB: the address is in the low word.
+// The descriptor of what lies `bytes`, a multiple of sixteen, further on in the same 256 KiB: the address is in the low
+// word.
 __host__ __device__ constexpr unsigned long long moved(unsigned long long descriptor, int bytes) {
     return descriptor >> 32 << 32 | (static_cast<unsigned>(descriptor) + bytes / 16);
 }
 
-// Wgmma<Element, N>::multiply<NMajorB>(d, a, b, add): d = a @ b + (add ? d : 0). NMajorB says that neighbours in memory are
-// neighbours along N; only 16-bit elements may be so.
+// Wgmma<Element, N>::multiply<NMajorB>(d, a, b, add): d = a @ b + (add ? d : 0). NMajorB says that neighbours in memory
+// are neighbours along N; only 16-bit elements may be so.
 template <class Element, int N>
 struct Wgmma;
 

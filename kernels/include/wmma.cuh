@@ -1,8 +1,8 @@
-// WMMA in PTX: a warp loads fragments of 16 x Depth and Depth x 16 elements from shared memory, multiplies them and stores
-// their sums (PTX ISA, wmma.load, wmma.mma, wmma.store), Depth being 32 bytes of elements. A load takes one base and one
-// stride for the whole warp, and which lane holds which element is not specified.
-// In PTX rather than nvcuda::wmma, because NVRTC 13 lowers load_matrix_sync of bf16 and tf32 from shared memory to generic
-// loads and register transposes; wmma.load.shared becomes the same ldmatrix for bf16 as for fp16.
+// WMMA in PTX: a warp loads fragments of 16 x Depth and Depth x 16 elements from shared memory, multiplies them and
+// stores their sums (PTX ISA, wmma.load, wmma.mma, wmma.store), Depth being 32 bytes of elements. A load takes one base
+// and one stride for the whole warp, and which lane holds which element is not specified.
+// In PTX rather than nvcuda::wmma, because NVRTC 13 lowers load_matrix_sync of bf16 and tf32 from shared memory to
+// generic loads and register transposes; wmma.load.shared becomes the same ldmatrix for bf16 as for fp16.
 #pragma once
 
 #include "element.cuh"
@@ -62,7 +62,7 @@ struct WmmaOperand<float> {
     }
 };
 
-// A lane's words of a fragment of sums, of products that are Depth elements deep.
+// A lane's words of a fragment of sums; the operands' fragments are Depth elements deep.
 template <class Sum, int Depth>
 struct WmmaSum;
 

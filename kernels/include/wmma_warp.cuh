@@ -1,6 +1,6 @@
-// A warp's WM x WN part of a block tile, multiplied through WMMA in fragments of 16 x 16, out of tiles whose rows lie a fixed
-// pitch apart. A WMMA load takes a base and a stride and works out every address from them, so a padded tile is expressible
-// and an XOR-swizzled one is not (catalogue B10).
+// A warp's WM x WN part of a block tile, multiplied through WMMA in fragments of 16 x 16, out of tiles whose rows lie a
+// fixed pitch apart. A WMMA load computes every address from a base and a stride, so it can read a padded tile but not
+// an XOR-swizzled one (gemm-practice).
 #pragma once
 
 #include "shared_address.cuh"

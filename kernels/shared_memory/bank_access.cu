@@ -6,7 +6,8 @@
 //   vectors  of 8 or 16 bytes, which the hardware serves by half- and quarter-warps (gemm-practice)
 //   sharing  lanes that access the same vector
 // Lane l accesses vector (l without the bits in SameBits, squeezed together) * Stride; pattern j starts j vectors
-// further. With SameBits = 1 neighbours share a vector, with 16 the halves of the warp do; Stride = 0 gives all lanes one.
+// further. With SameBits = 1 neighbours share a vector, with 16 the halves of the warp do; Stride = 0 gives all lanes
+// one.
 //
 // Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none. SameBits: bits of
 // the lane number that do not change the vector. Warps: of the block, enough to keep the shared-memory pipe busy.

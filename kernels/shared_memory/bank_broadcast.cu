@@ -1,7 +1,7 @@
 // A warp reads words that several of its lanes share; the block counts the cycles.
 //
-// The technique: broadcast (bank-conflicts). Lanes that access the same word are served in one wavefront. Only different
-// words of one bank take several wavefronts. Pattern j starts j words further.
+// The technique: broadcast (bank-conflicts). Lanes that access the same word are served in one wavefront. Only
+// different words of one bank take several wavefronts. Pattern j starts j words further.
 //
 // Read: pattern_one_word, pattern_groups, pattern_bank_row or pattern_two_words. Warps: warps of the block.
 

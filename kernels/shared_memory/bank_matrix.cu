@@ -2,10 +2,10 @@
 // cycles.
 //
 // The technique: the layout of the tile (gemm-practice). ldmatrix takes eight row addresses of 16 bytes a phase, one
-// phase per matrix, and the rows of a matrix lie one below the other. Rows of 128 (64) bytes put them into the same 4 (8)
-// banks, so a phase takes 8 (4) wavefronts. 16 bytes of padding per row, or an XOR of the 16-byte chunk with the row,
-// spread them over all banks. Lane l addresses row l % 16, chunk l / 16. The patterns walk over the tile in steps of two
-// chunks, then of 16 rows. All patterns differ, because ptxas joins ldmatrix of one address, volatile or not.
+// phase per matrix, and the rows of a matrix lie one below the other. Rows of 128 (64) bytes put them into the same 4
+// (8) banks, so a phase takes 8 (4) wavefronts. 16 bytes of padding per row, or an XOR of the 16-byte chunk with the
+// row, spread them over all banks. Lane l addresses row l % 16, chunk l / 16. The patterns walk over the tile in steps
+// of two chunks, then of 16 rows. All patterns differ, because ptxas joins ldmatrix of one address, volatile or not.
 //
 // TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: 16-byte pieces of a row. Matrices: 1, 2 or 4 per
 // access.

@@ -2,10 +2,10 @@
 // of it.
 //
 // The technique: a register cache (register-cache, register-cache-blog). A tile of Lanes lanes holds its inputs
-// round-robin in its registers: word i in register i / Lanes of lane i % Lanes. Lanes read the words of other lanes with
-// __shfl_sync instead of shared memory. The widest tile is a whole warp. A narrower tile, as cooperative groups make it,
-// fetches its K words of halo for fewer outputs. With Coarsen > 1 a lane computes several outputs, Lanes apart, so that
-// the halo is fetched once for more of them.
+// round-robin in its registers: word i in register i / Lanes of lane i % Lanes. Lanes read the words of other lanes
+// with __shfl_sync instead of shared memory. The widest tile is a whole warp. A narrower tile, as cooperative groups
+// make it, fetches its K words of halo for fewer outputs. With Coarsen > 1 a lane computes several outputs, Lanes
+// apart, so that the halo is fetched once for more of them.
 // Unlike the source, no thread returns early and every shuffle names all 32 lanes, so the last tile is safe as well.
 //
 // T: int or float. K: reach in elements. Coarsen: outputs per thread. Block: threads per block. Lanes: lanes of a tile.

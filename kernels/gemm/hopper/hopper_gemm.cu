@@ -45,8 +45,8 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     const int rank = Cluster::size > 1 ? cluster_rank() : 0, slice = Slices > 1 ? cluster_rank() : 0;
     const int cluster = blockIdx.x / (Cluster::size * Slices), clusters = gridDim.x / (Cluster::size * Slices);
     const int all_steps = ceil_div(k, shared.a[0].depth);
-    const int first_step = slice * all_steps / Slices, steps = (slice + 1) * all_steps / Slices - first_step;
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);  // the compiler sees it is uniform
+    const auto [first_step, steps] = steps_of_slice(all_steps, slice, Slices);
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);  // uniform for the compiler
     const int thread = threadIdx.x % warpgroup_threads;
 
     if (threadIdx.x == 0) {
@@ -89,7 +89,7 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         if (Stagger > 0 && consumer > 0) warpgroup_barrier<2>(all_consumers + consumer);
         for (int tile = cluster, next_box = 0; tile < scheduler.tiles(); tile += clusters) {
             const auto after_step = [&](int step) {
-                if (Stagger > 0 && step == ahead) {  // in the first tile: later ones keep the distance
+                if (Stagger > 0 && step == ahead) {  // in the first tile; later tiles keep the distance
                     warpgroup_arrive<2>(all_consumers + consumer + 1);
                     ahead = -1;
                 }
@@ -119,5 +119,5 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         }
         if (How == Store::staged && thread == 0) wait_for_stores();
     }
-    if constexpr (in_cluster) cluster_barrier();  // nobody reaches for a block that has left
+    if constexpr (in_cluster) cluster_barrier();  // no block exits while others access its memory
 }

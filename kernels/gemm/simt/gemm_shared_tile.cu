@@ -29,7 +29,7 @@ gemm_shared_tile(const float* __restrict__ a, const float* __restrict__ b, float
 
 #pragma unroll
         for (int i = 0; i < Tile; ++i) sum += tile_a[y][i] * tile_b[i][x];
-        __syncthreads();  // wait until nobody reads them any more
+        __syncthreads();  // wait until all threads have read them
     }
 
     if (row >= m || column >= n) return;

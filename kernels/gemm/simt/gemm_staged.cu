@@ -5,14 +5,14 @@
 // rung is a set of parameters.
 //
 // BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread. Lanes, How: which outputs those are.
-// TransposeA: A lies as BK x BM in shared memory, so that fragments load as LDS.128. OfTiles, Pad: layouts of the tiles.
-// OfA: A's column or one element of it at a time in registers. Path: order of the FFMAs. Fenced: a warp barrier keeps
-// the loads of fragments ahead of the FFMAs.
+// TransposeA: A lies as BK x BM in shared memory, so that fragments load as LDS.128. OfTiles, Pad: layouts of the
+// tiles. OfA: A's column or one element of it at a time in registers. Path: order of the FFMAs. Fenced: a warp barrier
+// keeps the loads of fragments ahead of the FFMAs.
 // By: the way into shared memory. Halves: half of the threads copies A, the other half B. Width: words per global
-// access; 0 is 4 where the rows allow it and 1 elsewhere. Stages: pairs of tiles in shared memory. Buffers: fragments of
-// 1 or 2 steps in registers. Ordered, When: place of the fetches and the deposits on the way through registers.
-// Strip: width of the threadblock swizzle in tiles, 0 for none. Slices: K is cut into gridDim.z slices, one per block of
-// a cluster. MinBlocks: blocks that a multiprocessor must have registers for.
+// access; 0 is 4 where the rows allow it and 1 elsewhere. Stages: pairs of tiles in shared memory. Buffers: fragments
+// of 1 or 2 steps in registers. Ordered, When: place of the fetches and the deposits on the way through registers.
+// Strip: width of the threadblock swizzle in tiles, 0 for none. Slices: K is cut into gridDim.z slices, one per block
+// of a cluster. MinBlocks: blocks that a multiprocessor must have registers for.
 
 #include "cluster_sum.cuh"
 #include "either.cuh"
@@ -68,7 +68,7 @@ struct Rung {
         if constexpr (By == Load::staged) {
             multiply_prefetched_tiles<Stages, Buffers, Ordered, When>(copies, product, shared, depth);
         } else {
-            constexpr int unrolled = Width == 0 && Words == 1 ? Buffers : 0;  // few sizes take this path: its code is kept short
+            constexpr int unrolled = Width == 0 && Words == 1 ? Buffers : 0;  // rarely taken: short code
             multiply_tiles<Stages, Buffers, unrolled>(copies, product, shared, depth);
         }
 

@@ -47,7 +47,7 @@ gemm_thread_tile(const float* __restrict__ a, const float* __restrict__ b, float
                 }
             }
         }
-        __syncthreads();  // wait until nobody reads them any more
+        __syncthreads();  // wait until all threads have read them
     }
 
 #pragma unroll

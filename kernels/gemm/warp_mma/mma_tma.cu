@@ -42,7 +42,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
     auto& shared = *reinterpret_cast<Shared*>(memory);
     const TileScheduler<BM, BN, ClusterShape<1, 1>, Strip> scheduler(m, n);
     const int lane = threadIdx.x % 32;
-    const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);  // the compiler sees it is uniform
+    const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);  // uniform for the compiler
 
     if (threadIdx.x == 0) {
         prefetch(map_a);
@@ -74,7 +74,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
             }
         }
         mbarrier_wait(at.in(memory).empty, at.parity ^ 1);
-        mbarrier_arrive(at.in(memory).full);  // the multiplying warps look one tile ahead
+        mbarrier_arrive(at.in(memory).full);  // the multiplying warps wait for one tile more
     } else {
         if constexpr (groups > 1) grow_registers<consumer_registers<groups>>();
         const int warp_row = index / (BN / WN) * WM, warp_column = index % (BN / WN) * WN;
