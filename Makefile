@@ -30,7 +30,7 @@ format: $(STAMP)
 	$(BIN)/snakefmt Snakefile workflow
 
 reference: $(STAMP)
-	$(BIN)/python -m ladder reference --readme config/README.md
+	$(BIN)/python -m ladder reference --write
 
 clean:
 	rm -rf $(VENV) .snakemake .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache report.html

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from conftest import ROOT
@@ -182,6 +184,29 @@ def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureF
     readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
     assert readme.endswith(printed), "run `make reference`"
     assert printed == "\n".join(field_reference(kind, *KINDS[kind]) for kind in KINDS)
+
+
+FILES = {
+    "config": ["config/config.yaml"],
+    "sweep": ["config/sweeps/*.yaml"],
+    "kernel": ["kernels/**/*.yaml"],
+    "claims": ["config/claims.yaml"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_editors_find_the_schema_of_every_document(kind: str) -> None:
+    schema = json.loads((ROOT / "config" / "schemas" / f"{kind}.json").read_text())
+    assert schema == KINDS[kind][1].model_json_schema(), "run `make reference`"
+    checked = jsonschema.Draft202012Validator(schema)
+    files = [path for pattern in FILES[kind] for path in ROOT.glob(pattern)]
+    assert files
+    for path in files:
+        document = yaml.safe_load(path.read_text())
+        assert not list(checked.iter_errors(document)), path
+        assert list(checked.iter_errors({**document, "misspelt": 1})), path
+    editor = json.loads((ROOT / ".vscode" / "settings.json").read_text())["yaml.schemas"]
+    assert editor[f"config/schemas/{kind}.json"] == FILES[kind][0]
 
 
 def test_the_reference_names_every_setting_of_the_configuration() -> None:

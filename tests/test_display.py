@@ -170,6 +170,8 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(project: Path) -> No
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # A shell that runs the tests in the background has it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     log = project / RESULTS / "logs/prepare_sweep"
     while not log.is_dir() or not any(path.stat().st_size for path in log.iterdir()):

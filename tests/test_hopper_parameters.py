@@ -173,7 +173,7 @@ def test_rows_of_other_widths() -> None:
         ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole blocks of 64 rows"),
         ({"stages": 5}, "227 KiB"),
         ({"split_k": 2}, "cluster of their own"),
-        ({"store": "direct", "evict_c": "first"}, "the copy engine alone"),
+        ({"store": "direct", "evict_c": "first"}, "only TMA can say"),
         ({"split_k": 2, "blocks": 0, "store": "direct", "cluster_m": 2}, "cluster of their own"),
         (
             {"bn": 128, "split_k": 2, "blocks": 0, "store": "direct", "stages": 2},

@@ -6,7 +6,6 @@ import pytest
 from emulator.hopper import RING, hold, variant
 from ladder.model.errors import LadderError
 
-
 COVERED = """
 #include "slice_sum.cuh"
 __host__ __device__ constexpr bool covered(int steps, int slices) {

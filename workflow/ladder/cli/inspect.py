@@ -15,7 +15,7 @@ from ladder.model.cell import size_label
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate, whole
-from ladder.model.files import replace_file
+from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.results import compare as comparing
 from ladder.results import history as past
@@ -57,19 +57,26 @@ def check(
 
 
 def reference(
+    context: typer.Context,
     kind: Annotated[
         list[str] | None, typer.Argument(help=f"Document kinds (default: {', '.join(KINDS)}).")
     ] = None,
-    readme: Annotated[Path | None, typer.Option(help="Rewrite this file from its reference mark on.")] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Bring config/README.md and config/schemas/ up to date.")
+    ] = False,
 ) -> None:
-    """Print the field reference of document kinds, or rewrite it in config/README.md."""
+    """Print the field reference of document kinds, or write it down with JSON schemas for editors."""
     for name in kind or ():
         if name not in KINDS:
             raise refuse("command line", "kind", name, KINDS)
     text = "\n".join(field_reference(name, *KINDS[name]) for name in kind or KINDS)
-    if readme is None:
+    if not write:
         print(text, end="")
         return
+    own = project(context).config
+    for name, (_, document) in KINDS.items():
+        write_json(own / "schemas" / f"{name}.json", document.model_json_schema())
+    readme = own / "README.md"
     old = readme.read_text(encoding="utf-8")
     if BEGIN not in old:
         raise LadderError(f"{readme}: the mark {BEGIN} is missing")
