@@ -184,6 +184,14 @@ def test_a_run_of_the_checkout_is_clean_to_plan_and_to_lint() -> None:
     assert linted.code == 0, linted.text
 
 
+@pytest.mark.parametrize("words", [["--unlock"], ["-n"], ["--lint"], ["--list-rules"]], ids=" ".join)
+def test_what_runs_no_job_needs_no_cores(words: list[str], project: Path) -> None:
+    done = subprocess.run(
+        snakemake_command(*words), cwd=project, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 TIMES = {"compile_s"}
 """Columns that differ between any two runs."""
 

@@ -90,14 +90,20 @@ def asked_of(wildcards):
     return digest_json([plan, asked.harness.key, variants, digest("ladder.build.variants")])
 
 
-CORES = workflow.cores or 1
-HALF = max(1, CORES // 2)
+def cores(wildcards):
+    """Known once there are jobs: what runs none, such as --unlock, needs no --cores."""
+    return workflow.cores or 1
+
+
+def half_the_cores(wildcards):
+    """So that something else is made beside it."""
+    return max(1, cores(wildcards) // 2)
 
 
 def compiling_threads(wildcards):
     """A core for each few variants; half of them where no GPU waits, so that two sweeps fill each other's gaps."""
     few = -(-len(RUN.every_sweep[wildcards.sweep].variants) // 4)
-    return min(few, CORES if RUN.measures else HALF)
+    return min(few, cores(wildcards) if RUN.measures else half_the_cores(wildcards))
 
 
 def settings_of(wildcards):
@@ -110,7 +116,7 @@ def measuring_threads(wildcards):
     """The cores of one GPU's share of the host, so that nothing else runs beside a timing."""
     limits = workflow.global_resources
     gpus = limits["gpu"].value if "gpu" in limits else 1
-    return max(1, (workflow.cores or 4) // max(1, gpus))
+    return max(1, cores(wildcards) // max(1, gpus))
 
 
 def conditions_of(sweep):

@@ -11,12 +11,12 @@ rule draw_figures:
     log:
         f"{LOGS}/draw_figures.log",
     # Claims and report are made beside it.
-    threads: HALF
+    threads: half_the_cores
     params:
         folder=run_folder,
         sweeps=list(RUN.sweeps),
         published=STANDS_IN,
-        jobs=CORES,
+        jobs=cores,
     message:
         "Drawing the figures"
     shell:
