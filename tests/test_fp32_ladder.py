@@ -192,7 +192,7 @@ PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
     ("tile_copy.cuh", {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
     ("tile_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
     ("staged_loop.cuh", ASYNC, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
-    ("staged_loop.cuh", {}, "__syncthreads();  // wait until nobody reads them any more", ""),
+    ("staged_loop.cuh", {}, "__syncthreads();  // wait until all threads have read them", ""),
     ("prefetch_loop.cuh", STAGED, "__syncthreads();  // the next tiles are complete", "//"),
     ("prefetch_loop.cuh", STAGED, "Copies::bytes - reading : 0", "reading : 0"),
     ("prefetch_loop.cuh", STAGED, "warp.multiply(1);", "warp.multiply(0);"),
@@ -453,12 +453,13 @@ def test_cells_left_out_of_the_ladder_say_why() -> None:
 
 def test_every_fp32_claim_of_the_sources_is_in_the_ledger() -> None:
     stated = {
-        "000": "double-buffer-barriers double-buffer-faster linear-map-conflicts-b zigzag-map-conflict-free "
-        "plain-map-also-conflict-free transposed-store-conflicts compute-first-faster-large b-swizzle-loses-vectors "
-        "quadrants-vs-contiguous async-copy-helps",
-        "001": "tiled-gemm-conflict-free",
-        "002": "ladder-order small-tile-beats-large warp-4x16-over-8x8 padding-variant-neutral split-loader-neutral",
-        "003": "transpose-pays padding-needs-alignment bcf-still-conflicts smem-formula occupancy-collapse "
+        "double-buffering": "double-buffer-barriers double-buffer-faster linear-map-conflicts-b "
+        "zigzag-map-conflict-free plain-map-also-conflict-free transposed-store-conflicts "
+        "compute-first-faster-large b-swizzle-loses-vectors quadrants-vs-contiguous async-copy-helps",
+        "bank-conflicts": "tiled-gemm-conflict-free",
+        "hip-gemm": "ladder-order small-tile-beats-large warp-4x16-over-8x8 padding-variant-neutral "
+        "split-loader-neutral",
+        "gemm-practice": "transpose-pays padding-needs-alignment bcf-still-conflicts smem-formula occupancy-collapse "
         "block-swizzle-l2 cublas-best-small",
     }
     everything = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
 CLAIM = {
     "id": "transpose-pays",
-    "source": "003",
+    "source": "gemm-practice",
     "statement": "Transposing pays.",
     "decided_by": "paired time",
     "tests": [{"label": "gain", "sweep": "fp32_transpose", "value": "speedup", "at_least": 1, "per": ["n"]}],
@@ -218,7 +218,8 @@ def test_a_long_compiler_message_is_cut(tmp_path: Path) -> None:
 
 def test_claims_carry_verdict_evidence_and_place(text: str) -> None:
     part = section(text, "Claims")
-    assert "| `transpose-pays` | 003 | Transposing pays. | **holds** | holds at n = 1024 … 4096 |" in part
+    row = "| `transpose-pays` | gemm-practice | Transposing pays. | **holds** | holds at n = 1024 … 4096 |"
+    assert row in part
     assert "8 of 8 cells are at least 1" in part
 
 

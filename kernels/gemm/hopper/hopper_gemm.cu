@@ -1,20 +1,16 @@
-// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 sums: persistent clusters of blocks, in which one
-// warpgroup only copies and the others only multiply.
+// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 sums: one warpgroup copies, the others multiply.
 //
 // The techniques, each a parameter, after cutlass and fast-cu:
 //   Stages         a ring of tiles between the copying thread and the consumers: copies run ahead of the wgmma
-//   Consumers      warpgroups that share a tile, along M or (ConsumersN) along N
-//   Reallocate     registers of the copying warpgroup go to the consumers (setmaxnreg)
+//   Consumers      warpgroups that share a tile, along M or (ConsumersN) N, and with Reallocate the copier's registers
 //   Raster         persistent blocks take tiles in this order: row by row, threadblock swizzle or Hilbert curve
-//   Cluster        blocks of a cluster load the operands that they share once (multicast)
+//   Cluster        blocks load operands that they share once (multicast), or take Slices of K (split K)
 //   Store::staged  TMA stores results from shared memory while the next tile begins
 //   Stagger        the first consumer runs some steps ahead, so that one multiplies while the other stores
-//   Serpentine     every second round goes backwards along K, through what the L2 still holds
-//   Slices         K is cut, one slice per block of a cluster (split K)
-//   Evict          what the L2 evicts before or after other lines, for each matrix
+//   Serpentine     every second round goes backwards along K, through what the L2 still holds (Evict: drops first)
 //
-// Element: __nv_bfloat16, __half, Tf32 (result fp32) or E4m3 (result bf16). OrderB: Major::mn for B stored as K x N, of
-// 16-bit elements only, Major::k for N x K. BM, BN: block tile, 128 bytes of K deep. Boxes: of C per consumer.
+// Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). OrderB: Major::k where B is N x K, Major::mn
+// where it is K x N (16-bit elements only). BM, BN: block tile, 128 bytes of K deep. Boxes: of C per consumer.
 
 #include "accumulator_store.cuh"
 #include "operand_tile.cuh"

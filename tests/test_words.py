@@ -1,0 +1,139 @@
+"""The words: sources are cited by their keys, links lead somewhere, and terms are those of the glossary."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "docs" / "sources.md"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+OWN = "own"
+"""In place of a key: an idea of this project."""
+
+PRIVATE = {
+    "twin": "baseline, ablation or branch",
+    "dearest": "most expensive",
+    "copy engine": "TMA",
+    "technique less": "ablation",
+}
+"""Words that this project made up, and the field's own."""
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def rows() -> dict[str, str]:
+    """Key -> its line in the tables of docs/sources.md."""
+    text = SOURCES.read_text(encoding="utf-8")
+    return {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+
+
+def citations() -> list[tuple[str, str]]:
+    """(where, what is cited) of every kernel's origin and every claim's source."""
+    kernels = sorted((ROOT / "kernels").rglob("*.yaml"))
+    origins = [(path.stem, entry) for path in kernels for entry in read(path)["origin"]]
+    claims = read(ROOT / "config" / "claims.yaml")["claims"]
+    return origins + [(claim["id"], claim["source"]) for claim in claims]
+
+
+def key_of(citation: str) -> str:
+    return re.split(r"[ ,:;(]", citation, maxsplit=1)[0]
+
+
+def links(page: Path) -> list[str]:
+    """Targets of a page's links into the repository, without their anchors."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)]
+    return [target for target in targets if target and "://" not in target]
+
+
+def sources_in(*rooms: str) -> list[Path]:
+    """Text files that people write, under these folders."""
+    written = {".cu", ".cuh", ".j2", ".json", ".md", ".py", ".rst", ".smk", ".yaml"}
+    return [path for room in rooms for path in sorted((ROOT / room).rglob("*")) if path.suffix in written]
+
+
+def found(pattern: str, files: list[Path]) -> list[str]:
+    """Where the pattern occurs: file, line number and line."""
+    expression = re.compile(pattern)
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if expression.search(line)
+    ]
+
+
+def test_kernels_and_claims_cite_keys_of_the_sources() -> None:
+    known = {*rows(), OWN}
+    cited = citations()
+    assert len(cited) > 40
+    assert [(where, what) for where, what in cited if key_of(what) not in known] == []
+
+
+def test_every_source_is_cited() -> None:
+    """By a kernel or a claim; otherwise its row links to a file that has all words of its key."""
+    used = {key_of(what) for _, what in citations()}
+    assert used >= {"double-buffering", "ptx-isa", OWN}
+    for key, row in rows().items():
+        if key in used:
+            continue
+        targets = [target for target in re.findall(r"\]\(([^)\s]+)\)", row) if "://" not in target]
+        assert len(targets) == 1, f"nothing cites {key}"
+        text = (SOURCES.parent / targets[0]).read_text(encoding="utf-8").lower()
+        assert all(word in text for word in key.split("-")), f"{targets[0]} does not cite {key}"
+
+
+def test_every_source_has_a_title_an_author_a_year_and_a_link_or_says_that_they_are_unknown() -> None:
+    for key, row in rows().items():
+        fields = [field.strip() for field in row.strip("|").split("|")]
+        assert len(fields) == 5, row
+        assert all(fields), key
+        assert "://" in fields[4] or fields[4] == "unknown", key
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    published = "results/published/"  # absent before the first publication
+    targets = [
+        target for target in links(page) if not (published in target and not (ROOT / published).is_dir())
+    ]
+    assert [target for target in targets if not (page.parent / unquote(target)).exists()] == []
+
+
+def test_nothing_cites_a_source_by_its_number_or_a_row_of_a_catalogue_that_is_elsewhere() -> None:
+    files = [*sources_in("kernels", "config", "docs", "workflow", "tests"), *PAGES]
+    assert len(files) > 150
+    assert found(r"""\btexts? 00\d\b|["'`]00[0-4]\b["'` ]|\bcatalogue [A-E]\d""", files) == []
+
+
+@pytest.mark.parametrize("word", PRIVATE)
+def test_private_words_stay_away(word: str) -> None:
+    files = [*sources_in("kernels", "config", "workflow/report"), *PAGES]
+    assert found(rf"(?i)\b{word}s?\b", files) == [], f"the field says {PRIVATE[word]}"
+
+
+def test_the_glossary_is_alphabetical_and_has_one_line_a_term() -> None:
+    lines = GLOSSARY.read_text(encoding="utf-8").splitlines()
+    entries = lines[lines.index("") + 1 :]
+    entries = entries[entries.index("") + 1 :]
+    assert all(re.match(r"- \*\*[^*]+\*\*: .+\.\)?$", line) for line in entries)
+    terms = [line.split("**")[1].lower() for line in entries]
+    assert len(terms) > 40
+    assert terms == sorted(set(terms))
+
+
+@pytest.mark.parametrize(
+    "term", ["cell", "claim", "rung", "regime", "record", "session", "speed-up", "wavefront"]
+)
+def test_the_glossary_has_the_terms_of_readme(term: str) -> None:
+    assert f"- **{term}**: " in GLOSSARY.read_text(encoding="utf-8")
