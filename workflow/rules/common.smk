@@ -28,7 +28,7 @@ from ladder.model.schemas import SWEEP_TABLES
 # Where snakemake's own words are asked for, or those of a plugin, they stay.
 _asked = workflow.output_settings
 if workflow.is_main_process and not (
-    workflow.dryrun or _asked.printshellcmds or _asked.verbose or _asked.quiet
+    _asked.dryrun or _asked.printshellcmds or _asked.verbose or _asked.quiet
 ):
     for _usual in [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]:
         from ladder.cli.display import Display
@@ -42,7 +42,7 @@ try:
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
-if workflow.dryrun and RUN.measures:
+if _asked.dryrun and RUN.measures:
     from ladder.results.forecast import forecasts, summary
 
     print("\n".join(summary(list(forecasts(RUN)))), file=sys.stderr)
