@@ -342,12 +342,12 @@ class Lab:
                 for one in (self.session, *found):
                     append(one)
             write_json(self.folder.account("measured", name), make_job(launched))
-            lacking = (
+            notes = (
                 []
                 if metrics and sweep.counters.groups
                 else [{"subject": "ncu", "reason": "ncu was not found"}]
             )
-            write_json(self.folder.account("profiled", name), {"notes": lacking})
+            write_json(self.folder.account("profiled", name), {"notes": notes})
 
     def _records(self, plan: Plan, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
         shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}

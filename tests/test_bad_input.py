@@ -1,4 +1,4 @@
-"""What a user gets wrong: each mistake is told by file, field, value and what is accepted, before any job starts.
+"""What a user gets wrong: each mistake names file, field, value and what is accepted, before any job starts.
 
 A mistake is a change to one file of a working project. What only a compiler can see is recorded instead (see
 test_workflow.py); what only a launch can see needs a GPU.
@@ -161,12 +161,12 @@ MISTAKES = [
         (SWEEP, "variants[0].params", "no more than 2048 loads a block", "threads * k <= 2048"),
     ),
     Mistake(
-        "product of which nothing is left",
+        "combinations of which nothing is left",
         kept_where("k > 4"),
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
     Mistake(
-        "product of which nothing is left at any size",
+        "combinations of which nothing is left at any size",
         kept_where("k * elements > 2**22"),
         (SWEEP, "variants[0].params", "no combination is left after the constraints and where"),
     ),
@@ -391,7 +391,7 @@ def assert_says(message: str, fragments: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
+def test_a_mistake_names_file_field_value_and_what_is_accepted(
     mistake: Mistake, project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(project)
@@ -425,7 +425,7 @@ def test_a_mistake_is_told_with_file_field_value_and_what_is_accepted(
     ],
     ids=lambda value: " ".join(value)[:40],
 )
-def test_a_mistake_on_the_command_line_of_a_step_is_told_the_same_way(
+def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
     words: list[str],
     says: tuple[str, ...],
     project: Path,

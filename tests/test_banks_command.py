@@ -59,7 +59,7 @@ def test_missing_lanes_have_no_phase(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "printed"),
     [
         (["lane * 4", "--lanes", "0"], ["--lanes", "0 is not accepted", "1 to 32"]),
         (["lane * 4", "--lanes", "33"], ["--lanes", "33 is not accepted", "1 to 32"]),
@@ -71,25 +71,25 @@ def test_missing_lanes_have_no_phase(capsys: pytest.CaptureFixture[str]) -> None
     ],
 )
 def test_what_no_warp_can_do_is_refused(
-    words: list[str], told: list[str], caplog: pytest.LogCaptureFixture
+    words: list[str], printed: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert main(["banks", *words]) == 2
-    for part in told:
+    for part in printed:
         assert part in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "printed"),
     [
         (["--width", "12"], ["--width: 12 is not accepted", "1, 2, 4, 8, 16"]),
         (["--matrices", "3"], ["--matrices: 3 is not accepted", "1, 2, 4"]),
     ],
 )
 def test_a_word_that_names_nothing_is_refused(
-    words: list[str], told: list[str], caplog: pytest.LogCaptureFixture
+    words: list[str], printed: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert main(["banks", "lane * 12", *words]) == 2
-    for part in told:
+    for part in printed:
         assert part in caplog.text
 
 

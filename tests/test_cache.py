@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: what is asked twice is compiled once, and one bad source harms no other."""
+"""The cache of compiled kernels: what is requested twice is compiled once, and one bad source harms no other."""
 
 import os
 import re
@@ -26,7 +26,7 @@ template <int k> __global__ void kernel(float* out) { out[threadIdx.x] = Tree<30
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Any:
+def request_of(tmp_path: Path) -> Any:
     def request(name: str, text: str = GOOD, k: int = 1) -> Request:
         source = tmp_path / f"{name}.cu"
         source.write_text(text)
@@ -50,33 +50,33 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return lambda: sorted(log.read_text().split())
 
 
-def test_what_was_compiled_is_not_compiled_again(tmp_path: Path, ask: Any, compiled: Any) -> None:
-    cache, requests = Cache(tmp_path / "cache"), [ask("a"), ask("b", k=2), ask("a")]
+def test_what_was_compiled_is_not_compiled_again(tmp_path: Path, request_of: Any, compiled: Any) -> None:
+    cache, requests = Cache(tmp_path / "cache"), [request_of("a"), request_of("b", k=2), request_of("a")]
     found = cache.fill(requests, 2, 60)
     assert {facts["status"] for facts in found.values()} == {"ok"}
     assert compiled() == ["a", "b"]
     assert (cache.folder / f"{requests[0].key}.cubin").read_bytes().startswith(b"\x7fELF")
-    assert Cache(tmp_path / "cache").fill([*requests, ask("c", k=3)], 2, 60).keys() > found.keys()
+    assert Cache(tmp_path / "cache").fill([*requests, request_of("c", k=3)], 2, 60).keys() > found.keys()
     assert compiled() == ["a", "b", "c"]
 
 
-def test_the_key_follows_source_entry_architecture_and_options(ask: Any) -> None:
-    one = ask("a")
+def test_the_key_follows_source_entry_architecture_and_options(request_of: Any) -> None:
+    one = request_of("a")
     keys = [
         one.key,
-        ask("a", k=2).key,
+        request_of("a", k=2).key,
         replace(one, arch="sm_80").key,
         replace(one, options=("--use_fast_math",)).key,
-        ask("a", GOOD + "// more").key,
+        request_of("a", GOOD + "// more").key,
     ]
     assert len(set(keys)) == 5
-    assert ask("a").key == one.key
+    assert request_of("a").key == one.key
 
 
-def test_a_source_that_does_not_compile_is_an_answer(tmp_path: Path, ask: Any, compiled: Any) -> None:
+def test_a_source_that_does_not_compile_is_an_answer(tmp_path: Path, request_of: Any, compiled: Any) -> None:
     cache, bad = (
         Cache(tmp_path / "cache"),
-        ask("bad", "template <int k> __global__ void kernel() { nothing; }"),
+        request_of("bad", "template <int k> __global__ void kernel() { nothing; }"),
     )
     for _ in range(2):
         (facts,) = cache.fill([bad], 1, 60).values()
@@ -85,22 +85,22 @@ def test_a_source_that_does_not_compile_is_an_answer(tmp_path: Path, ask: Any, c
     assert compiled() == ["bad"]
 
 
-def test_a_compiler_that_does_not_end_harms_no_other(tmp_path: Path, ask: Any, compiled: Any) -> None:
-    cache, endless = Cache(tmp_path / "cache"), ask("endless", ENDLESS)
-    requests = [endless, *(ask(f"good{k}", k=k) for k in range(3))]
+def test_a_compiler_that_does_not_end_harms_no_other(tmp_path: Path, request_of: Any, compiled: Any) -> None:
+    cache, endless = Cache(tmp_path / "cache"), request_of("endless", ENDLESS)
+    requests = [endless, *(request_of(f"good{k}", k=k) for k in range(3))]
     begun = time.monotonic()
     found = cache.fill(requests, 2, 5)
     assert time.monotonic() - begun < 60
     assert found[endless.key]["reason"] == "the compiler took longer than 5 s (compile.timeout_s)"
     assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok", "ok"]
-    assert cache.facts(endless) is None, "it is asked again the next time"
+    assert cache.facts(endless) is None, "it is compiled again the next time"
 
 
 def test_a_fault_of_the_setup_stops_the_job_and_is_not_kept(
-    tmp_path: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A package that is installed later would else never be used."""
-    cache, good = Cache(tmp_path / "cache"), ask("good")
+    cache, good = Cache(tmp_path / "cache"), request_of("good")
 
     def missing() -> str:
         raise LadderError("no nvdisasm was found")
@@ -114,10 +114,10 @@ def test_a_fault_of_the_setup_stops_the_job_and_is_not_kept(
 
 
 def test_a_compiler_that_runs_out_of_memory_harms_no_other(
-    tmp_path: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ladder.build.cache._MEMORY_BYTES", 2**30)
-    cache, requests = Cache(tmp_path / "cache"), [ask("endless", ENDLESS), ask("good")]
+    cache, requests = Cache(tmp_path / "cache"), [request_of("endless", ENDLESS), request_of("good")]
     found = cache.fill(requests, 1, 100)
     # Not every allocation of NVRTC is checked by it.
     assert re.fullmatch(
@@ -128,7 +128,7 @@ def test_a_compiler_that_runs_out_of_memory_harms_no_other(
 
 
 def test_a_compiler_that_crashes_harms_no_other(
-    tmp_path: Path, ask: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_ = Request.compile
 
@@ -138,8 +138,8 @@ def test_a_compiler_that_crashes_harms_no_other(
         return compile_(self)
 
     monkeypatch.setattr(Request, "compile", crashing)
-    cache, crash = Cache(tmp_path / "cache"), ask("crash")
-    requests = [crash, *(ask(f"good{k}", k=k) for k in range(3))]
+    cache, crash = Cache(tmp_path / "cache"), request_of("crash")
+    requests = [crash, *(request_of(f"good{k}", k=k) for k in range(3))]
     found = cache.fill(requests, 2, 60)
     assert "the compiler crashed" in found[crash.key]["reason"]
     assert [found[one.key]["status"] for one in requests] == ["compile_error", "ok", "ok", "ok"]

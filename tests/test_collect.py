@@ -322,7 +322,7 @@ def again(lab: Lab, speedup: float, **session: Any) -> None:
     lab.collect(["tensor_ladder"])
 
 
-def test_of_two_records_of_a_cell_the_later_counts_and_both_are_told(tmp_path: Path) -> None:
+def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
     again(lab, 3.0, gpu={**SESSION.gpu, "uuid": "GPU-2"})
@@ -335,7 +335,7 @@ def test_of_two_records_of_a_cell_the_later_counts_and_both_are_told(tmp_path: P
     assert [gpu["cells"] for gpu in environment["gpus"]] == [4, 4]
 
 
-def test_records_under_other_conditions_are_not_told_as_sessions(tmp_path: Path) -> None:
+def test_records_under_other_conditions_are_not_shown_as_sessions(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
     lab.settings = {"measure": {"precision": 0.01}}

@@ -179,7 +179,7 @@ def test_spills_are_refused_unless_the_kernel_declares_them(workshop: Workshop) 
 def test_an_instruction_that_the_assembler_ignores_is_a_compile_error(workshop: Workshop) -> None:
     _, facts = workshop.compile(IGNORED_SETMAXNREG)
     assert facts["status"] == "compile_error"
-    assert facts["reason"].startswith("C7508: the compiler did not do what the source asks")
+    assert facts["reason"].startswith("C7508: the compiler did not do what the source says")
     bounded = IGNORED_SETMAXNREG.replace("(384)", "(384, 1)")
     assert workshop.compile(bounded)[1]["status"] == "ok"
 

@@ -21,7 +21,7 @@ from ladder.catalogue.runs import choose_device, load_run, merged, read_settings
 from ladder.cli.app import STEPS, main
 from ladder.cli.inspect import KINDS
 from ladder.gpu import discovery
-from ladder.gpu.discovery import FoundGpu, arch, slug, visible
+from ladder.gpu.discovery import FoundGpu, visible
 from ladder.model.errors import LadderError
 from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
@@ -74,7 +74,7 @@ def test_layers_are_merged_field_by_field_and_words_of_the_command_line_take_the
     ],
 )
 def test_a_gpu_models_folder_is_named_after_it(name: str, expected: str) -> None:
-    assert slug(name) == expected
+    assert FoundGpu(0, name, "GPU-1", (9, 0)).slug == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_gpu_models_folder_is_named_after_it(name: str, expected: str) -> None
 def test_the_architecture_of_a_device_carries_its_own_features_from_9_0_up(
     capability: tuple[int, int], expected: str
 ) -> None:
-    assert arch(capability) == expected
+    assert FoundGpu(0, "a GPU", "GPU-1", capability).arch == expected
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_the_run_is_for_the_device_asked_for_or_found(
     assert choose_device(read_settings(Project(ROOT), [], {"device": device, "arch": arch_})) == expected
 
 
-def test_a_device_this_host_lacks_needs_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_of_another_host_needs_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "find_gpus", list)
     with pytest.raises(LadderError, match=r"arch: 'auto' is not accepted.*no nvidia-b200.*such as sm_90a"):
         choose_device(read_settings(Project(ROOT), [], {"device": "nvidia-b200"}))
@@ -135,7 +135,7 @@ def test_a_host_without_a_driver_has_no_gpus(monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(name)
 
     monkeypatch.setattr(discovery.ctypes, "CDLL", no_library)
-    assert discovery.find_gpus({}) == []
+    assert discovery.find_gpus() == []
 
 
 @pytest.mark.parametrize("on_the_bus", [True, False])
@@ -152,7 +152,7 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
     monkeypatch.setattr(discovery.ctypes, "CDLL", lambda name: None)
     monkeypatch.setattr("cuda.core.system.Device", SimpleNamespace(get_all_devices=broken))
     if not on_the_bus:
-        assert discovery.find_gpus({}) == []
+        assert discovery.find_gpus() == []
         return
     with pytest.raises(LadderError, match=r"does not answer: NVML_ERROR_LIB_RM.*device=none"):
         choose_device(read_settings(Project(ROOT), [], {}))
@@ -252,7 +252,7 @@ def test_what_the_command_line_does_not_know_is_a_mistake(
     assert "Usage: python -m ladder" in capsys.readouterr().err
 
 
-def test_a_crash_of_the_program_is_told_apart_and_leaves_its_traceback(
+def test_a_crash_of_the_program_has_an_exit_code_of_its_own_and_leaves_its_traceback(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def crash(*_: Any) -> Any:

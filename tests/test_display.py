@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def tell(
+def send(
     display: Display, event: LogEvent | None, text: str = "", level: int = logging.INFO, **known: Any
 ) -> None:
     """Give a display one of snakemake's messages."""
@@ -36,7 +36,7 @@ def tell(
 
 def start(display: Display, jobid: int, message: str, log: Path) -> None:
     about = {"rule_msg": message, "rule_name": "rule", "log": [str(log)]}
-    tell(display, LogEvent.JOB_INFO, jobid=jobid, **about)
+    send(display, LogEvent.JOB_INFO, jobid=jobid, **about)
 
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -57,12 +57,12 @@ def test_a_whole_run_is_at_most_a_hundred_lines_in_a_file(total: int, tmp_path: 
     out = io.StringIO()
     display = Display(out)
     for chatter in ("Building DAG of jobs...", "Provided cores: 2", "Select jobs to execute..."):
-        tell(display, None, chatter)
-    tell(display, LogEvent.RUN_INFO, stats={"total": total})
+        send(display, None, chatter)
+    send(display, LogEvent.RUN_INFO, stats={"total": total})
     for jobid in range(total):
         start(display, jobid, f"Job {jobid}", tmp_path / "log")
-        tell(display, LogEvent.JOB_FINISHED, job_id=jobid)
-        tell(display, LogEvent.PROGRESS, done=jobid + 1, total=total)
+        send(display, LogEvent.JOB_FINISHED, job_id=jobid)
+        send(display, LogEvent.PROGRESS, done=jobid + 1, total=total)
     lines = out.getvalue().splitlines()
     assert min(total, 50) <= len(lines) - 1 <= 50 or total < 50
     assert f"{total} of {total} jobs done" in lines[-1]
@@ -75,7 +75,7 @@ def test_a_terminal_shows_how_far_each_running_job_is(
     monkeypatch.setenv("COLUMNS", "120")
     out, log = Terminal(), tmp_path / "log"
     display = Display(out)
-    tell(display, LogEvent.RUN_INFO, stats={"total": 3})
+    send(display, LogEvent.RUN_INFO, stats={"total": 3})
     start(display, 1, "Preparing fp32_tiles", log)
     log.write_text("python -m ladder prepare x\n[1/9] a\n[4/9] gemm_staged<8>\n[5/9] gemm_st")
     time.sleep(0.5)
@@ -84,7 +84,7 @@ def test_a_terminal_shows_how_far_each_running_job_is(
     assert "4/9" in out.getvalue()
 
 
-def test_a_failure_is_told_once_by_its_last_line_and_the_command_that_repeats_it(tmp_path: Path) -> None:
+def test_a_failure_is_shown_once_by_its_last_line_and_the_command_that_repeats_it(tmp_path: Path) -> None:
     out, log = io.StringIO(), tmp_path / "log"
     display = Display(out)
     log.write_text(
@@ -92,7 +92,7 @@ def test_a_failure_is_told_once_by_its_last_line_and_the_command_that_repeats_it
     )
     for _ in range(2):
         about = {"rule_msg": "Collecting", "rule_name": "collect", "log": [str(log)]}
-        tell(display, LogEvent.JOB_ERROR, level=logging.ERROR, jobid=3, **about)
+        send(display, LogEvent.JOB_ERROR, level=logging.ERROR, jobid=3, **about)
     expected = (
         f"FAILED: Collecting: ValueError: no\n  log: {log}\n  to repeat it: python -m ladder collect x\n"
     )
@@ -109,9 +109,9 @@ def test_a_job_that_was_killed_before_a_word_says_so(tmp_path: Path) -> None:
 def test_errors_and_unknown_messages_of_snakemake_are_shown() -> None:
     out = io.StringIO()
     display = Display(out)
-    tell(display, None, "Using nothing at all", level=logging.WARNING)
-    tell(display, LogEvent.ERROR, "WorkflowError:\nmissing", level=logging.ERROR)
-    tell(display, None, "Nothing to be done (all requested files are present and up to date).")
+    send(display, None, "Using nothing at all", level=logging.WARNING)
+    send(display, LogEvent.ERROR, "WorkflowError:\nmissing", level=logging.ERROR)
+    send(display, None, "Nothing to be done (all requested files are present and up to date).")
     assert out.getvalue().splitlines() == [
         "Using nothing at all",
         "WorkflowError:",
@@ -141,12 +141,12 @@ def test_a_crashed_step_leaves_its_traceback_and_its_command(project: Path) -> N
     log = (project / RESULTS / "logs/collect_tables.log").read_text()
     command = log.splitlines()[0]
     assert "Traceback" in log
-    told = done.stdout.splitlines()
+    shown = done.stdout.splitlines()
     (failed,) = [
-        number for number, line in enumerate(told) if line.startswith("FAILED: Collecting the tables")
+        number for number, line in enumerate(shown) if line.startswith("FAILED: Collecting the tables")
     ]
-    assert told[failed].endswith(log.strip().splitlines()[-1])
-    assert told[failed + 2] == f"  to repeat it: {command.strip()}"
+    assert shown[failed].endswith(log.strip().splitlines()[-1])
+    assert shown[failed + 2] == f"  to repeat it: {command.strip()}"
     again = subprocess.run(
         ["bash", "-c", command],
         cwd=project,

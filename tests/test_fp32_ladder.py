@@ -155,7 +155,7 @@ def label(params: Any) -> str:
 
 
 @pytest.mark.parametrize("params", FORMS, ids=label)
-def test_products_are_right_at_any_size_and_whenever_copies_land(params: dict[str, Any]) -> None:
+def test_gemm_is_right_at_any_size_and_whenever_copies_land(params: dict[str, Any]) -> None:
     given = variant(**{**SMALL, **params})
     landings = ("wait", "once") if given.params["loader"] == "async" else ("wait",)
     for size in SIZES if given.params["vector"] == 4 else SIZES + ODD_SIZES:
@@ -226,7 +226,7 @@ def test_two_pairs_of_tiles_meet_once_per_tile_and_one_pair_twice(stages: int) -
     assert int(machine.barriers[0]) == (2 * tiles - 1 if stages == 1 else tiles + 1)
 
 
-# Maps of threads, orders of products and of tiles, and layouts: the headers' own functions, on the CPU.
+# Maps of threads, orders of multiply-adds and of tiles, and layouts: the headers' own functions, on the CPU.
 
 
 def computed(headers: str, body: str, threads: int, words: int, template: str = "") -> Array:
@@ -302,7 +302,8 @@ def test_every_tile_of_a_grid_has_its_turn(rows: int, columns: int, strip: int) 
     found = memory.words[out // 4 : out // 4 + tiles].view(np.int32)
     assert np.array_equal(np.sort(found), np.arange(tiles))
     width = strip or columns
-    assert (found[: rows * min(width, columns)] % columns < width).all(), "a strip is walked to its end"
+    first = found[: rows * min(width, columns)] % columns
+    assert (first < width).all(), "the first columns of the swizzle are walked to their end"
 
 
 LAYOUTS = [
@@ -411,9 +412,9 @@ def test_tiles_fill_the_shared_memory_that_the_formula_asks_for() -> None:
     for params in FORMS:
         given = variant(**{**SMALL, **params})
         machine, _ = run(given, (128, 128, 24), "once")
-        asked = given.geometry({"m": 128, "n": 128, "k": 24}).shared_bytes
+        planned = given.geometry({"m": 128, "n": 128, "k": 24}).shared_bytes
         padding = 0 if given.params["tiles"] == "interleaved" else 4 * int(given.params["pad"])
-        assert asked - padding - 12 <= machine.touched <= asked, given.id
+        assert planned - padding - 12 <= machine.touched <= planned, given.id
 
 
 def test_above_half_of_the_shared_memory_one_block_remains() -> None:

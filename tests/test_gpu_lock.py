@@ -44,7 +44,7 @@ PATIENCE_S = 0.5
 
 
 class Holder:
-    """A process that takes a GPU, says which, and keeps it until told to leave."""
+    """A process that takes a GPU, says which, and keeps it until it must leave."""
 
     def __init__(self, temporary: Path, *uuids: str, kind: str = "alone") -> None:
         self.process = subprocess.Popen(

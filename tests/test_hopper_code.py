@@ -1,4 +1,4 @@
-"""Machine code of the Hopper kernels: products, copies, registers and fences, and what the compiler must not do."""
+"""Machine code of the Hopper kernels: WGMMAs, copies, registers and fences, and what the compiler must not do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emulator.ptx import compile_ptx
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
 
-PRODUCT = {
+WGMMA = {
     "bf16": "HGMMA.64x{}x16.F32.BF16",
     "fp16": "HGMMA.64x{}x16.F32 ",
     "tf32": "HGMMA.64x{}x8.F32.TF32",
@@ -21,7 +21,7 @@ PRODUCT = {
 
 
 @pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
-def test_products_are_issued_back_to_back(
+def test_wgmmas_are_issued_back_to_back(
     name: str, dtype: str, layout: str, params: dict[str, int | str]
 ) -> None:
     facts, code = compiled(name, dtype, layout, params)
@@ -30,15 +30,15 @@ def test_products_are_issued_back_to_back(
     consumers, along_n = int(fixed.get("consumers", 1)), int(fixed.get("consumers_n", 1))
     bm, bn = int(fixed["bm"]), int(fixed["bn"])
     places = [index for index, line in enumerate(code) if "GMMA" in line]
-    products = [code[index] for index in places]
-    # Four products of 32 bytes in 128 bytes of K, for each block of 64 rows of a consumer, as wide as its columns; the
+    wgmmas = [code[index] for index in places]
+    # Four WGMMAs of 32 bytes in 128 bytes of K, for each block of 64 rows of a consumer, as wide as its columns; the
     # loop over K is their only copy.
-    assert len(products) == 4 * bm // 64 // (consumers // along_n)
-    assert all(product.startswith(PRODUCT[dtype].format(bn // along_n)) for product in products)
-    assert all((".tnspB" in product) == (layout == "NN") for product in products)
+    assert len(wgmmas) == 4 * bm // 64 // (consumers // along_n)
+    assert all(one.startswith(WGMMA[dtype].format(bn // along_n)) for one in wgmmas)
+    assert all((".tnspB" in one) == (layout == "NN") for one in wgmmas)
     between = code[places[0] : places[-1]]
     assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], "nothing waits among them"
-    assert [product.endswith("gsb0") for product in products] == [False] * (len(products) - 1) + [True]
+    assert [one.endswith("gsb0") for one in wgmmas] == [False] * (len(wgmmas) - 1) + [True]
 
 
 @pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(128, 1) kernel(float* out, unsigned long long 
 }
 """
 PIPELINE_YAML = """
-summary: Touches a sum while products are under way.
+summary: Touches a sum while WGMMAs are under way.
 problem: stencil
 origin: [tests]
 entry: kernel
@@ -229,7 +229,7 @@ arguments: [{pointer: input}]
 """
 
 
-def test_serialised_products_are_a_compile_error(tmp_path: Path) -> None:
+def test_serialised_wgmmas_are_a_compile_error(tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text(PIPELINE)
     (tmp_path / "kernel.yaml").write_text(PIPELINE_YAML)
     one = load_kernel(tmp_path / "kernel.yaml").variant({}, "fp32")
@@ -237,4 +237,4 @@ def test_serialised_products_are_a_compile_error(tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text(PIPELINE.replace("// touch", "d[3] += 1.0f;"))
     cubin, facts = compile_variant(one, INCLUDE, ARCH)
     assert (cubin, facts["status"]) == (b"", "compile_error")
-    assert re.match(r"C75\d\d: the compiler did not do what the source asks", facts["reason"])
+    assert re.match(r"C75\d\d: the compiler did not do what the source says", facts["reason"])

@@ -25,7 +25,7 @@ def decoded(descriptor: int) -> dict[str, int]:
 
 
 def by_tensor_core(fields: dict[str, int], major: str, along: int, k: int, size: int) -> int:
-    """Address that the tensor cores read element (along M or N, k) of one product from, with 128-byte swizzle.
+    """Address that the tensor cores read element (along M or N, k) of one WGMMA from, with 128-byte swizzle.
 
     The canonical layouts of the PTX ISA (strides in bytes): along K ((8, m), k): ((128, stride), size); along
     N ((64, n), (8, k)): ((size, leading), (128, stride)).
@@ -100,7 +100,7 @@ def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("element", ["__half", "Tf32"])
-def test_a_product_names_the_registers_of_its_sums_in_order(element: str, width: int) -> None:
+def test_a_wgmma_names_the_registers_of_its_sums_in_order(element: str, width: int) -> None:
     text = f"""#include "wgmma.cuh"
 extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned long long b, int add) {{
     float d[{width // 2}];
@@ -110,10 +110,10 @@ extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned lo
 }}
 """
     ptx = compile_ptx(INCLUDE / "one.cu", "kernel", [INCLUDE], text)
-    (product,) = re.findall(r"wgmma\.mma_async\.\S*\.m64n(\d+)k\S* \{(.*?)\}, (%\w+), (%\w+), add,", ptx)
+    (wgmma,) = re.findall(r"wgmma\.mma_async\.\S*\.m64n(\d+)k\S* \{(.*?)\}, (%\w+), (%\w+), add,", ptx)
     (add,) = re.findall(r"setp\.ne\.b32 add, (%\w+), 0", ptx)
-    sums = product[1].split(", ")
-    assert product[0] == str(width)
+    sums = wgmma[1].split(", ")
+    assert wgmma[0] == str(width)
     for way, found in (
         ("loaded", re.findall(r"ld\.global\.f32\s+(%f\d+), \[%rd\d+(?:\+(\d+))?\]", ptx)),
         (
@@ -127,7 +127,7 @@ extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned lo
         places = {register: int(offset or 0) // 4 for register, offset in found}
         assert [places[register] for register in sums] == list(range(width // 2)), way
     given = dict(re.findall(r"ld\.param\.u\d+\s+(%\w+), \[kernel_param_(\d)\]", ptx))
-    assert [given[register] for register in (*product[2:], add)] == ["1", "2", "3"]
+    assert [given[register] for register in (*wgmma[2:], add)] == ["1", "2", "3"]
 
 
 def test_the_descriptor_keeps_addresses_within_its_field() -> None:

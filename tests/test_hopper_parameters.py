@@ -93,14 +93,14 @@ def test_boxes_of_results_are_those_that_the_kernel_stores() -> None:
     hold('#include "accumulator_store.cuh"', *sorted(claims))
 
 
-def test_every_accepted_width_is_that_of_a_product() -> None:
-    # sizeof of a product that is only declared does not compile.
-    products = {
+def test_every_accepted_width_is_that_of_a_wgmma() -> None:
+    # sizeof of a WGMMA that is only declared does not compile.
+    wgmmas = {
         (one.kernel.dtypes[one.dtype]["element"], int(one.params["bn"]) // int(one.params["consumers_n"]))
         for one in tiles()
     }
-    assert {columns for _, columns in products} == set(WIDTHS)
-    hold('#include "wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(products)))
+    assert {columns for _, columns in wgmmas} == set(WIDTHS)
+    hold('#include "wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:

@@ -34,32 +34,17 @@ def test_too_few_samples_give_their_extremes(count: int) -> None:
     assert interval_ranks(count) == (0, count - 1)
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99, 0.999])
-def test_ranks_move_inwards_by_at_most_one_per_sample(confidence: float) -> None:
-    lows = [interval_ranks(count, confidence)[0] for count in range(1, 1000)]
+def test_ranks_move_inwards_by_at_most_one_per_sample() -> None:
+    lows = [interval_ranks(count)[0] for count in range(1, 1500)]
     steps = {after - before for before, after in itertools.pairwise(lows)}
     assert steps == {0, 1}
 
 
-@pytest.mark.parametrize("count", [6, 25, 100, 1000, 5000])
-def test_more_confidence_never_narrows_the_interval(count: int) -> None:
-    nested = [interval_ranks(count, confidence) for confidence in (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)]
-    for (low, high), (wider_low, wider_high) in itertools.pairwise(nested):
-        assert wider_low <= low <= high <= wider_high
-
-
-@pytest.mark.parametrize("count", [997, 998, 999, 1000])
-def test_floating_point_loses_nothing_up_to_1000_samples(count: int) -> None:
-    low, _ = interval_ranks(count)
-    assert coverage(count, low) >= 0.95 > coverage(count, low + 1)
-
-
-@pytest.mark.parametrize("count", [1001, 1002, 1003, 1050, 1333, 2000, 3001])
-def test_the_approximation_for_many_samples_is_the_exact_rank_or_one_further_out(count: int) -> None:
+@pytest.mark.parametrize("count", [997, 998, 999, 1000, 1001, 1333, 3001])
+def test_nothing_is_lost_with_many_samples(count: int) -> None:
     low, high = interval_ranks(count)
     assert high == count - 1 - low
-    assert coverage(count, low) >= 0.95
-    assert coverage(count, low + 2) < 0.95
+    assert coverage(count, low) >= 0.95 > coverage(count, low + 1)
 
 
 Distribution = Callable[[np.random.Generator], np.ndarray]

@@ -96,7 +96,7 @@ def test_transposed_fragments_load_as_128_bits_only() -> None:
     assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 4, 0, 0)
 
 
-def test_the_plain_twin_loads_fragments_of_a_word_by_word() -> None:
+def test_the_plain_baseline_loads_fragments_of_a_word_by_word() -> None:
     facts, _ = compiled("gemm_staged", bk=8, transpose_a=0)
     # Eight LDS.32 for the column of A, two LDS.128 for the row of B, in each K step.
     assert (facts["lds_128"], facts["lds_64"], facts["lds_32"]) == (8 * 2, 0, 8 * 8)

@@ -1,4 +1,4 @@
-"""The profiler step with an `ncu` that the test plays: what is asked, what is noted, and why nothing can be had."""
+"""The profiler step with a played `ncu`: which metrics it gets, what is noted, and why none is counted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ import json, os, sys, time
 words = sys.argv[1:]
 with open({folder!r} + "/calls", "a") as calls:
     print(json.dumps({{"words": words, "gpu": os.environ.get("CUDA_VISIBLE_DEVICES")}}), file=calls)
-asked = words[words.index("--metrics") + 1].split(",")
+wanted = words[words.index("--metrics") + 1].split(",")
 report = words[words.index("--export") + 1]
 def done():
     open(report, "w").close()
@@ -48,7 +48,7 @@ def counted(names: list[str], value: float = 32.0, unit: str = "inst") -> list[M
 
 
 class Ncu:
-    """A fake `ncu`, once it is told what to do."""
+    """A fake `ncu`, of which a test says what it does."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Ncu:
         monkeypatch.setattr(profiler, "read_report", lambda report, metrics: self.launches)
 
     def does(self, body: str) -> None:
-        """Install it; `body` runs with `asked`, `report` and `done()` at hand."""
+        """Install it; `body` runs with `wanted`, `report` and `done()` at hand."""
         path = self.folder / "ncu"
         path.write_text(FAKE_NCU.format(python=f"{sys.executable} -S", folder=str(self.folder), body=body))
         path.chmod(0o755)
@@ -78,8 +78,8 @@ class Ncu:
         path = self.folder / "calls"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def asked(self, call: int) -> list[str]:
-        """Metrics asked for in one call."""
+    def wanted(self, call: int) -> list[str]:
+        """Metrics of one call."""
         words = self.calls[call]["words"]
         metrics: str = words[words.index("--metrics") + 1]
         return metrics.split(",")
@@ -90,7 +90,7 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ncu:
     return Ncu(tmp_path, monkeypatch)
 
 
-# What is asked for.
+# Which metrics ncu gets.
 
 
 def test_metrics_of_groups_come_once_each_and_in_order() -> None:
@@ -110,7 +110,7 @@ def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(
     assert "ladder.measure.profile_worker" in words
     assert json.loads(words[-1]) == [2, 3]
     assert call["gpu"] == "GPU-a"
-    assert ncu.asked(0) == BANKS
+    assert ncu.wanted(0) == BANKS
 
 
 # What comes of it.
@@ -132,14 +132,14 @@ def test_a_metric_that_ncu_does_not_know_is_left_out_and_noted(ncu: Ncu, message
     ncu.does(
         f"""
 for name in {unknown!r}:
-    if name in asked:
+    if name in wanted:
         print({message!r}.format(name=name), file=sys.stderr)
         sys.exit(1)
 done()"""
     )
     ncu.launches = [counted([name for name in BANKS if name not in unknown])] * 2
     found, notes = ncu.count()
-    assert [ncu.asked(call) for call in range(3)] == [
+    assert [ncu.wanted(call) for call in range(3)] == [
         BANKS,
         [name for name in BANKS if name != unknown[0]],
         [name for name in BANKS if name not in unknown],
@@ -151,7 +151,7 @@ done()"""
 def test_several_unknown_metrics_of_one_message_are_left_out_at_once(ncu: Ncu) -> None:
     ncu.does(
         f"""
-if {BANKS[1]!r} in asked:
+if {BANKS[1]!r} in wanted:
     print("==ERROR== Failed to find metrics: {BANKS[1]}, {BANKS[4]}", file=sys.stderr)
     sys.exit(1)
 done()"""
@@ -182,12 +182,12 @@ sys.exit({code})"""
         (PERMISSION.format(code=0), "ERR_NVGPUCTRPERM"),
         ("print('==ERROR== out of luck'); sys.exit(9)", "exit code 9: .*out of luck"),
         ("print('nothing was profiled')", "wrote no report: .*nothing was profiled"),
-        ("print('Failed to find metric ' + asked[0]); sys.exit(1)", "knows none of the metrics"),
+        ("print('Failed to find metric ' + wanted[0]); sys.exit(1)", "knows none of the metrics"),
         ("print('Failed to find metric something.else'); sys.exit(1)", "refused a metric: .*something.else"),
         ("time.sleep(60)", "did not finish within 0.3 s"),
     ],
 )
-def test_the_reason_is_told(ncu: Ncu, body: str, reason: str) -> None:
+def test_the_reason_is_noted(ncu: Ncu, body: str, reason: str) -> None:
     ncu.does(body)
     with pytest.raises(ProfilerUnavailable, match=reason):
         ncu.count(timeout_s=0.3 if "sleep" in body else 30.0)
@@ -202,7 +202,7 @@ def test_without_ncu_the_reason_says_so(ncu: Ncu) -> None:
 def test_counters_are_not_given_to_the_wrong_cells(ncu: Ncu, count: int) -> None:
     ncu.does("done()")
     ncu.launches = [counted(BANKS)] * count
-    with pytest.raises(ProfilerUnavailable, match=f"saw {count} launches where 2 were asked for"):
+    with pytest.raises(ProfilerUnavailable, match=f"saw {count} launches where 2 were wanted"):
         ncu.count()
 
 
@@ -259,7 +259,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_report_is_read_launch_by_launch_across_ranges(library: Path) -> None:
     report = library / "report.ncu-rep"
     ranges = [
-        [{"a.sum": (3, "inst"), "b.pct": (0.5, "%"), "unasked": (1, "")}],
+        [{"a.sum": (3, "inst"), "b.pct": (0.5, "%"), "unwanted": (1, "")}],
         [{"a.sum": (4, None)}, {"b.pct": (None, "%")}],
     ]
     report.write_text(repr(ranges))
@@ -320,9 +320,9 @@ def test_the_step_records_the_counters_of_each_cell(step: Step, ncu: Ncu) -> Non
     ncu.does("done()")
     step.profile()
     plan = step.plans()[step.sweep]
-    asked = [task.cell.in_regime(COUNTERS) for task in plan.tasks if task.counted]
-    assert {one.cell for one in step.counted} == set(asked)
-    assert len(asked) == 5
+    cells = [task.cell.in_regime(COUNTERS) for task in plan.tasks if task.counted]
+    assert {one.cell.id for one in step.counted} == {cell.id for cell in cells}
+    assert len(cells) == 5
     assert all(one.result["observations"] == counted(BANKS) for one in step.counted)
     assert {one.conditions.host["ncu"] for one in step.counted} == {"2025.3"}
     assert ncu.calls[0]["gpu"] == "GPU-a", "on the GPU whose lock it holds"

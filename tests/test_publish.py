@@ -148,7 +148,7 @@ def test_what_was_published_before_stays_as_history(run: Run, capsys: pytest.Cap
     assert [[row.split()[0][:10], *row.split()[1:5]] for row in rows] == [
         ["2026-11-20", commit, "580.95", "GPU-1", "0.3100"],
         ["2026-11-21", commit, "590.1", "GPU-1", "0.0100"],
-    ], "a record that run and archive hold is told once"
+    ], "a record that run and archive hold is shown once"
 
 
 def test_history_of_a_pattern_and_of_one_name_with_two_defaults(

@@ -147,23 +147,23 @@ def test_findings_change_with_the_data(tmp_path: Path) -> None:
     assert "One rung is slower than the rung it changes: coalesced, 0.00600" in part
 
 
-def test_a_large_ratio_to_a_slow_twin_makes_nothing_the_fastest() -> None:
+def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
     rows = pd.DataFrame(
         {
-            "variant": ["twin", "half as fast"],
-            "reference": ["twin", "a slow twin"],
+            "variant": ["baseline", "half as fast"],
+            "reference": ["baseline", "a slow baseline"],
             "dtype": "fp32",
             "speedup": [1.0, 1.3],
             "tflops": [48.0, 40.0],
             "copy_fraction": [float("nan")] * 2,
         }
     )
-    assert fastest(rows)["variant"] == "twin"
+    assert fastest(rows)["variant"] == "baseline"
     # One yardstick: the paired ratio decides, whatever the clock did between the cells.
     assert fastest(rows.assign(reference="cublas"))["variant"] == "half as fast"
 
 
-def test_a_twin_is_not_counted_against_itself(lab: Lab, text: str) -> None:
+def test_a_baseline_is_not_counted_against_itself(lab: Lab, text: str) -> None:
     timed = tables.read("timings", lab.folder.sweep("fp32_transpose"))
     dirty = timed[(timed["regime"] == "dirty") & (timed["status"] == "ok")]
     own = int((dirty["variant"] != dirty["reference"]).sum())
@@ -279,7 +279,7 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     assert f"| geometric mean | {shapes} shapes | {value:.3g} [" in line
 
 
-def test_a_sweep_over_shapes_without_any_result_is_told_as_such(tmp_path: Path) -> None:
+def test_a_sweep_over_shapes_without_any_result_says_so(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     path = lab.project.sweeps / "fp32_ladder.yaml"
     document = yaml.safe_load(path.read_text())
@@ -348,7 +348,7 @@ def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, text: str) -> 
     assert "sm_90a" in part
 
 
-def test_notes_are_told_with_their_reasons(text: str) -> None:
+def test_notes_have_their_reasons(text: str) -> None:
     assert "| fp32_transpose | profile | `ncu` | ncu was not found |" in section(text, "Notes")
 
 

@@ -24,7 +24,7 @@ TILE = "gemm_register_tile"
 
 @dataclass
 class Measured:
-    """A project whose every cell has been measured and counted, to change and to ask what is due."""
+    """A project whose every cell has been measured and counted, to change and to look at what is due."""
 
     lab: Lab
     packages: dict[str, str] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class Measured:
             for index in uncounted(view, {**self.lab.host, "ncu": NCU}):
                 yield name, view.plan.tasks[index], COUNTERS
 
-    def asked(self) -> Iterator[Due]:
-        """Every cell with its times and counters, as the documents now ask for them."""
+    def planned(self) -> Iterator[Due]:
+        """Every cell with its times and counters, as the documents now say."""
         for name in self.lab.sweeps():
             view = self.lab.view(name)
             for _, task in view.launched():
@@ -131,7 +131,10 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], Wanted]] = {
         lambda it: it.settings(warm_below_us=1.5),
         lambda sweep, task, regime: regime == "warm",
     ),
-    "algorithms of cuBLASLt, which nobody asks": (lambda it: it.settings(lt_heuristics=3), nothing),
+    "algorithms of cuBLASLt, which no cell is timed against": (
+        lambda it: it.settings(lt_heuristics=3),
+        nothing,
+    ),
     "deadline, where nothing ran into one": (lambda it: it.settings(deadline_s=999), nothing),
     "what to do beside others": (lambda it: it.settings(busy="mark"), nothing),
     "when a cell counts as throttled": (lambda it: it.settings(throttle_share=0.5), nothing),
@@ -195,7 +198,7 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], Wanted]] = {
         lambda it: it.sweep("fp32_transpose", lambda sweep: sweep["sizes"].append(2048)),
         lambda sweep, task, regime: sweep == "fp32_transpose" and task.cell.size["m"] == 2048,
     ),
-    "a size that the profiler is asked for": (
+    "a size to profile": (
         lambda it: it.sweep("fp32_ladder", lambda sweep: sweep["counters"].update(sizes=[1024])),
         lambda sweep, task, regime: regime == COUNTERS and sweep == "fp32_ladder",
     ),
@@ -262,7 +265,7 @@ def test_exactly_what_depends_on_a_change_is_measured_again(measured: Measured, 
     make, wanted = CHANGES[change]
     make(measured)
     found = shown(measured.due())
-    expected = [one for one in measured.asked() if wanted(*one)]
+    expected = [one for one in measured.planned() if wanted(*one)]
     assert found == shown(one for one in expected if one[2] != COUNTERS)
     # Counters are of cells that have times.
     measured.lab.record(facts=measured.made, metrics=False)
@@ -272,7 +275,7 @@ def test_exactly_what_depends_on_a_change_is_measured_again(measured: Measured, 
     assert bool(found or counted) == (wanted is not nothing)
 
 
-def test_cublaslts_algorithms_matter_where_it_is_asked(measured: Measured) -> None:
+def test_cublaslts_algorithms_matter_where_it_is_a_reference(measured: Measured) -> None:
     measured.sweep("tensor_ladder", lambda sweep: sweep.update(references=["cublas", "cublaslt"]))
     measured.lab.record(["tensor_ladder"])
     assert shown(measured.due()) == []
@@ -352,12 +355,12 @@ def test_a_copied_folder_goes_on_where_it_was(measured: Measured, tmp_path: Path
 
 def loaded_by(module: str) -> set[str]:
     """Files of the package that a process has loaded after importing a module."""
-    told = (
+    script = (
         f"import sys, {module}, ladder.problems.gemm.instance\n"
         "print('\\n'.join(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'ladder'))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT / "workflow"
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "workflow"
     )
     return {Path(line).relative_to(code.PACKAGE).as_posix() for line in done.stdout.split()}
 

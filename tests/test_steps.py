@@ -66,7 +66,7 @@ def test_bytes_count_alike_whoever_loads_them() -> None:
     by_threads, by_engine = {sectors: 1e6, copied: 0.0}, {sectors: 0.0, copied: 3.2e7}
     assert moved_most(ALIKE, by_threads, by_engine) is None
     assert str(moved_most(SLOWER, by_threads, {sectors: 1e6, copied: 3.2e7})) == (
-        "bytes loaded by threads and copy engine rise from 32.0 MB to 64.0 MB"
+        "bytes loaded by threads and TMA rise from 32.0 MB to 64.0 MB"
     )
 
 

@@ -171,8 +171,8 @@ class Run:
         return [[int(word) for word in line.split()[1:]] for line in lines if line.split()[0] == kind]
 
     @property
-    def asked(self) -> list[int]:
-        """Tasks in the order they were asked for."""
+    def tasks(self) -> list[int]:
+        """Tasks in the order the workers got them."""
         return [task for task, _ in self.requests("task")]
 
     @property
@@ -247,7 +247,7 @@ def test_a_lost_worker_costs_its_own_cell_only(run: Run, what: str, status: str,
 def test_a_worker_that_somebody_killed_gets_a_second_chance_at_its_cell(run: Run) -> None:
     run.script({"1": "killed once"})
     assert statuses(run.measure()) == ["ok"] * TASKS
-    assert run.asked == [0, 1, 1, 2, 3, 4]
+    assert run.tasks == [0, 1, 1, 2, 3, 4]
 
 
 def test_a_cell_whose_worker_is_killed_twice_is_lost(run: Run) -> None:
@@ -255,7 +255,7 @@ def test_a_cell_whose_worker_is_killed_twice_is_lost(run: Run) -> None:
     records = run.measure()
     assert statuses(records) == ["ok", "launch_error", "ok", "ok", "ok"]
     assert "SIGKILL" in records[1].reason
-    assert run.asked == [0, 1, 1, 2, 3, 4]
+    assert run.tasks == [0, 1, 1, 2, 3, 4]
 
 
 def test_each_of_many_lost_workers_is_replaced(run: Run) -> None:
@@ -288,7 +288,7 @@ def test_a_worker_that_died_between_two_cells_does_not_cost_the_next(run: Run) -
     records = run.measure(describe=describe)
     assert [record.result["device"]["ended"] for record in records] == [False, True, False, False, False]
     assert statuses(records) == ["ok"] * TASKS
-    assert run.asked == list(range(TASKS))
+    assert run.tasks == list(range(TASKS))
 
 
 def test_statuses_are_measurements_and_not_measured_again(run: Run) -> None:
@@ -297,7 +297,7 @@ def test_statuses_are_measurements_and_not_measured_again(run: Run) -> None:
     run.script({})
     assert run.measure() == first
     assert run.measure(deadline_s=10 * DEADLINE_S) == first
-    assert len(run.asked) == TASKS
+    assert len(run.tasks) == TASKS
 
 
 def test_a_timeout_is_tried_again_under_a_longer_deadline_and_the_first_record_stays(run: Run) -> None:
@@ -306,7 +306,7 @@ def test_a_timeout_is_tried_again_under_a_longer_deadline_and_the_first_record_s
     run.script({})
     assert statuses(run.measure()) == ["ok", "timeout", "ok", "ok", "ok"]
     again = run.measure(deadline_s=2 * DEADLINE_S)
-    assert run.asked == [0, 1, 2, 3, 4, 1]
+    assert run.tasks == [0, 1, 2, 3, 4, 1]
     assert sorted(statuses(again)) == ["ok"] * TASKS + ["timeout"]
     assert sorted(statuses(run.measure(deadline_s=4 * DEADLINE_S))) == ["ok"] * TASKS + ["timeout"]
 
@@ -319,16 +319,16 @@ def test_a_mistake_of_the_program_stops_the_run_and_keeps_what_was_measured(run:
     assert not any(alive(pid) for pid in run.workers)
     run.script({})
     assert statuses(run.measure()) == ["ok"] * TASKS
-    assert run.asked == [0, 1, 2, 2, 3, 4]
+    assert run.tasks == [0, 1, 2, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("start", "told"), [("hang", "no result within"), ("die", "exit code 4")])
+@pytest.mark.parametrize(("start", "says"), [("hang", "no result within"), ("die", "exit code 4")])
 def test_a_worker_that_never_starts_is_tried_three_times(
-    run: Run, monkeypatch: pytest.MonkeyPatch, start: str, told: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, start: str, says: str
 ) -> None:
     monkeypatch.setattr(supervisor, "_START_DEADLINE_S", 0.3)
     run.script({"start": start})
-    with pytest.raises(LadderError, match=f"the measuring worker does not start: .*{told}"):
+    with pytest.raises(LadderError, match=f"the measuring worker does not start: .*{says}"):
         run.measure()
     assert len(run.workers) == 3
     assert not any(alive(pid) for pid in run.workers)
@@ -353,18 +353,18 @@ def test_the_worker_keeps_the_descriptor_of_the_gpu_lock(tmp_path: Path) -> None
 
 
 def test_the_device_is_described_over_the_time_of_the_cell(run: Run) -> None:
-    asked: list[tuple[float, float]] = []
+    waited: list[tuple[float, float]] = []
 
     def describe(since: float) -> dict[str, Any]:
-        asked.append((since, time.monotonic()))
-        return {"sm_clock_mhz": len(asked)}
+        waited.append((since, time.monotonic()))
+        return {"sm_clock_mhz": len(waited)}
 
     run.script({"1": "hang"})
     records = run.measure(describe=describe)
     assert [record.result["device"]["sm_clock_mhz"] for record in records] == [1, 2, 3, 4, 5]
-    for (begun, ended), (next_begun, _) in itertools.pairwise(asked):
+    for (begun, ended), (next_begun, _) in itertools.pairwise(waited):
         assert begun <= ended <= next_begun
-    assert asked[1][1] - asked[1][0] >= DEADLINE_S
+    assert waited[1][1] - waited[1][0] >= DEADLINE_S
 
 
 def test_progress_says_time_and_speed_up_or_what_went_wrong() -> None:
@@ -404,7 +404,7 @@ def test_a_killed_supervisor_loses_the_cell_in_flight_and_nothing_else(run: Run)
     assert [record.variant for record in run.records] == ["v0", "v1"]
     run.script({})
     assert statuses(run.measure()) == ["ok"] * TASKS
-    assert run.asked == [0, 1, 2, 2, 3, 4]
+    assert run.tasks == [0, 1, 2, 2, 3, 4]
 
 
 STARTED_BY = """

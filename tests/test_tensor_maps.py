@@ -1,4 +1,4 @@
-"""Tensor maps: what the driver is asked for, without one."""
+"""Tensor maps: what the driver is given, without one."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ladder.model.errors import LadderError
 
 
 class View:
-    """Stands in for a buffer on a GPU, and keeps what it is asked for."""
+    """Stands in for a buffer on a GPU, and keeps what it is given."""
 
-    asked: dict[str, Any]
+    given: dict[str, Any]
 
     @classmethod
     def from_buffer(cls, buffer: Any, shape: tuple[int, ...], **_: Any) -> View:
         assert len(shape) == 2
         return cls()
 
-    def as_tensor_map(self, box: tuple[int, ...], **asked: Any) -> dict[str, Any]:
-        return {"box": box} | {name: value.name for name, value in asked.items()}
+    def as_tensor_map(self, box: tuple[int, ...], **given: Any) -> dict[str, Any]:
+        return {"box": box} | {name: value.name for name, value in given.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,9 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ladder.gpu.launching.StridedMemoryView", View)
 
 
-def asked(dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str = "none") -> dict[str, Any]:
+def described(
+    dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str = "none"
+) -> dict[str, Any]:
     buffer: Any = None
     found: dict[str, Any] = tensor_map(Tensor(buffer, (256, 256), dtype), box, swizzle, l2_promotion)
     return found
@@ -50,14 +52,14 @@ def asked(dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str =
     ],
 )
 def test_the_swizzle_is_as_wide_as_the_rows_of_the_box(dtype: str, columns: int, swizzle: str) -> None:
-    found = asked(dtype, [64, columns])
+    found = described(dtype, [64, columns])
     assert (found["box"], found["swizzle"]) == ((64, columns), swizzle)
 
 
 def test_a_named_swizzle_stays_and_the_l2_fetches_what_it_is_told() -> None:
-    found = asked("bf16", [64, 64], "none", "256B")
+    found = described("bf16", [64, 64], "none", "256B")
     assert (found["swizzle"], found["l2_promotion"]) == ("NONE", "L2_256B")
-    assert asked("bf16", [64, 64])["l2_promotion"] == "NONE"
+    assert described("bf16", [64, 64])["l2_promotion"] == "NONE"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +69,12 @@ def test_rows_as_wide_as_no_swizzle_are_refused(dtype: str, columns: int, bytes_
     with pytest.raises(
         LadderError, match=rf"no swizzle is {bytes_}B wide.*\[64, {columns}\].*32B, 64B and 128B"
     ):
-        asked(dtype, [64, columns])
+        described(dtype, [64, columns])
 
 
 def test_a_box_has_as_many_extents_as_the_tensor() -> None:
     with pytest.raises(LadderError, match="1 extents for a tensor of 2"):
-        asked("bf16", [64])
+        described("bf16", [64])
 
 
 # L2 promotion by parameter.

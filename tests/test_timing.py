@@ -443,10 +443,7 @@ def test_no_budget_is_small_enough_for_fewer_pairs_than_an_interval_needs(
 
 def test_half_the_width_takes_four_times_the_pairs() -> None:
     random = np.random.default_rng(5)
-    pairs = Pairs()
-    for _ in range(500):
-        a, b, c, d = random.normal(10, 0.2, 4)
-        pairs.add_group((a, c, d, b), variant_outside=True)
+    pairs = Pairs(*random.normal(10, 0.2, (2, 1000)).tolist())
     assert pairs.wanted(0.001) == pytest.approx(4 * pairs.wanted(0.002), rel=0.01)
     # A ratio of sums of two spreads by 2 %; a half-width of 1 % takes 1.1 (1.96 x 1.253 x 2)^2 groups of two pairs.
     assert pairs.wanted(0.01) == pytest.approx(2 * 1.1 * (1.96 * 1.253 * 2) ** 2, rel=0.2)

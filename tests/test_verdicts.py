@@ -160,7 +160,7 @@ def test_a_claim_holds_only_where_all_its_tests_do(tmp_path: Path) -> None:
     overall = {name: value for name, value in fast.items() if name != "per"}
     row = decide(lab, TRANSPOSE, overall)
     assert row["verdict"] == "refuted"
-    assert row["where"] == "refuted at n = 1024 … 4096", "a test that asks for no size counts at each"
+    assert row["where"] == "refuted at n = 1024 … 4096", "a test that depends on no size counts at each"
 
 
 def test_tests_that_hold_at_different_sizes_hold_together_at_none(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_neighbours_of_two_rows_with_one_reference_compare_by_their_ratios(lab: 
     assert decide(lab, best)["verdict"] == "holds"
 
 
-def test_a_claim_tells_what_was_counted_beside_it(lab: Lab) -> None:
+def test_a_claim_says_what_was_counted_beside_it(lab: Lab) -> None:
     because = [
         {
             "label": "wavefronts a request",
@@ -243,10 +243,10 @@ def test_a_claim_tells_what_was_counted_beside_it(lab: Lab) -> None:
         },
         {"label": "temperature", "unit": "K", "sweep": "bank_stride", "value": 'metric("temperature")'},
     ]
-    told = decide(lab, STRIDES, because=because)
+    explained = decide(lab, STRIDES, because=because)
     alone = decide(lab, STRIDES)
-    assert told["verdict"] == alone["verdict"] == "holds", "what is told decides nothing"
-    assert told["evidence"] == (
+    assert explained["verdict"] == alone["verdict"] == "holds", "what is counted beside it decides nothing"
+    assert explained["evidence"] == (
         f"{alone['evidence']} Counted beside it: wavefronts a request: 2 at stride=2, 8 at stride=8; "
         "temperature: not measured: no metric temperature."
     )

@@ -131,7 +131,7 @@ SIZES = [(33, 40, 24), (1, 8, 8), (65, 136, 104), (64, 64, 64)]
     [("mma_staged", params) for params in MMA] + [("wmma_staged", params) for params in WMMA],
     ids=lambda given: given if isinstance(given, str) else "-".join(f"{k}={v}" for k, v in given.items()),
 )
-def test_products_are_right_at_any_size_and_whenever_copies_land(
+def test_gemm_is_right_at_any_size_and_whenever_copies_land(
     name: str, params: dict[str, Any], dtype: str
 ) -> None:
     given = variant(name, dtype, **{**SMALL, **params})
@@ -356,7 +356,7 @@ def test_collective_stores_write_sixteen_bytes() -> None:
 
 
 def test_wmma_of_tf32_splits_the_depth_where_mma_does_not() -> None:
-    """WMMA's fragments of tf32 become HMMA.1684, half as deep: twice the instructions for the same product."""
+    """WMMA's fragments of tf32 become HMMA.1684, half as deep: twice the instructions for the same GEMM."""
     _, wmma = compiled("wmma_staged", "tf32")
     _, mma = compiled("mma_staged", "tf32")
     assert wmma["HMMA.1684.F32.TF32"] == 2 * mma["HMMA.1688.F32.TF32"] == 256

@@ -11,6 +11,7 @@ from compiling import compile_variant, instructions
 from ladder.build.cubin import disassemble
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
+from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +71,7 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
 LINE, BOX = 128, 64 * 128
 """Bytes of a swizzled line and of a box of 64 lines."""
 WIDTHS = range(32, 257, 16)
-"""Columns that a consumer may have: those of a product."""
+"""Columns that a consumer may have: those of a WGMMA."""
 
 
 def by_copy_engine(line: int, byte: int, width: int = LINE) -> int:
@@ -96,7 +97,7 @@ def box(one: Variant, buffer: str) -> tuple[int, int]:
     extents = next(
         argument.box for argument in one.kernel.arguments if argument.name == buffer and argument.box
     )
-    lines, elements = (one.count(extent) for extent in extents)
+    lines, elements = (whole(extent, evaluate(extent, one.names())) for extent in extents)
     return lines, elements
 
 

@@ -1,12 +1,12 @@
-"""The 32 banks of shared memory: how many wavefronts one warp-wide access takes, be it a read or a write.
+"""The 32 banks of shared memory: how many wavefronts one warp-wide read or write takes.
 
-Model: 32 banks, each serving one 4-byte word a cycle; lanes that want the same word share it (broadcast, or for writes
-one of them wins). A 4-byte (or narrower) access serves all 32 lanes at once (CUDA C++ Programming Guide, "Shared
-Memory" of compute capability 5.x and up). An 8-byte access goes by half-warps and a 16-byte access by quarter-warps. Of
-a read, two halves, or the two quarters of one half, are joined into one group where every lane shares its vector with
-lane ^ 1, or every lane with lane ^ 2 (both active): a uniform read of 16 bytes takes 2 wavefronts, of 8 bytes 1, as
-counted on an H200 (sweep bank_wide_shared). A group takes as many wavefronts as the busiest bank has distinct words.
-ldmatrix goes by its phases of eight row addresses, which never merge.
+Model: each bank serves one 4-byte word a cycle; lanes that want the same word share it (broadcast; of writes one wins).
+An access of up to 4 bytes serves all 32 lanes at once (CUDA C++ Programming Guide, "Shared Memory" of compute
+capability 5.x and up). One of 8 bytes goes by half-warps, one of 16 bytes by quarter-warps. Of a read, two halves, or
+the two quarters of one half, join where every lane shares its vector with lane ^ 1, or every lane with lane ^ 2 (both
+active): a uniform read of 16 bytes takes 2 wavefronts, of 8 bytes 1, as counted on an H200 (sweep bank_wide_shared). A
+group takes as many wavefronts as the busiest bank has distinct words. ldmatrix goes by its phases of eight row
+addresses, which never merge.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,7 @@ WORD_BYTES = 4
 MATRIX_ROWS = 8
 ROW_BYTES = 16
 
-Wanted = dict[int, dict[int, list[int]]]
-"""Bank -> word -> the lanes that want it."""
-
-
-def phases(width: int) -> int:
-    """Phases of an access of `width` bytes a lane where nothing merges: 1, or 2 of 8 and 4 of 16. Raises ValueError."""
-    if width not in (1, 2, 4, 8, 16):
-        raise ValueError(f"an access is 1, 2, 4, 8 or 16 bytes wide, not {width}")
-    return max(1, width // WORD_BYTES)
+Wanted = dict[int, dict[int, list[int]]]  # bank -> word -> the lanes that want it
 
 
 def _wanted(offsets: Sequence[int], lanes: range, width: int) -> Wanted:
@@ -40,47 +32,37 @@ def _wanted(offsets: Sequence[int], lanes: range, width: int) -> Wanted:
     return wanted
 
 
-def _turns(offsets: Sequence[int], width: int) -> int:
-    """Wavefronts of lanes served as one group: distinct words in the busiest bank."""
-    return max((len(words) for words in _wanted(offsets, range(len(offsets)), width).values()), default=0)
-
-
-def _in_pairs(first: Sequence[int], second: Sequence[int]) -> bool:
+def _in_pairs(offsets: Sequence[int]) -> bool:
     """Whether two neighbouring phases, given by the offsets of their lanes, are served as one."""
-    both = [*first, *second]
-    shared = [
-        [both[at] == both[at ^ bit] for at in range(len(both)) if at ^ bit < len(both)] for bit in (1, 2)
-    ]
-    return any(all(lanes) for lanes in shared)
+    lanes = range(len(offsets))
+    return any(all(offsets[at] == offsets[at ^ bit] for at in lanes if at ^ bit in lanes) for bit in (1, 2))
 
 
 def groups(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[range]:
-    """Lanes that are served together, in order; lanes beyond the offsets ask for nothing."""
-    lanes, active = LANES // phases(width), range(min(len(offsets), LANES))
-    parts = [active[start : start + lanes] for start in active[::lanes]]
-    joined: list[range] = []
+    """Lanes that are served together, in order. Raises ValueError for a width that no lane can move."""
+    if width not in (1, 2, 4, 8, 16):
+        raise ValueError(f"an access is 1, 2, 4, 8 or 16 bytes wide, not {width}")
+    # Where nothing merges there is one phase, 2 of 8 bytes a lane, and 4 of 16.
+    lanes, active, joined = LANES // max(1, width // WORD_BYTES), range(LANES)[: len(offsets)], list[range]()
     # Only the phases 2i and 2i + 1 merge: the halves of a warp, or the quarters of one half.
-    for pair in (parts[start : start + 2] for start in range(0, len(parts), 2)):
-        first, last = pair[0], pair[-1]
-        halves = offsets[first.start : first.stop], offsets[last.start : last.stop]
-        together = len(pair) == 2 and merges and _in_pairs(*halves)
-        joined += [range(first.start, last.stop)] if together else pair
+    for pair in (active[start : start + 2 * lanes] for start in active[:: 2 * lanes]):
+        together = merges and len(pair) > lanes and _in_pairs(offsets[pair.start : pair.stop])
+        joined += [pair] if together else [part for part in (pair[:lanes], pair[lanes:]) if part]
     return joined
 
 
-def wavefronts(offsets: Sequence[int], width: int = 4, merges: bool = True) -> int:
-    """Wavefronts of one access, given the byte offset of each active lane, from lane 0, and the bytes a lane moves.
+def served(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[Wanted]:
+    """What each group of lanes wants. Raises ValueError for a wrong width and for a misaligned offset."""
+    return [_wanted(offsets, lanes, width) for lanes in groups(offsets, width, merges)]
 
-    Raises ValueError for a width no lane can move and for a misaligned offset.
-    """
-    return sum(_turns(offsets[lanes.start : lanes.stop], width) for lanes in groups(offsets, width, merges))
+
+def wavefronts(offsets: Sequence[int], width: int = 4, merges: bool = True) -> int:
+    """Wavefronts of one access, from the byte offsets of its lanes and the bytes a lane moves. Raises ValueError."""
+    return sum(max(map(len, wanted.values())) for wanted in served(offsets, width, merges))
 
 
 def matrix_wavefronts(rows: Sequence[int]) -> int:
-    """Wavefronts of one ldmatrix, given the byte offset of each 16-byte row: eight per matrix, from lane 0 on.
-
-    Raises ValueError where the rows are not those of 1, 2 or 4 matrices, or a row is misaligned.
-    """
+    """Wavefronts of one ldmatrix, from the byte offsets of the rows of 1, 2 or 4 matrices. Raises ValueError."""
     if len(rows) not in (MATRIX_ROWS, 2 * MATRIX_ROWS, 4 * MATRIX_ROWS):
         raise ValueError(f"ldmatrix takes 8, 16 or 32 row addresses, not {len(rows)}")
     return wavefronts(rows, ROW_BYTES, merges=False)
@@ -89,8 +71,3 @@ def matrix_wavefronts(rows: Sequence[int]) -> int:
 def conflict_degree(offsets: Sequence[int], width: int = 4, merges: bool = True) -> float:
     """Wavefronts over the groups of lanes served together: 1 is conflict-free, n an n-way conflict on average."""
     return wavefronts(offsets, width, merges) / max(1, len(groups(offsets, width, merges)))
-
-
-def served(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[Wanted]:
-    """What each group of lanes wants."""
-    return [_wanted(offsets, lanes, width) for lanes in groups(offsets, width, merges)]

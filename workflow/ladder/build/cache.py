@@ -2,9 +2,10 @@
 
 import logging
 import multiprocessing
+import operator
 import resource
 from collections.abc import Sequence
-from concurrent.futures import Future, TimeoutError, as_completed
+from concurrent.futures import TimeoutError
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,9 @@ from ladder.build.cubin import disassemble, instruction_counts
 from ladder.build.nvrtc import Request
 from ladder.model.files import read_json, replace_file, write_json
 
-_MEMORY_BYTES = 16 * 2**30
-"""Of one compiler: templates that grow exponentially must not take the host down."""
+_MEMORY_BYTES = 16 * 2**30  # of one compiler: templates that grow exponentially must not take the host down
 
-
-_BATCH = 32
-"""Cubins that one run of the disassembler counts."""
-
-
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-
-
-def _compile(request: Request) -> tuple[bytes, dict[str, Any]]:
-    return request.compile()
+_BATCH = 32  # cubins that one run of the disassembler counts
 
 
 class Cache:
@@ -51,34 +41,32 @@ class Cache:
     def fill(self, requests: Sequence[Request], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Facts by key; what is missing is compiled, `jobs` at once. All are for one architecture.
 
-        A compiler that crashes, takes longer than `timeout_s` or runs out of memory costs its own request alone, and
-        the cache does not keep that. Raises LadderError where the set-up lacks something.
+        A compiler that crashes, takes longer than `timeout_s` or needs too much memory costs its own request alone, and
+        that is not kept. Raises LadderError where something of the set-up is missing.
         """
-        asked = {request.key: request for request in requests}
-        missing = [request for request in asked.values() if self.facts(request) is None]
-        lost = dict[str, dict[str, Any]]()
-        answers = list[tuple[Request, bytes, dict[str, Any]]]()
+        by_key = {request.key: request for request in requests}
+        missing = [request for request in by_key.values() if self.facts(request) is None]
+        lost, answers = dict[str, dict[str, Any]](), list[tuple[Request, bytes, dict[str, Any]]]()
         # Forked, so that nothing is imported anew: the processes only compile.
         fork = multiprocessing.get_context("fork")
-        with ProcessPool(min(jobs, len(missing)) or 1, initializer=_limit_memory, context=fork) as pool:
-            futures: dict[Future[tuple[bytes, dict[str, Any]]], Request] = {
-                pool.schedule(_compile, args=[request], timeout=timeout_s): request for request in missing
-            }
-            for done, future in enumerate(as_completed(futures), 1):
-                request, reason = futures[future], ""
+        number, limit = min(jobs, len(missing)) or 1, (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        with ProcessPool(number, initializer=resource.setrlimit, initargs=limit, context=fork) as pool:
+            results = pool.map(operator.methodcaller("compile"), missing, timeout=timeout_s).result()
+            for done, request in enumerate(missing, 1):
+                reason = ""
                 try:
-                    answers.append((request, *future.result()))
+                    answers.append((request, *next(results)))
                 except TimeoutError:
                     reason = f"the compiler took longer than {timeout_s:g} s (compile.timeout_s)"
                 except MemoryError as error:
                     reason = f"{error} (of {_MEMORY_BYTES >> 30} GiB)"
                 except ProcessExpired as error:
-                    limit = f"it may use {_MEMORY_BYTES >> 30} GiB"
-                    reason = f"the compiler crashed (exit code {error.exitcode}); {limit}"
+                    reason = f"the compiler crashed (exit code {error.exitcode}); "
+                    reason += f"it may use {_MEMORY_BYTES >> 30} GiB"
                 if reason:
                     lost[request.key] = {"status": "compile_error", "reason": reason}
                 logging.info("[%d/%d] %s", done, len(missing), request.entries[0])
                 if answers and (len(answers) == _BATCH or done == len(missing)):
                     self._keep(answers)
                     answers.clear()
-        return {key: lost.get(key) or self.facts(request) or {} for key, request in asked.items()}
+        return {key: lost.get(key) or self.facts(request) or {} for key, request in by_key.items()}

@@ -19,9 +19,8 @@ from ladder.model.errors import LadderError
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;", re.MULTILINE)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
-_ARITHMETIC = ("ffma", "hmma", "hgmma")
-_MOVES = ("ldsm", "sts", "ldg", "stg", "ldgsts", "utmaldg", "shfl", "bar", "ldl", "stl")
-COUNTED = {name: (name.upper(),) for name in (*_ARITHMETIC, *_MOVES)} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
+_COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"
+COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
 """Table column -> SASS opcodes counted in it."""
 
 _PARTS = re.compile(r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|global|info))(?=\.|$)")
@@ -35,18 +34,10 @@ def _disassembler() -> str:
     raise LadderError("no nvdisasm was found: install nvidia-cuda-nvdisasm or a CUDA toolkit")
 
 
-def _code(cubin: bytes) -> bytes:
-    """The machine code of all its functions."""
-    sections = ELFFile(io.BytesIO(cubin)).iter_sections()
-    return b"".join(section.data() for section in sections if section.name.startswith(".text"))
-
-
 def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
-    """SASS instructions of each cubin, in one run of nvdisasm: its start takes longer than a kernel.
-
-    Raises LadderError where there is no disassembler or it fails.
-    """
-    codes = [_code(cubin) for cubin in cubins]
+    """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly. Raises LadderError if it fails."""
+    files = [ELFFile(io.BytesIO(cubin)).iter_sections() for cubin in cubins]
+    codes = [b"".join(one.data() for one in file if one.name.startswith(".text")) for file in files]
     lengths = [len(code) // _INSTRUCTION_BYTES for code in codes]
     if not any(lengths):
         return [[] for _ in codes]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda.bindings import nvrtc
-from cuda.pathfinder import locate_nvidia_header_directory
+from cuda.pathfinder import find_nvidia_header_directory
 
 from ladder.build.cubin import machine_code_digest
 from ladder.model import code
@@ -39,44 +39,37 @@ def header_folders() -> tuple[str, ...]:
     """Folders of CUDA's headers (cuda_fp16.h, mma.h), wheels before a toolkit. Raises LadderError without any."""
     # Wheels may lie in more than one site folder, and each holds only some of the headers.
     candidates = [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry]
-    found = locate_nvidia_header_directory("cudart")
-    candidates += [Path(found.abs_path)] if found else []
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    candidates += [Path(home) / "include" for home in homes if home]
+    toolkits = [find_nvidia_header_directory("cudart"), *(f"{home}/include" for home in homes if home)]
+    candidates += [Path(folder) for folder in toolkits if folder]
     folders = list(dict.fromkeys(folder for folder in candidates if folder.is_dir()))
     for needed in ("cuda_fp16.h", "crt/mma.h"):
         if not any((folder / needed).is_file() for folder in folders):
             wheels = "nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl"
             raise LadderError(f"CUDA's {needed} is missing: install {wheels}, or set CUDA_HOME to a toolkit")
-    with_cccl = [path for folder in folders for path in (folder, folder / "cccl") if path.is_dir()]
-    return tuple(str(path) for path in with_cccl)
+    return tuple(str(path) for folder in folders for path in (folder, folder / "cccl") if path.is_dir())
 
 
 def _succeeded(result: tuple[Any, ...]) -> Any:
-    """Unpack (status, value…) of an nvrtc call. Raises LadderError for a status other than success."""
-    status, *values = result
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise LadderError(f"NVRTC: {status.name}")
-    return values[0] if len(values) == 1 else tuple(values)
+    """The last value of (status, value…) of an nvrtc call. Raises LadderError for a status other than success."""
+    if result[0] != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise LadderError(f"NVRTC: {result[0].name}")
+    return result[-1]
 
 
 def nvrtc_version() -> str:
     """Version of the NVRTC library that is loaded, such as 13.0."""
-    major, minor = _succeeded(nvrtc.nvrtcVersion())
+    _, major, minor = nvrtc.nvrtcVersion()
     return f"{major}.{minor}"
 
 
 def compile_source(
     text: str, name: str, entries: list[str], includes: list[Path], arch: str, options: tuple[str, ...] = ()
 ) -> tuple[bytes, dict[str, str], str]:
-    """Compile CUDA C++ to (cubin, symbol of each entry, log with ptxas' resource lines).
-
-    `entries` are name expressions of kernels. Raises CompileError with the compiler's messages, and MemoryError.
-    """
-    # A cached cubin comes without the log, and would make compile times a fiction.
+    """(cubin, symbols by name expression, log with ptxas' resource lines). Raises CompileError and MemoryError."""
+    # A cached cubin comes without the log, and with the compile time of a cache.
     flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
-    flags += [f"--include-path={folder}" for folder in [*includes, *header_folders()]]
-    flags += options
+    flags += [*(f"--include-path={folder}" for folder in [*includes, *header_folders()]), *options]
     program = _succeeded(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
     try:
         for entry in entries:
@@ -106,17 +99,9 @@ def refuse_options(arch: str, options: Sequence[str]) -> None:
         raise LadderError(f"compile: NVRTC {nvrtc_version()} takes no {[arch, *options]}: {error}") from error
 
 
-def _resources(log: str) -> dict[str, int]:
-    """Registers, static shared memory and spills from ptxas' lines; a cubin here holds one kernel."""
-    found = {fact: re.search(pattern, log) for fact, pattern in _RESOURCES.items()}
-    if any(one is None for fact, one in found.items() if fact != "shared_bytes_static"):
-        raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
-    return {fact: int(one[1]) if one else 0 for fact, one in found.items()}
-
-
 @dataclass(frozen=True)
 class Request:
-    """What is asked of the compiler: the kernels `entries` (name expressions) of one source, for an architecture."""
+    """What to compile: the kernels `entries` (name expressions) of one source, for an architecture."""
 
     source: Path
     source_sha256: str
@@ -128,28 +113,28 @@ class Request:
     @functools.cached_property
     def key(self) -> str:
         """Digest of all that the answer depends on."""
-        asked = [self.entries, self.arch, self.options, self.source_sha256, nvrtc_version()]
-        return digest_json([*asked, code.digest("ladder.build.nvrtc")])[:32]
+        given = [self.entries, self.arch, self.options, self.source_sha256]
+        return digest_json([*given, nvrtc_version(), code.digest("ladder.build.nvrtc")])[:32]
 
     def compile(self) -> tuple[bytes, dict[str, Any]]:
-        """(cubin, facts). A source that does not compile gives an empty cubin, and facts that say why.
-
-        Raises LadderError for a set-up without CUDA's headers, and MemoryError.
-        """
+        """(cubin, facts); no bytes if it does not compile. Raises LadderError without CUDA's headers, MemoryError."""
         facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
         facts |= {"source_sha256": self.source_sha256, "options": self.options}
-        text, includes = self.source.read_text(encoding="utf-8"), [self.source.parent, self.include]
-        given, start = (list(self.entries), includes, self.arch, self.options), time.perf_counter()
+        named = (self.source.read_text(encoding="utf-8"), self.source.name, list(self.entries))
+        folders, start = [self.source.parent, self.include], time.perf_counter()
         try:
-            cubin, facts["symbols"], log = compile_source(text, self.source.name, *given)
+            cubin, facts["symbols"], log = compile_source(*named, folders, self.arch, self.options)
             if ignored := _IGNORED.search(log):
-                why = "the compiler did not do what the source asks"
+                why = "the compiler did not do what the source says"
                 raise CompileError(f"{ignored[1]}: {why}: {log[:2000]}")
         except CompileError as error:
             cubin = b""
             facts |= {"status": "compile_error", "reason": str(error)}
         facts["compile_s"] = round(time.perf_counter() - start, 3)
-        if not cubin:
-            return cubin, facts
-        facts |= _resources(log)
-        return cubin, facts | {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
+        if cubin:
+            found = {fact: re.search(pattern, log) for fact, pattern in _RESOURCES.items()}
+            if any(one is None for fact, one in found.items() if fact != "shared_bytes_static"):
+                raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
+            facts |= {fact: int(one[1]) if one else 0 for fact, one in found.items()}
+            facts |= {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
+        return cubin, facts

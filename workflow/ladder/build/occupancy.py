@@ -1,8 +1,7 @@
 """Theoretical occupancy from registers, shared memory and threads, without a GPU.
 
-Limits and allocation units per compute capability: CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability", and the occupancy calculator's allocation rules (registers per warp in units of 256, shared memory in
-units of 128 bytes plus 1 KiB the system keeps per block from 8.0 on).
+Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability", and the occupancy calculator
+(registers per warp in units of 256; shared memory in units of 128 bytes, 1 KiB of each block is the system's from 8.0).
 """
 
 from dataclasses import dataclass
@@ -25,18 +24,14 @@ class SmLimits:
 
 
 _KIB = 1024
-LIMITS = {
+LIMITS = {  # by architecture: 90 for sm_90a
     75: SmLimits(32, 16, 65536, 64 * _KIB, 0),
     80: SmLimits(64, 32, 65536, 164 * _KIB, _KIB),
     86: SmLimits(48, 16, 65536, 100 * _KIB, _KIB),
     87: SmLimits(48, 16, 65536, 164 * _KIB, _KIB),
-    89: SmLimits(48, 24, 65536, 100 * _KIB, _KIB),
-    90: SmLimits(64, 32, 65536, 228 * _KIB, _KIB),
-    100: SmLimits(64, 32, 65536, 228 * _KIB, _KIB),
-    103: SmLimits(64, 32, 65536, 228 * _KIB, _KIB),
-    120: SmLimits(48, 24, 65536, 100 * _KIB, _KIB),
+    **dict.fromkeys((89, 120), SmLimits(48, 24, 65536, 100 * _KIB, _KIB)),
+    **dict.fromkeys((90, 100, 103), SmLimits(64, 32, 65536, 228 * _KIB, _KIB)),
 }
-"""By architecture: 90 for sm_90a."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +44,7 @@ class Occupancy:
 
 
 def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Occupancy of a block of `threads` with `registers` per thread and `shared_bytes` (static + dynamic).
-
-    blocks_per_sm is 0 where a block exceeds what an SM or a block may have.
-    """
+    """Occupancy from registers a thread and shared bytes a block (static + dynamic); 0 blocks if one is too large."""
     warps = ceil_div(threads, WARP)
     by = {"warps": limits.warps // warps if threads <= _BLOCK_THREADS else 0, "blocks": limits.blocks}
     if registers:
@@ -61,5 +53,5 @@ def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int)
         by["registers"] = limits.registers // 4 // per_warp * 4 // warps
     held = align_up(max(shared_bytes + limits.reserved_shared_bytes, 1), 128)
     by["shared memory"] = limits.shared_bytes // held
-    limit = min(by, key=lambda name: by[name])
+    limit = min(by, key=by.__getitem__)
     return Occupancy(by[limit], by[limit] * warps / limits.warps, limit)

@@ -17,12 +17,8 @@ def _direct_includes(path: Path) -> tuple[str, ...]:
 
 
 def include_closure(source: Path, include_dir: Path) -> list[Path]:
-    """`source` and every project header it includes with quotes, recursively, sorted, without repetition.
-
-    Raises LadderError for a quoted header that is neither beside its includer nor in `include_dir`.
-    """
-    found: set[Path] = set()
-    todo = [source]
+    """`source` and all project headers it includes with quotes, sorted. Raises LadderError for a missing one."""
+    found, todo = set[Path](), [source]
     while todo:
         if (path := todo.pop()) in found:
             continue

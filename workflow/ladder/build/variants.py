@@ -1,4 +1,4 @@
-"""Variants and the compiler: what is asked for one, and what its facts say."""
+"""Variants and the compiler: what it must compile for one, and what its facts say."""
 
 import functools
 import math
@@ -16,30 +16,29 @@ from ladder.model.problem import HARNESS, Problem
 from ladder.model.sweep import Sweep
 
 
-def _block_facts(variant: Variant, arch: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Threads, dynamic shared bytes and theoretical occupancy; launch bounds do not depend on the size."""
-    geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
-    threads, dynamic = math.prod(geometry.block), geometry.shared_bytes
-    found = {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
-    if (limits := LIMITS.get(arch_number(arch))) is None:
-        return found
-    held = occupancy(limits, threads, facts["registers"], facts["shared_bytes_static"] + dynamic)
-    return found | asdict(held)
-
-
 def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a variant from what was `found` out about its machine code: a row of resources.csv."""
-    facts = {"variant": variant.id, "kernel": variant.kernel.name, "params": dict(variant.params)}
+    facts: dict[str, Any] = {
+        "variant": variant.id,
+        "kernel": variant.kernel.name,
+        "params": dict(variant.params),
+    }
     facts |= {"dtype": variant.dtype, "layout": variant.layout, "arch": request.arch}
-    facts |= {"entry": variant.entry, "cubin": request.key}
-    facts |= found
+    facts |= {"entry": variant.entry, "cubin": request.key, **found}
     if found.get("status") != "ok":
         return facts
     if found["spill_store_bytes"] and variant.kernel.spills == "never":
         why = f"{variant.kernel.path.name} does not say `spills: allowed`"
         reason = f"spills {found['spill_store_bytes']} bytes of registers, and {why}"
         return facts | {"status": "compile_error", "reason": reason}
-    return facts | _block_facts(variant, request.arch, found)
+    # Block and shared memory do not depend on the size.
+    geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
+    threads, dynamic = math.prod(geometry.block), geometry.shared_bytes
+    facts |= {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
+    if limits := LIMITS.get(arch_number(request.arch)):
+        shared_bytes = found["shared_bytes_static"] + dynamic
+        facts |= asdict(occupancy(limits, threads, found["registers"], shared_bytes))
+    return facts
 
 
 def harness(problem: Problem, arch: str) -> Request:
@@ -50,10 +49,9 @@ def harness(problem: Problem, arch: str) -> Request:
 
 
 class Wanted:
-    """What a sweep needs compiled: the harness of its problem, and its variants."""
+    """What a sweep needs compiled: its problem's harness, and its variants. Raises LadderError for a missing header."""
 
     def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
-        """Raises LadderError for a header that is missing."""
         self.harness, digest = harness(sweep.problem, arch), functools.cache(source_digest)
         self.variants = {
             one: Request(source, digest(source, include), include, (one.entry,), arch, tuple(options))
@@ -63,5 +61,5 @@ class Wanted:
 
     def facts(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """What a plan says of `harness` and `variants`, from the facts `found` by key."""
-        own = {one.id: variant_facts(one, asked, found[asked.key]) for one, asked in self.variants.items()}
+        own = {one.id: variant_facts(one, given, found[given.key]) for one, given in self.variants.items()}
         return {"harness": {**found[self.harness.key], "cubin": self.harness.key}, "variants": own}

@@ -9,16 +9,10 @@ from ladder.model.document import Document, Share, Text, matching, taking
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12)]
 Option = Annotated[str, *matching(r"-.*", "an NVRTC option that begins with a dash")]
-RunName = Annotated[
-    str,
-    *matching(
-        r"(?!published$)[A-Za-z0-9][A-Za-z0-9._-]*",
-        "a folder name of letters, digits, '.', '_' and '-', other than published",
-    ),
-]
-Device = Annotated[
-    str, *matching(r"[a-z0-9][a-z0-9-]*", "auto, none, or the slug of a GPU such as nvidia-h200")
-]
+_RUN = "a folder name of letters, digits, '.', '_' and '-', other than published"
+RunName = Annotated[str, *matching(r"(?!published$)[A-Za-z0-9][A-Za-z0-9._-]*", _RUN)]
+_DEVICE = "auto, none, or the slug of a GPU such as nvidia-h200"
+Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]*", _DEVICE)]
 AutoArch = Annotated[str, *matching(r"auto|sm_[0-9]{2,3}a?", "auto or an architecture such as sm_90a")]
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ladder.model.document import NO_FIELD, NOT_ACCEPTED, Document
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import evaluate
 from ladder.model.problem import Problem
 
@@ -19,10 +19,7 @@ Kind = TypeVar("Kind", bound=Document)
 
 
 class _StrictLoader(_Loader):  # type: ignore[misc]
-    """SafeLoader that refuses a key given twice, which PyYAML would silently take as the last one.
-
-    A mapping merged in (`<<: *anchor`) gives its keys once more by intent: the mapping's own ones win.
-    """
+    """Refuses a key given twice, of which PyYAML takes the last; a mapping may repeat keys of a merged `*anchor`."""
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
@@ -97,8 +94,8 @@ def _explain(file: Path | str, error: ErrorDetails) -> LadderError:
     elif kind == "too_long":
         accepted = f"at most {context['max_length']} of them"
     else:
-        bounds = [f"a number {sign} {context[name]}" for name, sign in _BOUNDS.items() if name in context]
-        accepted = bounds[0] if bounds else _TYPES.get(kind, error["msg"])
+        bounds = (f"a number {sign} {context[name]}" for name, sign in _BOUNDS.items() if name in context)
+        accepted = next(bounds, _TYPES.get(kind, error["msg"]))
     return refuse(file, _field(loc), error["input"], accepted)
 
 
@@ -110,22 +107,17 @@ def parse(kind: type[Kind], document: Mapping[str, Any], file: Path | str, **con
         raise _explain(file, error.errors()[0]) from error
 
 
-def parse_size(problem: Problem, given: Any, file: str, where: str) -> dict[str, int]:
-    """A size from a number (all fields alike), an expression such as 2**28, or a mapping of fields.
-
-    Raises LadderError naming `file`, the field `where` and what is accepted.
-    """
+def parse_size(problem: Problem, given: Any, file: Path, where: str) -> dict[str, int]:
+    """A size from a number (all fields alike), an expression or a mapping. Raises LadderError naming `where`."""
     fields = problem.size_fields
     if not isinstance(given, Mapping):
         given = dict.fromkeys(fields, given)
-    unknown = [key for key in given if key not in fields]
-    if unknown:
-        raise refuse(file, where, unknown[0], fields, why="no such size field")
-    missing = [key for key in fields if key not in given]
-    if missing:
-        raise LadderError(f"{file}: {where}: the size field {missing[0]!r} is missing")
+    for key in given:
+        refuse_unknown(file, where, key, fields, why="no such size field")
     size = {}
     for key in fields:
+        if key not in given:
+            raise LadderError(f"{file}: {where}: the size field {key!r} is missing")
         value = evaluate(given[key], {})
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise refuse(file, f"{where}.{key}", given[key], "a whole number >= 1")

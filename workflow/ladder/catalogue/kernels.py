@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from string import Formatter
 
-from ladder.catalogue.documents import parse, parse_size, read_yaml
-from ladder.model.errors import LadderError, refuse, within
+from ladder.catalogue.documents import parse, read_yaml
+from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.kernel import Argument, Kernel
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.problems.registry import PROBLEMS
@@ -26,21 +26,20 @@ def load_kernel(path: Path) -> Kernel:
 def _check_fields(kernel: Kernel) -> None:
     """Hold dtypes, layouts, parameters and entry to the problem and to one another."""
     path, problem = kernel.path, kernel.problem
-    with within(f"{path}: parameters"):
-        problem.check_parameters(kernel.parameters)
+    for name, meaning in problem.parameters.items():
+        if name not in kernel.parameters:
+            needed = f"the problem {problem.name} needs a parameter {name!r} ({meaning})"
+            raise LadderError(f"{path}: parameters: {needed}")
     for dtype, substitutions in kernel.dtypes.items():
-        if dtype not in problem.dtypes:
-            raise refuse(path, "dtypes", dtype, problem.dtypes, why=f"the problem {problem.name}")
+        refuse_unknown(path, "dtypes", dtype, problem.dtypes, why=f"the problem {problem.name}")
         known = [*substitutions, *kernel.parameters, "layout"]
         for _, field, _, _ in Formatter().parse(kernel.entry):
             if field is not None and field not in known:
                 raise refuse(path, f"entry (for {dtype})", "{" + field + "}", known)
     for index, layout in enumerate(kernel.layouts):
-        if layout not in problem.layouts:
-            raise refuse(path, f"layouts[{index}]", layout, problem.layouts)
+        refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
     for name, axis in kernel.parameters.items():
-        if axis.default not in axis.values:
-            raise refuse(path, f"parameters.{name}.default", axis.default, axis.values)
+        refuse_unknown(path, f"parameters.{name}.default", axis.default, axis.values)
 
 
 def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
@@ -51,15 +50,14 @@ def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
         if promotion not in L2_PROMOTIONS:
             raise refuse(kernel.path, f"{where}.l2_promotion", promotion, [*L2_PROMOTIONS, *parameters])
     scalars = [*problem.scalars, *problem.size_fields, *parameters]
-    known = scalars if argument.kind == "scalar" else list(problem.buffers)
-    if argument.name not in known:
-        raise refuse(kernel.path, f"{where}.{argument.kind}", argument.name, known)
+    known = scalars if argument.kind == "scalar" else problem.buffers
+    refuse_unknown(kernel.path, f"{where}.{argument.kind}", argument.name, known)
 
 
 def _try_expressions(kernel: Kernel) -> None:
     """Evaluate every expression once at the defaults, so that a misspelt name fails here, naming its field."""
     variant = kernel.variant({}, next(iter(kernel.dtypes)), excluded=True)
-    size = parse_size(kernel.problem, 4096, str(kernel.path), "sizes")
+    size = dict.fromkeys(kernel.problem.size_fields, 4096)
     with within(f"{kernel.path}: constraints"):
         broken = variant.broken()
         if broken is None:

@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ladder.catalogue.config import Config
+from ladder.model.cell import Cell, Reference
+from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Argument, Variant
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
+_JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
 
-def _argument(argument: Argument, variant: Variant, size: Size, names: Mapping[str, Any]) -> dict[str, Any]:
+
+def _argument(argument: Argument, names: Mapping[str, Any]) -> dict[str, Any]:
     if argument.kind == "pointer":
         return {"pointer": argument.name}
     if argument.kind == "scalar":
@@ -18,51 +22,49 @@ def _argument(argument: Argument, variant: Variant, size: Size, names: Mapping[s
         return {**given, "type": argument.type}
     return {
         "tensor_map": argument.name,
-        "box": [variant.count(extent, size) for extent in argument.box or ()],
+        "box": [whole(extent, evaluate(extent, names)) for extent in argument.box or ()],
         "swizzle": argument.swizzle,
-        "l2_promotion": variant.params.get(argument.l2_promotion, argument.l2_promotion),
+        "l2_promotion": names.get(argument.l2_promotion, argument.l2_promotion),
     }
 
 
 def _launch(variant: Variant, size: Size) -> Launch:
-    names = variant.names(size)
-    arguments = tuple(_argument(argument, variant, size, names) for argument in variant.kernel.arguments)
-    return Launch(
-        **vars(variant.geometry(size)), variant=variant.id, params=variant.params, arguments=arguments
-    )
+    names, geometry = variant.names(size), vars(variant.geometry(size))
+    arguments = tuple([_argument(argument, names) for argument in variant.kernel.arguments])
+    return Launch(**geometry, variant=variant.id, params=variant.params, arguments=arguments)
 
 
 def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
     variant, absent = entry.variant, entry.absent(size, arch)
-    against = sweep.reference.variant_for(variant) if absent is None else None
+    against = None if variant.absent() else sweep.reference.variant_for(variant)
+    reference = Reference(libraries=() if variant.absent() else sweep.reference.libraries)
+    if against is not None:
+        reference = Reference(kernel=against.kernel.name, params=against.params)
+    place = (variant.dtype, variant.layout, size, sweep.regimes[0])
     return Task(
         variant=variant.id,
-        cell=sweep.cell(entry, size),
+        cell=Cell(variant.kernel.name, variant.params, *place, reference),
         rung=entry.rung,
         absent=absent,
         launch=_launch(variant, size) if absent is None else None,
-        reference=_launch(against, size) if against is not None else None,
+        reference=_launch(against, size) if absent is None and against is not None else None,
         counted=absent is None and size in sweep.counters.sizes and variant in sweep.counters.variants,
     )
 
 
-_JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
-
-
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
-    measure = config.measure.model_dump()
-    settings = {name: value for name, value in measure.items() if name not in _JOB}
+    settings = config.measure.model_dump()
+    job = {name: settings.pop(name) for name in _JOB}
+    job |= {"profile": config.profile.model_dump(), "cubins": config.compile.cache}
+    if sweep.precision:
+        settings["precision"] = sweep.precision
     return Plan(
         sweep=sweep.name,
         problem=sweep.problem.name,
         arch=arch,
         regimes=sweep.regimes,
-        settings=settings | ({"precision": sweep.precision} if sweep.precision else {}),
-        job={name: measure[name] for name in _JOB}
-        | {
-            "profile": config.profile.model_dump(),
-            "cubins": config.compile.cache,
-        },
+        settings=settings,
+        job=job,
         counter_groups=sweep.counters.groups,
         tasks=tuple(_task(sweep, entry, size, arch) for entry, size in sweep.asked),
     )

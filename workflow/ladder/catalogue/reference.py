@@ -8,13 +8,7 @@ from ladder.model.document import Document
 BEGIN = "<!-- reference: written by `make reference`, from the models -->"
 """The mark in a file from which on the reference stands."""
 
-_WORDS = {
-    "integer": "whole number",
-    "string": "text",
-    "boolean": "true or false",
-    "null": "null",
-    "object": "mapping",
-}
+_WORDS = {"integer": "whole number", "string": "text", "boolean": "true or false", "object": "mapping"}
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 Schema = Mapping[str, Any]
@@ -27,7 +21,7 @@ def _resolved(part: Schema, root: Schema) -> Schema:
 
 def _branches(part: Schema, root: Schema) -> list[Schema]:
     """What a field may be, null aside."""
-    given = [_resolved(branch, root) for branch in part.get("anyOf", (part,))]
+    given = [_resolved(branch, root) for branch in _resolved(part, root).get("anyOf", (part,))]
     return [branch for branch in given if branch.get("type") != "null"]
 
 
@@ -57,14 +51,11 @@ def _rows(part: Schema, root: Schema, path: str = "") -> Iterator[tuple[str, str
         meaning = next((one["description"] for one in (given, *forms) if "description" in one), "")
         yield where, accepted(given, root), need, " ".join(meaning.split())
         for form in forms:
-            inner, suffix = form, ""
-            if form.get("type") == "array":
-                inner, suffix = _resolved(form["items"], root), "[]"
-            elif isinstance(form.get("additionalProperties"), Mapping):
-                inner, suffix = _resolved(form["additionalProperties"], root), ".NAME"
-            for last in _branches(inner, root):
+            items, values = form.get("items"), form.get("additionalProperties")
+            inner, suffix = (values, ".NAME") if isinstance(values, Mapping) else (form, "")
+            for last in _branches(items or inner, root):
                 if "properties" in last:
-                    yield from _rows(last, root, where + suffix)
+                    yield from _rows(last, root, where + ("[]" if items else suffix))
 
 
 def field_reference(name: str, place: str, kind: type[Document]) -> str:

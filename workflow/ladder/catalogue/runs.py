@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 
 from ladder.build.sources import include_closure
-from ladder.catalogue import documents
 from ladder.catalogue.config import Config
+from ladder.catalogue.documents import parse, read_yaml
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.sweeps import load_sweeps, named
 from ladder.gpu.discovery import find_gpus
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
 from ladder.model.kernel import DEFAULT_ARCH, Kernel, Variant
 from ladder.model.plan import Plan
@@ -26,8 +26,7 @@ from ladder.model.sweep import Sweep
 class Run:
     """Everything the workflow needs to know before its first job.
 
-    `sweeps` are the chosen ones; every sweep of the project is checked and planned, because claims speak of all of
-    them and a target may name any.
+    `sweeps` are the chosen ones. Every sweep is checked and planned, because claims and targets may name any.
     """
 
     project: Project
@@ -60,53 +59,41 @@ class Run:
         return folder if not self.measures and folder.records.is_dir() else None
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced."""
-    both = {key for key in over if isinstance(over[key], Mapping) and isinstance(base.get(key), Mapping)}
-    return {**base, **over, **{key: merged(base[key], over[key]) for key in both}}
+def merged(base: Mapping[str, Any], over: Mapping[str, Any], typed: bool = False) -> dict[str, Any]:
+    """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced.
 
-
-def _typed(over: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` with words read as YAML where `base` has no word: nested values of `--config` arrive as text."""
-    result: dict[str, Any] = {}
+    If `typed`, words are read as YAML where `base` has no word: nested values of `--config` arrive as text.
+    """
+    result = dict(base)
     for key, value in over.items():
         old = base.get(key, "")
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            value = _typed(value, old)
-        elif isinstance(value, str) and not isinstance(old, str):
+            value = merged(old, value, typed)
+        elif typed and isinstance(value, str) and not isinstance(old, str):
             value = yaml.safe_load(value)
         result[key] = value
     return result
 
 
 def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, Any]) -> Config:
-    """config/config.yaml, then `files`, then `over`, merged and checked.
-
-    Raises LadderError naming the files, the field, the value and what is accepted.
-    """
-    paths = [project.config / "config.yaml", *files]
-    settings: dict[str, Any] = {}
+    """config/config.yaml, then `files`, then `over`, merged and checked. Raises LadderError for the first mistake."""
+    paths, settings = [project.config / "config.yaml", *files], dict[str, Any]()
     for path in paths:
-        settings = merged(settings, documents.read_yaml(path))
-    files_read = " + ".join(str(path) for path in paths)
-    return documents.parse(Config, merged(settings, _typed(over, settings)), files_read)
+        settings = merged(settings, read_yaml(path))
+    return parse(Config, merged(settings, over, typed=True), " + ".join(map(str, paths)))
 
 
 def choose_device(config: Config) -> tuple[str, str]:
-    """Device slug and architecture of the run: what the configuration says, completed by what this host has.
-
-    Raises LadderError where a device that this host lacks is named without its architecture.
-    """
-    named = config.device not in ("auto", "none")
+    """Device slug and architecture of the run. Raises LadderError for another host's device without architecture."""
+    named, arch = config.device not in ("auto", "none"), config.arch
     # A cluster's login node needs no driver that answers.
-    gpus = [] if config.device == "none" or (named and config.arch != "auto") else find_gpus()
+    gpus = [] if config.device == "none" or (named and arch != "auto") else find_gpus()
     gpus = [gpu for gpu in gpus if not named or gpu.slug == config.device]
-    if named and not gpus and config.arch == "auto":
-        why = f"this host has no {config.device} to ask"
+    if named and not gpus and arch == "auto":
+        why = f"this host has no {config.device}, whose architecture is needed"
         raise refuse("configuration", "arch", "auto", "an architecture such as sm_90a", why=why)
-    device = config.device if named else gpus[0].slug if gpus else NO_GPU
-    usual = gpus[0].arch if gpus else DEFAULT_ARCH
-    return device, usual if config.arch == "auto" else config.arch
+    found = (gpus[0].slug, gpus[0].arch) if gpus else (NO_GPU, DEFAULT_ARCH)
+    return config.device if named else found[0], found[1] if arch == "auto" else arch
 
 
 def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Run:
@@ -118,18 +105,15 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
         include_closure(kernel.source, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
     chosen = every if config.sweeps == "all" else named(config.sweeps, every)
-    if config.clock.enabled and config.clock.sweep not in every:
-        raise refuse("configuration", "clock.sweep", config.clock.sweep, every)
+    if config.clock.enabled:
+        refuse_unknown("configuration", "clock.sweep", config.clock.sweep, every)
     device, arch = choose_device(config)
     plans = {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
     return Run(project, config, catalog, chosen, every, plans, device, arch)
 
 
 def parse_over(given: Iterable[str]) -> dict[str, Any]:
-    """Settings given as KEY=VALUE, the value in YAML, as snakemake takes them.
-
-    Raises LadderError for one without a key or with a value that is no YAML.
-    """
+    """Settings given as KEY=VALUE, the value in YAML. Raises LadderError without a key, or for what is no YAML."""
     over: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")

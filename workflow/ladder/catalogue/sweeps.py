@@ -2,23 +2,22 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ladder.catalogue.documents import parse, parse_size, read_yaml
-from ladder.model.document import Document, Share, Some, Text, Value, taking
-from ladder.model.errors import LadderError, refuse, within
-from ladder.model.expressions import evaluate, refuse_unknown
-from ladder.model.kernel import Kernel, Variant
-from ladder.model.problem import Problem, Size
+from ladder.model.document import Document, Share, Some, Text, Value, is_value, taking
+from ladder.model.errors import LadderError, refuse, refuse_unknown, within
+from ladder.model.expressions import evaluate
+from ladder.model.kernel import Kernel, ProblemName, Variant
+from ladder.model.problem import Size
 from ladder.model.sweep import Counters, Entry, Figure, Reference, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
 
 def _is_axis(value: Any) -> bool:
-    given = value if isinstance(value, list) and value else [value]
-    return all(isinstance(one, int | str) and not isinstance(one, bool) for one in given)
+    return all(map(is_value, value if isinstance(value, list) and value else [value]))
 
 
 Axis = Annotated[Value | list[Value], *taking("a whole number, a word, or a list of them", _is_axis)]
@@ -80,7 +79,7 @@ class SweepDocument(Document):
     """heading in the report"""
     question: Text
     """the question in one sentence"""
-    problem: str
+    problem: ProblemName
     """problem of all its kernels, such as gemm"""
     dtypes: Some[str]
     """dtypes it runs in"""
@@ -103,208 +102,171 @@ class SweepDocument(Document):
     """figures drawn from this sweep"""
 
 
-@dataclass(frozen=True)
-class _Given:
-    """What the parts of one sweep file are checked against."""
+class _SweepFile:
+    """One sweep file, checked part by part against the catalogue. Raises LadderError for the first mistake."""
 
-    path: Path
-    catalog: Mapping[str, Kernel]
-    problem: Problem
-    document: SweepDocument
-    sizes: tuple[Size, ...]
+    def __init__(self, path: Path, catalog: Mapping[str, Kernel]) -> None:
+        document = parse(SweepDocument, read_yaml(path), path, problems=PROBLEMS)
+        self.path, self.catalog, self.document, self.problem = path, catalog, document, document.problem
+        for index, dtype in enumerate(document.dtypes):
+            refuse_unknown(path, f"dtypes[{index}]", dtype, self.problem.dtypes)
+        if document.layout is not None and document.layout not in self.problem.layouts:
+            raise refuse(path, "layout", document.layout, [name for name in self.problem.layouts if name])
+        self.sizes: list[Size] = []
+        for index, text in enumerate(document.sizes):
+            size = parse_size(self.problem, text, path, f"sizes[{index}]")
+            if size in self.sizes:
+                raise refuse(path, f"sizes[{index}]", size, "each size once")
+            self.sizes.append(size)
+        if len(set(document.regimes)) < len(document.regimes):
+            raise refuse(path, "regimes", document.regimes, "each regime once")
+        self.excluded = 0
+        self.entries: dict[Variant, Entry] = {}
+        for index, given in enumerate(document.variants):
+            for entry in self._entries(index, given):
+                if entry.variant in self.entries:
+                    raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
+                self.entries[entry.variant] = entry
+        asked = [size for entry in self.entries.values() for size in entry.sizes]
+        self.asked = tuple(size for size in self.sizes if size in asked)
 
-    def kernel(self, field: str, name: str) -> Kernel:
-        """A kernel of the sweep's problem. Raises LadderError naming `field` for another."""
-        if name not in self.catalog:
-            raise refuse(self.path, field, name, self.catalog, why="no such kernel")
+    def _kernel(self, field: str, name: str) -> Kernel:
+        """A kernel of the sweep's problem, named in `field`."""
+        refuse_unknown(self.path, field, name, self.catalog, why="no such kernel")
         kernel = self.catalog[name]
-        if kernel.problem is not self.problem:
-            same = [other.name for other in self.catalog.values() if other.problem is self.problem]
-            raise refuse(self.path, field, name, same, why=f"its problem is {kernel.problem.name}")
+        same = [other.name for other in self.catalog.values() if other.problem is self.problem]
+        refuse_unknown(self.path, field, name, same, why=f"its problem is {kernel.problem.name}")
         return kernel
 
-    def one_of(self, asked: Sequence[Size], size: Any, where: str) -> Size:
+    def _size(self, size: Any, where: str) -> Size:
         """A size that the sweep asks for, as `where` in the file gives it."""
-        parsed = parse_size(self.problem, size, str(self.path), where)
-        if parsed not in asked:
+        parsed = parse_size(self.problem, size, self.path, where)
+        if parsed not in self.asked:
             why = "no variant is asked for there" if parsed in self.sizes else ""
             raise refuse(self.path, where, size, "one of the sweep's sizes", why=why)
         return parsed
 
+    def _variants(self, where: str, kernel: Kernel, given: EntryDocument) -> list[Variant]:
+        """Variants of one entry, with the excluded ones if there are several combinations or they are recorded."""
+        axes = [value if isinstance(value, list) else [value] for value in given.params.values()]
+        combinations = [dict(zip(given.params, values, strict=True)) for values in itertools.product(*axes)]
+        if given.rung and len(combinations) > 1:
+            accepted = "a rung for one combination of parameters only"
+            raise refuse(self.path, f"{where}rung", given.rung, accepted)
+        lenient = len(combinations) > 1 or given.unsupported == "record"
+        layout = self.document.layout
+        return [
+            kernel.variant(params, dtype, layout, where=where, file=self.path, excluded=lenient)
+            for dtype in self.document.dtypes
+            for params in combinations
+        ]
 
-def _variants(
-    given: _Given, where: str, kernel: Kernel, document: EntryDocument
-) -> tuple[list[Variant], int]:
-    """Variants of one entry, and how many combinations a constraint of the kernel drops."""
-    axes = [value if isinstance(value, list) else [value] for value in document.params.values()]
-    combinations = [dict(zip(document.params, values, strict=True)) for values in itertools.product(*axes)]
-    if document.rung and len(combinations) > 1:
-        accepted = "a rung for one combination of parameters only"
-        raise refuse(given.path, f"{where}rung", document.rung, accepted)
-    record, layout = document.unsupported == "record", given.document.layout
-    lenient = len(combinations) > 1 or record
-    found = [
-        kernel.variant(params, dtype, layout, where=where, file=given.path, excluded=lenient)
-        for dtype in given.document.dtypes
-        for params in combinations
-    ]
-    kept = [variant for variant in found if record or variant.absent() is None]
-    return kept, len(found) - len(kept)
+    def _entries(self, index: int, given: EntryDocument) -> list[Entry]:
+        """Entries that one item of `variants` stands for; the combinations that it drops are counted."""
+        path, where, record = self.path, f"variants[{index}].", given.unsupported == "record"
+        kernel = self._kernel(f"{where}kernel", given.kernel)
+        if given.reason and not given.where:
+            raise refuse(path, f"{where}reason", given.reason, "a reason beside `where` only")
+        variants = self._variants(where, kernel, given)
+        texts = [text or "" for text in (given.rung, given.technique, given.where, given.reason)]
+        kept = [Entry(variant, *texts) for variant in variants if record or variant.absent() is None]
+        with within(f"{path}: {where}where"):
+            asked = [tuple(size for size in self.sizes if entry.left_out(size) != "") for entry in kept]
+        kept = [replace(entry, sizes=sizes) for entry, sizes in zip(kept, asked, strict=True) if sizes]
+        if not kept:
+            why = "no combination is left after the constraints and where"
+            raise LadderError(f"{path}: {where}params: {why}")
+        if all(entry.left_out(size) for entry in kept for size in entry.sizes):
+            raise refuse(path, f"{where}where", given.where, "an expression that keeps a size")
+        for place, size in enumerate(self.sizes):
+            reasons = [entry.variant.absent(size) for entry in kept if size in entry.sizes]
+            if reasons and all(reasons) and not record:
+                accepted = "a size it supports, or `unsupported: record` at that entry"
+                why = f"no variant of variants[{index}] ({kernel.name}) supports it: {reasons[0]}"
+                raise refuse(path, f"sizes[{place}]", dict(size), accepted, why=why)
+        self.excluded += len(variants) - len(kept)
+        return kept
 
+    def _reference(self) -> Reference:
+        path, listed = self.path, self.document.references
+        names = [one for one in listed if isinstance(one, str)]
+        kernels = [one for one in listed if isinstance(one, ReferenceDocument)]
+        for index, name in enumerate(names):
+            why = f"problem {self.problem.name}"
+            refuse_unknown(path, f"references[{index}]", name, self.problem.libraries, why=why)
+        if (names and kernels) or len(kernels) > 1:
+            both = [*names, *(one.kernel for one in kernels)]
+            raise refuse(path, "references", both, "libraries, or one kernel")
+        if names:
+            return Reference(libraries=tuple(names))
+        kernel, params = self._kernel("references[0].kernel", kernels[0].kernel), kernels[0].params
+        # Its own parameters first, so that a mistake in them names this file.
+        kernel.variant(params, next(iter(kernel.dtypes)), where="references[0].", file=path, excluded=True)
+        reference = Reference(kernel=kernel, params=params)
+        with within(f"{path}: references[0]"):
+            for variant in self.entries:
+                if variant.absent() is None:
+                    reference.variant_for(variant)
+        return reference
 
-def _entries(given: _Given, index: int, document: EntryDocument) -> tuple[list[Entry], int]:
-    """Entries that one item of `variants` stands for, and how many combinations are dropped."""
-    path, where = given.path, f"variants[{index}]."
-    kernel = given.kernel(f"{where}kernel", document.kernel)
-    if document.reason and not document.where:
-        raise refuse(path, f"{where}reason", document.reason, "a reason beside `where` only")
-    variants, dropped = _variants(given, where, kernel, document)
-    texts = [text or "" for text in (document.rung, document.technique, document.where, document.reason)]
-    entries = [Entry(variant, *texts) for variant in variants]
-    with within(f"{path}: {where}where"):
-        for entry in entries:
-            refuse_unknown(entry.where or "1", entry.variant.names(given.sizes[0]))
-        asks = [[entry.asks(size) for size in given.sizes] for entry in entries]
-        kept = [entry for entry, sizes in zip(entries, asks, strict=True) if any(sizes)]
-    if not kept:
-        raise LadderError(f"{path}: {where}params: no combination is left after the constraints and where")
-    if all(entry.left_out(size) for entry in kept for size in given.sizes if entry.asks(size)):
-        raise refuse(path, f"{where}where", document.where, "an expression that keeps a size")
-    for place, size in enumerate(given.sizes):
-        reasons = [entry.variant.absent(size) for entry in kept if entry.asks(size)]
-        if reasons and all(reasons) and document.unsupported == "refuse":
-            accepted = "a size it supports, or `unsupported: record` at that entry"
-            why = f"no variant of variants[{index}] ({kernel.name}) supports it: {reasons[0]}"
-            raise refuse(path, f"sizes[{place}]", dict(size), accepted, why=why)
-    return kept, dropped + len(entries) - len(kept)
+    def _counters(self) -> Counters:
+        """What to profile: the first size where none is named, and the variants that `where` keeps."""
+        given = self.document.counters
+        if given is None:
+            return Counters()
+        listed = enumerate(given.sizes or ())
+        sizes = [self._size(size, f"counters.sizes[{index}]") for index, size in listed] or self.asked[:1]
+        kept = [entry for entry in self.entries.values() if entry.variant.absent() is None]
+        if given.where is not None:
+            with within(f"{self.path}: counters.where"):
+                kept = [entry for entry in kept if evaluate(given.where, entry.variant.names())]
+            if not any(size in entry.sizes for entry in kept for size in sizes):
+                accepted = "an expression that keeps a variant asked for at a size to profile"
+                raise refuse(self.path, "counters.where", given.where, accepted)
+        return Counters(tuple(given.groups), tuple(sizes), tuple(entry.variant for entry in kept))
 
-
-def _all_entries(given: _Given) -> tuple[tuple[Entry, ...], int]:
-    entries: dict[Variant, Entry] = {}
-    excluded = 0
-    for index, document in enumerate(given.document.variants):
-        more, dropped = _entries(given, index, document)
-        excluded += dropped
-        for entry in more:
-            if entry.variant in entries:
-                raise refuse(given.path, f"variants[{index}]", entry.variant.id, "each variant once")
-            entries[entry.variant] = entry
-    return tuple(entries.values()), excluded
-
-
-def _reference(given: _Given, entries: Sequence[Entry]) -> Reference:
-    path, problem, listed = given.path, given.problem, given.document.references
-    names = [one for one in listed if isinstance(one, str)]
-    kernels = [one for one in listed if isinstance(one, ReferenceDocument)]
-    for index, name in enumerate(names):
-        if name not in problem.libraries:
-            raise refuse(path, f"references[{index}]", name, problem.libraries, why=f"problem {problem.name}")
-    if (names and kernels) or len(kernels) > 1:
-        both = [*names, *(one.kernel for one in kernels)]
-        raise refuse(path, "references", both, "libraries, or one kernel")
-    if names:
-        return Reference(libraries=tuple(names))
-    kernel, params = given.kernel("references[0].kernel", kernels[0].kernel), kernels[0].params
-    # Its own parameters first, so that a mistake in them is told as one of this file.
-    kernel.variant(params, next(iter(kernel.dtypes)), where="references[0].", file=path, excluded=True)
-    reference = Reference(kernel=kernel, params=params)
-    with within(f"{path}: references[0]"):
-        for entry in entries:
-            if entry.variant.absent() is None:
-                reference.variant_for(entry.variant)
-    return reference
-
-
-def _counters(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) -> Counters:
-    """What to profile: the first size where none is named, and the variants that `where` keeps."""
-    path, document = given.path, given.document.counters
-    if document is None:
-        return Counters()
-    listed = enumerate(document.sizes or ())
-    sizes = [given.one_of(asked, size, f"counters.sizes[{index}]") for index, size in listed] or asked[:1]
-    kept = [entry for entry in entries if entry.variant.absent() is None]
-    if document.where is not None:
-        with within(f"{path}: counters.where"):
-            kept = [entry for entry in kept if evaluate(document.where, entry.variant.names())]
-        if not any(entry.asks(size) for entry in kept for size in sizes):
-            accepted = "an expression that keeps a variant asked for at a size to profile"
-            raise refuse(path, "counters.where", document.where, accepted)
-    return Counters(tuple(document.groups), tuple(sizes), tuple(entry.variant for entry in kept))
-
-
-def _figures(given: _Given, entries: Sequence[Entry], asked: Sequence[Size]) -> tuple[Figure, ...]:
-    axes = {name for entry in entries for name in entry.variant.params}
-    figures = []
-    for index, figure in enumerate(given.document.figures):
+    def _figure(self, index: int, figure: Figure) -> Figure:
+        axes = sorted({name for variant in self.entries for name in variant.params})
         for axis in ("x", "y", "hue"):
-            if (name := getattr(figure, axis)) is not None and name not in axes:
-                raise refuse(given.path, f"figures[{index}].{axis}", name, sorted(axes))
-        at = None if figure.at is None else given.one_of(asked, figure.at, f"figures[{index}].at")
-        figures.append(figure.model_copy(update={"at": at}))
-    return tuple(figures)
+            if (name := getattr(figure, axis)) is not None:
+                refuse_unknown(self.path, f"figures[{index}].{axis}", name, axes)
+        at = None if figure.at is None else self._size(figure.at, f"figures[{index}].at")
+        return figure.model_copy(update={"at": at})
 
-
-def _given(path: Path, catalog: Mapping[str, Kernel]) -> _Given:
-    """A sweep's document with its problem and sizes. Raises LadderError for the first mistake in them."""
-    document = parse(SweepDocument, read_yaml(path), path)
-    if document.problem not in PROBLEMS:
-        raise refuse(path, "problem", document.problem, PROBLEMS)
-    problem = PROBLEMS[document.problem]
-    for index, dtype in enumerate(document.dtypes):
-        if dtype not in problem.dtypes:
-            raise refuse(path, f"dtypes[{index}]", dtype, problem.dtypes)
-    if document.layout is not None and document.layout not in problem.layouts:
-        raise refuse(path, "layout", document.layout, [name for name in problem.layouts if name])
-    sizes: list[Size] = []
-    for index, text in enumerate(document.sizes):
-        size = parse_size(problem, text, str(path), f"sizes[{index}]")
-        if size in sizes:
-            raise refuse(path, f"sizes[{index}]", size, "each size once")
-        sizes.append(size)
-    if len(set(document.regimes)) < len(document.regimes):
-        raise refuse(path, "regimes", document.regimes, "each regime once")
-    return _Given(path, catalog, problem, document, tuple(sizes))
+    def sweep(self) -> Sweep:
+        document = self.document
+        return Sweep(
+            name=self.path.stem,
+            title=document.title,
+            question=document.question,
+            problem=self.problem,
+            dtypes=tuple(document.dtypes),
+            sizes=self.asked,
+            unasked=tuple(size for size in self.sizes if size not in self.asked),
+            entries=tuple(self.entries.values()),
+            excluded=self.excluded,
+            reference=self._reference(),
+            precision=document.precision,
+            regimes=tuple(document.regimes),
+            counters=self._counters(),
+            figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
+        )
 
 
 def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
-    given = _given(path, catalog)
-    document, (entries, excluded) = given.document, _all_entries(given)
-    asked = tuple(size for size in given.sizes if any(entry.asks(size) for entry in entries))
-    return Sweep(
-        name=path.stem,
-        path=path,
-        title=document.title,
-        question=document.question,
-        problem=given.problem,
-        dtypes=tuple(document.dtypes),
-        sizes=asked,
-        unasked=tuple(size for size in given.sizes if size not in asked),
-        entries=entries,
-        excluded=excluded,
-        reference=_reference(given, entries),
-        precision=document.precision,
-        regimes=tuple(document.regimes),
-        counters=_counters(given, entries, asked),
-        figures=_figures(given, entries, asked),
-    )
+    return _SweepFile(path, catalog).sweep()
 
 
 def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the `known` sweeps that `names` chooses. Raises LadderError for another name."""
     for name in names:
-        if name not in known:
-            raise refuse("configuration", "sweeps", name, known)
+        refuse_unknown("configuration", "sweeps", name, known)
     return {name: known[name] for name in names}
 
 
-def load_sweeps(
-    folder: Path, catalog: Mapping[str, Kernel], chosen: Sequence[str] | None
-) -> dict[str, Sweep]:
-    """The chosen sweeps (all where None) of a folder, by name: as chosen, or by problem and name.
-
-    Raises LadderError where a chosen name has no file.
-    """
+def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:
+    """The chosen sweeps by name, or all, by problem and name. Raises LadderError where a chosen one has no file."""
     paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     if not paths:
         raise LadderError(f"{folder}: no sweep (*.yaml) found")

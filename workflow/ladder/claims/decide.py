@@ -1,18 +1,20 @@
 """Claims decided: a row of claims.csv for each, its verdict with sentences that carry the numbers behind it."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ladder.claims.ledger import Claim, Measure, Test
-from ladder.claims.verdicts import Decided, Outcome, Row, Tables, carry_out, combine, take, together
+from ladder.claims.verdicts import Decided, Outcome, Row, Tables, carry_out, combine, numbers, together
 from ladder.model.cell import count_label, size_label
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.statistics import Estimate, params_of
+from ladder.results.statistics import Estimate, changing, listed
 
 _WORDS = {"at_least": "at least", "at_most": "at most", "equals": "equal to"}
 _SHOWN = 6
@@ -33,10 +35,9 @@ def quantity(value: Estimate, unit: str) -> str:
 
 def _params(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Of each row, the parameters in which the rows differ."""
-    every = [params_of(row.names.get("params")) for row in rows]
-    names = dict.fromkeys(name for params in every for name in params)
-    axis = [name for name in names if len({params[name] for params in every if name in params}) > 1]
-    return [{name: params[name] for name in axis if name in params} for params in every]
+    every = [json.loads(row.names["params"]) for row in rows]
+    names = changing(every)
+    return [{name: params[name] for name in names if name in params} for params in every]
 
 
 def _place(params: Mapping[str, Any], size: Mapping[str, int]) -> list[str]:
@@ -76,38 +77,34 @@ def sentence(test: Test, outcome: Outcome) -> str:
         text += f" ({tally})" if tally else ""
     text = f"{label}: {text}; {_found(decided, test.unit)}"
     if outcome.missing:
-        lacking = ", ".join(f"{name} ({total})" for name, total in outcome.missing.items())
-        text += f"; left out for want of {lacking}"
+        missing = ", ".join(f"{name} ({total})" for name, total in outcome.missing.items())
+        text += f"; left out because of missing data: {missing}"
     return text
 
 
-def measured(measure: Measure, found: Sequence[tuple[Row, float]], why: str) -> str:
+def measured(measure: Measure, data: Tables) -> str:
     """`label: 2 at k=2, 12 at k=12`: a measure's numbers, by what its rows differ in; or why there are none."""
+    found, missing = numbers(measure, data)
     if not found:
-        return f"{measure.label}: not measured: {why}"
+        return f"{measure.label}: not measured: {data.why_empty(measure.sweep, missing)}"
     rows = [row for row, _ in found]
     several_kernels = len({row.names["kernel"] for row in rows}) > 1
     several_sizes = len({tuple(row.size.items()) for row in rows}) > 1
     parts = []
-    for (row, value), params in zip(found, _params(rows), strict=True):
+    for (row, (value,)), params in zip(found, _params(rows), strict=True):
         place = [str(row.names["kernel"])] if several_kernels else []
         place += _place(params, row.size if several_sizes else {})
         text = quantity(Estimate(value, value, value), measure.unit)
         order = (row.names["kernel"], _sortable(list(params.values())), *row.size.values())
         parts.append((order, f"{text} at {', '.join(place)}" if place else text))
-    told = [text for _, text in sorted(parts, key=lambda part: part[0])]
-    more = f"; {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-    return f"{measure.label}: {', '.join(told[:_SHOWN])}{more}"
+    texts = [text for _, text in sorted(parts, key=itemgetter(0))]
+    more = f"; {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return f"{measure.label}: {', '.join(texts[:_SHOWN])}{more}"
 
 
 def _show(value: Any) -> str:
     value = int(value) if isinstance(value, float) and value.is_integer() else value
     return count_label(value) if isinstance(value, int) and value > 0 else str(value)
-
-
-def _listed(shown: Sequence[str], between: str) -> str:
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return between.join(shown[:_SHOWN]) + more
 
 
 def _values(values: Sequence[Any], everything: Sequence[Any]) -> str:
@@ -119,7 +116,7 @@ def _values(values: Sequence[Any], everything: Sequence[Any]) -> str:
             return f">= {_show(values[0])}"
         if values == everything[: len(values)]:
             return f"<= {_show(values[-1])}"
-    return f"= {_listed([_show(value) for value in values], ', ')}"
+    return f"= {listed([_show(value) for value in values], _SHOWN, ', ')}"
 
 
 def where_sentence(per: Sequence[str], verdicts: Mapping[tuple[Any, ...], str]) -> str:
@@ -133,7 +130,7 @@ def where_sentence(per: Sequence[str], verdicts: Mapping[tuple[Any, ...], str]) 
             parts.append(f"{verdict} at {per[0]} {values}")
         elif keys:
             shown = [", ".join(f"{n}={_show(v)}" for n, v in zip(per, key, strict=True)) for key in keys]
-            parts.append(f"{verdict} at ({_listed(shown, '; ')})")
+            parts.append(f"{verdict} at ({listed(shown, _SHOWN)})")
     return "; ".join(parts)
 
 
@@ -148,13 +145,13 @@ def decide(claim: Claim, data: Tables) -> dict[str, object]:
     verdicts = [outcome.verdict for outcome in outcomes]
     # Tests that hold at different values each hold together at none.
     verdicts += [combine(list(found.values()), "any") for found in groups.values()]
-    told = [sentence(test, outcome) for test, outcome in zip(claim.tests, outcomes, strict=True)]
+    sentences = [sentence(test, outcome) for test, outcome in zip(claim.tests, outcomes, strict=True)]
     if claim.because:
-        beside = "; ".join(measured(measure, *take(measure, data)) for measure in claim.because)
-        told.append(f"Counted beside it: {beside}")
+        beside = "; ".join(measured(measure, data) for measure in claim.because)
+        sentences.append(f"Counted beside it: {beside}")
     return claim.model_dump(include={"id", "source", "statement"}) | {
         "verdict": combine(verdicts, "all"),
-        "evidence": " ".join(f"{text.rstrip('.')}." for text in told),
+        "evidence": " ".join(f"{text.rstrip('.')}." for text in sentences),
         "where": "; ".join(where_sentence(*found) for found in groups.items()) or None,
     }
 

@@ -9,8 +9,7 @@ its tests must hold, and tests that depend on the same columns together in one g
 it; a test without data leaves it not measured unless another refutes it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,7 +17,7 @@ from pydantic import Field, model_validator
 
 from ladder.catalogue.documents import parse, read_yaml
 from ladder.model.document import Document, Text, matching, taking
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import refuse, within
 from ladder.model.expressions import FUNCTIONS, words
 from ladder.model.schemas import SCHEMAS
 from ladder.model.sweep import Sweep
@@ -68,10 +67,6 @@ class Measure(Document):
     against: Against | None = Field(None, description="how the partner of a row is found")
     value: Expression = Field(description="the number asked for")
 
-    @property
-    def partner_sweep(self) -> str:
-        return (self.against.sweep if self.against else None) or self.sweep
-
 
 class Test(Measure):
     """One decidable question over the rows of a sweep."""
@@ -109,7 +104,7 @@ class Test(Measure):
 
 
 class Claim(Document):
-    """A statement of a source, the tests that decide it, and the measures that tell why it came out so."""
+    """A statement of a source, the tests that decide it, and the measures that say why."""
 
     id: Annotated[str, *matching(r"[a-z0-9]+(-[a-z0-9]+)*", "lower-case words joined by hyphens")] = Field(
         description="name of the claim"
@@ -131,56 +126,45 @@ class ClaimsDocument(Document):
     claims: list[Claim] = Field(min_length=1, description="the statements, in the order of the report")
 
 
-@dataclass(frozen=True)
-class _Checker:
-    """Holds a measure to the sweeps there are; `where` is its place in the file."""
+def _check(measure: Measure, sweeps: Mapping[str, Sweep], file: Path, where: str) -> None:
+    """Hold a measure to the sweeps there are; `where` is its place in the file."""
 
-    file: Path
-    where: str
-    sweeps: Mapping[str, Sweep]
+    def known(field: str, given: Iterable[str], accepted: Iterable[str], why: str) -> None:
+        accepted = sorted(accepted)
+        for name in sorted(set(given).difference(accepted)):
+            raise refuse(file, f"{where}.{field}", name, accepted, why=why)
 
-    def known(self, field: str, given: Iterable[str], accepted: Iterable[str], why: str) -> None:
-        accepted = list(accepted)
-        for name in given:
-            if name not in accepted:
-                raise refuse(self.file, f"{self.where}.{field}", name, accepted, why=why)
+    def expression(field: str, given: Any, names: set[str], functions: set[str]) -> None:
+        with within(f"{file}: {where}.{field}"):
+            used, called = words(0 if given is None else given)
+        known(field, used, names, f"no such name, in {given!r}")
+        known(field, called, {*FUNCTIONS, *functions}, f"no such function, in {given!r}")
 
-    def expression(self, field: str, given: Any, names: set[str], functions: Sequence[str]) -> None:
-        try:
-            used, called = words(given if given is not None else 0)
-        except LadderError as error:
-            raise LadderError(f"{self.file}: {self.where}.{field}: {error}") from error
-        self.known(field, sorted(used), sorted(names), f"no such name, in {given!r}")
-        accepted = sorted([*FUNCTIONS, *functions])
-        self.known(field, sorted(called), accepted, f"no such function, in {given!r}")
-
-    def rows(self, place: str, sweep: str, kernel: str | None, kind: str) -> set[str]:
-        """Names an expression may use over rows of a sweep, or of one kernel of it."""
-        self.known(f"{place}sweep", [sweep], self.sweeps, "no such sweep")
-        variants = self.sweeps[sweep].variants
-        if kernel is not None:
-            kernels = sorted({variant.kernel.name for variant in variants})
-            self.known(f"{place}kernel", [kernel], kernels, f"sweep {sweep}")
+    def rows(place: str, sweep: str, kernel: str | None) -> set[str]:
+        """Names of what rows of a sweep, or of one kernel of it, have."""
+        known(f"{place}sweep", [sweep], sweeps, "no such sweep")
+        variants = sweeps[sweep].variants
+        kernels = {variant.kernel.name for variant in variants}
+        known(f"{place}kernel", [] if kernel is None else [kernel], kernels, f"sweep {sweep}")
         params = (variant.params for variant in variants if kernel in (None, variant.kernel.name))
-        columns = {*SCHEMAS["resources"], *(SCHEMAS["timings"] if kind != "resources" else ())}
+        columns = {*SCHEMAS["resources"], *(SCHEMAS["timings"] if measure.rows != "resources" else ())}
         return columns.union(*params) - {"params"}
 
-    def check(self, measure: Measure) -> None:
-        own = self.rows("", measure.sweep, measure.kernel, measure.rows)
-        names, functions = own, ["metric"]
-        self.expression("where", measure.where, own, functions)
-        if (against := measure.against) is not None:
-            other = self.rows("against.", measure.partner_sweep, against.kernel, measure.rows)
-            self.expression("against.where", against.where, other, functions)
-            self.expression("against.pick", against.pick, other, functions)
-            self.known("against.match", against.match, sorted(own & other), "no such column")
-            names, functions = own | {OTHER + name for name in other}, ["metric", OTHER + "metric"]
-        fields = ["value"]
-        if isinstance(measure, Test):
-            self.known("per", measure.per, sorted(own), "no such column")
-            fields += ["low", "high", measure.condition, "tolerance"]
-        for field in fields:
-            self.expression(field, getattr(measure, field), names, functions)
+    own = rows("", measure.sweep, measure.kernel)
+    names, functions = own, {"metric"}
+    expression("where", measure.where, own, functions)
+    if (against := measure.against) is not None:
+        other = rows("against.", against.sweep or measure.sweep, against.kernel)
+        expression("against.where", against.where, other, functions)
+        expression("against.pick", against.pick, other, functions)
+        known("against.match", against.match, own & other, "no such column")
+        names, functions = own | {OTHER + name for name in other}, {"metric", OTHER + "metric"}
+    fields = ["value"]
+    if isinstance(measure, Test):
+        known("per", measure.per, own, "no such column")
+        fields += ["low", "high", measure.condition, "tolerance"]
+    for field in fields:
+        expression(field, getattr(measure, field), names, functions)
 
 
 def load_claims(path: Path, sweeps: Mapping[str, Sweep]) -> tuple[Claim, ...]:
@@ -195,5 +179,5 @@ def load_claims(path: Path, sweeps: Mapping[str, Sweep]) -> tuple[Claim, ...]:
             raise refuse(path, f"claims[{index}].id", claim.id, "each id once")
         for field, measures in (("tests", claim.tests), ("because", claim.because)):
             for position, measure in enumerate(measures):
-                _Checker(path, f"claims[{index}].{field}[{position}]", sweeps).check(measure)
+                _check(measure, sweeps, path, f"claims[{index}].{field}[{position}]")
     return tuple(claims)

@@ -1,14 +1,17 @@
 """Verdicts: the ledger's tests carried out over rows of the tables; `ladder.claims.ledger` says how they combine."""
 
+import json
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ladder.claims.ledger import OTHER, Measure, Test
+from ladder.claims.ledger import OTHER, Against, Measure, Test
 from ladder.model.errors import LadderError
 from ladder.model.expressions import evaluate, words
 from ladder.model.schemas import VERDICTS
@@ -22,12 +25,12 @@ Groups = dict[tuple[Any, ...], str]  # verdicts by the values of the columns a t
 
 
 class MissingError(Exception):
-    """A row lacks something an expression asks for."""
+    """A row has no such name or metric."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a test: its columns and parameters by name, and its metrics.
+    """One row of a test: its columns and parameters by name, and its metrics; those of its partner as other_NAME.
 
     A parameter may be called like a size (the stencil's k), so sizes are kept beside the names.
     """
@@ -36,41 +39,52 @@ class Row:
     metrics: Mapping[str, float] = field(default_factory=dict)
     size: Mapping[str, int] = field(default_factory=dict)
 
-    def metric(self, name: str) -> float:
-        """A metric of the row's cell. Raises MissingError where it was not collected."""
-        if name not in self.metrics:
-            raise MissingError(f"metric {name}")
-        return self.metrics[name]
+    def evaluate(self, expression: Any) -> Any:
+        """Value of an expression over the row. Raises MissingError for a name or a metric that it does not have."""
+
+        def metric(name: str) -> float:
+            if name not in self.metrics:
+                raise MissingError(f"metric {name}")
+            return self.metrics[name]
+
+        for name in sorted(words(expression)[0] - set(self.names)):
+            raise MissingError(name)
+        functions = {"metric": metric, OTHER + "metric": lambda name: metric(OTHER + name)}
+        return evaluate(expression, self.names, functions)
+
+    def beside(self, other: "Row") -> "Row":
+        """This row with a partner."""
+        names = {OTHER + name: value for name, value in other.names.items()}
+        metrics = {OTHER + name: value for name, value in other.metrics.items()}
+        return Row({**self.names, **names}, {**self.metrics, **metrics}, self.size)
 
 
 class Tables:
     """The tables of a folder, which are about `sweeps`, as rows."""
 
     def __init__(self, folder: Path, sweeps: Mapping[str, Sweep]) -> None:
-        self.sweeps = sweeps
-        self.timings, self.notes = (tables.read(name, folder) for name in ("timings", "notes"))
-        self.metrics = stats.metric_table(tables.read("metrics", folder))
+        self.sweeps, self.notes = sweeps, tables.read("notes", folder)
         compiled = stats.records(tables.read("resources", folder))
-        self.resources = {record["variant"]: _names(record) for record in compiled}
+        self.resources = {row["variant"]: _names(row) for row in compiled}
+        metrics = stats.metric_table(tables.read("metrics", folder))
+        self.cells: dict[str, list[Row]] = {}
+        for row in stats.records(tables.read("timings", folder)):
+            names = self.resources.get(row["variant"], {}) | _names(row)
+            known = Row(names, metrics.get(stats.cell_of(row), {}), stats.size_of(row))
+            self.cells.setdefault(row["sweep"], []).append(known)
 
     def failed(self, sweep: str) -> list[Row]:
         """Cells of a sweep without a result."""
-        bad = stats.failures(self.timings[self.timings["sweep"] == sweep])
-        return [Row(_names(record)) for record in stats.records(bad)]
+        return [row for row in self.cells.get(sweep, []) if row.names["status"] != "ok"]
 
     def rows(self, sweep: str, kind: str, regime: str) -> list[Row]:
-        """Rows of a sweep as names; of timings only those with status ok, of cells whatever became of them."""
+        """Rows of a sweep: of timings only those with status ok, of cells whatever became of them."""
         if kind == "resources":
             variants = self.sweeps[sweep].variants if sweep in self.sweeps else ()
-            compiled = (self.resources.get(variant.id, {}) for variant in variants)
-            return [Row(names) for names in compiled if names.get("status") == "ok"]
-        timings = self.timings[(self.timings["sweep"] == sweep) & (self.timings["regime"] == regime)]
-        rows = []
-        for record in stats.records(timings if kind == "cells" else stats.ok_rows(timings, regime)):
-            size = stats.size_of(record)
-            metrics = self.metrics.get((sweep, record["variant"], tuple(size.items())), {})
-            rows.append(Row(self.resources.get(record["variant"], {}) | _names(record), metrics, size))
-        return rows
+            rows = [Row(self.resources[variant.id]) for variant in variants if variant.id in self.resources]
+        else:
+            rows = [row for row in self.cells.get(sweep, []) if row.names["regime"] == regime]
+        return [row for row in rows if kind == "cells" or row.names["status"] == "ok"]
 
     def why_empty(self, sweep: str, missing: Counter[str]) -> str:
         """Why a test of this sweep has no row to go by."""
@@ -82,16 +96,16 @@ class Tables:
             return f"no {', '.join(missing)}" + (f": {'; '.join(reasons[:2])}" if len(reasons) else "")
         if failed := self.failed(sweep):
             counts = Counter(row.names["status"] for row in failed).most_common()
-            told = ", ".join(f"{count} {status}" for status, count in counts)
-            return f"no cell of {sweep} that it selects gave a result ({told})"
+            statuses = ", ".join(f"{count} {status}" for status, count in counts)
+            return f"no cell of {sweep} that it selects gave a result ({statuses})"
         reasons = notes["reason"].dropna().unique()
         return f"{sweep} has no such row" + (f": {reasons[0]}" if len(reasons) else "")
 
 
-def _names(record: Mapping[str, Any]) -> dict[str, Any]:
+def _names(row: Mapping[str, Any]) -> dict[str, Any]:
     """What is known of a row: its columns, and over them its parameters."""
-    known = {name: value for name, value in record.items() if not pd.isna(value)}
-    return known | stats.params_of(known.get("params"))
+    known = {name: value for name, value in row.items() if not pd.isna(value)}
+    return {**known, **json.loads(row["params"])}
 
 
 @dataclass(frozen=True)
@@ -106,50 +120,32 @@ class Decided:
 
 @dataclass
 class Outcome:
-    """What a test came to: its rows, what others lacked, or why there are none; the verdict of each group."""
+    """The result of a test: its rows, what is missing of others, or why there are none; the verdict of each group."""
 
     verdict: str
-    decided: list[Decided] = field(default_factory=list)
+    decided: Sequence[Decided] = ()
     missing: Counter[str] = field(default_factory=Counter)
     why: str = ""
     groups: Groups = field(default_factory=dict)
 
 
-def _evaluate(expression: Any, row: Row, other: Row | None = None) -> Any:
-    names = dict(row.names)
-    functions: dict[str, Callable[..., Any]] = {"metric": row.metric}
-    if other is not None:
-        names |= {OTHER + name: value for name, value in other.names.items()}
-        functions[OTHER + "metric"] = other.metric
-    for name in sorted(words(expression)[0] - set(names)):
-        raise MissingError(name)
-    return evaluate(expression, names, functions)
-
-
 def _select(rows: Sequence[Row], kernel: str | None, where: str | None) -> list[Row]:
-    """Rows of a kernel that `where` keeps; one that lacks what it asks for is not selected."""
-
-    def kept(row: Row) -> bool:
-        try:
-            return kernel in (None, row.names["kernel"]) and (where is None or bool(_evaluate(where, row)))
-        except MissingError:
-            return False
-
-    return [row for row in rows if kept(row)]
+    """Rows of a kernel that `where` keeps; a row without a name or metric in it is not selected."""
+    kept = []
+    for row in rows:
+        with suppress(MissingError):
+            if kernel in (None, row.names["kernel"]) and (where is None or row.evaluate(where)):
+                kept.append(row)
+    return kept
 
 
-def _partner(measure: Measure, row: Row, candidates: Sequence[Row]) -> Row | None:
-    if (against := measure.against) is None:
-        return None
-
-    def key(one: Row) -> list[Any]:
-        return [one.names.get(name) for name in against.match]
-
-    found = [one for one in candidates if one is not row and key(one) == key(row)]
+def _partner(measure: Measure, against: Against, row: Row, candidates: Sequence[Row]) -> Row:
+    same = {name: row.names.get(name) for name in against.match}.items()
+    found = [one for one in candidates if one is not row and all(one.names.get(n) == v for n, v in same)]
     if not found:
         raise MissingError("partner row")
     if against.pick is not None:
-        return max(found, key=lambda other: float(_evaluate(against.pick, other)))
+        return max(found, key=lambda other: float(other.evaluate(against.pick)))
     if len(found) > 1:
         raise LadderError(
             f"{measure.label}: {row.names['variant']} has {len(found)} partners; "
@@ -158,35 +154,33 @@ def _partner(measure: Measure, row: Row, candidates: Sequence[Row]) -> Row | Non
     return found[0]
 
 
-def _each(measure: Measure, data: Tables, of: Callable[..., Any]) -> tuple[list[Any], Counter[str]]:
-    """What `of` makes of every row and its partner, and what the others lacked."""
+def numbers(measure: Measure, data: Tables) -> tuple[list[tuple[Row, list[float]]], Counter[str]]:
+    """Rows of a measure with its value, of a test also ends, threshold, tolerance; and what is missing of others."""
+    wanted = [measure.value]
+    if isinstance(measure, Test):
+        ends = [measure.value if end is None else end for end in (measure.low, measure.high)]
+        wanted += [*ends, measure.threshold, measure.tolerance]
     rows = _select(data.rows(measure.sweep, measure.rows, measure.regime), measure.kernel, measure.where)
-    candidates: list[Row] = []
-    if (against := measure.against) is not None:
-        others = data.rows(measure.partner_sweep, measure.rows, measure.regime)
+    if against := measure.against:
+        others = data.rows(against.sweep or measure.sweep, measure.rows, measure.regime)
         candidates = _select(others, against.kernel, against.where)
     found = []
     missing: Counter[str] = Counter()
     for row in rows:
         try:
-            found.append(of(row, _partner(measure, row, candidates)))
-        except MissingError as lack:
-            missing[str(lack)] += 1
+            pair = row.beside(_partner(measure, against, row, candidates)) if against else row
+            found.append((pair, [float(pair.evaluate(one)) for one in wanted]))
+        except MissingError as error:
+            missing[str(error)] += 1
     return found, missing
-
-
-def take(measure: Measure, data: Tables) -> tuple[list[tuple[Row, float]], str]:
-    """The numbers of a measure, or why there are none; it decides nothing."""
-    found, missing = _each(measure, data, lambda *pair: (pair[0], float(_evaluate(measure.value, *pair))))
-    return found, "" if found else data.why_empty(measure.sweep, missing)
 
 
 def judge(condition: str, value: Estimate, threshold: float, tolerance: float, noise: float) -> str:
     """Verdict of one value: its interval, widened by `noise` (a share of it), against the condition."""
     margin = abs(value.value) * noise
     low, high = min(value.low, value.value) - margin, max(value.high, value.value) + margin
-    least = {"at_least": threshold, "at_most": -float("inf"), "equals": threshold - tolerance}[condition]
-    most = {"at_least": float("inf"), "at_most": threshold, "equals": threshold + tolerance}[condition]
+    bounds = {"at_least": (threshold, math.inf), "at_most": (-math.inf, threshold)}
+    least, most = bounds.get(condition, (threshold - tolerance, threshold + tolerance))
     if least <= low and high <= most:
         return HOLDS
     return REFUTED if high < least or low > most else INCONCLUSIVE
@@ -200,23 +194,18 @@ def combine(verdicts: Sequence[str], require: str) -> str:
 
 def carry_out(test: Test, data: Tables) -> Outcome:
     """One test over the tables."""
-
-    def decide(row: Row, other: Row | None) -> Decided:
-        ends = (test.value if end is None else end for end in (test.value, test.low, test.high))
-        value = Estimate(*(float(_evaluate(end, row, other)) for end in ends))
-        threshold, tolerance = (float(_evaluate(one, row, other)) for one in (test.threshold, test.tolerance))
-        verdict = judge(test.condition, value, threshold, tolerance, test.noise_percent / 100)
-        return Decided(row, value, threshold, verdict)
-
-    decided, missing = _each(test, data, decide)
-    if not decided:
+    found, missing = numbers(test, data)
+    if not found:
         return Outcome(NOT_MEASURED, why=data.why_empty(test.sweep, missing))
     if test.rows == "timings" and (without := _select(data.failed(test.sweep), test.kernel, test.where)):
         missing["a result"] = len(without)
-    groups: Groups = {}
-    for one in decided:
-        key = tuple(one.row.names.get(name) for name in test.per)
-        groups[key] = combine([groups.get(key, one.verdict), one.verdict], test.require)
+    decided, groups = [], dict[tuple[Any, ...], str]()
+    for row, (*ends, threshold, tolerance) in found:
+        value = Estimate(*ends)
+        verdict = judge(test.condition, value, threshold, tolerance, test.noise_percent / 100)
+        decided.append(Decided(row, value, threshold, verdict))
+        key = tuple(row.names.get(name) for name in test.per)
+        groups[key] = combine([groups.get(key, verdict), verdict], test.require)
     across = "any" if test.per and test.scope == "somewhere" else "all"
     verdict = combine(list(groups.values()), across)
     return Outcome(verdict, decided, missing, groups=groups if test.per else {})
@@ -231,7 +220,8 @@ def together(tests: Sequence[Test], outcomes: Sequence[Outcome]) -> dict[tuple[s
     everywhere = [one.verdict for test, one in pairs if not test.per and one.verdict != NOT_MEASURED]
     found: dict[tuple[str, ...], Groups] = {}
     for test, outcome in pairs:
-        groups = found.setdefault(tuple(test.per), {}) if outcome.groups else {}
         for key, verdict in outcome.groups.items():
-            groups[key] = combine([verdict, groups[key]] if key in groups else [verdict, *everywhere], "all")
+            groups = found.setdefault(tuple(test.per), {})
+            others = [groups[key]] if key in groups else everywhere
+            groups[key] = combine([verdict, *others], "all")
     return found

@@ -23,21 +23,19 @@ def driver_version() -> str | None:
         return None
 
 
-def theoretical_peaks(
-    capability: tuple[int, int], sms: int, clock_mhz: float
-) -> tuple[float | None, dict[str, float]]:
-    """(TFLOP/s of fp32 on CUDA cores, of the tensor cores by dtype) at a clock; empty where not known."""
-    number, cycles = 10 * capability[0] + capability[1], sms * clock_mhz * 1e6
+def theoretical_peaks(number: int, sms: int, clock_mhz: float) -> tuple[float | None, dict[str, float]]:
+    """(TFLOP/s of fp32 on CUDA cores, of the tensor cores by dtype) of an architecture such as 90, where known."""
+    cycles = sms * clock_mhz * 1e6
     fp32, tensor = _FP32_OPS.get(number), _TENSOR_OPS.get(number, {})
     peaks = {dtype: ops * cycles / 1e12 for dtype, ops in tensor.items()}
     return fp32 * cycles / 1e12 if fp32 else None, peaks
 
 
 def card_facts(uuid: str) -> dict[str, Any]:
-    """Memory, clocks, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has, as far as it tells."""
+    """Memory, clocks, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has, as far as NVML says."""
     nvml.init_v2()
     handle = nvml.device_get_handle_by_uuid(uuid)
-    asked: dict[str, Callable[[], Any]] = {
+    questions: dict[str, Callable[[], Any]] = {
         "memory_bytes": lambda: int(nvml.device_get_memory_info_v2(handle).total),
         "sm_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_SM),
         "memory_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_MEM),
@@ -48,7 +46,7 @@ def card_facts(uuid: str) -> dict[str, Any]:
         "gpus_of_host": lambda: int(nvml.device_get_count_v2()),
     }
     facts: dict[str, Any] = {"uuid": uuid}
-    for name, ask in asked.items():
+    for name, answer in questions.items():
         with contextlib.suppress(nvml.NvmlError, AttributeError, TypeError):
-            facts[name] = ask()
+            facts[name] = answer()
     return facts

@@ -2,9 +2,9 @@
 
 import contextlib
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
+from subprocess import PIPE, Popen
 
 from cuda.bindings import nvml
 
@@ -40,13 +40,8 @@ def locked_clocks(uuid: str, mhz: float | None) -> Iterator[None]:
         yield
         return
     # A session of its own, so that a signal to the job's group does not reach it.
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "ladder.gpu.clocks", uuid, f"{mhz:.0f}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    command = [sys.executable, "-m", "ladder.gpu.clocks", uuid, f"{mhz:.0f}"]
+    keeper = Popen(command, stdin=PIPE, stdout=PIPE, text=True, start_new_session=True)
     assert keeper.stdin is not None
     assert keeper.stdout is not None
     try:

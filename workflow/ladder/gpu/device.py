@@ -13,8 +13,7 @@ from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig,
 from ladder.model.errors import LadderError
 from ladder.model.problem import NOTHING, READ
 
-Launcher = Callable[[], None]
-"""Enqueues one run on the GPU's stream."""
+Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
 _THREADS = 256
 _LEAST_L2_BYTES = 32 * 1024 * 1024  # overwritten at least, also where the L2 holds less
@@ -33,10 +32,9 @@ def checked(result: tuple[Any, ...]) -> Any:
 
 
 class Gpu:
-    """The first visible GPU: its stream, its memory, its harness kernels and its L2."""
+    """The first visible GPU: stream, memory, L2, and the harness kernels of a cubin, whose names `symbols` has."""
 
     def __init__(self, harness: bytes, symbols: Mapping[str, str]) -> None:
-        """`harness` is the cubin of our own kernels, `symbols` their names in it by entry."""
         self.device = Device(0)
         self.device.set_current()
         self.stream: Stream = self.device.create_stream()
@@ -102,10 +100,7 @@ class L2:
         return buffer
 
     def prepare(self, regime: str) -> None:
-        """Enqueue what a launch of `regime` finds.
-
-        Dirty: none of its data, but lines that have yet to be written. Cold: nothing to be written. Warm: as it is.
-        """
+        """Enqueue what comes before a launch: a flush of the L2, if cold also a read of other data; nothing if warm."""
         if regime != "warm":
             self._flush.fill(0, stream=self.gpu.stream)
         if regime == "cold":
@@ -133,9 +128,8 @@ class Harness:
         self._gpu, self._scratch = gpu, gpu.allocate(16)
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
-
-    def nothing(self) -> None:
-        launch(self._gpu.stream, LaunchConfig(grid=1, block=1), self.kernels[NOTHING])
+        config = LaunchConfig(grid=1, block=1)
+        self.nothing: Launcher = functools.partial(launch, gpu.stream, config, self.kernels[NOTHING])
 
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
         """Enqueue one kernel over `elements` with a grid-stride loop."""

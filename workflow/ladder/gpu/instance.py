@@ -52,10 +52,9 @@ class Observation:
 
 
 class Instance(ABC):
-    """One problem at one size and dtype on a device: buffers, inputs, references, check."""
+    """One problem at one size and dtype on a device: buffers, inputs, references, check. Raises OutOfDeviceMemory."""
 
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
-        """Allocate. Raises OutOfDeviceMemory."""
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
         self.pointers: dict[str, int] = {}

@@ -38,8 +38,8 @@ class Loaded:
 def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) -> Any:
     """The descriptor of tiled copies of `box` elements, outermost extent first; swizzle "rows" is as wide as its rows.
 
-    Elements outside the tensor read as zero. Raises LadderError where the driver refuses, such as for rows that are
-    no multiple of 16 bytes.
+    Elements outside the tensor read as zero. Raises LadderError where the driver refuses, such as for rows that are no
+    multiple of 16 bytes.
     """
     if len(box) != len(tensor.shape):
         raise LadderError(f"a box of {len(box)} extents for a tensor of {len(tensor.shape)}")
@@ -72,7 +72,7 @@ def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _kernel(cubin: bytes) -> Kernel:
-    """The one kernel of a cubin, which stays loaded while the same cubin is asked for."""
+    """The one kernel of a cubin, which stays loaded while the same cubin is used."""
     code = ObjectCode.from_cubin(cubin)
     handle = checked(driver.cuLibraryEnumerateKernels(1, code.handle))[0]
     return code.get_kernel(checked(driver.cuKernelGetName(handle)))
@@ -89,10 +89,7 @@ class Loader:
         return int(_kernel(cubin).attributes.shared_size_bytes)
 
     def load(self, cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
-        """The kernel, ready to launch on an instance as the plan says.
-
-        The instance's scalars are read at once: load again after changing one. Raises LadderError from the driver.
-        """
+        """The kernel, ready to launch. The scalars are read now: load again after a change. Raises LadderError."""
         kernel, grid = _kernel(cubin), plan.grid
         if plan.shared_bytes > 48 * 1024:
             limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -1,12 +1,8 @@
-"""cuBLAS and cuBLASLt as references, through nvmath-python's bindings.
-
-Row-major C = A@B is column-major C^T = B^T A^T: the operands swap and their transposition flags stay.
-"""
+"""cuBLAS and cuBLASLt as references. Row-major C = A@B is column-major C^T = B^T A^T: the operands swap."""
 
 import ctypes
-import functools
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +30,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Product:
+class Gemm:
     """One GEMM with alpha = 1 and beta = 0: pointers a, b, c, sizes m, n, k, dtype, layout (row-major)."""
 
     pointers: tuple[int, int, int]
@@ -43,7 +39,7 @@ class Product:
     layout: str
 
 
-@functools.cache
+@cache
 def _scalars(dtype: str) -> tuple[Any, int, int]:
     """alpha and beta on the host, and where each lies: kept, since launches point to them."""
     both = np.array([1, 0], _TYPES[dtype][4])
@@ -63,34 +59,34 @@ class Libraries:
         # Load cuBLAS's fp64 kernels now, so that no check pays for it.
         tile = self.gpu.allocate(8 * 128 * 128)
         pointer = int(tile.handle)
-        self.cublas(Product((pointer, pointer, pointer), (128, 128, 128), "fp64", "NN"))()
+        self.cublas(Gemm((pointer, pointer, pointer), (128, 128, 128), "fp64", "NN"))()
         tile.close(self.gpu.stream)
 
-    def cublas(self, product: Product) -> Launcher:
-        """cuBLAS' own choice of algorithm (cublasGemmEx). Raises LadderError for fp8, which it lacks."""
-        if product.dtype == "fp8":
+    def cublas(self, gemm: Gemm) -> Launcher:
+        """cuBLAS' own choice of algorithm (cublasGemmEx). Raises LadderError for fp8, which it does not have."""
+        if gemm.dtype == "fp8":
             raise LadderError("cublasGemmEx has no fp8; cublaslt has")
-        source, target, compute, _, _ = _TYPES[product.dtype]
-        _, alpha, beta = _scalars(product.dtype)
-        (a, b, c), (m, n, k), transposed = product.pointers, product.size, product.layout == "TN"
+        source, target, compute, _, _ = _TYPES[gemm.dtype]
+        _, alpha, beta = _scalars(gemm.dtype)
+        (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
         sizes = (self._cublas, int(transposed), 0, n, m, k)
         operands = (alpha, b, source, k if transposed else n, a, source, k, beta, c, target, n)
         return partial(cublas.gemm_ex, *sizes, *operands, compute, -1)
 
-    def cublaslt(self, product: Product) -> Launcher:
+    def cublaslt(self, gemm: Gemm) -> Launcher:
         """The fastest of cuBLASLt's candidates. Raises LadderError where it has none for the problem."""
-        launchers = self._lt_candidates(product)
+        launchers = self._lt_candidates(gemm)
         times = self.timer.quick(launchers)
         return launchers[times.index(min(times))]
 
-    @functools.cached_property
+    @cached_property
     def _lt(self) -> int:
         return int(lt.create())
 
-    def _lt_candidates(self, product: Product) -> list[Launcher]:
+    def _lt_candidates(self, gemm: Gemm) -> list[Launcher]:
         """Each algorithm of the heuristic list that can be used. Raises LadderError where there is none."""
-        source, target, compute, scale, _ = _TYPES[product.dtype]
-        (a, b, c), (m, n, k), transposed = product.pointers, product.size, product.layout == "TN"
+        source, target, compute, scale, _ = _TYPES[gemm.dtype]
+        (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
         operation, flag = lt.matmul_desc_create(compute, scale), ctypes.c_int32(transposed)
         lt.matmul_desc_set_attribute(operation, lt.MatmulDescAttribute.TRANSA, ctypes.addressof(flag), 4)
         rows, columns = (k, n) if transposed else (n, k)
@@ -102,15 +98,15 @@ class Libraries:
         lt.matmul_preference_set_attribute(preference, attribute, ctypes.addressof(size), 8)
         found = np.zeros(self._candidates, dtype=lt.matmul_heuristic_result_dtype)
         count = ctypes.c_int32(0)
-        asked = (operation, left, right, result, result, preference, self._candidates)
+        given = (operation, left, right, result, result, preference, self._candidates)
         try:
-            lt.matmul_algo_get_heuristic(self._lt, *asked, found.ctypes.data, ctypes.addressof(count))
+            lt.matmul_algo_get_heuristic(self._lt, *given, found.ctypes.data, ctypes.addressof(count))
         except lt.cuBLASLtError as error:
             raise LadderError(f"cuBLASLt has no algorithm for this problem: {error}") from error
         usable = [index for index in range(count.value) if found["state"][index] == 0]
         if not usable:
             raise LadderError("cuBLASLt's heuristic list is empty for this problem")
-        _, alpha, beta = _scalars(product.dtype)
+        _, alpha, beta = _scalars(gemm.dtype)
         operands = (alpha, b, left, a, right, beta, c, result, c, result)
         where = (int(self._workspace.handle), WORKSPACE_BYTES, int(self.gpu.stream.handle))
         first, handle = found.ctypes.data, self._lt

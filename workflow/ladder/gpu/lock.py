@@ -1,7 +1,6 @@
 """One GPU to itself: an advisory lock per GPU on this node, which also decides which GPU a job gets.
 
-Snakemake counts GPUs but assigns none. The lock file is inherited by the worker, so that the GPU stays taken until the
-last process of a measurement is gone, however the others ended.
+Snakemake assigns no GPU. The worker inherits the lock file, so that the GPU stays taken until the last process ends.
 """
 
 import contextlib
@@ -25,13 +24,11 @@ def lock_file(uuid: str) -> Path:
 
 
 def _open(path: Path) -> int:
-    # Not created where it exists: in a sticky folder Linux refuses that for another user's file (protected_regular).
+    # O_EXCL: in a sticky folder Linux refuses O_CREAT alone for another user's file (protected_regular).
     flags = os.O_RDWR | os.O_CLOEXEC
-    with contextlib.suppress(FileNotFoundError):
-        return os.open(path, flags)
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-    except FileExistsError:  # Someone was faster.
+    except FileExistsError:
         return os.open(path, flags)
     os.fchmod(descriptor, 0o666)  # Other users of the node must be able to take it, whatever our umask.
     return descriptor
@@ -47,10 +44,7 @@ def _take_one(files: Sequence[tuple[FoundGpu, int]]) -> tuple[FoundGpu, int] | N
 
 @contextlib.contextmanager
 def one_gpu(gpus: Sequence[FoundGpu]) -> Iterator[tuple[FoundGpu, int]]:
-    """Wait for the first free GPU of `gpus`; yields it with the lock's file descriptor to hand to the worker.
-
-    Raises LadderError where `gpus` is empty: nobody would ever free one.
-    """
+    """Wait for a free GPU; yields it with its lock's descriptor, for the worker. Raises LadderError without any."""
     if not gpus:
         raise LadderError("no GPU is visible: set CUDA_VISIBLE_DEVICES or the configuration's `device: none`")
     files = [(gpu, _open(lock_file(gpu.uuid))) for gpu in gpus]

@@ -53,24 +53,17 @@ class Monitor:
             self._stop.wait(_INTERVAL_S)
 
     def since(self, start: float) -> dict[str, Any]:
-        """Medians over the readings since `start` (time.monotonic), and the highest clock of the first time asked.
-
-        Older readings are dropped.
-        """
+        """Medians since `start` (time.monotonic), and the first call's highest clock; older readings are dropped."""
         self._readings = [reading for reading in self._readings if reading[0] >= start]
         busy = [reading for reading in self._readings if not reading[-1] & _IDLE] or [self.read()]
         _, clocks, powers, temperatures, masks = zip(*busy, strict=True)
-        telling = {mask & ~_HARMLESS for mask in masks}
-        events = [one.name for one in nvml.ClocksEventReasons if any(one.value & mask for mask in telling)]
+        harmful = {mask & ~_HARMLESS for mask in masks}
+        events = [one.name for one in nvml.ClocksEventReasons if any(one.value & mask for mask in harmful)]
         if self.start_clock_mhz is None:
             self.start_clock_mhz = max(clocks)
-        return {
-            "sm_clock_mhz": median(clocks),
-            "power_w": round(median(powers), 1),
-            "temperature_c": median(temperatures),
-            "start_clock_mhz": self.start_clock_mhz,
-            "clock_events": events,
-        }
+        found = {"sm_clock_mhz": median(clocks), "power_w": round(median(powers), 1)}
+        found |= {"temperature_c": median(temperatures), "start_clock_mhz": self.start_clock_mhz}
+        return {**found, "clock_events": events}
 
     def neighbours(self, own: set[int]) -> list[int]:
         """Process ids that use the GPU for computing, other than `own`."""

@@ -1,18 +1,19 @@
 """Timing: variant and reference interleaved, by single launches or in CUDA graphs, until the interval is small.
 
-The rule in words. Before each launch the L2 is brought into the state of the regime and the GPU comes to rest.
-Dirty: the L2 is overwritten (as many bytes as it holds, like NVBench); what overwrote it has yet to be written to
-memory, and a kernel that fetches its data pays for that, or not, by what it evicts. Cold: a read of other data
-follows, so that the L2 holds nothing to be written. Then a gate holds the stream until event, launch and event are
-enqueued behind it, so that the events time the launch alone, the host's latency is outside, and the host is silent
-while the kernel runs. Short kernels run once, untimed, before the flush: the data are cold then, the instructions
-not, as in any loop that calls one kernel. Launches go A B B A, B A A B, …; each such group gives one ratio, the
-reference's time over the variant's, in which drift and order cancel. The speed-up is the median ratio with its
-distribution-free 95 % interval. Stop when the interval's half-width is below the precision asked for and the
-ratios' spread says that so many pairs should reach it (so that sampling does not end just where an interval happens
-to be narrow), or when the pairs or the GPU time of the cell are used up; the result says which. Each look has 1.4
-times the pairs of the one before. Warm: the same with a CUDA graph of back-to-back launches in place of each
-launch, and nothing before it.
+Regimes. Before each launch the L2 is prepared and the GPU comes to rest. Dirty: a memset overwrites the whole L2, as
+NVBench does it, and leaves lines that must still be written to memory. Cold: a read of other data follows, so that
+nothing is left to be written. Warm: a CUDA graph of back-to-back launches takes the place of each launch, and nothing
+comes before it.
+
+Launch. A gate holds the stream until event, launch and event are enqueued behind it. So the events time the launch
+alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
+their instructions are cached, as in any loop that calls one kernel, and their data are not.
+
+Sampling. Launches go A B B A, B A A B, …. Each group of four gives one ratio, the reference's time over the variant's;
+drift and order cancel in it. The speed-up is the median ratio with its distribution-free 95 % interval. Sampling stops
+when the interval's half-width is below the precision and the spread of the ratios says that this many pairs should
+reach it, which rules out an interval that is narrow by chance; or when the pairs or the GPU time of the cell are used
+up. The result says which. Each look has 1.4 times the pairs of the one before.
 """
 
 import contextlib
@@ -35,6 +36,7 @@ from ladder.model.problem import GATE
 
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream
+_ABBA = (True, False, False, True)
 _GROUPS_BETWEEN_BUDGET_CHECKS = 4
 _PRIMED_BELOW_US = 300.0
 _QUICK_US = 5000.0
@@ -62,12 +64,6 @@ class Pairs:
     stopped_by: str = ""
     gpu_us: float = 0.0
 
-    def add_group(self, times: Sequence[float], variant_outside: bool) -> None:
-        """Add one group of four launches, of which the outer two are the variant's or the reference's."""
-        outer, inner = (times[0], times[3]), (times[1], times[2])
-        self.variant_us += outer if variant_outside else inner
-        self.reference_us += inner if variant_outside else outer
-
     def ratios(self) -> list[float]:
         """Reference over variant, group by group."""
         v, r = self.variant_us, self.reference_us
@@ -87,17 +83,14 @@ class Pairs:
         return 2 * math.ceil(1.1 * (1.96 * 1.253 * spread / precision) ** 2)
 
     def reached(self, rule: StoppingRule) -> bool:
-        """Whether the interval is as narrow as `rule` asks, and not by chance."""
+        """Whether the interval is as narrow as `rule` demands, and not by chance."""
         middle, low, high = self.speedup()
         narrow = (high - low) / 2 <= rule.precision * middle
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
 
 
 class Gate:
-    """Holds the stream while its `with` block enqueues work, which then runs without waiting for the host.
-
-    A kernel of one thread reads a word of host memory until it holds the ticket of this closing.
-    """
+    """Holds the stream while its `with` block enqueues work: a kernel reads a word of host memory until it opens."""
 
     def __init__(self, stream: Stream, kernel: Kernel) -> None:
         host = int(checked(driver.cuMemHostAlloc(8, driver.CU_MEMHOSTALLOC_DEVICEMAP)))
@@ -148,14 +141,12 @@ class Timer:
         self.gpu.sync()
         self.busy_us += (after - before) * 1e3
 
-    def times(
-        self, launches: Sequence[Launcher], regime: str, prime: bool = False
-    ) -> tuple[list[float], float]:
-        """Time each launch in µs, in order, and the GPU time in µs they took with what comes before them.
+    def times(self, launches: list[Launcher], regime: str, prime: bool = False) -> tuple[list[float], float]:
+        """Time of each launch in µs, in order, and the GPU time in µs they took with what comes before them.
 
-        `prime` runs each once, untimed, before the L2 is prepared. Commands that arrive while a kernel runs made it
-        read up to 1 us longer on an H200, and unevenly so: hence the gate. A launch right behind the flush read up
-        to 0.5 % longer than one on a GPU at rest, the fewer blocks the more: hence the wait before it.
+        `prime` runs each once, untimed, before the L2 is prepared. Why the gate: commands that arrive while a kernel
+        runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
+        longer.
         """
         gpu, record = self.gpu, self.gpu.stream.record
         begin, prepared, start, stop = self._events
@@ -184,18 +175,14 @@ class Timer:
         return times, spent
 
     def first(self, launch: Launcher) -> float:
-        """Time in µs of one launch with a flushed L2, after one that loads and warms up: for planning what follows.
-
-        Loading a kernel waits for the GPU, so its first launch must not stand behind the gate.
-        """
+        """Time in µs of one launch with a flushed L2, to plan by. The launch before it loads the kernel."""
         launch()
         return self.times([launch, launch], "dirty")[0][1]
 
     def quick(self, launches: Sequence[Launcher]) -> list[float]:
         """Median times in µs with a flushed L2, for choosing: the shorter the fastest is, the more rounds.
 
-        A round launches each once, there and back, so that clocks that sag under load favour nobody: one after the
-        other, the first to run on a rested GPU seemed up to 5 % faster. The first round does not count.
+        A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
         """
         expected = min(self.first(launch) for launch in launches)
         rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
@@ -215,21 +202,19 @@ class Timer:
         scale: float = 1.0,
     ) -> Pairs:
         """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
-        pairs, target, groups = Pairs(), rule.min_pairs, 0
-        abba, baab = [variant, reference, reference, variant], [reference, variant, variant, reference]
+        pairs, target, count = Pairs(), rule.min_pairs, 0
         variant()
         while not pairs.stopped_by:
-            remaining = -(-(target - len(pairs.variant_us)) // 2)
-            batch = max(1, min(remaining, _GROUPS_BETWEEN_BUDGET_CHECKS))
-            variant_outside = [(groups + index) % 2 == 0 for index in range(batch)]
-            groups += batch
-            order = [launch for outside in variant_outside for launch in (abba if outside else baab)]
-            # One launch more in front: the first after a pause reads longer.
-            times, spent = self.times([order[0], *order], regime, prime)
+            batch = max(1, min(-(-(target - count) // 2), _GROUPS_BETWEEN_BUDGET_CHECKS))
+            groups = range(count // 2, count // 2 + batch)
+            # Whether a launch is the variant's.
+            order = [own == (group % 2 == 0) for group in groups for own in _ABBA]
+            launches = [variant if own else reference for own in order]
+            # One launch more in front: the first after a pause takes longer.
+            times, spent = self.times([launches[0], *launches], regime, prime)
             pairs.gpu_us += spent
-            scaled = [time / scale for time in times[1:]]
-            for index, outside in enumerate(variant_outside):
-                pairs.add_group(scaled[4 * index : 4 * index + 4], outside)
+            for own, time in zip(order, times[1:], strict=True):
+                (pairs.variant_us if own else pairs.reference_us).append(time / scale)
             count = len(pairs.variant_us)
             if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"

@@ -15,8 +15,7 @@ from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import Problem
 
 _BETA = 0.5
-_WARM_UP_S = 0.15
-"""The clocks of an idle GPU take about 0.1 s to rise."""
+_WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
 _SPARE_BYTES = 256 * 1024 * 1024
 _COPY_BYTES = 2**31
 
@@ -121,7 +120,7 @@ class Bench:
 
     def verify_beta(self, launch: Launch, instance: Instance) -> None:
         """Check a variant once with beta other than 0. Raises CellOutcome for a wrong result."""
-        if not self.problem.has_beta or launch.variant in self._beta_checked:
+        if "beta" not in self.problem.scalars or launch.variant in self._beta_checked:
             return
         instance.use_beta(_BETA)
         try:
@@ -131,10 +130,7 @@ class Bench:
         self._beta_checked.add(launch.variant)
 
     def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
-        """Launchers of a task's references by name; a library that lacks one is left out, with a note.
-
-        Each is made once for an instance. Raises CellOutcome where there is none, or the reference kernel is wrong.
-        """
+        """A task's references; a library without one leaves a note. Raises CellOutcome for none, or a wrong kernel."""
         known = self.known
         if task.reference is not None:
             name = task.reference.variant

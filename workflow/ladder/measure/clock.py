@@ -16,13 +16,11 @@ from ladder.measure.worker import stopping_rule
 from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
 
-REGIME = "dirty"
-"""NVBench flushes the L2 by a memset."""
+REGIME = "dirty"  # NVBench flushes the L2 by a memset
 
 _TARGETS_US = (15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0)
 _AA_TARGETS_US = (30.0, 300.0)
-_CLOSE = 3.0
-"""A cell stands for a target when its time is within this factor."""
+_CLOSE = 3.0  # a cell stands for a target when its time is within this factor
 
 Row = dict[str, Any]
 
@@ -78,10 +76,7 @@ class Trials:
             yield {**about, **found, "covers": low <= 1.0 <= high}
 
     def against_nvbench(self, chosen: Sequence[Subject]) -> list[Row]:
-        """Our median before and after NVBench's of the same kernel, beside it: rows of clock_nvbench.
-
-        Raises ImportError where cuda-bench is not installed, or not for this CUDA.
-        """
+        """Our medians around NVBench's of a kernel: rows of clock_nvbench. Raises ImportError without cuda-bench."""
         import cuda.bench as bench
         from cuda.core import Stream
         from cuda.core import launch as enqueue

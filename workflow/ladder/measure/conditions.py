@@ -12,8 +12,7 @@ from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
 
 _OF_TIMING = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks")
-_LETTERS = 16
-"""Of a digest, in a record."""
+_LETTERS = 16  # of a digest, in a record
 
 
 @functools.cache
@@ -22,13 +21,6 @@ def measuring_code(problem: str, regime: str) -> str:
     process = "ladder.measure.profile_worker" if regime == COUNTERS else "ladder.measure.worker"
     # The worker finds the problem's module by its name.
     return code.digest(process, f"ladder.problems.{problem}.instance")[:_LETTERS]
-
-
-def _settings(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
-    names = ["seed"] if regime == COUNTERS else list(_OF_TIMING)
-    names += ["warm_below_us"] if regime == "warm" else []
-    names += ["lt_heuristics"] if "cublaslt" in task.cell.reference.libraries and regime != COUNTERS else []
-    return {name: plan.settings[name] for name in names}
 
 
 def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
@@ -41,10 +33,12 @@ def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
 def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     """Conditions that follow from the checkout, for one regime of a task that is launched."""
     assert task.launch is not None
-    settings = {"settings": _settings(plan, task, regime)}
-    harness = plan.harness.get("machine_code", "")[:_LETTERS]
-    digests = {"code": measuring_code(plan.problem, regime), "harness": harness}
-    conditions: dict[str, Any] = {**digests, **_launch(plan, task.launch), **settings}
+    names = ["seed"] if regime == COUNTERS else list(_OF_TIMING)
+    names += ["warm_below_us"] if regime == "warm" else []
+    names += ["lt_heuristics"] if "cublaslt" in task.cell.reference.libraries and regime != COUNTERS else []
+    conditions: dict[str, Any] = {**_launch(plan, task.launch), "code": measuring_code(plan.problem, regime)}
+    conditions["settings"] = {name: plan.settings[name] for name in names}
+    conditions["harness"] = plan.harness.get("machine_code", "")[:_LETTERS]
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
     return conditions | ({"reference": _launch(plan, task.reference)} if task.reference else {})
@@ -57,7 +51,7 @@ def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str
 
 
 def known_conditions(problem: str) -> dict[str, Any]:
-    """What a problem's measurements depend on besides plans and cubins, as far as this host can tell."""
+    """What a problem's measurements depend on besides plans and cubins, as far as it is known on this host."""
     code = {regime: measuring_code(problem, regime) for regime in ("", COUNTERS)}
     return {"code": code, **host_conditions(problem, "", driver_version())}
 

@@ -43,8 +43,7 @@ def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
     on |= {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}
     todo = list(uncounted(view, on))
     if not todo:
-        kept: list[Note] = (read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", [])
-        return kept
+        return list((read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", []))
     try:
         with one_gpu(gpus) as (gpu, lock):
             command = worker_command("profile_worker", path, plan, root)
@@ -59,7 +58,6 @@ def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
         append(session)
         for index, metrics in zip(todo, found, strict=True):
             result = {"observations": metrics}
-            task = plan.tasks[index]
-            append(view.new_record(task, COUNTERS, on, session.id, status="ok", result=result))
+            append(view.new_record(plan.tasks[index], COUNTERS, on, session.id, status="ok", result=result))
     logging.info("%s: counters of %d cells", plan.sweep, len(todo))
     return notes

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -21,10 +22,9 @@ ncu-report numpy scipy pandas seaborn matplotlib"""
 def _output(command: list[str]) -> str | None:
     """What a command prints; None where it fails or there is no such command."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def tree(root: Path) -> dict[str, Any]:
@@ -39,13 +39,11 @@ def tree(root: Path) -> dict[str, Any]:
 def host() -> dict[str, Any]:
     """CPU, usable cores and memory of this host."""
     info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "cpu": next(iter(names), platform.machine()),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-    }
+    text = info.read_text(encoding="utf-8") if info.is_file() else ""
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = {"cpu": named[1] if named else platform.machine(), "cores": len(os.sched_getaffinity(0))}
+    return found | {"memory_bytes": memory_bytes}
 
 
 def find_ncu() -> str | None:
@@ -57,8 +55,7 @@ def find_ncu() -> str | None:
 
 def ncu_version() -> str | None:
     """Version of Nsight Compute, or None without it."""
-    ncu = find_ncu()
-    text = _output([ncu, "--version"]) if ncu else None
+    text = _output([find_ncu() or "ncu", "--version"])
     return text.strip().splitlines()[-1] if text else None
 
 
@@ -72,8 +69,8 @@ def session(uuid: str, root: Path, gpu: Mapping[str, Any]) -> Session:
     """The session that a worker begins on the GPU `uuid`; `gpu` is what the worker says of it."""
     card, facts = card_facts(uuid), dict(gpu)
     floor_us, count = facts.pop("clock_floor_us", None), card.pop("gpus_of_host", None)
-    major, minor = (int(part) for part in str(gpu["compute_capability"]).split("."))
-    fp32, tensor = theoretical_peaks((major, minor), gpu.get("sms", 0), card.get("sm_clock_max_mhz", 0))
+    number = int(gpu["compute_capability"].replace(".", ""))
+    fp32, tensor = theoretical_peaks(number, gpu.get("sms", 0), card.get("sm_clock_max_mhz", 0))
     return Session(
         id=new_name("session"),
         started=now(),

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
 from ladder.measure.conditions import host_conditions
-from ladder.measure.store import Records, appending, now, read_store
+from ladder.measure.store import Append, Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
@@ -28,11 +28,9 @@ from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record, Session
 
-_LEAVING_S = 10.0
-"""A process that was killed is listed until the driver has cleared its context away."""
+_LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
-Due = list[tuple[int, list[str]]]
-"""Tasks by their index in the plan, with the regimes to measure."""
+Due = list[tuple[int, list[str]]]  # tasks by their index in the plan, with the regimes to measure
 
 
 def is_due(record: Record | None, deadline_s: float) -> bool:
@@ -42,12 +40,12 @@ def is_due(record: Record | None, deadline_s: float) -> bool:
 
 def due(view: View, on: Mapping[str, str] | None) -> Due:
     """What of a plan is to be measured on a host with the conditions `on` (any, if None): no record stands for it."""
-    plan = view.plan
-    found = [
-        (index, [one for one in plan.regimes if is_due(view.find(task, one, on), plan.job["deadline_s"])])
+    plan, deadline_s = view.plan, view.plan.job["deadline_s"]
+    return [
+        (index, regimes)
         for index, task in view.launched()
+        if (regimes := [one for one in plan.regimes if is_due(view.find(task, one, on), deadline_s)])
     ]
-    return [(index, regimes) for index, regimes in found if regimes]
 
 
 @dataclass
@@ -66,10 +64,7 @@ class Job:
 
 @dataclass
 class Measuring:
-    """The loop over a plan's due tasks: asks the supervisor, appends a record a regime.
-
-    `begin_session` makes the session of a new worker, from what the worker says of its GPU.
-    """
+    """The loop over a plan's due tasks. `begin_session` makes a worker's session from what it says of its GPU."""
 
     view: View
     on: Mapping[str, str]
@@ -78,12 +73,9 @@ class Measuring:
     job: Job
     session: str = ""
 
-    def run(
-        self, todo: Due, start: Callable[[], WorkerProcess], append: Callable[[Record | Session], None]
-    ) -> None:
+    def run(self, todo: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
-        own: set[int] = set()
-        begun, plan = time.monotonic(), self.view.plan
+        own, begun, plan = set[int](), time.monotonic(), self.view.plan
 
         def on_start(worker: WorkerProcess) -> None:
             own.add(int(worker.hello["pid"]))
@@ -97,7 +89,7 @@ class Measuring:
                 since = time.monotonic()
                 answer = supervisor.measure(index, regimes)
                 device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
-                records = self.records(plan.tasks[index], answer, device)
+                records = list(self.records(plan.tasks[index], answer, device))
                 for record in records:
                     append(record)
                 self.job.measured += 1
@@ -108,17 +100,16 @@ class Measuring:
             self.job.worker_starts = supervisor.worker_starts
             supervisor.leave()
 
-    def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> list[Record]:
+    def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> Iterator[Record]:
+        """A record a regime."""
         facts = self.view.plan.variants[task.variant]
         built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
         spent = {"gpu_s": answer["gpu_s"], "wall_s": answer["wall_s"], "regimes": len(answer["results"])}
         around = {"device": device, "built": built, "spent": spent}
-        found = []
         for regime, given in answer["results"].items():
             own = {name: given[name] for name in ("status", "reason", "limit_s") if name in given}
             result = {name: value for name, value in given.items() if name not in own} | around
-            found.append(self.view.new_record(task, regime, self.on, self.session, **own, result=result))
-        return found
+            yield self.view.new_record(task, regime, self.on, self.session, **own, result=result)
 
 
 def progress(record: Record) -> str:
@@ -127,10 +118,9 @@ def progress(record: Record) -> str:
     if record.status != "ok":
         return f"{head}: {record.status}: {(record.reason or 'no reason').splitlines()[0][:120]}"
     half = (result["speedup_high"] - result["speedup_low"]) / 2
-    return (
-        f"{head}: {median(result['variant_us']):.2f} us, {result['speedup']:.4f} ± {half:.4f} "
-        f"of {result['reference']} ({len(result['variant_us'])} pairs, {result['stopped_by']})"
-    )
+    pairs, us = len(result["variant_us"]), median(result["variant_us"])
+    speed = f"{result['speedup']:.4f} ± {half:.4f} of {result['reference']}"
+    return f"{head}: {us:.2f} us, {speed} ({pairs} pairs, {result['stopped_by']})"
 
 
 def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]:
@@ -138,47 +128,28 @@ def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]
     return [sys.executable, "-m", f"ladder.measure.{module}", str(path), str(root / plan.job["cubins"])]
 
 
-def _write_account(job: Job, path: Path, begun: float) -> None:
-    """Write the account of a job; one that kept everything leaves that of the job that measured."""
-    if job.measured == 0 and (old := read_json(path)) is not None:
-        write_json(path, old)
-        return
-    job.finished = now()
-    job.wall_s, job.gpu_s = round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
-    write_json(path, asdict(job))
-
-
-def _refuse_neighbours(monitor: Monitor) -> None:
-    if found := monitor.neighbours_that_stay(_LEAVING_S):
-        why = "wait for them, or set it to mark"
-        raise LadderError(f"measure.busy: other processes use the GPU ({found}); {why}")
-
-
 def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
-    """Measure what of the plan at `path` is due, append it to the run's store, and write the job's account.
-
-    Raises LadderError where there is no GPU, or another process uses it. `root` is the checkout.
-    """
+    """Measure what is due of the plan at `path`. Raises LadderError without a GPU, or where others use it."""
     job, begun, gpus = Job(), time.monotonic(), find_gpus()
     # One job, one GPU model: the conditions name it.
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
-    known = Records() if plan.job["remeasure"] else read_store(folder.records)
-    view = View(plan, known)
-    todo = due(view, on)
-    job.cells = len(list(view.launched()))
+    view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
+    todo, job.cells = due(view, on), len(list(view.launched()))
     job.kept = job.cells - len(todo)
     if todo or not gpus:
         with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
-            if plan.job["busy"] == "refuse":
-                _refuse_neighbours(monitor)
+            if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
+                why = "wait for them, or set it to mark"
+                raise LadderError(f"measure.busy: other processes use the GPU ({others}); {why}")
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
             command = worker_command("worker", path, plan, root)
-            session = partial(host.session, gpu.uuid, root)
-            measuring = Measuring(view, on, monitor, session, job)
-            with (
-                appending(folder.records, plan.sweep) as append,
-                locked_clocks(gpu.uuid, plan.settings["lock_clocks"]),
-            ):
-                measuring.run(todo, partial(WorkerProcess, command, environment, [lock]), append)
-    _write_account(job, folder.account("measured", plan.sweep), begun)
+            start = partial(WorkerProcess, command, environment, [lock])
+            measuring = Measuring(view, on, monitor, partial(host.session, gpu.uuid, root), job)
+            lock_clocks = locked_clocks(gpu.uuid, plan.settings["lock_clocks"])
+            with appending(folder.records, plan.sweep) as append, lock_clocks:
+                measuring.run(todo, start, append)
+    job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
+    account = folder.account("measured", plan.sweep)
+    # A job that kept everything leaves the account of the one that measured.
+    write_json(account, (read_json(account) if job.measured == 0 else None) or asdict(job))

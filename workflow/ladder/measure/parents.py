@@ -10,10 +10,9 @@ import time
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends, so that no orphan goes on measuring."""
+    """Have Linux end this process when its parent ends, so that no orphan goes on measuring."""
     parent = os.getppid()
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:  # The parent went before the request was in place.
         sys.exit(1)
 

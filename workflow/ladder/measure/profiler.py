@@ -1,7 +1,4 @@
-"""Nsight Compute counters of chosen cells: one `ncu` process per sweep, its report read by `ncu_report`.
-
-`python -m ladder.measure.profiler REPORT METRIC…` prints what a report says as JSON.
-"""
+"""Nsight Compute counters of cells: one `ncu` process a sweep. As a program it prints what REPORT says of METRIC…."""
 
 import json
 import re
@@ -16,10 +13,8 @@ from typing import Any
 from ladder.measure.host import find_ncu
 from ladder.model.errors import LadderError
 
-Metric = dict[str, Any]
-"""metric, unit and value."""
-Note = dict[str, str]
-"""subject and reason of something that could not be had."""
+Metric = dict[str, Any]  # metric, unit and value
+Note = dict[str, str]  # subject and reason of something that could not be had
 
 _STALLS = """long_scoreboard short_scoreboard mio_throttle lg_throttle math_pipe_throttle dispatch_stall
     no_instruction barrier wait"""
@@ -70,8 +65,8 @@ class ProfilerUnavailable(LadderError):
 class Profiler:
     """How ncu is run over tasks of a plan on one GPU.
 
-    worker: command line of the program that launches them, but for their indices. lock: file descriptor that keeps the
-    GPU taken, also by what ncu leaves behind when this step is killed.
+    worker: command line of the program that launches them, without their indices. lock: file descriptor that keeps the
+    GPU taken, also by what ncu leaves behind.
     """
 
     worker: Sequence[str]
@@ -89,9 +84,8 @@ class Profiler:
         output: str = done.stdout + done.stderr
         if _NO_PERMISSION in output:
             option = "see the driver's option NVreg_RestrictProfilingToAdminUsers"
-            raise ProfilerUnavailable(
-                f"{_NO_PERMISSION}: this user may not read the GPU's counters; {option}"
-            )
+            why = f"{_NO_PERMISSION}: this user may not read the GPU's counters; {option}"
+            raise ProfilerUnavailable(why)
         if done.returncode != 0 and not _UNKNOWN_METRIC.search(output):
             raise ProfilerUnavailable(f"ncu ended with exit code {done.returncode}: {output.strip()[-800:]}")
         return output
@@ -124,7 +118,7 @@ class Profiler:
             report, missing = self._report(indices, metrics, Path(folder))
             launches = read_report(report, metrics)
         if len(launches) != len(indices):
-            raise ProfilerUnavailable(f"ncu saw {len(launches)} launches where {len(indices)} were asked for")
+            raise ProfilerUnavailable(f"ncu saw {len(launches)} launches where {len(indices)} were wanted")
         notes = [{"subject": name, "reason": "this ncu does not know the metric"} for name in missing]
         seen = {*missing, *(metric["metric"] for launch in launches for metric in launch)}
         absent = [name for name in metrics if name not in seen]
@@ -139,12 +133,11 @@ def read_report(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     if done.returncode != 0:
         why = f"(exit code {done.returncode}): {done.stderr.strip()[-400:]}"
         raise ProfilerUnavailable(f"the profiler's report could not be read {why}")
-    found: list[list[Metric]] = json.loads(done.stdout)
-    return found
+    return list(json.loads(done.stdout))
 
 
 def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
-    """Per profiled launch of a report, in order, its metrics; those that the report lacks are absent."""
+    """Per profiled launch of a report, in order, its metrics, without those that the report does not have."""
     import ncu_report  # in the process that reads alone
 
     context = ncu_report.load_report(str(report))
@@ -152,10 +145,11 @@ def launches(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     actions = [one.action_by_idx(index) for one in ranges for index in range(one.num_actions())]
     found = []
     for action in actions:
-        there = set(action.metric_names())
-        known = [(name, action.metric_by_name(name)) for name in metrics if name in there]
-        rows = [{"metric": name, "unit": one.unit() or "", "value": one.value()} for name, one in known]
-        found.append([{**row, "value": float(row["value"])} for row in rows if row["value"] is not None])
+        there = sorted(set(metrics).intersection(action.metric_names()), key=metrics.index)
+        known = [(name, one) for name in there if (one := action.metric_by_name(name)).value() is not None]
+        found.append(
+            [{"metric": name, "unit": m.unit() or "", "value": float(m.value())} for name, m in known]
+        )
     return found
 
 

@@ -1,7 +1,4 @@
-"""The store of records: a folder of JSON-lines files, one a measuring job, which are appended to and never rewritten.
-
-A folder copied or merged with another is a store as well, and several jobs may write at once.
-"""
+"""The store of records: JSON-lines files, one a measuring job, never rewritten. Folders may be copied and merged."""
 
 import json
 import os
@@ -14,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ladder.model.cell import Cell
-from ladder.model.errors import LadderError
+from ladder.model.errors import within
 from ladder.model.record import Record, Session, from_json
+
+Append = Callable[[Record | Session], None]
 
 
 @dataclass
@@ -24,8 +23,7 @@ class Records:
 
     by_cell: dict[str, list[Record]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    unreadable: int = 0
-    """Lines that could not be read. A last line cut short by a kill is no damage and does not count."""
+    unreadable: int = 0  # lines; a last line cut short by a kill is no damage and does not count
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
@@ -45,33 +43,26 @@ class Records:
         """Every record of a cell, the latest last."""
         return self.by_cell.get(cell.id, [])
 
-    def latest(
-        self, cell: Cell, tree: Mapping[str, Any], host: Mapping[str, Any] | None = None
-    ) -> Record | None:
+    def latest(self, cell: Cell, tree: Mapping[str, Any], host: Mapping[str, Any] | None) -> Record | None:
         """The latest record of a cell under these conditions; of any host where `host` is None."""
-        for record in reversed(self.of(cell)):
-            if record.conditions.tree == tree and host in (None, record.conditions.host):
-                return record
-        return None
+        known = (one for one in reversed(self.of(cell)) if one.conditions.tree == tree)
+        return next((one for one in known if host in (None, one.conditions.host)), None)
 
 
 def read_store(folder: Path) -> Records:
     """Every record of a store; none where there is no such folder. Raises LadderError for a newer version's."""
-    found = Records()
-
-    def documents(path: Path) -> Iterator[Record | Session]:
+    found, read = Records(), list[Record | Session]()
+    for path in sorted(folder.glob("*.jsonl")):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, 1):
             try:
-                yield from_json(json.loads(line))
+                with within(str(path)):
+                    read.append(from_json(json.loads(line)))
             except (KeyError, TypeError, AttributeError):
                 found.unreadable += 1
             except ValueError:  # no JSON
                 found.unreadable += number < len(lines)
-            except LadderError as error:
-                raise LadderError(f"{path}: {error}") from error
-
-    return found.add(one for path in sorted(folder.glob("*.jsonl")) for one in documents(path))
+    return found.add(read)
 
 
 def now() -> str:
@@ -85,7 +76,7 @@ def new_name(word: str) -> str:
 
 
 @contextmanager
-def appending(folder: Path, word: str) -> Iterator[Callable[[Record | Session], None]]:
+def appending(folder: Path, word: str) -> Iterator[Append]:
     """A new file of a store, and what appends to it: each line is on the disk before the next cell begins."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{new_name(word)}.jsonl").open("x", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
-"""The supervisor of a measuring job: no CUDA in it, so nothing a kernel does can take it down.
+"""The supervisor of a measuring job. It has no CUDA, so that nothing a kernel does can end it.
 
-It hands tasks to a worker one by one with a deadline each, and says what became of them. When a worker hangs or
-dies, its task gets that status and a fresh worker goes on.
+It gives tasks to a worker one by one, each with a deadline. When a worker hangs or dies, its task gets that status and
+a new worker goes on.
 """
 
 import contextlib
@@ -28,17 +28,13 @@ class WorkerLost(Exception):
 
 
 class WorkerProcess:
-    """One worker, spoken to through a pipe; `hello` is what it says of itself and its GPU."""
+    """One worker and a pipe, of which the command's last argument is its end; `hello` is what it says of its GPU."""
 
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], keep_open: Sequence[int]
-    ) -> None:
-        """Start `command` with the worker's end of the pipe, a file descriptor, as its last argument."""
+    def __init__(self, command: list[str], environment: Mapping[str, str], keep_open: Sequence[int]) -> None:
         self._pipe, theirs = Pipe()
         descriptor = theirs.fileno()
-        self.process = subprocess.Popen(
-            [*command, str(descriptor)], env=dict(environment), pass_fds=(descriptor, *keep_open)
-        )
+        command = [*command, str(descriptor)]
+        self.process = subprocess.Popen(command, env=environment, pass_fds=(descriptor, *keep_open))
         theirs.close()
         self.hello: dict[str, Any] = self._answer(_START_DEADLINE_S)["hello"]
 
@@ -78,8 +74,9 @@ class WorkerProcess:
             self.kill()
 
 
-Answer = dict[str, Any]
-"""What became of a task: `results` by regime, and the time it took, `gpu_s` and `wall_s`."""
+Answer = dict[
+    str, Any
+]  # what became of a task: `results` by regime, and the time it took, `gpu_s` and `wall_s`
 
 
 @dataclass
@@ -92,46 +89,39 @@ class Supervisor:
     worker_starts: int = 0
     _worker: WorkerProcess | None = field(default=None, init=False)
 
-    def measure(self, index: int, regimes: Sequence[str]) -> Answer:
-        """One task; a worker that somebody ended is replaced once before the task counts as failed.
-
-        Raises LadderError where no worker starts.
-        """
-        for attempt in range(2):
-            worker = self._ready_worker()
-            asked = time.monotonic()
-            try:
-                answer = worker.ask(index, regimes, self.deadline_s)
-            except WorkerLost as lost:
-                self._worker = None
-                if lost.interrupted and attempt == 0:
-                    continue
-                limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
-                result = {"status": lost.status, "reason": str(lost), **limit}
-                wall_s = round(time.monotonic() - asked, 3)
-                return {"results": dict.fromkeys(regimes, result), "gpu_s": 0.0, "wall_s": wall_s}
-            if answer["fatal"]:
-                worker.kill()
-                self._worker = None
-            return answer
-        raise AssertionError("the second attempt returns")
+    def measure(self, index: int, regimes: Sequence[str], again: bool = False) -> Answer:
+        """One task, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
+        worker, begun = self._ready_worker(), time.monotonic()
+        try:
+            answer = worker.ask(index, regimes, self.deadline_s)
+        except WorkerLost as lost:
+            self._worker = None
+            if lost.interrupted and not again:
+                return self.measure(index, regimes, again=True)
+            limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
+            result = {"status": lost.status, "reason": str(lost), **limit}
+            wall_s = round(time.monotonic() - begun, 3)
+            return {"results": dict.fromkeys(regimes, result), "gpu_s": 0.0, "wall_s": wall_s}
+        if answer["fatal"]:
+            worker.kill()
+            self._worker = None
+        return answer
 
     def _ready_worker(self) -> WorkerProcess:
         """The worker, a fresh one where the last is gone. Raises LadderError where none starts."""
-        if self._worker is not None and self._worker.process.poll() is not None:
-            self._worker = None  # It ended after its last answer: no fault of the task that comes next.
-        for attempt in range(_FRESH_STARTS_IN_A_ROW):
-            if self._worker is not None:
-                break
+        # A worker that ended after its last answer is no fault of the task that comes next.
+        if self._worker is not None and self._worker.process.poll() is None:
+            return self._worker
+        for attempt in range(1, _FRESH_STARTS_IN_A_ROW + 1):
             try:
-                self._worker = self.start_worker()
-                self.worker_starts += 1
-                self.on_start(self._worker)
+                self._worker = worker = self.start_worker()
+                break
             except WorkerLost as lost:
-                if attempt == _FRESH_STARTS_IN_A_ROW - 1:
+                if attempt == _FRESH_STARTS_IN_A_ROW:
                     raise LadderError(f"the measuring worker does not start: {lost}") from lost
-        assert self._worker is not None
-        return self._worker
+        self.worker_starts += 1
+        self.on_start(worker)
+        return worker
 
     def leave(self) -> None:
         if self._worker is not None:

@@ -12,10 +12,9 @@ from ladder.model.record import Conditions, Record, Session
 
 @dataclass(frozen=True)
 class View:
-    """A plan and records.
+    """A plan and records, of which one stands for a cell if it was made under the conditions of this checkout.
 
-    A record stands for a cell if it was made under the conditions of this checkout; with `earlier`, the latest made
-    under others stands in where there is none, one that the same sweep asked for first.
+    With `earlier` the latest one made under others stands in, one of the same sweep first.
     """
 
     plan: Plan
@@ -34,17 +33,15 @@ class View:
         record = self.records.latest(cell, tree_conditions(self.plan, task, cell.regime), on)
         if record is not None or not self.earlier:
             return record
-        known = self.records.of(cell)
-        own = [one for one in known if one.sweep == self.plan.sweep]
-        return (own or known)[-1] if known else None
+        # By time, those of this sweep last.
+        known = sorted(self.records.of(cell), key=lambda one: one.sweep == self.plan.sweep)
+        return known[-1] if known else None
 
-    def new_record(
-        self, task: Task, regime: str, on: Mapping[str, Any], session: str, *, status: str, **rest: Any
-    ) -> Record:
+    def new_record(self, task: Task, regime: str, on: Mapping[str, Any], session: str, **rest: Any) -> Record:
         """A record, made now, of a launched task in a regime."""
         conditions = Conditions(tree_conditions(self.plan, task, regime), on)
         about = (task.cell.in_regime(regime), conditions, task.variant, self.plan.sweep, session, now())
-        return Record(*about, status, **rest)
+        return Record(*about, **rest)
 
     def alike(self, record: Record) -> list[Record]:
         """Records of the same cell under the same conditions of the checkout; this one alone where they are unknown."""

@@ -1,4 +1,4 @@
-"""The measuring worker: one process, one context, task after task as the supervisor asks.
+"""The measuring worker: one process, one context, task after task as the supervisor sends them.
 
 Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe come (task index, regimes);
 back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the context is lost, and it leaves.
@@ -43,10 +43,7 @@ class Worker:
         self.bench = Bench(plan, cubins)
 
     def measure(self, task: Task, regimes: Sequence[str]) -> dict[str, Result]:
-        """Verify a task, time it in some regimes, and verify it again. Returns a result a regime.
-
-        A CUDA failure leaves by exception.
-        """
+        """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
         bench = self.bench
         assert task.launch is not None
         instance = bench.instance(task.cell)
@@ -95,14 +92,11 @@ class Worker:
                 break
             for seen in found:
                 samples.setdefault((seen.metric, seen.unit), []).append(seen.value)
-        return [
-            {"metric": name, "unit": unit, "value": median(seen)} for (name, unit), seen in samples.items()
-        ]
+        return [{"metric": key[0], "unit": key[1], "value": median(seen)} for key, seen in samples.items()]
 
     def answer(self, index: int, regimes: Sequence[str]) -> dict[str, Any]:
         task, bench = self.plan.tasks[index], self.bench
-        start, busy_before = time.perf_counter(), bench.timer.busy_us
-        fatal = False
+        start, busy_before, fatal = time.perf_counter(), bench.timer.busy_us, False
         try:
             results = self.measure(task, regimes)
         except CellOutcome as outcome:

@@ -1,4 +1,4 @@
-"""A cell: one thing to measure, as the documents ask for it. The same type from the plan to the published tables."""
+"""A cell: one thing to measure, as the documents say it. The same type from the plan to the published tables."""
 
 import functools
 from collections.abc import Mapping
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from ladder.model.files import digest_json
 from ladder.model.problem import ParamValue
 
-COUNTERS = "counters"
-"""Stands for a regime where a cell is profiled instead of timed."""
+COUNTERS = "counters"  # stands for a regime where a cell is profiled instead of timed
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Reference:
     params: Mapping[str, ParamValue] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Cell:
     """A kernel with all its parameters, defaults included, at a size, in a regime, against a reference."""
 
@@ -34,16 +33,10 @@ class Cell:
 
     @functools.cached_property
     def id(self) -> str:
-        """Digest of everything that tells this cell from others, whatever the order of parameters."""
+        """Digest of everything in which cells differ, whatever the order of parameters."""
         against = self.reference
         parts = (self.kernel, dict(self.params), self.dtype, self.layout, dict(self.size), self.regime)
         return digest_json([*parts, list(against.libraries), against.kernel, dict(against.params)])[:20]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cell) and other.id == self.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
     def in_regime(self, regime: str) -> "Cell":
         """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""
@@ -53,16 +46,12 @@ class Cell:
 def size_label(size: Mapping[str, int]) -> str:
     """A size as people write it: 4096 for a cube, 512x4096x64 otherwise, powers of two from 2^16 as such."""
     values = list(size.values())
-    if len(set(values)) == 1:
-        return count_label(values[0])
-    return "x".join(str(value) for value in values)
+    return count_label(values[0]) if len(set(values)) == 1 else "x".join(map(str, values))
 
 
 def count_label(value: int) -> str:
     """2^28 rather than 268435456."""
-    if value >= 2**16 and value & (value - 1) == 0:
-        return f"2^{value.bit_length() - 1}"
-    return str(value)
+    return f"2^{value.bit_length() - 1}" if value >= 2**16 and value.bit_count() == 1 else str(value)
 
 
 def cell_name(variant: str, cell: Cell) -> str:

@@ -1,7 +1,6 @@
-"""The package's own source: which files a module may run, and a digest of what they say.
+"""The package's own source: which files a module may run, and a digest of their parsed code.
 
-The digest is of the parsed code, so that comments, docstrings and layout do not count, nor the version of Python that
-parses it.
+Comments, docstrings and layout do not count, nor the version of Python that parses it.
 """
 
 import ast
@@ -36,10 +35,8 @@ def _canonical(node: object) -> object:
         fields = [(name, _canonical(value)) for name, value in ast.iter_fields(node)]
         return [type(node).__name__, *(field for field in fields if field[1] not in (None, []))]
     if isinstance(node, list):
-        says = [
-            one for one in node if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-        ]
-        return [_canonical(one) for one in says]
+        plain = (one for one in node if type(one) is not ast.Expr or type(one.value) is not ast.Constant)
+        return [_canonical(one) for one in plain]
     return repr(node) if node is not None else None
 
 

@@ -48,11 +48,11 @@ def taking(accepted: str, test: Callable[[Any], bool]) -> Any:
 
 def matching(pattern: str, accepted: str) -> Any:
     """What a text field is annotated with that must match a pattern from end to end."""
-    expression = re.compile(pattern)
-    return taking(accepted, lambda value: isinstance(value, str) and bool(expression.fullmatch(value)))
+    return taking(accepted, lambda value: isinstance(value, str) and bool(re.fullmatch(pattern, value)))
 
 
-def _is_value(value: Any) -> bool:
+def is_value(value: Any) -> bool:
+    """Whether it is a whole number or a word, as YAML gives them."""
     return isinstance(value, int | str) and not isinstance(value, bool)
 
 
@@ -60,9 +60,9 @@ Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, le=0.5)]
-Value = Annotated[ParamValue, *taking("a whole number or a word", _is_value)]
+Value = Annotated[ParamValue, *taking("a whole number or a word", is_value)]
 _EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
-Expression = Annotated[int | str, *taking(_EXPRESSION, lambda value: _is_value(value) and value != "")]
+Expression = Annotated[int | str, *taking(_EXPRESSION, lambda value: is_value(value) and value != "")]
 Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]
 Arch = Annotated[str, *matching(r"sm_[0-9]{2,3}a?", "an architecture such as sm_80 or sm_90a")]
 

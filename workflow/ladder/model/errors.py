@@ -1,36 +1,32 @@
 """The one error a user sees: which file, which field, which value, and what would be accepted."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+File = Path | str
 
 
 class LadderError(Exception):
     """A mistake in what the user gave (configuration, sweep, kernel file, command line)."""
 
 
-def refuse(
-    file: Path | str,
-    field: str,
-    value: object,
-    accepted: Iterable[object] | str,
-    *,
-    why: str = "",
-) -> LadderError:
-    """Build the error for one refused value.
-
-    `accepted` is either a sentence or the accepted values; close misspellings get a suggestion.
-    """
-    if isinstance(accepted, str):
-        wanted, hint = accepted, ""
-    else:
-        names = [str(name) for name in accepted]
-        wanted = ", ".join(names) if names else "nothing"
-        close = difflib.get_close_matches(str(value), names, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+def refuse(file: File, field: str, value: Any, accepted: Iterable[Any] | str, why: str = "") -> LadderError:
+    """Build the error for one refused value; `accepted` is a sentence or the values, of which a near one is named."""
+    names = [] if isinstance(accepted, str) else [str(name) for name in accepted]
+    wanted = accepted if isinstance(accepted, str) else ", ".join(names) or "nothing"
+    close = difflib.get_close_matches(str(value), names, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
     reason = f" {why};" if why else ""
     return LadderError(f"{file}: {field}: {value!r} is not accepted{hint};{reason} accepted: {wanted}")
+
+
+def refuse_unknown(file: File, field: str, value: Any, accepted: Collection[Any], why: str = "") -> None:
+    """Raises what `refuse` builds unless the value is one of the accepted ones."""
+    if value not in accepted:
+        raise refuse(file, field, value, accepted, why=why)
 
 
 @contextmanager

@@ -1,12 +1,12 @@
-"""Arithmetic in kernel and sweep files (launch geometry, constraints, shared bytes), evaluated safely.
+"""Arithmetic in kernel and sweep files (launch geometry, constraints, shared bytes), evaluated safely by simpleeval.
 
-Only numbers, strings, names given by the caller and a few integer functions exist; there is no attribute
-access and no way to reach Python itself (simpleeval walks the syntax tree).
+There are numbers, strings, the names given and a few integer functions, and no way to reach Python itself.
 """
 
 import ast
 import functools
 import math
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,8 +17,6 @@ from ladder.model.errors import LadderError
 
 def ceil_div(numerator: int, denominator: int) -> int:
     """Smallest integer not below numerator / denominator."""
-    if denominator == 0:
-        raise ZeroDivisionError("ceil_div by zero")
     return -(-numerator // denominator)
 
 
@@ -27,83 +25,66 @@ def align_up(value: int, multiple: int) -> int:
     return ceil_div(value, multiple) * multiple
 
 
-def is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+Functions = Mapping[str, Callable[..., Any]]
+FUNCTIONS: Functions = {
     "abs": abs,
     "align_up": align_up,
     "ceil_div": ceil_div,
     "gcd": math.gcd,
-    "is_power_of_two": is_power_of_two,
+    "is_power_of_two": lambda value: value > 0 and value & (value - 1) == 0,
     "log2": math.log2,
     "max": max,
     "min": min,
 }
+_INTERPRETER = SimpleEval(functions=FUNCTIONS)  # one for all: making one takes longer than most evaluations
+_LOCK = threading.Lock()
 
 
 @functools.cache
-def _parsed(expression: str) -> ast.expr:
-    # SimpleEval.parse takes assignments and several statements too, and evaluates the first.
-    return ast.parse(expression.strip(), mode="eval").body
-
-
-@functools.cache
-def _words(expression: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Names of values and of functions that an expression uses."""
-    nodes = list(ast.walk(_parsed(expression)))
+def _parsed(expression: str) -> tuple[ast.expr, frozenset[str], frozenset[str]]:
+    """Syntax tree of an expression, and the names of values and of functions in it."""
+    try:
+        # SimpleEval.parse takes assignments and several statements too, and evaluates the first.
+        tree = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise LadderError(f"expression {expression!r}: {error}") from error
+    nodes = list(ast.walk(tree))
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
-    return frozenset({node.id for node in nodes if isinstance(node, ast.Name)} - called), called
+    return tree, frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called, called
 
 
-@functools.lru_cache(maxsize=2**17)
-def _value(expression: str, names: tuple[tuple[str, Any], ...]) -> Any:
-    """Value over just the names it uses: most expressions do not change from cell to cell."""
-    interpreter = SimpleEval(functions=FUNCTIONS, names=dict(names))
-    return interpreter.eval(expression, previously_parsed=_parsed(expression))
+def words(expression: str | float) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of values and of functions that an expression uses. Raises LadderError where it is none."""
+    return _parsed(str(expression))[1:]
 
 
-def evaluate(
-    expression: str | int | float,
-    names: Mapping[str, Any],
-    functions: Mapping[str, Callable[..., Any]] | None = None,
-) -> Any:
-    """Value of an expression over `names`; `functions` are added to the ones every expression has.
+@functools.cache
+def _value(expression: str, *values: Any) -> Any:
+    """Value for just the names it uses. Raises KeyError for an unknown function, also if it need not be called."""
+    tree, used, called = _parsed(expression)
+    if unknown := called - FUNCTIONS.keys():
+        raise KeyError(*unknown)
+    with _LOCK:
+        _INTERPRETER.names = dict(zip(used, values, strict=True))
+        return _INTERPRETER.eval(expression, tree)
 
-    Raises LadderError naming the expression and the names that exist.
-    """
+
+def evaluate(expression: str | float, names: Mapping[str, Any], functions: Functions | None = None) -> Any:
+    """Value over `names`, with further `functions`. Raises LadderError for an unknown name, even one not reached."""
     if isinstance(expression, int | float):
         return expression
+    tree, used, called = _parsed(expression)
     try:
         if functions is None:
-            used = tuple((name, names[name]) for name in _words(expression)[0] if name in names)
-            return _value(expression, used)
-        interpreter = SimpleEval(functions={**FUNCTIONS, **functions}, names=dict(names))
-        return interpreter.eval(expression, previously_parsed=_parsed(expression))
-    except (InvalidExpression, SyntaxError, ArithmeticError, TypeError, ValueError, KeyError) as error:
-        known = ", ".join(sorted([*names, *FUNCTIONS, *(functions or {})]))
-        raise LadderError(f"expression {expression!r}: {error}; known names: {known}") from error
-
-
-def words(expression: str | int | float) -> tuple[frozenset[str], frozenset[str]]:
-    """Names and functions an expression uses, without evaluating it.
-
-    Raises LadderError where it is not an expression at all.
-    """
-    try:
-        return _words(str(expression))
-    except (InvalidExpression, SyntaxError, ValueError) as error:
-        raise LadderError(f"expression {expression!r}: {error}") from error
-
-
-def refuse_unknown(expression: str, known: Mapping[str, Any]) -> None:
-    """Raises LadderError for a name or function that does not exist, also where evaluation need not come to it."""
-    named, called = words(expression)
-    for word in sorted((named | called) - {*known, *FUNCTIONS}):
-        listed = ", ".join(sorted([*known, *FUNCTIONS]))
-        raise LadderError(f"expression {expression!r}: {word!r} is not defined; known names: {listed}")
+            return _value(expression, *[names[name] for name in used])
+        return SimpleEval(functions={**FUNCTIONS, **functions}, names=names).eval(expression, tree)
+    except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError) as error:
+        known = {*names, *FUNCTIONS, *(functions or ())}
+        unknown = sorted((used | called) - known)
+        why = f"{unknown[0]!r} is not defined" if unknown else error
+        listed = ", ".join(sorted(known))
+        raise LadderError(f"expression {expression!r}: {why}; known names: {listed}") from error
 
 
 def whole(expression: str | int, value: Any) -> int:

@@ -32,13 +32,9 @@ def digest_files(paths: Iterable[Path], root: Path) -> str:
 
 def tree_digest(root: Path) -> str:
     """Digest of kernels/, workflow/ and config/: what a run's numbers depend on, with or without git."""
-    paths = [
-        path
-        for room in TREE_ROOMS
-        for path in (root / room).rglob("*")
-        if path.is_file() and not any(part.endswith(_PASSING) for part in path.parts)
-    ]
-    return digest_files(paths, root)
+    files = (path for room in TREE_ROOMS for path in (root / room).rglob("*") if path.is_file())
+    kept = (path for path in files if not any(part.endswith(_PASSING) for part in path.parts))
+    return digest_files(kept, root)
 
 
 def replace_file(path: Path, data: bytes) -> None:

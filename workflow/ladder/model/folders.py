@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ladder.model.errors import refuse
 
-NO_GPU = "no-gpu"
-"""Device folder of a run on a host without a GPU: its timings are published ones."""
+NO_GPU = "no-gpu"  # device folder of a run on a host without a GPU: its timings are published ones
 
 
 class RunFolder:

@@ -10,14 +10,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
 from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value
-from ladder.model.errors import LadderError, refuse, within
+from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate, whole, words
 from ladder.model.plan import Geometry
 from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
-DEFAULT_ARCH = "sm_90a"
-"""Architecture to compile for where no device says otherwise."""
-
+DEFAULT_ARCH = "sm_90a"  # to compile for where no device says otherwise
 _CLUSTERS_FROM = 90
 _ID_LIMIT = 150
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
@@ -26,13 +24,6 @@ Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
 def arch_number(arch: str) -> int:
     """90 for sm_90 and sm_90a."""
     return int(arch.removeprefix("sm_").rstrip("a"))
-
-
-def runs_on(minimum: str, arch: str) -> bool:
-    """Whether a kernel written for `minimum` may run on `arch`; sm_90a code runs on sm_90a alone."""
-    if minimum.endswith("a"):
-        return arch == minimum
-    return arch_number(arch) >= arch_number(minimum)
 
 
 class Parameter(Document):
@@ -98,18 +89,22 @@ class LaunchRule(Document):
 
 def _problem(name: Any, info: ValidationInfo) -> Any:
     context: Any = info.context
-    if name not in context["problems"]:
-        raise refuse(context["file"], "problem", name, context["problems"])
+    refuse_unknown(context["file"], "problem", name, context["problems"])
     return context["problems"][name]
+
+
+ProblemName = Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})]
+"""A problem, by its name in the `problems` of the validation's context."""
 
 
 class Kernel(Document):
     """One CUDA kernel (NAME.yaml beside NAME.cu) and the space of its variants."""
 
     _path: Path = PrivateAttr()
+    _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(default_factory=dict)
     summary: Text
     """what the kernel computes and the one technique it is about"""
-    problem: Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"type": "string"})]
+    problem: ProblemName
     """folder in workflow/ladder/problems, such as gemm"""
     origin: Some[str]
     """where the idea comes from: a key of docs/sources.md, and the place in it"""
@@ -139,7 +134,7 @@ class Kernel(Document):
     def path(self) -> Path:
         return self._path
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         return self._path.stem
 
@@ -148,12 +143,12 @@ class Kernel(Document):
         return self._path.with_suffix(".cu")
 
     @functools.cached_property
-    def _by_size(self) -> list[Condition]:
-        """Constraints that depend on the size."""
-        return [one for one in self.constraints if self.depends_on_size(one.expr)]
-
-    def depends_on_size(self, expression: str | int) -> bool:
-        return not words(expression)[0].isdisjoint(self.problem.size_fields)
+    def split_constraints(self) -> tuple[list[Condition], list[Condition]]:
+        """Constraints on parameters alone, and those that depend on the size."""
+        parts: tuple[list[Condition], list[Condition]] = ([], [])
+        for one in self.constraints:
+            parts[not words(one.expr)[0].isdisjoint(self.problem.size_fields)].append(one)
+        return parts
 
     def variant(
         self,
@@ -165,24 +160,23 @@ class Kernel(Document):
         file: Path | str | None = None,
         excluded: bool = False,
     ) -> "Variant":
-        """The variant with `params` fixed and the rest at their defaults; one that breaks a constraint if `excluded`.
+        """The variant with `params` fixed and the rest at their defaults; an excluded one only if `excluded`.
 
         Raises LadderError naming `file`, the field under `where`, the value and what is accepted.
         """
         file = file or self.path
         for name, value in params.items():
-            if name not in self.parameters:
-                why = f"{self.name} has no such parameter"
-                raise refuse(file, f"{where}params", name, self.parameters, why=why)
-            if value not in (accepted := self.parameters[name].values) or isinstance(value, bool):
-                raise refuse(file, f"{where}params.{name}", value, accepted)
-        if dtype not in self.dtypes:
-            raise refuse(file, f"{where}dtype", dtype, self.dtypes, why=f"{self.name} is not written for it")
+            refuse_unknown(
+                file, f"{where}params", name, self.parameters, f"{self.name} has no such parameter"
+            )
+            refuse_unknown(file, f"{where}params.{name}", value, self.parameters[name].values)
+        refuse_unknown(file, f"{where}dtype", dtype, self.dtypes, f"{self.name} is not written for it")
         layouts = self.layouts or self.problem.layouts[:1]
-        if layout and layout not in layouts:
-            raise refuse(file, f"{where}layout", layout, layouts)
+        layout = layout or layouts[0]
+        refuse_unknown(file, f"{where}layout", layout, layouts)
         fixed = {name: params.get(name, axis.default) for name, axis in self.parameters.items()}
-        variant = Variant(self, fixed, dtype, layout or layouts[0])
+        variant = Variant(self, fixed, dtype, layout)
+        variant = self._variants.setdefault((*fixed.values(), dtype, layout), variant)
         if not excluded and (broken := variant.broken()) is not None:
             why = f"{broken.reason} ({self.path.name} demands {broken.expr})"
             raise LadderError(f"{file}: {where}params: {dict(params)!r} is not accepted: {why}")
@@ -199,29 +193,15 @@ class Variant:
     layout: str
 
     @functools.cached_property
-    def changed(self) -> dict[str, ParamValue]:
-        """Parameters that differ from their default."""
-        axes = self.kernel.parameters
-        return {name: value for name, value in self.params.items() if value != axes[name].default}
-
-    @functools.cached_property
     def id(self) -> str:
-        """File-name safe and readable: kernel, dtype, then the parameters that differ from their default.
-
-        It tells the variants of one checkout apart. Records say all parameters, since a default may change.
-        """
-        usual = (self.kernel.layouts or self.kernel.problem.layouts)[0]
+        """File name, unique in one checkout: kernel, dtype, and the parameters that differ from their default."""
+        axes, usual = self.kernel.parameters, (self.kernel.layouts or self.kernel.problem.layouts)[0]
         parts = [self.kernel.name, self.dtype, *([self.layout] if self.layout != usual else [])]
-        text = "-".join([*parts, *(f"{name}={value}" for name, value in self.changed.items())])
+        parts += [f"{name}={value}" for name, value in self.params.items() if value != axes[name].default]
+        text = "-".join(parts)
         if len(text) <= _ID_LIMIT:
             return text
         return f"{text[: _ID_LIMIT - 13]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Variant) and other.id == self.id
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
     def names(self, size: Size | None = None) -> dict[str, Any]:
         """Names an expression of this variant may use: parameters, layout, element_bytes, the size's fields."""
@@ -229,46 +209,28 @@ class Variant:
         return {**self.params, **own, **(size or {})}
 
     @functools.cached_property
-    def _fixed(self) -> dict[str | int, Any]:
-        """Values of expressions that do not depend on the size, as far as they were asked for."""
-        return {}
-
-    def value(self, expression: str | int, size: Size | None = None) -> Any:
-        """Value of an expression over `names`."""
-        if expression in self._fixed:
-            return self._fixed[expression]
-        found = evaluate(expression, self.names(size))
-        if not self.kernel.depends_on_size(expression):
-            self._fixed[expression] = found
-        return found
-
-    def count(self, expression: str | int, size: Size | None = None) -> int:
-        """Value of an expression that counts. Raises LadderError where it is no whole number."""
-        return whole(expression, self.value(expression, size))
-
-    @functools.cached_property
-    def excluded(self) -> Condition | None:
-        """The first constraint on parameters alone that does not hold, if any."""
-        fixed = (one for one in self.kernel.constraints if not self.kernel.depends_on_size(one.expr))
-        return next((one for one in fixed if not self.value(one.expr)), None)
+    def _excluded(self) -> Condition | None:
+        names = self.names()
+        return next((one for one in self.kernel.split_constraints[0] if not evaluate(one.expr, names)), None)
 
     def broken(self, size: Size | None = None) -> Condition | None:
         """The first constraint that does not hold, if any; without a size, of those on parameters alone."""
-        if self.excluded is not None or size is None:
-            return self.excluded
-        return next((one for one in self.kernel._by_size if not self.value(one.expr, size)), None)
+        if self._excluded is not None or size is None:
+            return self._excluded
+        names = self.names(size)
+        return next((one for one in self.kernel.split_constraints[1] if not evaluate(one.expr, names)), None)
 
     @property
     def entry(self) -> str:
         """NVRTC name expression with parameters and dtype substitutions filled in."""
-        substitutions = {**self.kernel.dtypes[self.dtype], **self.params, "layout": self.layout}
-        return self.kernel.entry.format(**substitutions)
+        return self.kernel.entry.format(**self.kernel.dtypes[self.dtype] | self.names())
 
     def absent(self, size: Size | None = None, arch: str = "") -> str | None:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
-        kernel = self.kernel
-        if arch and not runs_on(kernel.min_arch, arch):
-            return f"needs {kernel.min_arch}, the device is {arch}"
+        least = self.kernel.min_arch
+        # Code for sm_90a runs on sm_90a alone.
+        if arch and (arch != least if least.endswith("a") else arch_number(arch) < arch_number(least)):
+            return f"needs {least}, the device is {arch}"
         if (broken := self.broken(size)) is not None:
             return broken.reason
         if arch and size and arch_number(arch) < _CLUSTERS_FROM and self.geometry(size).cluster:
@@ -277,11 +239,11 @@ class Variant:
 
     def geometry(self, size: Size) -> Geometry:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
-        path, rule = self.kernel.path, self.kernel.launch
+        path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
         with within(f"{path}: launch"):
             given = {"grid": rule.grid, "block": rule.block, "cluster": rule.cluster or []}
-            dims = {field: [self.count(one, size) for one in each] for field, each in given.items()}
-            shared = self.count(rule.shared_bytes, size)
+            dims = {key: [whole(one, evaluate(one, names)) for one in each] for key, each in given.items()}
+            shared = whole(rule.shared_bytes, evaluate(rule.shared_bytes, names))
         if shared < 0:
             raise refuse(path, "launch.shared_bytes", shared, "a whole number >= 0")
         for field, values in dims.items():

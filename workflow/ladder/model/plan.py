@@ -1,7 +1,4 @@
-"""The measuring plan of a sweep: every task with its launch geometry worked out, as JSON that a worker can follow.
-
-It is all that measuring needs to know of the documents, and what the key of a record is made of.
-"""
+"""The measuring plan of a sweep, as JSON: all that measuring knows of the documents, and what keys of records hold."""
 
 import json
 from collections.abc import Mapping
@@ -15,8 +12,12 @@ from ladder.model.cell import Cell
 from ladder.model.errors import LadderError
 from ladder.model.problem import ParamValue
 
-L2_PROMOTIONS = ("none", "64B", "128B", "256B")
-"""What the L2 may fetch from memory for a TMA copy that asks for less."""
+L2_PROMOTIONS = (
+    "none",
+    "64B",
+    "128B",
+    "256B",
+)  # what the L2 fetches from memory for a TMA copy of fewer bytes
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Launch(Geometry):
 class Task:
     """A variant at a size: verified once, and timed in every regime of the plan.
 
-    `cell` is that of the first regime; `absent` says why there is nothing to measure where there is no launch;
-    `reference` is the kernel it is timed against, None where libraries are; `counted`: the profiler looks at it too.
+    `cell` is that of the first regime; `absent` says why there is no launch; `reference` is the kernel it is timed
+    against, None where libraries are; `counted` says whether it is profiled.
     """
 
     variant: str
@@ -88,8 +89,7 @@ def to_json(plan: Plan) -> bytes:
     head = _PLAN.dump_json(plan, exclude={"tasks", "variants"}, indent=1).removesuffix(b"\n}")
     variants = ",\n".join(f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in plan.variants.items())
     tasks = b",\n".join(_TASK.dump_json(task) for task in plan.tasks)
-    head += b',\n "variants": {\n' + variants.encode() + b"\n }"
-    return head + b',\n "tasks": [\n' + tasks + b"\n ]\n}\n"
+    return b'%s,\n "variants": {\n%s\n },\n "tasks": [\n%s\n ]\n}\n' % (head, variants.encode(), tasks)
 
 
 def read_plan(path: Path) -> Plan:

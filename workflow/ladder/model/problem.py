@@ -1,12 +1,9 @@
-"""What every problem declares: its sizes, dtypes, buffers and references, and the work of one cell.
-
-A problem is a folder in `ladder.problems`: its definition, and `instance`, which makes one on a device and checks it.
-"""
+"""What the folder of a problem declares: sizes, dtypes, buffers and references, and the work of one cell."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 ParamValue = int | str
 Params = Mapping[str, ParamValue]
@@ -17,7 +14,6 @@ ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16": 2, "fp16_acc16": 2, "bf16": 2, "f
 _NARROW = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
 C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
-
 
 GATE, READ, NOTHING = "gate", "read_through", "nothing"
 HARNESS = (GATE, READ, NOTHING, *(f"fill_uniform<{c_type}>" for c_type in C_TYPES.values()))
@@ -35,29 +31,24 @@ class Work:
 class Problem(ABC):
     """A kind of task; stateless."""
 
-    name: ClassVar[str]
-    """Also the name of its folder."""
-    place: ClassVar[int] = 100
-    """Where its sweeps stand in the report, the lowest first."""
+    name: ClassVar[str]  # also the name of its folder
+    place: ClassVar[int] = 100  # where its sweeps stand in the report, the lowest first
     size_fields: ClassVar[tuple[str, ...]]
     dtypes: ClassVar[tuple[str, ...]]
     layouts: ClassVar[tuple[str, ...]] = ("",)
     buffers: ClassVar[tuple[str, ...]]
     scalars: ClassVar[tuple[str, ...]] = ()
     libraries: ClassVar[tuple[str, ...]] = ()
-    has_beta: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
     """Python packages whose version a measurement depends on, such as nvidia-cublas."""
+    parameters: ClassVar[Mapping[str, str]] = {}
+    """Parameters that every kernel must have, since the problem's check depends on them, with their meaning."""
     harness: ClassVar[tuple[str, ...]] = ()
     """Name expressions of the device kernels in the folder's check.cu; without any it has no such file."""
 
     def taps(self, params: Params) -> int | None:
         """Taps of a stencil; None elsewhere."""
         return None
-
-    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
-        """Refuse a kernel that lacks a parameter the problem's check depends on. Raises LadderError."""
-        return
 
     @abstractmethod
     def work(self, size: Size, dtype: str, params: Params) -> Work:

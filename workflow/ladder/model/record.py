@@ -1,6 +1,6 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -8,19 +8,15 @@ from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json
 
-SCHEMA = 1
-"""Version of the records that this code writes; older ones are brought up to it by `_UPGRADES`."""
-
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Version -> what makes a line of that version one of the next."""
+SCHEMA = 1  # version of the records that this code writes and reads
 
 
 @dataclass(frozen=True)
 class Conditions:
     """What a measurement depends on besides its cell; empty where it is unknown.
 
-    tree, what follows from the checkout: digests of the machine code of variant and reference, of the measuring code
-    and of its device kernels; the launch; the settings that count. host: GPU model, driver and library versions.
+    tree: digests of machine code, measuring code and device kernels, the launch, the settings that count. host: GPU
+    model, driver and library versions.
     """
 
     tree: Mapping[str, Any] = field(default_factory=dict)
@@ -31,9 +27,8 @@ class Conditions:
 class Session:
     """One measuring process on one GPU: the card, the host, the software, and the checkout it ran from.
 
-    gpu: name, uuid, sms, peaks, copy rate, power limit and so on. host: CPU, cores, memory, number of GPUs. versions:
-    driver, libraries, packages. tree: digest, and commit where known. clock_floor_us: an empty kernel, timed as cells
-    are. note: what else must be known of it, such as that it was imported.
+    gpu: name, uuid, sms, peaks, copy rate, power limit and so on. host: CPU, cores, memory, GPUs. tree: digest, and
+    commit where known. clock_floor_us: an empty kernel, timed as cells are. note: such as that it was imported.
     """
 
     id: str
@@ -54,10 +49,10 @@ class Session:
 class Record:
     """What became of one cell: status, reason and result, and what it takes to know where they come from.
 
-    `sweep` asked first; `limit_s` is the deadline that a timeout hit. result: `variant_us` and `reference_us` in the
-    order taken (or a `summary` where raw times are not known), `reference` (which of the libraries), `algorithm`,
-    `speedup` with its interval, `stopped_by`, `check`, `device` (clock, power, temperature), `observations`, `copy_us`,
-    `built` (digests of source and cubin).
+    `sweep` is the one it was measured for; `limit_s` is the deadline of a timeout. result: `variant_us`, `reference_us`
+    in the order taken (or a `summary`), `reference` (which library), `algorithm`, `speedup` with its interval,
+    `stopped_by`, `check`, `device` (clock, power, temperature), `observations`, `copy_us`, `built` (digests of source
+    and cubin).
     """
 
     cell: Cell
@@ -86,14 +81,11 @@ class Record:
 
 def from_json(line: Mapping[str, Any]) -> Record | Session:
     """A line of a store. Raises LadderError for a newer schema, KeyError or TypeError where it is no such line."""
-    given, version = dict(line), line["schema"]
-    if version > SCHEMA:
-        raise LadderError(f"records of schema {version}: this version reads up to {SCHEMA}; update it")
-    for older in range(version, SCHEMA):
-        given = _UPGRADES[older](given)
-    if "session" in given:
-        return Session(**given["session"])
-    known = {name: value for name, value in given["record"].items() if name != "key"}
+    if line["schema"] > SCHEMA:
+        raise LadderError(f"records of schema {line['schema']}: this version reads up to {SCHEMA}; update it")
+    if "session" in line:
+        return Session(**line["session"])
+    known = {name: value for name, value in line["record"].items() if name != "key"}
     against = known["cell"]["reference"]
     reference = Reference(**{**against, "libraries": tuple(against.get("libraries", ()))})
     cell = Cell(**{**known["cell"], "reference": reference})

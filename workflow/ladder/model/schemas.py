@@ -1,13 +1,10 @@
-"""The columns of every table, in one place: NAME, or NAME:KIND where it is no text.
-
-Kinds: `text`, `float`, `int` (nullable), `bool` (nullable). Units stand in the names; `share` columns are 0..1.
-"""
+"""The columns of every table: NAME, or NAME:KIND (float, int, bool; nullable) where it is no text. Shares are 0..1."""
 
 from collections.abc import Mapping
 
 REGIMES = ("cold", "dirty", "warm")
-"""cold: the L2 holds none of a kernel's data, and nothing that has yet to be written to memory. dirty: flushed by a
-memset, whose lines have yet to be written, as NVBench does it. warm: back to back in a CUDA graph."""
+"""cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
+lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph."""
 
 STATUSES = ("ok", "compile_error", "unsupported", "launch_error", "incorrect", "timeout")
 """What can become of a cell. `unmeasured` cells have no row."""
@@ -46,7 +43,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         ldl:int stl:int source_sha256 cubin_sha256"""
     ),
     "claims": _columns("id source statement verdict evidence where"),
-    # What could not be had, and why: missing metrics, no profiler, a reference a library lacks.
+    # What could not be had, and why: missing metrics, no profiler, a library that cannot do it.
     "notes": _columns("sweep stage subject reason"),
     # One row per measuring job: how much of its wall time the GPU worked.
     "jobs": _columns(

@@ -3,12 +3,9 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ladder.model import cell
-from ladder.model.cell import Cell
-from ladder.model.document import Document, Text, taking
+from ladder.model.document import Document, Text, is_value, taking
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ParamValue, Problem, Size
@@ -16,7 +13,7 @@ from ladder.model.problem import ParamValue, Problem, Size
 
 def _is_size(value: Any) -> bool:
     given = value.values() if isinstance(value, Mapping) else [value]
-    return all(isinstance(one, int | str) and not isinstance(one, bool) and one != "" for one in given)
+    return all(is_value(one) and one != "" for one in given)
 
 
 _SIZE = "a whole number, an expression such as 2**20, or a mapping of size fields"
@@ -26,10 +23,7 @@ SizeText = Annotated[int | str | dict[str, int | str], *taking(_SIZE, _is_size)]
 
 @dataclass(frozen=True)
 class Reference:
-    """What a sweep's cells are timed against: the fastest of some libraries, or a kernel.
-
-    Of a kernel, the parameters that are not named are the variant's own.
-    """
+    """The fastest of some libraries, or a kernel, with the variant's own parameters where `params` has none."""
 
     libraries: tuple[str, ...] = ()
     kernel: Kernel | None = None
@@ -42,12 +36,6 @@ class Reference:
         shared = {name: value for name, value in variant.params.items() if name in self.kernel.parameters}
         return self.kernel.variant({**shared, **self.params}, variant.dtype, variant.layout)
 
-    def of(self, variant: Variant) -> cell.Reference:
-        against = self.variant_for(variant)
-        if against is None:
-            return cell.Reference(libraries=self.libraries)
-        return cell.Reference(kernel=against.kernel.name, params=against.params)
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -56,21 +44,13 @@ class Entry:
     variant: Variant
     rung: str = ""
     technique: str = ""
-    where: str = ""
-    """An expression over parameters and the size: where it is false there is no cell."""
-    reason: str = ""
-    """Why not; without one the sweep does not even ask for the variant there, and there is no row."""
-
-    def _kept(self, size: Size) -> bool:
-        return not self.where or bool(evaluate(self.where, self.variant.names(size)))
-
-    def asks(self, size: Size) -> bool:
-        """Whether the sweep asks for it at `size`, so that there is a row for it."""
-        return bool(self.reason) or self._kept(size)
+    where: str = ""  # an expression over parameters and the size: where it is false there is no cell
+    reason: str = ""  # why not; without one there is not even a row
+    sizes: tuple[Size, ...] = field(default=(), kw_only=True)  # at which there is a row
 
     def left_out(self, size: Size) -> str | None:
-        """Why the sweep leaves it out at `size` although there is a row for it, or None."""
-        return None if self._kept(size) else self.reason
+        """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
+        return self.reason if self.where and not evaluate(self.where, self.variant.names(size)) else None
 
     def absent(self, size: Size, arch: str = "") -> str | None:
         """Why there is no cell at `size` (on `arch`) although the sweep asks for it; None where there is one."""
@@ -113,21 +93,17 @@ class Sweep:
     """Variants x sizes that answer one question; of the sizes given, those at which it asks for a variant."""
 
     name: str
-    path: Path
     title: str
     question: str
     problem: Problem
     dtypes: tuple[str, ...]
-    sizes: tuple[Size, ...]
-    """Those at which some variant is asked for; the others are `unasked`."""
+    sizes: tuple[Size, ...]  # at which some variant is asked for; the others are `unasked`
     unasked: tuple[Size, ...]
     entries: tuple[Entry, ...]
-    excluded: int
-    """Combinations that the kernels' constraints or `where` drop."""
+    excluded: int  # combinations that the kernels' constraints or `where` drop
     reference: Reference
     precision: float | None
-    regimes: tuple[str, ...]
-    """The first is the one that figures and findings speak of."""
+    regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
     counters: Counters
     figures: tuple[Figure, ...]
 
@@ -135,8 +111,7 @@ class Sweep:
     def variants(self) -> tuple[Variant, ...]:
         """Every variant to compile, those of reference kernels included, without repetition."""
         own = [entry.variant for entry in self.entries if entry.variant.absent() is None]
-        others = [self.reference.variant_for(variant) for variant in own]
-        return tuple(dict.fromkeys([*own, *(other for other in others if other is not None)]))
+        return tuple(dict.fromkeys(filter(None, [*own, *map(self.reference.variant_for, own)])))
 
     @functools.cached_property
     def asked(self) -> tuple[tuple[Entry, Size], ...]:
@@ -146,7 +121,7 @@ class Sweep:
             for dtype in self.dtypes
             for size in self.sizes
             for entry in self.entries
-            if entry.variant.dtype == dtype and entry.asks(size)
+            if entry.variant.dtype == dtype and size in entry.sizes
         )
 
     def shapes(self) -> list[tuple[str, Size]]:
@@ -154,15 +129,6 @@ class Sweep:
         asked = [(entry.variant.dtype, size) for entry, size in self.asked]
         return list({(dtype, *size.items()): (dtype, size) for dtype, size in asked}.values())
 
-    def cell(self, entry: Entry, size: Size, regime: str = "") -> Cell:
-        """The cell of a variant at a size, in `regime` or the sweep's first."""
-        own = entry.variant
-        reference = self.reference.of(own) if own.absent() is None else cell.Reference()
-        place = (own.dtype, own.layout, size, regime or self.regimes[0])
-        return Cell(own.kernel.name, own.params, *place, reference)
-
     def figure_names(self) -> list[str]:
         """Files of the figures: SWEEP-INDEX-KIND.png."""
-        return [
-            f"{self.name}-{index}-{figure.kind}.png" for index, figure in enumerate(self.figures, start=1)
-        ]
+        return [f"{self.name}-{index}-{figure.kind}.png" for index, figure in enumerate(self.figures, 1)]

@@ -6,11 +6,6 @@ from pathlib import Path
 
 from ladder.model.problem import Problem
 
-
-def _found() -> dict[str, Problem]:
-    names = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]) if module.ispkg]
-    problems = [importlib.import_module(f"ladder.problems.{name}").PROBLEM for name in names]
-    return {problem.name: problem for problem in sorted(problems, key=lambda one: (one.place, one.name))}
-
-
-PROBLEMS: dict[str, Problem] = _found()
+_NAMES = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]) if module.ispkg]
+_FOUND: list[Problem] = [importlib.import_module(f"ladder.problems.{name}").PROBLEM for name in _NAMES]
+PROBLEMS = {problem.name: problem for problem in sorted(_FOUND, key=lambda one: (one.place, one.name))}

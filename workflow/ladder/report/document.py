@@ -1,12 +1,11 @@
 """report.md: everything a reader needs to believe the numbers, from the tables of a run.
 
-Tables and findings are made here in Python; the words around them stand in the templates of workflow/report.
+Numbers and selections are made here in Python; words and tables stand in the templates of workflow/report.
 """
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -19,50 +18,24 @@ from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
-from ladder.report.findings import findings
-from ladder.report.steps import rate, rungs
+from ladder.report.steps import rate, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 
-TEMPLATES = Path(__file__).resolve().parents[2] / "report"
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "report"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "stats": stats}
+TEMPLATES.globals |= {"size_label": size_label, "version": __version__}
+_FILTERS = ("anchor", "cell", "cut", "figure", "share", "spread")
+TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "clock_nvbench", "clock_aa")
-_NAMES = {"findings": findings, "rate": rate, "rungs": rungs, "sections": sections, "stats": stats}
-_NAMES |= {"size_label": size_label}
-_FILTERS = ("anchor", "cell", "cut", "figure", "share", "spread")
-"""Names and filters that the templates use besides the context."""
-
-
-def context(
-    folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path
-) -> dict[str, Any]:
-    """Names the templates use."""
-    asked = (*_REQUIRED, *_OPTIONAL)
-    frames = {name: tables.read(name, folder.tables, required=name in _REQUIRED) for name in asked}
-    environment = read_json(folder.environment) or {}
-    planned = [plans[name] for name in sweeps if name in plans]
-    # Of the sweeps with a precision of their own the methodology speaks apart.
-    plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
-    where = folder.tables.relative_to(folder.root).as_posix()
-    counts = frames["claims"]["verdict"].value_counts()
-    return {
-        "version": __version__,
-        "environment": environment,
-        "source": environment.get("published") or environment,
-        "timings_from": environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none"),
-        "parts": [of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
-        "sweeps": list(sweeps.values()),
-        "tables": frames,
-        **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
-        "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
-        "noise_percent": DEFAULT_NOISE_PERCENT,
-        "throughput": read_json(folder.throughput),
-        "settings": {**plan.settings, "arch": plan.arch} if plan else {},
-        "csv": "" if where == "." else f"{where}/",
-        "folder": run.as_posix(),
-        "device": run.name,
-    }
 
 
 def render(
@@ -72,15 +45,29 @@ def render(
 
     Raises LadderError where a merged table is missing.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
+    frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
+    frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
+    environment = read_json(folder.environment) or {}
+    planned = [plans[name] for name in sweeps if name in plans]
+    # Of the sweeps with a precision of their own the methodology speaks apart.
+    plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
+    where = folder.tables.relative_to(folder.root).as_posix()
+    counts = frames["claims"]["verdict"].value_counts()
+    text = TEMPLATES.get_template("report.md.j2").render(
+        environment=environment,
+        source=environment.get("published") or environment,
+        timings_from=environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none"),
+        parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
+        sweeps=list(sweeps.values()),
+        tables=frames,
+        **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
+        noise_percent=DEFAULT_NOISE_PERCENT,
+        verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
+        throughput=read_json(folder.throughput),
+        settings={**plan.settings, "arch": plan.arch} if plan else {},
+        csv="" if where == "." else f"{where}/",
+        folder=(run or folder.root).as_posix(),
+        device=(run or folder.root).name,
     )
-    environment.globals |= _NAMES
-    environment.filters |= {name: getattr(markdown, name) for name in _FILTERS}
-    text = environment.get_template("report.md.j2").render(context(folder, sweeps, plans, run or folder.root))
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"

@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,15 +19,6 @@ def cell(text: Any) -> str:
     return cut(text, sys.maxsize).replace("|", "\\|").replace("<", "&lt;")
 
 
-def table(rows: Sequence[Mapping[str, Any]], left: Container[str]) -> str:
-    """A table of rows of finished markdown by header; columns not in `left` are flush right."""
-    if not rows:
-        return ""
-    rule = ["---" if name in left else "---:" for name in rows[0]]
-    lines = [list(rows[0]), rule, *(row.values() for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def cut(text: Any, length: int = 240) -> str:
     """Text on one line, its end replaced by an ellipsis where it is longer than `length`; empty where it is unknown."""
     line = "" if pd.isna(text) else " ".join(str(text).split())
@@ -40,9 +30,7 @@ def figure(value: Any, digits: int = 4) -> str:
     if pd.isna(value):
         return ""
     number = float(value)
-    if number == 0:
-        return "0"
-    if abs(number) >= 10 ** (digits - 1):
+    if number == 0 or abs(number) >= 10 ** (digits - 1):
         return f"{number:.0f}"
     if abs(number) < 1e-3:
         return f"{number:.{digits - 1}g}"

@@ -1,42 +1,32 @@
-"""The tables of one sweep with what reading them needs: results, labels, the size to speak about."""
+"""The tables of one sweep with what reading them needs: results, labels, the size that prose is about."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from ladder.model.cell import size_label
+from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 
-MOST_TELLING = 6  # parameters that a name is made of at most where all are named, whatever their values
+MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
 
 
-def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Parameters that change from variant to variant."""
-    every = dict.fromkeys(name for params in variants for name in params)
-    return [name for name in every if len({params.get(name) for params in variants}) > 1]
-
-
-def _telling(variants: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Parameters that tell variants apart; of those that change together the first is enough."""
+def _distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Parameters that distinguish variants; of those that change together the first is enough."""
 
     def kinds(names: Iterable[str]) -> int:
         return len({tuple(params.get(name) for name in names) for params in variants})
 
-    kept = changing(variants)
+    kept = stats.changing(variants)
     for name in reversed(kept.copy()):
         others = [other for other in kept if other != name]
         kept = others if kinds(others) == kinds(kept) else kept
-    return set(kept)
-
-
-def _apart(rows: pd.DataFrame) -> dict[str, tuple[list[dict[str, Any]], set[str]]]:
-    """By kernel, the parameters of its variants among `rows`, and the names of those that tell them apart."""
-    kernels = rows.drop_duplicates("variant").groupby("kernel", sort=False)["params"]
-    params = {str(kernel): [stats.params_of(text) for text in given] for kernel, given in kernels}
-    return {kernel: (given, _telling(given)) for kernel, given in params.items()}
+    return kept
 
 
 def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
@@ -58,7 +48,7 @@ class SweepData:
 
     @property
     def regime(self) -> str:
-        """The regime to speak about: the sweep's first."""
+        """The regime that figures and findings are about: the sweep's first."""
         return self.sweep.regimes[0]
 
     @property
@@ -72,14 +62,9 @@ class SweepData:
         return self.source.get("gpu") or {}
 
     @property
-    def paired_with_kernel(self) -> bool:
-        """Whether cells are timed against a kernel of the catalogue rather than a library."""
-        return self.sweep.reference.kernel is not None
-
-    @property
     def over_shapes(self) -> bool:
         """Whether the sweep is about the fastest at each of many shapes, and their mean, not about variants at one."""
-        return any(asked.kind == "shapes" for asked in self.sweep.figures)
+        return any(figure.kind == "shapes" for figure in self.sweep.figures)
 
     @property
     def has_rungs(self) -> bool:
@@ -96,13 +81,13 @@ class SweepData:
         fixed = ", ".join(f"{name}={value}" for name, value in reference.params.items())
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
 
-    @property
+    @cached_property
     def size(self) -> dict[str, int]:
-        """The size to speak about: the one a figure of the sweep shows, else the largest with a result."""
-        for asked in self.sweep.figures:
-            if asked.size is not None:
-                return dict(asked.size)
-        measured = [size for size in self.sweep.sizes if len(stats.at_size(self.ok(), size))]
+        """The size that findings are about: the one a figure of the sweep shows, else the largest with a result."""
+        for figure in self.sweep.figures:
+            if figure.size is not None:
+                return dict(figure.size)
+        measured = [size for size in self.sweep.sizes if len(stats.at_size(self.ok, size))]
         return dict(max(measured or self.sweep.sizes, key=lambda size: tuple(size.values())))
 
     @property
@@ -114,46 +99,74 @@ class SweepData:
         names = ["elements"] if "elements" in size else [name.upper() for name in size]
         return "\u00a0=\u00a0".join([*names, size_label(size)])
 
+    @cached_property
     def ok(self) -> pd.DataFrame:
-        """Rows with a result in the regime to speak about, the only ones that may be shown as such."""
+        """Rows with a result in the sweep's first regime, the only ones that may be shown as results."""
         return stats.ok_rows(self.timings, self.regime)
 
+    @property
     def against_others(self) -> pd.DataFrame:
         """Those rows but the reference's own: its ratio to itself says nothing."""
-        rows = self.ok()
-        return rows[rows["variant"] != rows["reference"]]
+        return self.ok[self.ok["variant"] != self.ok["reference"]]
 
+    @cached_property
     def here(self) -> pd.DataFrame:
-        """Rows with a result at the size to speak about."""
-        return stats.at_size(self.ok(), self.size)
+        """Rows with a result at the size that findings are about."""
+        return stats.at_size(self.ok, self.size)
 
-    def unnamed(self, rows: pd.DataFrame) -> tuple[list[str], bool]:
-        """Parameters that change in `rows` although no label needs them, and whether labels leave out defaults."""
-        kernels = list(_apart(rows[rows["rung"].isna()]).values())
-        named = [(given, told) for given, told in kernels if len(told) <= MOST_TELLING]
-        found = dict.fromkeys(name for given, told in named for name in changing(given) if name not in told)
-        return list(found), len(named) < len(kernels)
+    @cached_property
+    def fastest_by_size(self) -> pd.DataFrame:
+        """The fastest variant's row for each dtype at each size."""
+        rows = self.against_others if len(self.against_others) else self.ok
+        fields = [name for name in SIZE_COLUMNS if rows[name].notna().any()]
+        groups = rows.groupby(["dtype", *fields], sort=False)
+        return rows.loc[[own[stats.ranking(own)].idxmax() for _, own in groups]]
 
-    def labels(self, rows: pd.DataFrame | None = None, brief: bool = False) -> dict[str, str]:
-        """A short name for each variant of `rows`, or of the sweep: its rung, else what tells it from the others.
+    def against(self, row: Mapping[str, Any]) -> str:
+        """What one row is timed against: of libraries the fastest."""
+        return self.reference_name if self.sweep.reference.kernel else str(row["reference"])
 
-        Where it takes many parameters to tell them apart, a name has the first of those and whatever is not the
-        kernel's default; with `brief` it never has more, nor the dtype.
+    @cached_property
+    def _kernels(self) -> list[tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]]:
+        """Of each kernel its variants, their parameters, and those of them that a name needs."""
+        found = []
+        for _, variants in self.timings.drop_duplicates("variant").groupby("kernel", sort=False):
+            params = [json.loads(text) for text in variants["params"]]
+            found.append((stats.records(variants), params, _distinguishing(params)))
+        return found
+
+    def unnamed(self) -> tuple[list[str], bool]:
+        """Parameters that change although no label needs them, and whether labels leave out defaults."""
+        kernels = [] if self.has_rungs else self._kernels
+        named = [(params, needed) for _, params, needed in kernels if len(needed) <= MOST_NAMED]
+        found = [name for params, needed in named for name in stats.changing(params) if name not in needed]
+        return list(dict.fromkeys(found)), len(named) < len(kernels)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """A label for each variant."""
+        return self.labels()
+
+    def labels(self, brief: bool = False) -> dict[str, str]:
+        """A short name for each variant: its rung, else the parameters that distinguish it.
+
+        Where that takes many parameters, a name has the first of those and whatever is not the kernel's default; with
+        `brief` it never has more, nor the dtype.
         """
-        rows = self.timings if rows is None else rows
-        labels, apart = {}, _apart(rows)
-        kernels = {entry.variant.kernel.name: entry.variant.kernel.parameters for entry in self.sweep.entries}
-        for row in stats.records(rows.drop_duplicates("variant")):
-            kernel, params = row["kernel"], stats.params_of(row["params"])
-            named = [axis for axis in params if axis in apart[kernel][1]]
-            crowded = len(named) > MOST_TELLING
-            if crowded or brief:
-                usual = {axis: given.default for axis, given in kernels.get(kernel, {}).items()}
-                special = {axis for axis, value in params.items() if usual.get(axis) != value}
-                named = [axis for axis in (params if crowded else named) if axis in {*named[:1], *special}]
-            differing = ", ".join(f"{axis}={params[axis]}" for axis in named)
-            plain = kernel if len(apart) > 1 or not differing else ""
-            label = f"{plain} {differing}".strip() if pd.isna(row["rung"]) else str(row["rung"])
-            dtype = "" if brief or len(self.sweep.dtypes) == 1 else f" ({row['dtype']})"
-            labels[row["variant"]] = label + dtype
+        labels = {}
+        axes = {entry.variant.kernel.name: entry.variant.kernel.parameters for entry in self.sweep.entries}
+        for variants, params, needed in self._kernels:
+            for row, given in zip(variants, params, strict=True):
+                crowded = len(needed) > MOST_NAMED
+                named = [name for name in given if name in needed]
+                if crowded or brief:
+                    usual = {name: axis.default for name, axis in axes.get(row["kernel"], {}).items()}
+                    special = {name for name, value in given.items() if usual.get(name) != value}
+                    named = [name for name in (given if crowded else named) if name in {*named[:1], *special}]
+                label = ", ".join(f"{name}={given[name]}" for name in named)
+                if len(self._kernels) > 1 or not label:
+                    label = f"{row['kernel']} {label}".strip()
+                label = label if pd.isna(row["rung"]) else row["rung"]
+                dtype = "" if brief or len(self.sweep.dtypes) == 1 else f" ({row['dtype']})"
+                labels[row["variant"]] = label + dtype
         return labels

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,10 @@ from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_json
 
 _SAMPLES = ("variant_us", "reference_us")
-_SHOWN = ("variant", "sweep", "session", "time", "status")
 _UUID_LETTERS = 12
-"""Of a published UUID, GPU- included: enough to tell GPUs apart."""
+"""Of a published UUID, GPU- included: enough to distinguish GPUs."""
 
-_TEXTS = [(name, pa.string()) for name in ("kernel", *_SHOWN, "record")]
+_TEXTS = [(name, pa.string()) for name in "kernel variant sweep session time status record".split()]
 _SCHEMA = pa.schema([*_TEXTS, *((name, pa.list_(pa.float64())) for name in _SAMPLES)])
 """A row a record. `record` is its line of a store without the times, which have columns of their own; the texts before
 it are for queries. The sessions' lines are in the file's metadata.
@@ -34,20 +32,6 @@ def public(session: Session) -> Session:
     return replace(session, gpu={**session.gpu, "uuid": uuid[:_UUID_LETTERS]}) if uuid else session
 
 
-def _row(record: Record) -> dict[str, Any]:
-    line, times = record.to_json(), {name: record.result.get(name) for name in _SAMPLES}
-    result = {name: value for name, value in record.result.items() if name not in _SAMPLES}
-    text = json.dumps({**line, "record": {**line["record"], "result": result}})
-    shown = {name: line["record"][name] for name in _SHOWN}
-    return {"kernel": record.cell.kernel, **shown, "record": text, **times}
-
-
-def _record(row: Mapping[str, Any]) -> Record | Session:
-    line = json.loads(row["record"])
-    line["record"]["result"] |= {name: row[name] for name in _SAMPLES if row[name] is not None}
-    return from_json(line)
-
-
 def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Session]) -> None:
     """Write one publication. Raises LadderError where the file exists: an archive only grows."""
     if path.exists():
@@ -56,8 +40,14 @@ def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Sess
     listed = json.dumps([public(session).to_json() for session in sessions])
     schema = _SCHEMA.with_metadata({"sessions": listed})
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = pa.Table.from_pylist([_row(record) for record in ordered], schema=schema)
-    pq.write_table(rows, path, compression="zstd", compression_level=19)
+    rows = []
+    for record in ordered:
+        line, result = record.to_json(), dict(record.result)
+        known = line["record"] | {"kernel": record.cell.kernel}
+        known |= {name: result.pop(name, None) for name in _SAMPLES}
+        rows.append(known | {"record": json.dumps({**line, "record": {**line["record"], "result": result}})})
+    table = pa.Table.from_pylist(rows, schema=schema)
+    pq.write_table(table, path, compression="zstd", compression_level=19)
 
 
 def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
@@ -71,7 +61,11 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
         try:
             sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
             rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
-            found += chain(map(from_json, sessions), map(_record, rows))
+            found += map(from_json, sessions)
+            for row in rows:
+                line = json.loads(row.pop("record"))
+                line["record"]["result"] |= {name: times for name, times in row.items() if times is not None}
+                found.append(from_json(line))
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
             raise LadderError(f"{path}: not an archive of records: {error}") from error
         except LadderError as error:

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean
 
 from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
 from ladder.results.collect import times
 from ladder.results.noise import BETWEEN_GPUS, WITHIN_A_GPU
-from ladder.results.statistics import Estimate
+from ladder.results.statistics import Estimate, mean_of, ratio
 
 UNKNOWN = "unknown GPU"
 MEASURES = {"speedup": "x", "time": " launches/s"}
 """What is compared, and its unit."""
+_SHOWN = 40  # lines of a list, at most
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ class Comparison:
         return [one for one in found if one.faster < 0], [one for one in found if one.faster > 0]
 
 
-Latest = dict[str, dict[str, Record]]
-"""By cell and GPU the latest record."""
+Latest = dict[str, dict[str, Record]]  # by cell and GPU the latest record
 
 
 def latest(records: Records) -> Latest:
@@ -58,19 +57,11 @@ def latest(records: Records) -> Latest:
     return found
 
 
-def _estimate(record: Record, by: str) -> tuple[float, float, float]:
-    """A measure with its interval; of times their inverse, so that more is faster."""
-    result = record.result
-    if by == "speedup":
-        return result["speedup"], result["speedup_low"], result["speedup_high"]
-    value, low, high = (times(result)[name] for name in ("median_us", "median_us_high", "median_us_low"))
-    return 1e6 / value, 1e6 / low, 1e6 / high
-
-
 def _pooled(records: Iterable[Record], by: str) -> Estimate:
-    """The mean over GPUs; its ends are the means of their ends."""
-    ends = zip(*(_estimate(record, by) for record in records), strict=True)
-    return Estimate(*(geometric_mean(end) for end in ends))
+    """The mean over GPUs of a measure; of times their inverse, so that more is faster."""
+    if by == "speedup":
+        return mean_of([record.result for record in records], "speedup")
+    return ratio(Estimate(1e6, 1e6, 1e6), mean_of([times(record.result) for record in records], "median_us"))
 
 
 def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Comparison:
@@ -80,17 +71,16 @@ def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Co
     changes = []
     others: dict[str, list[str]] = {"broken": [], "repaired": []}
     for cell in (cell for cell in old if cell in new):
-        ok = [[one for one in side[cell].values() if one.status == "ok"] for side in (old, new)]
-        states = [next(iter(side[cell].values())).status for side in (old, new)]
-        if ok[0] and ok[1]:
-            before, after = _pooled(ok[0], by), _pooled(ok[1], by)
+        sides = [list(side[cell].values()) for side in (old, new)]
+        ok = [[one for one in side if one.status == "ok"] for side in sides]
+        if all(ok):
+            before, after = (_pooled(side, by) for side in ok)
             faster = after.value / before.value - 1
             apart = after.low > before.high or after.high < before.low
             changes.append(Change(names[cell], before, after, faster, apart and abs(faster) > share))
-        elif ok[0]:
-            others["broken"].append(f"{names[cell]}: ok -> {states[1]}")
-        elif ok[1]:
-            others["repaired"].append(f"{names[cell]}: {states[0]} -> ok")
+        elif any(ok):
+            states = ["ok" if good else side[0].status for good, side in zip(ok, sides, strict=True)]
+            others["broken" if ok[0] else "repaired"].append(f"{names[cell]}: {' -> '.join(states)}")
     others["missing in B"] = [names[cell] for cell in old if cell not in new]
     others["new in B"] = [names[cell] for cell in new if cell not in old]
     return Comparison(where, share, changes, others)
@@ -117,24 +107,21 @@ def compare(
     return [*found, _compared(where, usual if share is None else share, old, new, by)]
 
 
-def _listing(title: str, lines: Sequence[str], most: int) -> list[str]:
-    shown = [f"{title} ({len(lines)}):", *(f"  {line}" for line in lines[:most])] if lines else []
-    return shown + ([f"  … and {len(lines) - most} more"] if len(lines) > most else [])
-
-
-def text(result: Comparison, by: str, most: int = 40) -> str:
+def text(result: Comparison, by: str) -> str:
     """What differs, for people to read."""
-    lines = [f"{result.where}: changes beyond {100 * result.margin:g} % count"]
+    found: dict[str, Sequence[str]] = {}
     for title, changes in zip(("slower", "faster"), result.beyond_noise(), strict=True):
-        width = max((len(change.name) for change in changes[:most]), default=0)
-        told = [
+        width = max((len(change.name) for change in changes[:_SHOWN]), default=0)
+        found[title] = [
             f"{100 * one.faster:+7.2f} %  {one.name:<{width}}  "
             f"{one.before.value:.4g} -> {one.after.value:.4g}{MEASURES[by]}"
             for one in changes
         ]
-        lines += _listing(title, told, most)
-    for title, names in result.others.items():
-        lines += _listing(title, names, most)
+    lines = [f"{result.where}: changes beyond {100 * result.margin:g} % count"]
+    for title, each in {**found, **result.others}.items():
+        lines += [f"{title} ({len(each)}):"] if each else []
+        lines += [f"  {line}" for line in each[:_SHOWN]]
+        lines += [f"  … and {len(each) - _SHOWN} more"] if len(each) > _SHOWN else []
     alike = sum(not change.beyond_noise for change in result.changes)
     return "\n".join([*lines, f"{len(result.changes)} cells matched, {alike} of them alike within noise"])
 

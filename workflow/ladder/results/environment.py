@@ -13,19 +13,8 @@ from ladder.model.record import Session
 from ladder.results import tables
 
 
-def _card(sessions: list[Session], records: Records) -> dict[str, Any]:
-    """One physical GPU: what is known of the card, and of its sessions together."""
-    last, names = sessions[-1], {session.id for session in sessions}
-    times = [record.time for record in records if record.session in names]
-    started = [session.started for session in sessions]
-    about = {**last.gpu, "host": dict(last.host), "clock_floor_us": last.clock_floor_us}
-    about |= {name: last.versions.get(name) for name in ("driver", "cublas")}
-    about |= {"sessions": len(sessions), "cells": len(times)}
-    return about | {"started": min(started), "finished": max([*times, *started])}
-
-
 def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
-    """What the sessions that a table of sessions names say together: `gpus`, the first of them as `gpu`, software, trees, start and end.
+    """What the sessions in a table say together: GPUs, the first of them as `gpu`, software, trees, start and end.
 
     Empty where none of them is known.
     """
@@ -36,7 +25,14 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
     by_card: dict[str, list[Session]] = {}
     for session in sessions:
         by_card.setdefault(str(session.gpu.get("uuid") or session.id), []).append(session)
-    gpus = [_card(own, records) for own in by_card.values()]
+    gpus = []
+    for own in by_card.values():
+        last, names = own[-1], {session.id for session in own}
+        times = [record.time for record in records if record.session in names]
+        about = {**last.gpu, "host": dict(last.host), "clock_floor_us": last.clock_floor_us}
+        about |= {name: last.versions.get(name) for name in ("driver", "cublas")}
+        about |= {"sessions": len(own), "cells": len(times), "started": own[0].started}
+        gpus.append({**about, "finished": max([*times, last.started])})
     last = sessions[-1]
     return {
         "gpu": gpus[0],
@@ -45,7 +41,7 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
         "host": dict(last.host),
         "tree": dict(last.tree),
         "trees": list({str(one.tree.get("digest")): dict(one.tree) for one in sessions}.values()),
-        "started": min(gpu["started"] for gpu in gpus),
+        "started": sessions[0].started,
         "finished": max(gpu["finished"] for gpu in gpus),
         "notes": sorted({session.note for session in sessions if session.note}),
     }

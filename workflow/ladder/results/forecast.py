@@ -14,7 +14,6 @@ from ladder.measure.job import due
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
-from ladder.model.plan import Plan
 from ladder.results.archive import read_archive
 
 
@@ -31,19 +30,6 @@ class Forecast:
     compiled: bool
 
 
-def _compiled_so_far(run: Run, plan: Plan) -> Plan:
-    """A plan with what is compiled of it; of the rest no status and no machine code is known, so no record is of it."""
-    asked = Wanted(run.every_sweep[plan.sweep], run.project.include, run.arch, run.config.compile.options)
-    cache = Cache(run.project.root / run.config.compile.cache)
-    return replace(plan, **asked.facts({one.key: cache.facts(one) or {} for one in asked.requests}))
-
-
-def _spent(records: Records) -> tuple[dict[str, float], float | None]:
-    spent = {one.cell.id: one.result.get("spent") or {} for one in records}
-    known = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one.get("wall_s")}
-    return known, fmean(known.values()) if known else None
-
-
 def forecasts(run: Run) -> Iterator[Forecast]:
     """Of each sweep of a run what would be measured; nothing where there is no GPU to measure on."""
     if not run.measures:
@@ -51,10 +37,15 @@ def forecasts(run: Run) -> Iterator[Forecast]:
     gpu = next((gpu for gpu in find_gpus() if gpu.slug == run.device), None)
     store = read_store(run.folder.records)
     published = read_archive(run.project.published(run.device).records)
-    known, usual = _spent(Records().add((*published, *store)))
+    spent = {one.cell.id: one.result.get("spent") or {} for one in Records().add((*published, *store))}
+    known = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one.get("wall_s")}
+    usual = fmean(known.values()) if known else None
+    cache = Cache(run.project.root / run.config.compile.cache)
     for name, plan in ((name, run.plans[name]) for name in run.sweeps):
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
-        made = _compiled_so_far(run, plan)
+        wanted = Wanted(run.every_sweep[name], run.project.include, run.arch, run.config.compile.options)
+        # What is not compiled has no status and no machine code, so that no record is of it.
+        made = replace(plan, **wanted.facts({one.key: cache.facts(one) or {} for one in wanted.requests}))
         view = View(made, Records() if plan.job["remeasure"] else store)
         todo = [(plan.tasks[index], regime) for index, regimes in due(view, on) for regime in regimes]
         cells = {cell_name(task.variant, cell := task.cell.in_regime(regime)): cell for task, regime in todo}

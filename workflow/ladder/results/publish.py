@@ -29,14 +29,7 @@ from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import read_archive, write_archive
 from ladder.results.collect import collect_sweep, merge
-
-_SHOWN = 5
-
-
-def _some(names: Sequence[str], what: str) -> list[str]:
-    """One objection about some cells, naming the first; none without any."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return [f"{len(names)} cell(s) {what}: {'; '.join(names[:_SHOWN])}{more}"] if names else []
+from ladder.results.statistics import listed
 
 
 @dataclass(frozen=True)
@@ -87,37 +80,34 @@ class Publication:
         for name, view in self.views.items():
             if view.plan.tasks != plan_sweep(run.every_sweep[name], run.config, run.arch).tasks:
                 found.append(f"the plan of {name} is not that of its file")
-            lacking = [task for _, task in view.launched() if view.find(task) is None]
-            missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in lacking]
+            unknown = [task for _, task in view.launched() if view.find(task) is None]
+            missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
         if not run.measures:
             return found
-        found += _some(missing, "not measured by this checkout: its code, settings or kernels are others")
-        timed = [one for one in self.chosen if one.cell.regime != COUNTERS]
-        good = [one for one in timed if one.status == "ok"]
-        wrong = [cell_name(one.variant, one.cell) for one in timed if one.status == "incorrect"]
-        unchecked = [
-            cell_name(one.variant, one.cell)
-            for one in good
-            if (one.result.get("check") or {}).get("max_error") is None
-        ]
-        found += [*_some(wrong, "with an incorrect result"), *_some(unchecked, "timed but not verified")]
+        timed = [(cell_name(one.variant, one.cell), one) for one in self.chosen if one.cell.regime != COUNTERS]
+        checks = [(name, one.result.get("check") or {}) for name, one in timed if one.status == "ok"]
+        cells = {
+            "not measured by this checkout: its code, settings or kernels are others": missing,
+            "with an incorrect result": [name for name, one in timed if one.status == "incorrect"],
+            "timed but not verified": [name for name, check in checks if check.get("max_error") is None],
+        }
+        found += [f"{len(each)} cell(s) {what}: {listed(each, 5)}" for what, each in cells.items() if each]
         trees = [one.tree for one in self.sessions.values() if not one.tree.get("commit")]
-        homeless = dict.fromkeys(str(one.get("digest"))[:16] for one in trees)
-        found += [f"no commit is known for the tree of digest {one} it was measured from" for one in homeless]
+        for digest in dict.fromkeys(str(one.get("digest"))[:16] for one in trees):
+            found.append(f"no commit is known for the tree of digest {digest} it was measured from")
         return found if timed else [*found, "it has no timings at all"]
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
-        both = Records(sessions={**self.archive.sessions, **self.sessions})
-        both.add((*self.archive, *self.additions))
+        sessions = {**self.archive.sessions, **self.sessions}
+        both = Records().add((*sessions.values(), *self.archive, *self.additions))
         parts = {}
         for name in self.run.every_sweep:
-            view = self.views.get(name)
-            if view is None:
+            if name not in self.views:
                 parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
                 continue
             accounts = [read_json(self.folder.account(job, name)) for job in ("measured", "profiled")]
-            parts[name] = collect_sweep(replace(view, records=both, earlier=True), *accounts)
+            parts[name] = collect_sweep(View(self.views[name].plan, both, earlier=True), *accounts)
             if not self.run.measures:
                 parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
         return merge({name: part for name, part in parts.items() if len(part["timings"])})
@@ -154,7 +144,7 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
             own = {*found["timings"]["variant"], *found["timings"]["reference"].dropna()}
             found[table] = rows[rows["variant"].isin(own)]
         else:
-            found[table] = rows[(rows["sweep"] == name).fillna(False)].reset_index(drop=True)
+            found[table] = rows[rows["sweep"] == name]
     return found
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import geometric_mean
 from typing import Any
 
@@ -26,9 +26,18 @@ class Estimate:
         return math.isfinite(self.value)
 
 
+UNKNOWN = Estimate(math.nan, math.nan, math.nan)
+
+
 def count(number: int, noun: str) -> str:
     """1 cell, 2 cells."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def listed(names: Sequence[str], most: int, between: str = "; ") -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -37,12 +46,9 @@ def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def ok_rows(timings: pd.DataFrame, regime: str | None) -> pd.DataFrame:
-    """Rows that may be shown as results: status ok, of one regime (all where None)."""
-    keep = timings["status"] == "ok"
-    if regime is not None:
-        keep &= timings["regime"] == regime
-    return timings[keep.fillna(False)]
+def ok_rows(timings: pd.DataFrame, regime: str) -> pd.DataFrame:
+    """Rows of a regime that may be shown as results: status ok."""
+    return timings[(timings["status"] == "ok") & (timings["regime"] == regime)]
 
 
 def failures(timings: pd.DataFrame) -> pd.DataFrame:
@@ -50,14 +56,15 @@ def failures(timings: pd.DataFrame) -> pd.DataFrame:
     return timings[timings["status"] != "ok"]
 
 
-def params_of(text: Any) -> dict[str, Any]:
-    """Parameters of a row from its JSON column; empty where the column is."""
-    return dict(json.loads(text)) if isinstance(text, str) else {}
+def changing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Parameters that change from variant to variant, of those that have them."""
+    names = dict.fromkeys(name for params in variants for name in params)
+    return [name for name in names if len({params[name] for params in variants if name in params}) > 1]
 
 
 def parameter(rows: pd.DataFrame, name: str) -> "pd.Series[Any]":
     """One parameter of every row as a column (None where a row's kernel has no such parameter)."""
-    return pd.Series([params_of(text).get(name) for text in rows["params"]], index=rows.index, dtype=object)
+    return pd.Series([json.loads(text).get(name) for text in rows["params"]], index=rows.index, dtype=object)
 
 
 def size_of(row: Mapping[str, Any]) -> dict[str, int]:
@@ -66,8 +73,8 @@ def size_of(row: Mapping[str, Any]) -> dict[str, int]:
 
 
 def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the rows of one cell have in common, whatever their regime: variant and size."""
-    return row["variant"], *size_of(row).items()
+    """What the rows of one cell have in common, whatever their regime: sweep, variant and size."""
+    return row["sweep"], row["variant"], *size_of(row).items()
 
 
 def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
@@ -81,49 +88,37 @@ def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
 
 
 def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
-    keep = pd.Series(True, index=rows.index)
     for name, value in size.items():
-        keep &= (rows[name] == value).fillna(False)
-    return rows[keep]
+        rows = rows[rows[name] == value]
+    return rows
 
 
 def ratio(own: Estimate, other: Estimate) -> Estimate:
     """own / other; the interval takes the worst ends, so it errs on the wide side."""
     if not (own.known and other.known) or min(other.value, other.low, other.high) <= 0:
-        return Estimate(math.nan, math.nan, math.nan)
+        return UNKNOWN
     return Estimate(own.value / other.value, own.low / other.high, own.high / other.low)
 
 
 def estimate(row: Mapping[str, Any], column: str) -> Estimate:
-    """`column` of a row with COLUMN_low and COLUMN_high."""
-
-    def number(value: Any) -> float:
-        return math.nan if pd.isna(value) else float(value)
-
-    value = number(row[column])
-    low, high = number(row.get(f"{column}_low")), number(row.get(f"{column}_high"))
-    return Estimate(value, value if math.isnan(low) else low, value if math.isnan(high) else high)
+    """`column` of a row with COLUMN_low and COLUMN_high; the value itself where an end is unknown."""
+    value, *ends = (row.get(name, math.nan) for name in (column, f"{column}_low", f"{column}_high"))
+    return Estimate(value, *(value if math.isnan(end) else end for end in ends))
 
 
 def ranking(rows: pd.DataFrame) -> str:
     """Column that orders rows of one size by speed, the fastest the largest.
 
     The paired ratio where all are held against the same thing, since clocks may move between cells; else the rate,
-    for a ratio to a slow twin makes nothing fast.
+    for a large ratio to a slow baseline makes nothing fast.
     """
-    against = [name for name in ("reference", "dtype") if name in rows]
-    rate = rate_column(rows)
-    alike = len(rows[against].drop_duplicates()) == 1
-    return "speedup" if alike or rate is None else rate[0]
+    alike = len(rows[["reference", "dtype"]].drop_duplicates()) == 1
+    rate = None if alike else rate_column(rows)
+    return rate[0] if rate else "speedup"
 
 
 def fastest(rows: pd.DataFrame) -> dict[str, Any]:
-    return records(rows.loc[[rows[ranking(rows)].astype(float).idxmax()]])[0]
-
-
-def fastest_by_size(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    fields = [name for name in SIZE_COLUMNS if rows[name].notna().any()]
-    return [fastest(own) for _, own in rows.groupby(["dtype", *fields], sort=False)]
+    return records(rows.loc[[rows[ranking(rows)].idxmax()]])[0]
 
 
 def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
@@ -135,25 +130,22 @@ def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimat
         return Estimate(1.0, 1.0, 1.0)
     if row["reference"] == baseline["variant"]:
         return estimate(row, "speedup")
-    if not pd.isna(row["reference"]) and row["reference"] == baseline["reference"]:
-        paired = ratio(estimate(row, "speedup"), estimate(baseline, "speedup"))
-        if paired.known:
-            return paired
+    if row["reference"] == baseline["reference"]:
+        return ratio(estimate(row, "speedup"), estimate(baseline, "speedup"))
     return ratio(estimate(baseline, "median_us"), estimate(row, "median_us"))
 
 
 def metric_table(metrics: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Metrics by (sweep, variant, size): name -> value."""
+    """Metrics by cell: name -> value."""
     found: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in records(metrics):
-        if not pd.isna(row["value"]):
-            key = (row["sweep"], row["variant"], tuple(size_of(row).items()))
-            found.setdefault(key, {})[row["metric"]] = float(row["value"])
+    for row in records(metrics.dropna(subset="value")):
+        found.setdefault(cell_of(row), {})[row["metric"]] = row["value"]
     return found
 
 
 _WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 _REQUESTS = "smsp__inst_executed_op_shared"
+COSTS = ["cycles", "wavefronts", "model"]
 
 
 def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
@@ -162,32 +154,29 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     What was not recorded is NaN.
     """
     known = metric_table(metrics)
-    costs: dict[str, list[float]] = {"cycles": [], "wavefronts": [], "model": []}
+    costs = []
     for row in records(rows):
-        values = known.get((row["sweep"], row["variant"], tuple(size_of(row).items())), {})
+        values = known.get(cell_of(row), {})
         # A kernel that writes reads each word back once: what it does more often is what it is about.
         operation = max("ld", "st", key=lambda name: values.get(f"{_WAVEFRONTS}_op_{name}.sum", 0.0))
         waves = values.get(f"{_WAVEFRONTS}_op_{operation}.sum", values.get(f"{_WAVEFRONTS}.sum", math.nan))
         # ldmatrix counts its wavefronts but not its requests: then the kernel's own number of accesses stands in.
         requests = max(values.get(f"{_REQUESTS}_{operation}.sum", 0.0), values.get("accesses", 0.0))
-        costs["wavefronts"].append(waves / (requests or math.nan))
-        costs["cycles"].append(values.get("cycles_per_access", math.nan))
-        costs["model"].append(values.get("predicted_wavefronts", math.nan))
-    return rows.assign(**costs)
+        cycles, model = (values.get(name, math.nan) for name in ("cycles_per_access", "predicted_wavefronts"))
+        costs.append((cycles, waves / (requests or math.nan), model))
+    return rows.assign(**pd.DataFrame(costs, rows.index, COSTS))
 
 
-def coverage_interval(covered: int, trials: int) -> tuple[float, float]:
+def coverage_interval(covered: int, trials: int) -> tuple[float, ...]:
     """95 % Wilson interval of a share (Wilson 1927)."""
     from scipy.stats import binomtest  # takes a second to import
 
-    low, high = binomtest(covered, trials).proportion_ci(method="wilson")
-    return float(low), float(high)
+    return tuple(binomtest(covered, trials).proportion_ci(method="wilson"))
 
 
-def mean_speed(rows: Sequence[Mapping[str, Any]]) -> Estimate:
-    """Geometric mean of the speed-ups of `rows`; its interval is that of their ends, which is wide."""
-    speeds = [estimate(row, "speedup") for row in rows]
-    ends = zip(*((speed.value, speed.low, speed.high) for speed in speeds), strict=True)
+def mean_of(rows: Sequence[Mapping[str, Any]], column: str = "speedup") -> Estimate:
+    """Geometric mean of a column; its interval is that of the ends, which is wide."""
+    ends = zip(*(astuple(estimate(row, column)) for row in rows), strict=True)
     return Estimate(*map(geometric_mean, ends))
 
 

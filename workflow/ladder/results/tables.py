@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -10,25 +11,12 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
-
-Row = Mapping[str, object]
-
-
-def row(table: str, *parts: Row) -> dict[str, object]:
-    """What `parts` say of a table's columns; the last one wins."""
-    said = {name: value for part in parts for name, value in part.items()}
-    return {name: said[name] for name in SCHEMAS[table] if name in said}
+_DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 
-def frame(table: str, rows: Sequence[Row]) -> pd.DataFrame:
-    """A frame of `table`'s schema from rows; absent columns are empty. A column the schema lacks is a KeyError."""
-    columns = SCHEMAS[table]
-    for row in rows:
-        if extra := set(row) - set(columns):
-            raise KeyError(f"{table} has no column {sorted(extra)}")
-    return pd.DataFrame(
-        {name: pd.Series([row.get(name) for row in rows], dtype=_KINDS[kind]) for name, kind in columns.items()}
-    )
+def frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A frame of `table`'s schema from what rows say of its columns; absent columns are empty."""
+    return pd.DataFrame(rows, columns=list(SCHEMAS[table])).astype(_DTYPES[table])
 
 
 def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
@@ -44,21 +32,18 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
 
     Raises LadderError where it must be there, or its columns are not the schema's.
     """
-    path = folder / f"{table}.csv"
-    columns = SCHEMAS[table]
+    path, columns = folder / f"{table}.csv", list(SCHEMAS[table])
     if not path.is_file():
         if required:
             raise LadderError(f"{path}: the table is missing")
         return frame(table, [])
-    header = path.read_text(encoding="utf-8").split("\n", 1)[0].split(",")
-    if header != list(columns):
+    header = [str(name) for name in pd.read_csv(path, nrows=0)]
+    if header != columns:
         differing = sorted(set(header) ^ set(columns)) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    kinds = {name: _KINDS[kind] for name, kind in columns.items()}
-    return pd.read_csv(path, dtype=kinds, keep_default_na=False, na_values=[""])
+    return pd.read_csv(path, dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
 
 
 def concat(frames: Sequence[pd.DataFrame], table: str) -> pd.DataFrame:
     """Frames of one table below one another."""
-    filled = [one for one in frames if len(one)] or list(frames[:1])
-    return pd.concat(filled, ignore_index=True) if filled else frame(table, [])
+    return pd.concat([frame(table, []), *frames], ignore_index=True)

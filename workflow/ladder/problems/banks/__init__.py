@@ -11,10 +11,6 @@ A kernel of ldmatrix (parameter `matrices`) reports the row address each lane gi
 The check recomputes the sums from the offsets; the bank model predicts wavefronts from the very same offsets.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from ladder.model.errors import LadderError
 from ladder.model.problem import Params, Problem, Size, Work
 
 PATTERNS = 32
@@ -29,10 +25,7 @@ class Banks(Problem):
     size_fields = ("elements",)
     dtypes = ("int32",)
     buffers = ("offsets", "sums", "cycles")
-
-    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
-        if "warps" not in parameters:
-            raise LadderError("the problem banks needs a parameter 'warps' (warps of the one block)")
+    parameters = {"warps": "warps of the one block"}
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """No arithmetic and no device memory to speak of: cycles are the measure."""

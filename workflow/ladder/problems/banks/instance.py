@@ -9,18 +9,16 @@ from ladder.gpu.instance import Check, Observation
 from ladder.model.problem import Params
 from ladder.problems.banks import MAX_THREADS, PATTERNS
 
-HASH = 2654435761
-"""Word w of shared memory holds w * HASH (mod 2**32)."""
+HASH = 2654435761  # word w of shared memory holds w * HASH (mod 2**32)
 
 _POISON = 0xFFFFFFFF
 
 
 def words_read(offsets: Sequence[int], lane: int, params: Params) -> list[int]:
-    """Words `lane` receives in one access.
+    """Words `lane` receives in one access: `width` bytes (default 4) from its offset on, read or written and read back.
 
-    A lane reads, or writes and reads back, `width` bytes (default 4) from its offset on. With a parameter `matrices`
-    the access is ldmatrix: lanes 8m to 8m + 7 give the rows of matrix m, and lane l receives word l % 4 of its row
-    l / 4 (PTX ISA, ldmatrix).
+    With a parameter `matrices` the access is ldmatrix: lanes 8m to 8m + 7 give the rows of matrix m, and lane l gets
+    word l % 4 of its row l / 4 (PTX ISA, ldmatrix).
     """
     if "matrices" in params:
         rows = (offsets[MATRIX_ROWS * matrix + lane // 4] for matrix in range(int(params["matrices"])))
@@ -30,11 +28,8 @@ def words_read(offsets: Sequence[int], lane: int, params: Params) -> list[int]:
 
 def expected_sums(patterns: Sequence[Sequence[int]], accesses: int, params: Params) -> list[int]:
     """Sum (mod 2**32) each lane reads in `accesses` accesses that cycle through the patterns' offsets."""
-    rounds = accesses // len(patterns)
-    return [
-        rounds * sum(word * HASH for row in patterns for word in words_read(row, lane, params)) % 2**32
-        for lane in range(LANES)
-    ]
+    read = (sum(word for row in patterns for word in words_read(row, lane, params)) for lane in range(LANES))
+    return [accesses // len(patterns) * HASH * words % 2**32 for words in read]
 
 
 def predicted_wavefronts(offsets: Sequence[int], params: Params) -> int:

@@ -14,7 +14,7 @@ def output_dtype(dtype: str) -> str:
 
 
 class Gemm(Problem):
-    """Matrix product."""
+    """General matrix multiplication."""
 
     name = "gemm"
     size_fields = ("m", "n", "k")
@@ -23,9 +23,8 @@ class Gemm(Problem):
     buffers = ("a", "b", "c")
     scalars = ("alpha", "beta")
     libraries = ("cublas", "cublaslt")
-    has_beta = True
     place = 1
-    packages = ("nvidia-cublas",)  # the reference, and the fp64 product of the check
+    packages = ("nvidia-cublas",)  # the reference, and the fp64 answer of the check
     harness = tuple(f"{kernel}<{c_type}>" for kernel, types in _KERNELS.items() for c_type in types)
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
@@ -35,7 +34,7 @@ class Gemm(Problem):
         return Work(2.0 * m * n * k, read + m * n * ELEMENT_BYTES[output_dtype(dtype)])
 
     def device_bytes(self, size: Size, dtype: str) -> int:
-        """Operands, result, and the check's fp64 copies of A and B with two fp64 products."""
+        """Operands, result, and the check's fp64 copies of A and B with two fp64 results."""
         inputs, outputs = size["m"] * size["k"] + size["k"] * size["n"], size["m"] * size["n"]
         own = inputs * ELEMENT_BYTES[dtype] + 2 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
         return own + 8 * inputs + 16 * outputs

@@ -2,9 +2,8 @@
 
 The bound: |c - e| <= u_out |e| + acc(K) (|alpha| |A||B| + |beta| |C0|), where e is the fp64 answer, u_out the unit
 roundoff of the output type, and acc(K) = (2 + 4 sqrt(K)) u_acc the probabilistic bound of accumulating K rounded terms
-(Higham & Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019, with
-lambda = 4). Tensor cores truncate instead of rounding, so their u_acc is one bit larger. Inputs are exact in
-their type.
+(Higham & Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019, with lambda
+= 4). Tensor cores truncate, so that their u_acc is one bit larger. Inputs are exact in their type.
 """
 
 import ctypes
@@ -18,9 +17,9 @@ from cuda.core import Buffer
 from ladder.gpu import instance
 from ladder.gpu.device import Gpu, Launcher
 from ladder.gpu.instance import Check
-from ladder.gpu.libraries import Libraries, Product
+from ladder.gpu.libraries import Gemm, Libraries
 from ladder.gpu.timing import Timer
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Size
 from ladder.problems.gemm import output_dtype
 
 _ROUNDING = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8}
@@ -47,9 +46,7 @@ class _Region(NamedTuple):
 class GemmInstance(instance.Instance):
     """Buffers a (M x K), b (K x N, or N x K for TN), c (M x N), c before a launch with beta, and the fp64 answer."""
 
-    def __init__(
-        self, libraries: Libraries, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str
-    ) -> None:
+    def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
         self.libraries = libraries
         self.regions: list[_Region] = []
         self.m, self.n, self.k = (size[extent] for extent in "mnk")
@@ -86,7 +83,7 @@ class GemmInstance(instance.Instance):
             self._widen(b, "b", range(k), columns, absolute)
             products.append(self.gpu.allocate(8 * m * n))
             pointers = (int(a.handle), int(b.handle), int(products[-1].handle))
-            self.libraries.cublas(Product(pointers, (m, n, k), "fp64", "NN"))()
+            self.libraries.cublas(Gemm(pointers, (m, n, k), "fp64", "NN"))()
         for buffer in (a, b):
             buffer.close(self.gpu.stream)
         return _Region(rows, columns, *products)
@@ -134,8 +131,8 @@ class GemmInstance(instance.Instance):
 
     def library(self, name: str) -> Launcher:
         pointers = (self.pointers["a"], self.pointers["b"], self.pointers["c"])
-        product = Product(pointers, (self.m, self.n, self.k), self.dtype, self.layout)
-        return self.libraries.cublas(product) if name == "cublas" else self.libraries.cublaslt(product)
+        gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout)
+        return self.libraries.cublas(gemm) if name == "cublas" else self.libraries.cublaslt(gemm)
 
     def _free_regions(self) -> None:
         for region in self.regions:

@@ -1,9 +1,5 @@
 """1-D stencil: output[i] = mean(input[i .. i+k]) for i < elements - k; k + 1 taps."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 
@@ -16,14 +12,11 @@ class Stencil(Problem):
     dtypes = ("int32", "fp32")
     buffers = ("input", "output")
     libraries = ("copy",)
+    parameters = {"k": "reach; taps are k + 1"}
     harness = tuple(f"compare_stencil<{C_TYPES[dtype]}>" for dtype in ("fp32", "int32"))
 
     def taps(self, params: Params) -> int | None:
         return int(params["k"]) + 1
-
-    def check_parameters(self, parameters: Mapping[str, Any]) -> None:
-        if "k" not in parameters:
-            raise LadderError("the problem stencil needs a parameter 'k' (reach; taps are k + 1)")
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """One addition a tap; every input read once and every output written once."""

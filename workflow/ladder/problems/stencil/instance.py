@@ -8,8 +8,7 @@ from ladder.gpu.device import Launcher
 from ladder.gpu.instance import Check
 from ladder.model.problem import C_TYPES, Params
 
-_POISON = 0x7FC0DEAD
-"""A NaN as fp32; as int32 far outside of any mean of the inputs."""
+_POISON = 0x7FC0DEAD  # a NaN as fp32; as int32 far outside of any mean of the inputs
 
 
 class StencilInstance(instance.Instance):

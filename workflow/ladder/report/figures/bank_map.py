@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -16,7 +15,7 @@ Phase = Mapping[int, Mapping[int, Sequence[int]]]
 """Bank -> word -> the lanes it is for."""
 
 _ALONE, _SHARED, _WAITS = "word of one lane", "word shared by lanes", "another word of a bank: waits"
-# Told apart by hatching as well as by colour.
+# Hatching distinguishes them as well as colour.
 _LOOKS: dict[str, dict[str, Any]] = {
     _ALONE: {"facecolor": "#dce9f5", "edgecolor": PALETTE[0]},
     _SHARED: {"facecolor": "#a9cbe8", "edgecolor": PALETTE[0]},
@@ -33,34 +32,32 @@ def lanes_label(lanes: Sequence[int]) -> str:
     return "\n".join(texts) if len(texts) <= 3 else f"{len(lanes)}\nlanes"
 
 
-def _draw_phase(axis: Axes, phase: Phase, turns: int) -> None:
-    """Cells of one phase: bank across, turn down."""
-    for bank, words in phase.items():
-        for turn, (_, lanes) in enumerate(sorted(words.items())):
-            look = _LOOKS[_WAITS if turn else _SHARED if len(lanes) > 1 else _ALONE]
-            axis.add_patch(Rectangle((bank - 0.5, turn), 1, 1, linewidth=0.8, **look))
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6} if turn else None
-            axis.text(bank, turn + 0.5, lanes_label(lanes), ha="center", va="center", fontsize=7, bbox=box)
-    axis.set(xlim=(-0.5, BANKS - 0.5), ylim=(max(turns, 1), 0), xticks=range(BANKS))
-    axis.set_yticks([turn + 0.5 for turn in range(turns)], [str(turn + 1) for turn in range(turns)])
-    axis.tick_params(length=0, labelsize=7)
-    axis.set_xticks([bank - 0.5 for bank in range(BANKS + 1)], minor=True)
-    axis.grid(which="minor", axis="x", color="#d8d8d8", linewidth=0.6)
-    axis.grid(which="major", visible=False)
-    axis.set_axisbelow(True)
-
-
 def draw_banks(phases: Sequence[Phase], title: str, file: Path) -> None:
-    """Draw one panel per phase into a PNG file. Raises OSError where it cannot be written."""
+    """Draw a panel per phase, bank across and turn down, into a PNG file. Raises OSError if it cannot be written."""
     turns = [max((len(words) for words in phase.values()), default=0) for phase in phases]
-    height = 1.7 + sum(0.45 * max(count, 1) + 0.55 for count in turns)
-    figure = Figure(figsize=(13, height), layout="constrained")
-    ratios = {"height_ratios": [max(count, 1) + 0.3 for count in turns]}
+    rows = [max(count, 1) for count in turns]
+    figure = Figure(figsize=(13, 1.7 + sum(0.45 * count + 0.55 for count in rows)), layout="constrained")
+    ratios = {"height_ratios": [count + 0.3 for count in rows]}
     axes = figure.subplots(len(phases), 1, squeeze=False, gridspec_kw=ratios)[:, 0]
     for axis, phase, count in zip(axes, phases, turns, strict=True):
-        _draw_phase(axis, phase, count)
-        lanes = {lane for words in phase.values() for held in words.values() for lane in held}
-        axis.set_ylabel(f"lanes {min(lanes)}-{max(lanes)}\nturn" if lanes else "turn", fontsize=8)
+        for bank, words in phase.items():
+            for turn, (_, lanes) in enumerate(sorted(words.items())):
+                look = _LOOKS[_WAITS if turn else _SHARED if len(lanes) > 1 else _ALONE]
+                axis.add_patch(Rectangle((bank - 0.5, turn), 1, 1, linewidth=0.8, **look))
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6} if turn else None
+                axis.text(
+                    bank, turn + 0.5, lanes_label(lanes), ha="center", va="center", fontsize=7, bbox=box
+                )
+        axis.set(xlim=(-0.5, BANKS - 0.5), ylim=(max(count, 1), 0), xticks=range(BANKS))
+        axis.set_yticks([turn + 0.5 for turn in range(count)], [str(turn + 1) for turn in range(count)])
+        axis.tick_params(length=0, labelsize=7)
+        axis.set_xticks([bank - 0.5 for bank in range(BANKS + 1)], minor=True)
+        axis.grid(which="minor", axis="x", color="#d8d8d8", linewidth=0.6)
+        axis.grid(which="major", visible=False)
+        axis.set_axisbelow(True)
+        all_lanes = {lane for words in phase.values() for held in words.values() for lane in held}
+        span = f"lanes {min(all_lanes)}-{max(all_lanes)}\n" if all_lanes else ""
+        axis.set_ylabel(f"{span}turn", fontsize=8)
     axes[-1].set_xlabel("bank (numbers in the cells are lanes)", fontsize=9)
     figure.suptitle(title, fontsize=11)
     handles = [Rectangle((0, 0), 1, 1, label=label, **look) for label, look in _LOOKS.items()]

@@ -1,5 +1,6 @@
 """Banks: cycles of the clock, wavefronts of the profiler and the model's prediction, side by side."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,26 +10,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from ladder.report.figures.base import PALETTE, FigureData, NoDataError, canvas, legend_below
-from ladder.report.sweep_data import changing
-from ladder.results.statistics import access_costs, parameter, params_of
+from ladder.results.statistics import COSTS, access_costs, changing, parameter
 
-_COSTS = ["cycles", "wavefronts", "model"]
 _MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "zorder": 2}
 _WAVES: dict[str, Any] = {"color": PALETTE[0], "mfc": "white", "mew": 1.4, "zorder": 4}
 _WAVES |= {"label": "profiler: wavefronts per request"}
 _CYCLES: dict[str, Any] = {"color": PALETTE[1], "label": "clock: cycles per access", "zorder": 4}
 _TILT = 35  # degrees by which words on the axis are turned, so that neighbours do not touch
-
-
-def _panels(table: pd.DataFrame, x: str | None) -> list[str]:
-    """Each row's panel: kernels where there are several, and the parameters beside x that change."""
-    params = [params_of(text) for text in table["params"]]
-    names = [name for name in changing(params) if x and name not in (x, "warps")]
-    several = table["kernel"].nunique() > 1
-    return [
-        "\n".join([kernel] * several + [f"{name} {given[name]}" for name in names if name in given])
-        for kernel, given in zip(table["kernel"], params, strict=True)
-    ]
 
 
 def _panel(axis: Axes, table: pd.DataFrame, size: float) -> None:
@@ -54,21 +42,29 @@ def _panel(axis: Axes, table: pd.DataFrame, size: float) -> None:
 
 def draw(data: FigureData) -> Figure:
     """One panel per kernel and set of other parameters; the model as dashes, the two measurements as marks on them."""
-    table = access_costs(data.some(data.ok(), "result"), data.metrics)
-    if table[_COSTS].isna().all(axis=None):
+    table = access_costs(data.some(data.ok, "result"), data.metrics)
+    if table[COSTS].isna().all(axis=None):
         raise NoDataError("neither cycles nor wavefronts nor a prediction were recorded")
     name, what = data.figure.x, "what one warp access costs"
-    table = table.assign(x=parameter(table, name) if name else table["variant"], panel=_panels(table, name))
+    params = [json.loads(text) for text in table["params"]]
+    others = [other for other in changing(params) if name and other not in (name, "warps")]
+    several = table["kernel"].nunique() > 1
+    # A panel of its own for each kernel and set of the parameters beside x.
+    titles = [
+        "\n".join([kernel] * several + [f"{other} {given[other]}" for other in others if other in given])
+        for kernel, given in zip(table["kernel"], params, strict=True)
+    ]
+    table = table.assign(x=parameter(table, name) if name else table["variant"], panel=titles)
     panels = dict(list(table.groupby("panel", sort=False)))
     widths = [max(rows["x"].nunique(), 3) for rows in panels.values()]
-    ratios = {"width_ratios": widths}
-    figure, axes = canvas(data, 4.6, what, columns=len(panels), sharey=True, gridspec_kw=ratios)
+    shape: dict[str, Any] = {"columns": len(panels), "gridspec_kw": {"width_ratios": widths}}
+    figure, axes = canvas(data, 4.6, what, sharey=True, **shape)
     for axis, (panel, rows) in zip(axes, panels.items(), strict=True):
         _panel(axis, rows, 5.5 if sum(widths) < 20 else 3.8)
         axis.set_xlabel(name or "variant")
         if len(panels) > 1:
             axis.set_title(str(panel), fontsize=10)
-    highest = float(table[_COSTS].max().max())
+    highest = float(table[COSTS].max().max())
     if highest > 8:
         axes[0].set_yscale("log", base=2)
         axes[0].set_ylim(0.7, highest * 1.5)

@@ -1,6 +1,5 @@
 """What every figure is made with: its data, and the one look of all. PNG of 1152 pixels width, legible at 900."""
 
-import io
 import math
 import textwrap
 from collections.abc import Sequence
@@ -86,13 +85,6 @@ def message(data: FigureData, reason: str) -> Figure:
     text = textwrap.fill(f"No {data.figure.kind} figure: {reason}.", 80)
     axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, fontsize=12, color=MUTED)
     return figure
-
-
-def to_png(figure: Figure) -> bytes:
-    """PNG bytes; no date inside, so that equal data give equal files."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
-    return buffer.getvalue()
 
 
 def error_bars(rows: pd.DataFrame, column: str) -> list["pd.Series[float]"]:

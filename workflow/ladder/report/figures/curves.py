@@ -1,5 +1,6 @@
 """Curves: speed over the size, with the reference: as a rate where there is one, and as the ratio to it."""
 
+import itertools
 import math
 import textwrap
 from typing import Any
@@ -21,19 +22,6 @@ _LOGARITHMIC = 10  # from this ratio of the largest to the smallest rate on, the
 _ASIDE = 0.025  # distance of neighbouring lines in octaves
 
 
-def _measures(data: base.FigureData, rows: pd.DataFrame) -> dict[str, str]:
-    """Columns drawn one below the other, and their labels.
-
-    Against a twin kernel the ratio is the answer. Against a library the rate is, but it spans decades over the
-    sizes and hides what lies close together, so the ratio stands below it.
-    """
-    # A name longer than the axis stands in the legend alone.
-    what = " its twin" if data.paired_with_kernel else "\nthe reference"
-    what = f"\n{data.reference_name}" if len(data.reference_name) <= _LONGEST_NAME else what
-    column, unit = rate_column(rows) or ("median_us", "time (µs)")
-    return ({} if data.paired_with_kernel else {column: unit}) | {"speedup": f"speed relative to{what}"}
-
-
 def _chosen(rows: pd.DataFrame) -> list[str]:
     """Variants drawn: all, or the best at any size where that many lines would cover each other."""
     best = rows.groupby("variant", sort=False)["speedup"].max()
@@ -42,14 +30,13 @@ def _chosen(rows: pd.DataFrame) -> list[str]:
 
 
 def _panel(axis: Axes, data: base.FigureData, rows: pd.DataFrame, column: str, field: str, most: int) -> None:
-    # Named as in the table, whichever are drawn.
-    names, chosen = data.labels(), _chosen(rows)
+    chosen = _chosen(rows)
     for index, variant in enumerate(chosen):
         line = rows[rows["variant"] == variant].sort_values(field)
         # Each line a little aside of its neighbour, so that none covers another.
         x = line[field].astype(float) * 2 ** (_ASIDE * (index - (len(chosen) - 1) / 2))
         # The panel's title says the dtype.
-        label = names[variant].removesuffix(f" ({line['dtype'].iloc[0]})")
+        label = data.names[variant].removesuffix(f" ({line['dtype'].iloc[0]})")
         base.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
     look: dict[str, Any] = {"color": base.REFERENCE, "ls": "--", "lw": 1.8}
     look["label"] = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
@@ -79,8 +66,15 @@ def _rate_limits(axis: Axes, values: "pd.Series[float]") -> None:
 
 def draw(data: base.FigureData) -> Figure:
     """Lines over a log2 size axis; a row of panels per measure, in it one per dtype."""
-    rows = data.some(data.against_others(), "result to draw over the size")
-    measures, fields, sizes = _measures(data, rows), data.sweep.problem.size_fields, data.sweep.sizes
+    rows = data.some(data.against_others, "result to draw over the size")
+    fields, sizes, reference = data.sweep.problem.size_fields, data.sweep.sizes, data.reference_name
+    # A name longer than the axis stands in the legend alone.
+    short = " its baseline" if data.sweep.reference.kernel else "\nthe reference"
+    short = f"\n{reference}" if len(reference) <= _LONGEST_NAME else short
+    measures = {"speedup": f"speed relative to{short}"}
+    # Against a library the rate is the answer, but it spans decades over the sizes: the ratio stands below it.
+    if not data.sweep.reference.kernel:
+        measures = dict([rate_column(rows) or ("median_us", "time (µs)")]) | measures
     # M, N or K where only that one changes, else the first.
     field = next((name for name in fields if len({size[name] for size in sizes}) > 1), fields[0])
     together = len(fields) > 1 and all(len(set(size.values())) == 1 for size in sizes)
@@ -90,22 +84,20 @@ def draw(data: base.FigureData) -> Figure:
     # A rung that is slow where it matters may be ahead at another size.
     hidden = f" (the {MOST} of {variants} variants with the highest ratio at any size)"
     what = "speed over size" + (hidden if variants > MOST * columns else "")
-    names = data.labels()
-    labels = [names[variant] for variant in _chosen(rows)]
+    labels = [data.names[variant] for variant in _chosen(rows)]
     legend_rows = math.ceil((len(labels) + 2) / base.legend_columns(labels))
     height = (2.4 + 2.2 * len(measures) if len(measures) > 1 else 4.4) + 0.24 * legend_rows
     figure, axes = base.canvas(data, height, what, columns=columns, rows=len(measures), sharex="col")
-    for row, (column, unit) in enumerate(measures.items()):
-        line = axes[row * columns :][:columns]
-        for axis, (dtype, own) in zip(line, per_dtype.items(), strict=True):
-            _panel(axis, data, own, column, field, _MOST_TICKS // columns)
-            if column == "speedup":
-                base.ratio_limits(axis, drawn)
-            else:
-                _rate_limits(axis, own[own["variant"].isin(drawn["variant"])][column])
-            if row == 0 and columns > 1:
-                axis.set_title(dtype)
-        line[0].set_ylabel(unit)
+    panels = itertools.product(measures, per_dtype.items())
+    for axis, (column, (dtype, own)) in zip(axes, panels, strict=True):
+        _panel(axis, data, own, column, field, _MOST_TICKS // columns)
+        if column == "speedup":
+            base.ratio_limits(axis, drawn)
+        else:
+            _rate_limits(axis, own[own["variant"].isin(drawn["variant"])][column])
+        axis.set_title(dtype if columns > 1 and axis in axes[:columns] else "")
+    for axis, unit in zip(axes[::columns], measures.values(), strict=True):
+        axis.set_ylabel(unit)
     for axis in axes[-columns:]:
         axis.set_xlabel(" = ".join(name.upper() for name in fields) if together else field)
     return base.legend_below(figure, axes[0])

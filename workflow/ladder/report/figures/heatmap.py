@@ -20,11 +20,11 @@ def _axis_values(data: FigureData, name: str) -> list[int | str]:
 
 
 def draw(data: FigureData) -> Figure:
-    """Annotated cells; a dash: no combination was asked for or gave a result. Values not tried are left out."""
+    """Annotated cells; a dash: no combination is in the sweep or gave a result. Values not tried are left out."""
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
-    rows = data.some(data.here())
+    rows = data.some(data.here)
     rows = rows.assign(x=parameter(rows, x), y=parameter(rows, y), hue=parameter(rows, hue) if hue else "")
     by_cell = rows.groupby(["hue", "y", "x"])["speedup"]
     best = by_cell.max()

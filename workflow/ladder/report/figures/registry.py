@@ -1,5 +1,6 @@
 """Every figure kind and the function that draws it. A new figure is one function and its line here."""
 
+import io
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -9,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
-from ladder.report.figures.base import FigureData, NoDataError, message, to_png
+from ladder.report.figures.base import DPI, FigureData, NoDataError, message
 from ladder.report.sweep_data import SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
@@ -24,18 +25,21 @@ FIGURES: dict[str, Callable[[FigureData], Figure]] = {
 
 
 def render(data: FigureData) -> bytes:
-    """PNG of the figure asked for; where it has no data, a PNG that says why."""
+    """PNG of a figure; where it has no data, a PNG that says why. Equal data give equal bytes."""
     try:
-        return to_png(FIGURES[data.figure.kind](data))
-    except NoDataError as lack:
-        return to_png(message(data, str(lack)))
+        drawing = FIGURES[data.figure.kind](data)
+    except NoDataError as error:
+        drawing = message(data, str(error))
+    buffer = io.BytesIO()
+    drawing.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def _draw(data: SweepData, folder: Path) -> str:
-    sweep = data.sweep
-    for figure, name in zip(sweep.figures, sweep.figure_names(), strict=True):
-        replace_file(folder / name, render(FigureData(**vars(data), figure=figure)))
-    return sweep.name
+    frames = (data.timings, data.resources, data.metrics)
+    for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
+        replace_file(folder / name, render(FigureData(data.sweep, *frames, data.environment, figure)))
+    return data.sweep.name
 
 
 def draw_sweeps(parts: Iterable[SweepData], folder: Path, jobs: int = 1) -> Iterator[str]:

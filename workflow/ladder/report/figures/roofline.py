@@ -1,6 +1,7 @@
 """Roofline: speed over operational intensity, under the measured copy bandwidth and the arithmetic peaks."""
 
 import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -13,38 +14,29 @@ from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
-UNIT = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
 MOST = 10
 
 
 def _marks(data: base.FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with their `intensity`, and whether its bytes were `counted` by the profiler or are the fewest."""
-    moved = data.metrics[data.metrics["metric"].isin(DRAM)]
-    moved = moved.assign(value=moved["value"] * moved["unit"].map(UNIT).astype(float).fillna(1.0))
-    by_cell = stats.metric_table(moved)
-    counted, intensity = [], []
-    for row in stats.records(rows):
-        size = stats.size_of(row)
-        seen = by_cell.get((data.sweep.name, row["variant"], tuple(size.items())), {})
-        work = data.sweep.problem.work(size, row["dtype"], stats.params_of(row["params"]))
-        counted.append(len(seen) == len(DRAM))
-        intensity.append(work.operations / (sum(seen.values()) if counted[-1] else work.bytes or math.nan))
-    known = rows.assign(counted=counted, intensity=intensity).dropna(subset="intensity")
-    if not len(known):
-        raise base.NoDataError("no operational intensity is known")
-    return known
+    known = stats.metric_table(data.metrics)
+    counters = [known.get(stats.cell_of(row), {}) for row in stats.records(rows)]
+    rows = rows.assign(moved=[sum(values.get(name, math.nan) for name in DRAM) for values in counters])
+    operations = rows["tflops"] * rows["median_us"] * 1e6
+    fewest = rows["gbytes_per_s"] * rows["median_us"] * 1e3
+    rows = rows.assign(counted=rows["moved"].notna(), intensity=operations / rows["moved"].fillna(fewest))
+    return data.some(rows.dropna(subset="intensity"), "operational intensity")
 
 
 def _roofs(axis: Axes, data: base.FigureData, marks: pd.DataFrame) -> float:
     """Draw the roofs from left of every mark and ridge on, and return the highest."""
     copied = data.gpu.get("copy_gbytes_per_s")
     bandwidth = (copied or data.gpu.get("memory_peak_gbytes_per_s") or math.nan) / 1e3
-    known = dtype_peaks(data.gpu)
-    peaks = {dtype: peak for dtype, peak in known.items() if dtype in data.sweep.dtypes}
+    peaks = {dtype: peak for dtype, peak in dtype_peaks(data.gpu).items() if dtype in data.sweep.dtypes}
     ridges = [peak / bandwidth for peak in peaks.values()]
     start, end = np.nanmin([*ridges, marks["intensity"].min()]) / 2, marks["intensity"].max() * 20
     # The slope ends where it meets the highest peak.
-    x = np.array([start, min([end, *([max(ridges)] if ridges else [])])])
+    x = np.array([start, min(end, max(ridges, default=end))])
     if bandwidth > 0:
         text = f"{'measured copy' if copied else 'memory'} {bandwidth:.2f} TB/s"
         axis.plot(x, x * bandwidth, color=base.MUTED, lw=1.6, label=text)
@@ -62,9 +54,8 @@ def _roofs(axis: Axes, data: base.FigureData, marks: pd.DataFrame) -> float:
 
 def draw(data: base.FigureData) -> Figure:
     """One mark per variant at one size: filled by counted DRAM bytes, hollow by the least there could be."""
-    rows = data.here()
+    rows = data.here
     rows = data.some(rows[rows["tflops"].notna()], f"floating-point result at {data.size_text}")
-    names = data.labels(rows)
     hidden = f" ({MOST} fastest of {len(rows)} variants)" if len(rows) > MOST else ""
     if hidden:
         rows = rows.sort_values("speedup", ascending=False).head(MOST)
@@ -80,7 +71,7 @@ def draw(data: base.FigureData) -> Figure:
         x = mark["intensity"] * aside ** (index - (len(marks) - 1) / 2)
         look = {"ms": 8, "mew": 1.8, "ls": "none", "zorder": 4}
         look |= {} if mark["counted"].all() else {"mfc": "white"}
-        base.points(axis, index, x, mark, "tflops", names[variant], **look)
+        base.points(axis, index, x, mark, "tflops", data.names[variant], **look)
     axis.set_ylim(marks["tflops"].min() / 1.5, max(highest, marks["tflops"].max()) * 1.6)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_major_formatter("{x:g}")
@@ -91,5 +82,6 @@ def draw(data: base.FigureData) -> Figure:
         basis = "DRAM bytes counted by the profiler" if marks["counted"].all() else hollow
     clock = data.gpu.get("sm_clock_max_mhz")
     at = f"; peaks at the highest clock, {clock} MHz" if clock else ""
-    axis.set(xlabel=f"operational intensity, FLOP/byte\n({basis}{at})", ylabel="TFLOP/s")
+    meaning = textwrap.fill(f"({basis}{at})", 88)
+    axis.set(xlabel=f"operational intensity, FLOP/byte\n{meaning}", ylabel="TFLOP/s")
     return base.legend_below(figure, axis)

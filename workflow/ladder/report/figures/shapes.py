@@ -17,7 +17,7 @@ ROW, LINE, GAP = 0.2, 0.115, 0.1
 _NAME_WIDTH = 46  # characters of a name on the right; a longer one takes another line
 _LOGARITHMIC = 3  # from this ratio of the largest to the smallest speed on, the axis is logarithmic
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
-# Told apart by colour and by mark.
+# Distinguished by colour and by mark.
 _VERDICTS: dict[str, dict[str, Any]] = {
     "ahead": {"color": base.PALETTE[0], "marker": "o"},
     "behind": {"color": base.PALETTE[1], "marker": "s"},
@@ -29,11 +29,10 @@ def _rows(data: base.FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     """By dtype, M, N and K: the fastest at every shape with its `verdict`, or the shape alone if it has no result."""
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
-    every = pd.DataFrame([{"dtype": dtype, **size} for dtype, size in shapes])
-    rows = every.merge(timed, how="left", on=list(every.columns))
+    rows = pd.DataFrame([{"dtype": dtype, **size} for dtype, size in shapes]).merge(timed, how="left")
     ahead, behind, undecided = _VERDICTS
-    verdicts = np.select([rows["speedup_low"] > 1, rows["speedup_high"] < 1], [ahead, behind], undecided)
-    return rows.assign(verdict=np.where(rows["speedup"].notna(), verdicts, ""))
+    cases = [rows["speedup"].isna(), rows["speedup_low"] > 1, rows["speedup_high"] < 1]
+    return rows.assign(verdict=np.select(cases, ["", ahead, behind], undecided))
 
 
 def _places(groups: "pd.Series[str]", names: list[str]) -> "tuple[pd.Series[float], float]":
@@ -86,14 +85,13 @@ def _scale(axis: Axes, values: list[float]) -> None:
 
 def draw(data: base.FigureData) -> Figure:
     """A row per shape with its mark and 95 % interval; on the right what was the fastest there."""
-    timed = pd.DataFrame(stats.fastest_by_size(data.some(data.against_others(), "result at any shape")))
-    rows = _rows(data, timed)
+    timed = data.some(data.fastest_by_size, "result at any shape")
+    rows, fields = _rows(data, timed), list(data.sweep.problem.size_fields)
     several = len({entry.variant.id for entry in data.sweep.entries}) > 1
     labels = data.labels(brief=True) if several else {}
     names = [textwrap.fill(labels.get(variant, ""), _NAME_WIDTH) for variant in rows["variant"]]
-    fields = list(data.sweep.problem.size_fields)
     rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str), names)
-    what = "the fastest variant" if any(names) else "speed"
+    what = "the fastest variant" if several else "speed"
     figure, (axis,) = base.canvas(data, 2.3 + height, f"{what} relative to {data.reference_name}")
     _marks(axis, rows)
     beside = _beside(axis, data, rows)
@@ -105,15 +103,12 @@ def draw(data: base.FigureData) -> Figure:
     for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
         axis.axvline(at, color=base.REFERENCE, lw=1.4, ls=line, zorder=2)
         base.above(axis, at, text, xytext=(offset, 3), ha=side, fontsize=9.5)
-    dtypes = len(data.sweep.dtypes)
-    shapes = [
-        " x ".join(map(str, size)) + (f" ({dtype})" if dtypes > 1 else "")
-        for dtype, *size in rows[["dtype", *fields]].itertuples(index=False)
-    ]
+    shapes = rows[fields].astype(str).agg(" x ".join, axis=1)
+    shapes = shapes + " (" + rows["dtype"] + ")" if len(data.sweep.dtypes) > 1 else shapes
     axis.set_yticks(rows["place"], shapes, fontsize=8.5)
     axis.set(ylim=(height, 0), xlabel="speed relative to the reference, 95 % interval")
     axis.set_ylabel(" x ".join(name.upper() for name in fields))
-    if any(names):
+    if several:
         right = axis.twinx()
         right.set_ylim(height, 0)
         right.set_yticks(rows["place"], names, fontsize=7.5)
