@@ -38,7 +38,8 @@ sys.modules.update({"cuda": types.ModuleType("cuda"), "cuda.bindings": bindings,
 """
 
 JOB = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from ladder.gpu.clocks import locked_clocks
 with locked_clocks("GPU-1", 1400):
     print("measuring", flush=True)

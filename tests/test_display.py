@@ -77,7 +77,7 @@ def test_a_terminal_shows_how_far_each_running_job_is(
     display = Display(out)
     send(display, LogEvent.RUN_INFO, stats={"total": 3})
     start(display, 1, "Preparing fp32_tiles", log)
-    log.write_text("python -m ladder prepare x\n[1/9] a\n[4/9] gemm_staged<8>\n[5/9] gemm_st")
+    log.write_text("python -m ladder prepare x\n[1/9] a\n[4/9, 12 s left] gemm_staged<8>\n[5/9] gemm_st")
     time.sleep(0.5)
     display.close()
     assert "Preparing fp32_tiles: gemm_staged<8>" in out.getvalue()

@@ -242,11 +242,13 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
             snakemake_command("--unlock"), cwd=gpu_project, env=here(), capture_output=True, check=False
         )
         assert unlock.returncode == 0, unlock.stderr.decode()
-        finished.update(
-            line.split("] ", 1)[1].split(":")[0]
-            for line in log.read_text(errors="replace").splitlines()
-            if line.startswith("[") and " s left] " in line
-        )
+        for step in gpu_project.glob("results/test/*/logs/measure_sweep/*.log"):
+            finished.update(
+                line.split("] ", 1)[1].split(":")[0]
+                for line in step.read_text(errors="replace").splitlines()
+                if line.startswith("[") and " s left] " in line
+            )
+            step.unlink()
     assert code == 0, log.read_text(errors="replace")[-3000:]
     assert statuses(gpu_project) == expected
     assert max(finished.values()) == 1, finished.most_common(3)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -149,6 +150,53 @@ def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled
     assert "How does its time grow with the window?" in html
 
 
+@pytest.fixture(scope="session")
+def finished_once(compiled_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small project after a whole run, with a package of its own; shared, so look at it only."""
+    folder = tmp_path_factory.mktemp("finished") / "project"
+    shutil.copytree(compiled_once, folder, symlinks=True)
+    (folder / "workflow").unlink()
+    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    outcome = run_snakemake(folder)
+    assert outcome.code == 0, outcome.text
+    return folder
+
+
+@pytest.fixture
+def finished(finished_once: Path, tmp_path: Path) -> Path:
+    """A copy of the finished project to change."""
+    return Path(shutil.copytree(finished_once, tmp_path / "project", symlinks=True))
+
+
+SHOWN = {
+    "config/sweeps/alone.yaml": {"Drawing"},
+    "config/claims.yaml": {"Deciding"},
+    "workflow/report/report.md.j2": set(),
+    "workflow/ladder/report/figures/curves.py": {"Drawing"},
+    "workflow/ladder/results/collect.py": {"Collecting", "Deciding", "Drawing"},
+}
+"""Changed file -> what is done again, beside the environment and the report."""
+
+
+@pytest.mark.parametrize("file", SHOWN)
+def test_a_change_under_an_old_file_time_is_seen(file: str, finished: Path) -> None:
+    """Copying and unpacking keep times."""
+    path = finished / file
+    before = path.stat()
+    path.write_text(path.read_text() + "\n# more\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    done = {job.split()[0] for job in run_snakemake(finished, "-n").jobs}
+    assert done == SHOWN[file] | {"Recording", "Writing", "Everything"}
+
+
+@pytest.mark.parametrize("gone", ["tables", "tables/claims.csv", "environment.json", "figures", "report.md"])
+def test_what_was_deleted_of_a_run_is_made_again(gone: str, finished: Path) -> None:
+    path = finished / RESULTS / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert run_snakemake(finished).code == 0
+    assert path.exists()
+
+
 def test_a_step_depends_on_the_files_it_imports_and_not_on_those_that_launch_kernels() -> None:
     files = {
         step: {path.relative_to(PACKAGE).as_posix() for path in closure([f"ladder.cli.{STEPS[step]}"])}
@@ -184,10 +232,27 @@ def test_a_run_of_the_checkout_is_clean_to_plan_and_to_lint() -> None:
     assert linted.code == 0, linted.text
 
 
-@pytest.mark.parametrize("words", [["--unlock"], ["-n"], ["--lint"], ["--list-rules"]], ids=" ".join)
-def test_what_runs_no_job_needs_no_cores(words: list[str], project: Path) -> None:
+NO_JOBS = (
+    "--unlock",
+    "-n",
+    "--lint",
+    "--list-rules",
+    "--summary",
+    "--dag",
+    "--rulegraph",
+    "--report page.html",
+)
+
+
+@pytest.mark.parametrize("words", [words.split() for words in NO_JOBS], ids=" ".join)
+def test_what_runs_no_job_needs_no_cores(words: list[str], finished: Path) -> None:
     done = subprocess.run(
-        snakemake_command(*words), cwd=project, env=environment(), capture_output=True, text=True, check=False
+        snakemake_command(*words),
+        cwd=finished,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

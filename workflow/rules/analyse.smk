@@ -6,7 +6,6 @@ rule collect_tables:
         plans=expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),
         accounts=[accounts_of(sweep) for sweep in RUN.sweeps],
         published=published_files("clock_nvbench.csv", "clock_aa.csv", "throughput.json"),
-        code=code_of("collect"),
     output:
         tables=tables_in(f"{FOLDER}/tables"),
     log:
@@ -16,6 +15,7 @@ rule collect_tables:
         published=STANDS_IN,
         sweeps=list(RUN.sweeps),
         conditions=[conditions_of(sweep) for sweep in RUN.sweeps],
+        code=code_of("collect"),
     message:
         "Collecting the tables"
     shell:
@@ -26,7 +26,6 @@ rule collect_sweep:
     input:
         plan=rules.prepare_sweep.output.plan,
         accounts=lambda wildcards: accounts_of(wildcards.sweep),
-        code=code_of("collect"),
     output:
         tables=tables_in(f"{FOLDER}/sweeps/{{sweep}}"),
     log:
@@ -36,6 +35,7 @@ rule collect_sweep:
         published=STANDS_IN,
         into=lambda wildcards, output: Path(output.tables[0]).parent,
         conditions=lambda wildcards: conditions_of(wildcards.sweep),
+        code=code_of("collect"),
     message:
         "Collecting the tables of {wildcards.sweep}"
     shell:
@@ -63,9 +63,8 @@ rule record_environment:
 
 rule decide_claims:
     input:
-        claims="config/claims.yaml",
+        claims=ancient("config/claims.yaml"),
         tables=rules.collect_tables.output.tables,
-        code=code_of("claims"),
     output:
         tables=tables_in(f"{FOLDER}/tables", ["claims"]),
     log:
@@ -73,7 +72,8 @@ rule decide_claims:
     params:
         folder=run_folder,
         sweeps=list(RUN.sweeps),
-        content=sha256(RUN.project.claims.read_bytes()),
+        content=contents([RUN.project.claims]),
+        code=code_of("claims"),
     message:
         "Deciding the claims"
     shell:

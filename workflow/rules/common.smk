@@ -19,7 +19,7 @@ from ladder.catalogue.runs import load_run
 from ladder.claims.ledger import load_claims
 from ladder.cli.app import STEPS
 from ladder.measure.conditions import known_conditions
-from ladder.model.code import PACKAGE, closure, digest
+from ladder.model.code import closure, digest
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.plan import to_json
@@ -65,15 +65,19 @@ wildcard_constraints:
     sweep="|".join(map(re.escape, RUN.every_sweep)),
 
 
-def modules(*names):
-    """Named files of the package: for jobs too dear to run again for a change that does not concern them."""
-    return [f"{WORKFLOW}/ladder/{name}.py" for name in names]
+def contents(files):
+    """Digest of what files say: for params, since a copied or unpacked file may have any time."""
+    return digest_json([sha256(Path(file).read_bytes()) for file in files])
+
+
+def words_of(sweeps):
+    """Digest of the documents of sweeps, of which figures and report show the words."""
+    return contents([f"config/sweeps/{sweep}.yaml" for sweep in sweeps])
 
 
 def code_of(step):
-    """Every file of the package that the module of a step may run."""
-    files = closure([f"ladder.cli.{STEPS[step]}"])
-    return [WORKFLOW / file.relative_to(PACKAGE.parent) for file in files]
+    """Digest of every file of the package that the module of a step may run."""
+    return contents(closure([f"ladder.cli.{STEPS[step]}"]))
 
 
 def run_folder(wildcards):
@@ -91,19 +95,14 @@ def asked_of(wildcards):
 
 
 def cores(wildcards):
-    """Known once there are jobs: what runs none, such as --unlock, needs no --cores."""
-    return workflow.cores or 1
-
-
-def half_the_cores(wildcards):
-    """So that something else is made beside it."""
-    return max(1, cores(wildcards) // 2)
+    """1 where no jobs run, as of --unlock and --summary."""
+    return workflow.global_resources["_cores"].value or 1
 
 
 def compiling_threads(wildcards):
     """A core for each few variants; half of them where no GPU waits, so that two sweeps fill each other's gaps."""
     few = -(-len(RUN.every_sweep[wildcards.sweep].variants) // 4)
-    return min(few, cores(wildcards) if RUN.measures else half_the_cores(wildcards))
+    return min(few, cores(wildcards) if RUN.measures else max(1, cores(wildcards) // 2))
 
 
 def settings_of(wildcards):

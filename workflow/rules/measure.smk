@@ -26,7 +26,6 @@ rule check_clock:
         # The clock is tried, not the kernels: it need not be tried again because a kernel changed.
         plan=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.clock.sweep)),
         measured=ancient(expand(rules.measure_sweep.output.measured, sweep=RUN.config.clock.sweep)),
-        code=modules("measure/clock", "gpu/timing"),
     output:
         tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]),
     log:
@@ -36,6 +35,8 @@ rule check_clock:
         gpu=1,
     params:
         trials=RUN.config.clock.trials,
+        # No more of the package, since trying the clock takes long.
+        code=contents([f"{WORKFLOW}/ladder/{name}.py" for name in ("measure/clock", "gpu/timing")]),
     message:
         "Holding the timer against NVBench and against itself"
     shell:

@@ -7,6 +7,8 @@ rule prepare_sweep:
         sweep=ancient("config/sweeps/{sweep}.yaml"),
     output:
         plan=f"{FOLDER}/plans/{{sweep}}.json",
+        # Goes when the cache is deleted, so that measuring finds the cubins again.
+        cubins=touch(f"{RUN.config.compile.cache}/{FOLDER}/{{sweep}}") if RUN.measures else [],
     log:
         f"{LOGS}/prepare_sweep/{{sweep}}.log",
     # Ahead of measuring, so that no compiler disturbs a timing.
@@ -26,4 +28,4 @@ rule prepare_sweep:
 
 rule compile:
     input:
-        expand(rules.prepare_sweep.output, sweep=RUN.sweeps),
+        expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),

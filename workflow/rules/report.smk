@@ -4,23 +4,21 @@
 rule draw_figures:
     input:
         tables=rules.collect_tables.output.tables,
-        sweeps=expand("config/sweeps/{sweep}.yaml", sweep=RUN.sweeps),
-        code=code_of("figures"),
     output:
         [shown(figure, sweep) for sweep in RUN.sweeps for figure in figures_of(sweep, f"{FOLDER}/figures")],
     log:
         f"{LOGS}/draw_figures.log",
-    # Claims and report are made beside it.
-    threads: half_the_cores
+    threads: cores
     params:
         folder=run_folder,
         sweeps=list(RUN.sweeps),
         published=STANDS_IN,
-        jobs=cores,
+        words=words_of(RUN.sweeps),
+        code=code_of("figures"),
     message:
         "Drawing the figures"
     shell:
-        "python -m ladder figures {params.folder} {params.sweeps} {params.published} --jobs {params.jobs} > {log} 2>&1"
+        "python -m ladder figures {params.folder} {params.sweeps} {params.published} --jobs {threads} > {log} 2>&1"
 
 
 # One sweep on its own, beside what a run makes of all of them.
@@ -31,8 +29,6 @@ for _name in RUN.every_sweep:
             f"sweep_{_name}"
         input:
             tables=tables_in(f"{FOLDER}/sweeps/{_name}"),
-            sweep=f"config/sweeps/{_name}.yaml",
-            code=code_of("figures"),
         output:
             figures_of(_name, f"{FOLDER}/sweeps/{_name}"),
         log:
@@ -42,6 +38,8 @@ for _name in RUN.every_sweep:
             folder=run_folder,
             into=lambda wildcards, input: Path(input.tables[0]).parent,
             published=STANDS_IN,
+            words=words_of([_name]),
+            code=code_of("figures"),
         message:
             f"Drawing the figures of {_name}"
         shell:
@@ -59,11 +57,9 @@ rule write_report:
         claims=rules.decide_claims.output.tables,
         clock=clock_tables(),
         throughput=throughput_record(),
+        # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,
         plans=expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),
-        sweeps=expand("config/sweeps/{sweep}.yaml", sweep=RUN.sweeps),
-        code=code_of("report"),
-        templates=sorted((WORKFLOW / "report").glob("*.j2")),
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
     log:
@@ -79,6 +75,7 @@ rule write_report:
 
 rule report:
     input:
+        rules.write_report.input,
         rules.write_report.output,
         rules.draw_figures.output,
 

@@ -1,11 +1,12 @@
 """Answers of the compiler by what they are made from: one folder for every run of a checkout."""
 
+import contextlib
 import logging
 import multiprocessing
 import operator
 import resource
 from collections.abc import Sequence
-from concurrent.futures import TimeoutError
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from pebble import ProcessExpired, ProcessPool
 
 from ladder.build.cubin import disassemble, instruction_counts
 from ladder.build.nvrtc import Request
-from ladder.model.files import read_json, replace_file, write_json
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json, replace_file, sha256, write_json
 
-_MEMORY_BYTES = 16 * 2**30  # of one compiler: templates that grow exponentially must not take the host down
+_MEMORY_BYTES = 8 * 2**30  # of one compiler: templates that grow exponentially must not take the host down
 
-_BATCH = 32  # cubins that one run of the disassembler counts
+_BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
 class Cache:
@@ -27,8 +29,13 @@ class Cache:
         self.folder = folder
 
     def facts(self, request: Request) -> dict[str, Any] | None:
-        """What is known of a request; None where it must be compiled."""
-        return read_json(self.folder / f"{request.key}.json")
+        """What is known of a request; None where it must be compiled, as after its files were deleted or cut short."""
+        with contextlib.suppress(LadderError, OSError, KeyError):
+            facts = read_json(self.folder / f"{request.key}.json") or {}
+            cubin = (self.folder / f"{request.key}.cubin").read_bytes()
+            if facts["status"] != "ok" or facts["cubin_sha256"] == sha256(cubin):
+                return facts
+        return None
 
     def _keep(self, answers: Sequence[tuple[Request, bytes, dict[str, Any]]]) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""
@@ -50,7 +57,11 @@ class Cache:
         # Forked, so that nothing is imported anew: the processes only compile.
         fork = multiprocessing.get_context("fork")
         number, limit = min(jobs, len(missing)) or 1, (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-        with ProcessPool(number, initializer=resource.setrlimit, initargs=limit, context=fork) as pool:
+        batch, kept = max(1, min(_BATCH, len(missing) // number)), list[Future[None]]()
+        with (
+            ProcessPool(number, initializer=resource.setrlimit, initargs=limit, context=fork) as pool,
+            ThreadPoolExecutor(number) as disassemblers,
+        ):
             results = pool.map(operator.methodcaller("compile"), missing, timeout=timeout_s).result()
             for done, request in enumerate(missing, 1):
                 reason = ""
@@ -66,7 +77,9 @@ class Cache:
                 if reason:
                     lost[request.key] = {"status": "compile_error", "reason": reason}
                 logging.info("[%d/%d] %s", done, len(missing), request.entries[0])
-                if answers and (len(answers) == _BATCH or done == len(missing)):
-                    self._keep(answers)
-                    answers.clear()
+                if answers and (len(answers) >= batch or done == len(missing)):
+                    kept.append(disassemblers.submit(self._keep, answers))
+                    answers = []
+        for one in kept:
+            one.result()
         return {key: lost.get(key) or self.facts(request) or {} for key, request in by_key.items()}

@@ -18,7 +18,7 @@ _CHATTER = re.compile(
     r"|Complete log|Storing |Finished job|Elapsed time|Job stats|Exiting because|Look below|Cancelling"
 )
 """What snakemake says of itself. All of it is in its own log, under .snakemake/log."""
-_DONE = re.compile(r"^\[(\d+)/(\d+)\] (.*)\n", re.MULTILINE)
+_DONE = re.compile(r"^\[(\d+)/(\d+)[^\]]*\] (.*)\n", re.MULTILINE)
 """How a step tells in its log how far it is."""
 _LINES = 50
 """Of a whole run in a file: one each 2 percent."""
