@@ -227,7 +227,7 @@ HERE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Place:
-    """A variant at a size, as a sweep asks for it."""
+    """A variant at a size, as a sweep names it."""
 
     entry: Entry
     size: dict[str, int]

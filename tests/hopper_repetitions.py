@@ -1,4 +1,4 @@
-"""Verify kernels fed by the copy engine on fresh inputs at odd sizes, often: hopper_repetitions.py ARCH REPETITIONS.
+"""Verify kernels that load by TMA on fresh inputs at odd sizes, often: hopper_repetitions.py ARCH REPETITIONS.
 
 A missing wait or a release too early shows as a wrong result once in a while. Each repetition draws new inputs, fills C
 with NaN (or with numbers, for beta != 0) and compares every output with the fp64 GEMM. Prints a line per variant and

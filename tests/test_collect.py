@@ -233,7 +233,7 @@ def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) ->
 
 
 def absences(sweep: Sweep) -> list[tuple[object, int, str | None]]:
-    """(bm, size, why there is no cell) of every row that the sweep asks for."""
+    """(bm, size, why there is no cell) of every row of the sweep."""
     return [(entry.variant.params["bm"], size["m"], entry.absent(size)) for entry, size in sweep.asked]
 
 
@@ -260,7 +260,7 @@ def test_a_size_without_support_is_no_mistake_where_nothing_is_asked(tmp_path: P
     with pytest.raises(LadderError, match=r"no variant of variants\[0\]"):
         lab.sweeps(["fp32_transpose"])
     sweep = kept_where(lab, "m != 1000")
-    assert [size["m"] for size in sweep.sizes] == [1024, 4096], "those at which it asks for something"
+    assert [size["m"] for size in sweep.sizes] == [1024, 4096], "those at which it has variants"
 
 
 def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What only a GPU can show of the kernels fed by the copy engine: results that stay right, however often."""
+"""What only a GPU can show of the kernels that load by TMA: results that stay right, however often."""
 
 from __future__ import annotations
 

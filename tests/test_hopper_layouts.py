@@ -10,7 +10,7 @@ from emulator.hopper import BOX, INCLUDE, LINE, WIDTHS, by_copy_engine, hold
 from emulator.ptx import compile_ptx
 from ladder.model.errors import LadderError
 
-# Operands in shared memory: the copy engine's rule, the descriptor's rule, and the source's formulas agree.
+# Operands in shared memory: TMA's rule, the descriptor's rule, and the source's formulas agree.
 
 
 def decoded(descriptor: int) -> dict[str, int]:
@@ -93,7 +93,7 @@ def test_tensor_cores_read_what_the_copy_engine_wrote(
 def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
     for part in range(4):
         begin = part * share * LINE
-        assert begin % 1024 == 0, "as the copy engine demands of 128-byte swizzle"
+        assert begin % 1024 == 0, "as TMA demands of 128-byte swizzle"
         for line, byte in itertools.product(range(share), range(0, LINE, 16)):
             assert begin + by_copy_engine(line, byte) == by_copy_engine(part * share + line, byte)
 

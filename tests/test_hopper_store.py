@@ -62,7 +62,7 @@ extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, const f
 
 
 def wanted(size: int, columns: int, boxes: int) -> list[Event]:
-    """The same by the rules: of the ring, the copy engine and the accumulators (thread 0: rows 0 and 8 of a block)."""
+    """The same by the rules: of the ring, TMA and the accumulators (thread 0: rows 0 and 8 of a block)."""
     line = next(line for line in (128, 64, 32) if columns * size % line == 0)
     width, barrier = line // size, ("barrier", BARRIER, 128)
     events: list[Event] = []

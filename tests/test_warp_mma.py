@@ -412,7 +412,7 @@ def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
     assert facts["blocks_per_sm"] == 1
 
 
-# Fed by the copy engine.
+# Loaded by TMA.
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32", "fp16_acc16"])

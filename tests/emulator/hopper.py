@@ -75,7 +75,7 @@ WIDTHS = range(32, 257, 16)
 
 
 def by_copy_engine(line: int, byte: int, width: int = LINE) -> int:
-    """Offset in a box that the copy engine has a byte at, with a swizzle as wide as the lines.
+    """Offset at which TMA stores a byte of a box, with a swizzle as wide as the lines.
 
     Address bits from 4 on are XORed with as many from 7 on: three for 128 bytes, two for 64, one for 32.
     """

@@ -149,7 +149,7 @@ def accounts_of(sweep):
 
 
 def figures_of(sweep, folder):
-    """Figures a sweep asks for."""
+    """Figures of a sweep."""
     return [f"{folder}/{name}" for name in RUN.every_sweep[sweep].figure_names()]
 
 
@@ -177,7 +177,7 @@ def throughput_record():
     return [record.as_posix()] if RUN.measures and record.is_file() else []
 
 
-# Without a GPU the steps that read measurements are told where published ones are.
+# Without a GPU the steps that read measurements are given the folder of published ones.
 STANDS_IN = (
     []
     if RUN.measures

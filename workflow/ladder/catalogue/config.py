@@ -90,7 +90,7 @@ class Config(Document):
     run: RunName
     """name of the run; results go to results/RUN/DEVICE"""
     device: Device
-    """GPU to measure on: auto finds it, none does without, a slug plans for one this host lacks (a cluster)"""
+    """GPU to measure on: auto finds it, none does without, a slug plans for one of another host (a cluster)"""
     arch: AutoArch
     """architecture to compile for; auto is the device's, sm_90a without one"""
     sweeps: Chosen

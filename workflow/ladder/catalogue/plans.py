@@ -1,4 +1,4 @@
-"""Plans: what a sweep and the configuration ask for, worked out for an architecture."""
+"""Plans: what a sweep and the configuration say, worked out for an architecture."""
 
 from collections.abc import Mapping
 from typing import Any

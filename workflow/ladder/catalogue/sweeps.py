@@ -35,7 +35,7 @@ class EntryDocument(Document):
     technique: Text | None = None
     """what the rung adds over the one below"""
     where: Text | None = None
-    """expression over parameters and the size; where it is false the sweep does not ask for the variant, and there is
+    """expression over parameters and the size; where it is false the sweep does not have the variant, and there is
     no row, unless a reason is given"""
     reason: Text | None = None
     """why `where` leaves out what it does: there is an unsupported row with it"""
@@ -139,7 +139,7 @@ class _SweepFile:
         return kernel
 
     def _size(self, size: Any, where: str) -> Size:
-        """A size that the sweep asks for, as `where` in the file gives it."""
+        """A size of the sweep, as `where` in the file gives it."""
         parsed = parse_size(self.problem, size, self.path, where)
         if parsed not in self.asked:
             why = "no variant is asked for there" if parsed in self.sizes else ""

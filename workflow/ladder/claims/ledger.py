@@ -115,7 +115,7 @@ class Claim(Document):
     tests: list[Test] = Field(min_length=1, description="all of them must hold")
     because: list[Measure] = Field(
         [],
-        description="measures told with the evidence, such as the counters that say why the hardware answers so; they "
+        description="measures printed with the evidence, such as the counters that say why; they "
         "decide nothing",
     )
 

@@ -19,7 +19,7 @@ _CHATTER = re.compile(
 )
 """What snakemake says of itself. All of it is in its own log, under .snakemake/log."""
 _DONE = re.compile(r"^\[(\d+)/(\d+)[^\]]*\] (.*)\n", re.MULTILINE)
-"""How a step tells in its log how far it is."""
+"""Progress of a step in its log."""
 _LINES = 50
 """Of a whole run in a file: one each 2 percent."""
 _TAIL_BYTES = 4096
@@ -45,7 +45,7 @@ def _command(log: Path) -> str:
 
 
 def failure(message: str, log: Path) -> str:
-    """What is told of a job that failed: the last thing it said, and the command that repeats it."""
+    """What is printed of a job that failed: the last line of its log, and the command that repeats it."""
     command, said = _command(log), [line for line in _tail(log).splitlines() if line.strip()]
     last = said[-1].strip() if said and said[-1].strip() != command else "it ended without a word (killed?)"
     return f"FAILED: {message}: {last}\n  log: {log}\n  to repeat it: {command}"

@@ -109,7 +109,9 @@ def banks(
     merges = not write and matrices is None
     offsets = [whole(offset, evaluate(offset, {"lane": lane})) for lane in range(lanes)]
     try:
-        count, degree = (ask(offsets, width, merges) for ask in (model.wavefronts, model.conflict_degree))
+        count, degree = (
+            count_of(offsets, width, merges) for count_of in (model.wavefronts, model.conflict_degree)
+        )
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
     print(f"wavefronts {count}, conflict degree {degree:g}")

@@ -55,7 +55,7 @@ class WorkerProcess:
             raise LadderError(f"the measuring worker failed, and not a kernel:\n{answer['mistake']}")
         return answer
 
-    def ask(self, index: int, regimes: Sequence[str], seconds: float) -> dict[str, Any]:
+    def answer(self, index: int, regimes: Sequence[str], seconds: float) -> dict[str, Any]:
         """Have one task measured. Raises WorkerLost."""
         with contextlib.suppress(OSError):  # Reading finds out how it ended.
             self._pipe.send((index, list(regimes)))
@@ -93,7 +93,7 @@ class Supervisor:
         """One task, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
         worker, begun = self._ready_worker(), time.monotonic()
         try:
-            answer = worker.ask(index, regimes, self.deadline_s)
+            answer = worker.answer(index, regimes, self.deadline_s)
         except WorkerLost as lost:
             self._worker = None
             if lost.interrupted and not again:

@@ -58,7 +58,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep asks for on an architecture, in measuring order, and what was compiled for it.
+    """The cells of a sweep on an architecture, in measuring order, and what was compiled for it.
 
     A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
     are facts, the latter by id; `cubin` among them names a file in the cache of cubins.

@@ -53,7 +53,7 @@ class Entry:
         return self.reason if self.where and not evaluate(self.where, self.variant.names(size)) else None
 
     def absent(self, size: Size, arch: str = "") -> str | None:
-        """Why there is no cell at `size` (on `arch`) although the sweep asks for it; None where there is one."""
+        """Why there is no cell at `size` (on `arch`) although the sweep names it; None where there is one."""
         return self.variant.absent(size, arch) or self.left_out(size) or None
 
 
@@ -90,7 +90,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Variants x sizes that answer one question; of the sizes given, those at which it asks for a variant."""
+    """Variants x sizes that answer one question; of the sizes given, those at which it has a variant."""
 
     name: str
     title: str
@@ -125,7 +125,7 @@ class Sweep:
         )
 
     def shapes(self) -> list[tuple[str, Size]]:
-        """Every dtype with every size at which the sweep asks for a variant in it."""
+        """Every dtype with every size at which the sweep has a variant in it."""
         asked = [(entry.variant.dtype, size) for entry, size in self.asked]
         return list({(dtype, *size.items()): (dtype, size) for dtype, size in asked}.values())
 
