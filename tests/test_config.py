@@ -16,7 +16,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder.catalogue import runs
-from ladder.catalogue.reference import field_reference
+from ladder.catalogue.reference import BEGIN, END, field_reference
 from ladder.catalogue.runs import choose_device, load_run, merged, read_settings
 from ladder.cli.app import STEPS, main
 from ladder.cli.inspect import KINDS
@@ -25,6 +25,7 @@ from ladder.gpu.discovery import FoundGpu, visible
 from ladder.model.errors import LadderError
 from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
+from ladder.report.document import learnt
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))
@@ -178,11 +179,25 @@ def test_every_field_of_every_document_is_described(kind: str) -> None:
             assert line.split("|")[-2].strip(), f"no description: {line}"
 
 
+def between_marks(readme: Path) -> str:
+    return readme.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+
+
+def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
+    run = load_run(ROOT)
+    published = run.project.published("nvidia-h200")
+    if not published.root.is_dir():
+        pytest.skip("nothing is published")
+    lines = learnt(published, run.every_sweep).strip()
+    assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
+    assert len(re.findall(r"^- ", lines, re.MULTILINE)) == 10
+    assert len(re.findall(r"\[\d[\d.]*, \d[\d.]*\]", lines)) >= 8, "numbers without intervals"
+
+
 def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reference"]) == 0
     printed = capsys.readouterr().out
-    readme = (ROOT / "config" / "README.md").read_text(encoding="utf-8")
-    assert readme.endswith(printed), "run `make reference`"
+    assert between_marks(ROOT / "config" / "README.md") == printed.strip(), "run `make reference`"
     assert printed == "\n".join(field_reference(kind, *KINDS[kind]) for kind in KINDS)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from ladder.model.document import Document
 
-BEGIN = "<!-- reference: written by `make reference`, from the models -->"
-"""The mark in a file from which on the reference stands."""
+BEGIN = "<!-- written by `make reference` -->"
+END = "<!-- until here -->"
 
 _WORDS = {"integer": "whole number", "string": "text", "boolean": "true or false", "object": "mapping"}
 _SIGNS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}

@@ -7,7 +7,7 @@ import typer
 
 from ladder.build import banks as model
 from ladder.catalogue.config import Config as ConfigDocument
-from ladder.catalogue.reference import BEGIN, field_reference
+from ladder.catalogue.reference import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import ClaimsDocument, load_claims
 from ladder.cli.options import Config, Configfile, project, run_of
@@ -17,6 +17,7 @@ from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate, whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
+from ladder.report.document import learnt
 from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
@@ -62,10 +63,10 @@ def reference(
         list[str] | None, typer.Argument(help=f"Document kinds (default: {', '.join(KINDS)}).")
     ] = None,
     write: Annotated[
-        bool, typer.Option("--write", help="Bring config/README.md and config/schemas/ up to date.")
+        bool, typer.Option("--write", help="Bring both README.md and config/schemas/ up to date.")
     ] = False,
 ) -> None:
-    """Print the field reference of document kinds, or write it down with JSON schemas for editors."""
+    """Print the field reference of document kinds, or write it down with schemas for editors and README's numbers."""
     for name in kind or ():
         if name not in KINDS:
             raise refuse("command line", "kind", name, KINDS)
@@ -73,14 +74,17 @@ def reference(
     if not write:
         print(text, end="")
         return
-    own = project(context).config
+    own = project(context)
     for name, (_, document) in KINDS.items():
-        write_json(own / "schemas" / f"{name}.json", document.model_json_schema())
-    readme = own / "README.md"
-    old = readme.read_text(encoding="utf-8")
-    if BEGIN not in old:
-        raise LadderError(f"{readme}: the mark {BEGIN} is missing")
-    replace_file(readme, f"{old.split(BEGIN, 1)[0]}{BEGIN}\n\n{text}".encode())
+        write_json(own.config / "schemas" / f"{name}.json", document.model_json_schema())
+    run = run_of(context, None, None)
+    numbers = learnt(own.published(run.config.published), run.every_sweep)
+    for readme, lines in ((own.config / "README.md", text), (own.root / "README.md", numbers)):
+        old = readme.read_text(encoding="utf-8")
+        if old.count(BEGIN) != 1 or old.count(END) != 1:
+            raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
+        before, after = old.split(BEGIN)[0], old.split(END)[1]
+        replace_file(readme, f"{before}{BEGIN}\n\n{lines.strip()}\n\n{END}{after}".encode())
 
 
 def banks(

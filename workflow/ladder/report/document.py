@@ -38,6 +38,17 @@ _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "clock_nvbench", "clock_aa")
 
 
+def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
+    """README's lines of what was measured on a device, from its published tables. Raises LadderError without them."""
+    frames = {name: tables.read(name, published.tables) for name in (*_REQUIRED, "claims")}
+    environment = read_json(published.environment) or {}
+    return TEMPLATES.get_template("readme.md.j2").render(
+        sweeps={name: of_sweep(sweep, frames, environment) for name, sweep in sweeps.items()},
+        claims=stats.records(frames["claims"]),
+        device=published.root.name,
+    )
+
+
 def render(
     folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path | None = None
 ) -> str:
