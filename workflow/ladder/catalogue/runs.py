@@ -1,10 +1,13 @@
 """A run, loaded and checked as a whole: configuration, catalogue, sweeps and the device it is for."""
 
 import functools
-from collections.abc import Iterable, Mapping
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import yaml
 
@@ -15,11 +18,15 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.sweeps import load_sweeps, named
 from ladder.gpu.discovery import find_gpus
+from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.model.files import digest_files, digest_json, replace_file
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
 from ladder.model.kernel import DEFAULT_ARCH, Kernel, Variant
 from ladder.model.plan import Plan
 from ladder.model.sweep import Sweep
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -96,19 +103,42 @@ def choose_device(config: Config) -> tuple[str, str]:
     return config.device if named else found[0], found[1] if arch == "auto" else arch
 
 
-def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Run:
-    """Load and check everything a run reads. Raises LadderError for the first mistake found."""
-    project = Project(root)
-    config = read_settings(project, files, over or {})
+def _loaded(project: Project, config: Config, arch: str) -> tuple[Any, Any, Any]:
+    """Catalogue, sweeps and plans. Raises LadderError for the first mistake found."""
     catalog = load_catalog(project.kernels)
     for kernel in catalog.values():
         include_closure(kernel.source, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
+    return catalog, every, {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
+
+
+def _kept(path: Path, key: str, make: Callable[[], Made]) -> Made:
+    """What `make` made for `key`, from a file if it is there: a second is saved at each start of snakemake."""
+    with suppress(Exception):  # no file, one of another version, or one cut short
+        known, made = pickle.loads(path.read_bytes())
+        if known == key:
+            return cast(Made, made)
+    made = make()
+    with suppress(OSError):
+        replace_file(path, pickle.dumps((key, made)))
+    return made
+
+
+def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Run:
+    """Load and check everything a run reads. Raises LadderError for the first mistake found."""
+    project = Project(root)
+    config = read_settings(project, files, over or {})
+    device, arch = choose_device(config)
+    documents = (
+        path for room in (project.kernels, project.sweeps) for path in room.rglob("*") if path.is_file()
+    )
+    read = [digest_files(documents, root), digest_files(PACKAGE.rglob("*.py"), PACKAGE), sys.version]
+    key = digest_json([*read, config.model_dump(mode="json"), arch])
+    kept = root / config.compile.cache / "run.pickle"
+    catalog, every, plans = _kept(kept, key, lambda: _loaded(project, config, arch))
     chosen = every if config.sweeps == "all" else named(config.sweeps, every)
     if config.clock.enabled:
         refuse_unknown("configuration", "clock.sweep", config.clock.sweep, every)
-    device, arch = choose_device(config)
-    plans = {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
     return Run(project, config, catalog, chosen, every, plans, device, arch)
 
 
