@@ -82,7 +82,7 @@ KERNELS = {
     "wmma_tile": _kernel("gemm", ["fp16"], {"warps": _axis(2, 4)}),
     "bank_stride": _kernel("banks", ["int32"], {"stride": _axis(*range(1, 34)), "warps": _axis(1, 8)}),
     "bank_column": _kernel(
-        "banks", ["int32"], {"layout": _axis("plain", "padded", "xor"), "warps": _axis(1, 8)}
+        "banks", ["int32"], {"tile_layout": _axis("plain", "padded", "xor"), "warps": _axis(1, 8)}
     ),
     "stencil_shared": _kernel(
         "stencil", ["int32"], {"k": _axis(2, 4, 8, 12, 16, 24, 32), "coarsen": _axis(1, 2, 4, 8)}

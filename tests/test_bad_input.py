@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from conftest import edit, edit_yaml, run_snakemake
+from ladder.build.sources import _direct_includes
 from ladder.cli.app import main
 
 CONFIG = "config/config.yaml"
@@ -47,7 +48,227 @@ def kept_where(expression: str) -> Callable[[Path], object]:
     return text(SWEEP, "    params: {k: [2, 4]}", f"    params: {{k: [2, 4]}}\n    where: {expression}")
 
 
+def parameter(name: str) -> Callable[[Path], object]:
+    """Give the kernel another parameter."""
+    axis = {"values": [1], "default": 1, "description": "more"}
+    return document(KERNEL, lambda kernel: kernel["parameters"].update({name: axis}))
+
+
+def launch(**fields: object) -> Callable[[Path], object]:
+    """Change the launch of the kernel."""
+    return document(KERNEL, lambda kernel: kernel["launch"].update(fields))
+
+
+def entry(name: str) -> Callable[[Path], object]:
+    """Change the name expression of the kernel."""
+    return document(KERNEL, lambda kernel: kernel.update(entry=name))
+
+
+def copied(file: str, name: str) -> Callable[[Path], object]:
+    """Copy a file beside itself."""
+    return lambda project: shutil.copy(project / file, (project / file).with_name(name))
+
+
+def measure(**fields: object) -> Callable[[Path], object]:
+    """Change the measuring protocol."""
+    return document(CONFIG, lambda config: config["measure"].update(fields))
+
+
+def source(line: str) -> Callable[[Path], object]:
+    """Put a line before the CUDA source."""
+
+    def change(project: Path) -> None:
+        path = project / SOURCE
+        path.write_bytes(f"{line}\n{path.read_text()}".encode("latin-1"))
+        _direct_includes.cache_clear()
+
+    return change
+
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
+)
+MAP = {"tensor_map": "input", "swizzle": "none"}
+NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
+TAKEN = ["elements", "layout", "element_bytes", "metric", "min", "if"]
+ENTRIES = ["alone<{T:d}>", "alone<{T!r}>", "alone<{T[0]}>", "alone<{T}, {k>", "alone<T}>", "alone<{T:{k}}>"]
+LIMITS: list[tuple[str, list[int], str]] = [
+    ("block", [2048], "1024 in all"),
+    ("block", [64, 32], "1024 in all"),
+    ("block", [1, 1, 128], "(1024, 1024, 64)"),
+    ("grid", [1, 65536], "65535, 65535)"),
+    ("grid", [1, 1, 65536], "65535, 65535)"),
+    ("grid", [2**31], "(2147483647,"),
+    ("cluster", [4, 8], "16 in all"),
+]
+
 MISTAKES = [
+    *(
+        Mistake(
+            f"sweep called {name}", copied(SWEEP, f"{name}.yaml"), (f"{name}.yaml: file name", "of letters")
+        )
+        for name in NAMES
+    ),
+    Mistake("kernel called $(y)", copied(KERNEL, "$(y).yaml"), ("$(y).yaml: file name", "of letters")),
+    Mistake("sweep with another ending", copied(SWEEP, "more.yml"), ("more.yml: file name", "NAME.yaml")),
+    Mistake("kernel with another ending", copied(KERNEL, "more.yml"), ("more.yml: file name", "NAME.yaml")),
+    Mistake("source alone", copied(SOURCE, "more.cu"), ("more.cu", "the description more.yaml is missing")),
+    *(
+        Mistake(
+            f"parameter called {name}", parameter(name), (KERNEL, "parameters", repr(name), "without another")
+        )
+        for name in TAKEN
+    ),
+    *(Mistake(f"entry {name}", entry(name), (KERNEL, "entry", repr(name), "{NAME}")) for name in ENTRIES),
+    *(
+        Mistake(
+            f"{field} of {values}", launch(**{field: values}), (KERNEL, f"launch.{field}", str(values), most)
+        )
+        for field, values, most in LIMITS
+    ),
+    Mistake("shared bytes", launch(shared_bytes=2**31), (KERNEL, "launch.shared_bytes", "< 2**31")),
+    Mistake("text for a number", launch(grid=["'a'"]), (KERNEL, "launch", "'a'", "not str")),
+    Mistake("no finite number", launch(grid=["1e400"]), (KERNEL, "launch", "'1e400'", "gives inf")),
+    *(
+        Mistake(f"size {size}", text(SWEEP, "2**16", size), (SWEEP, "sizes[0].elements", *says))
+        for size, says in {
+            "2^16": ("'2^16'", "2**24"),
+            "10**400": ("'10**400'", "too large"),
+            "2**31": ("'2**31'", "< 2**31"),
+            "1e400": ("'1e400'", "inf"),
+            "'elements'": ("'elements'", "not defined"),
+        }.items()
+    ),
+    Mistake("xor", kept_where("elements < 2^24"), (SWEEP, "variants[0].where", "written 2**24")),
+    Mistake("condition of text", kept_where("layout"), (SWEEP, "variants[0].where", "'layout'", "not str")),
+    Mistake(
+        "constraint of text",
+        text(KERNEL, "threads * k <= 2048", "'yes'"),
+        (KERNEL, "constraints", "not str"),
+    ),
+    Mistake(
+        "constraint that divides by zero at one value",
+        text(KERNEL, "threads * k <= 2048", "threads // (k - 4)"),
+        (KERNEL, "constraints", "threads // (k - 4)", "zero"),
+    ),
+    Mistake(
+        "misspelt name in a constraint after one that a small size breaks",
+        document(
+            KERNEL,
+            lambda kernel: kernel["constraints"].extend(
+                [{"expr": expr, "reason": "it is"} for expr in ("elements > 4096", "elments > 1")]
+            ),
+        ),
+        (KERNEL, "constraints[3].expr", "'elments'", "did you mean 'elements'"),
+    ),
+    Mistake(
+        "misspelt name in a box",
+        document(KERNEL, lambda kernel: kernel["arguments"].append({**MAP, "box": ["thread"]})),
+        (KERNEL, "arguments[3].box", "'thread'", "did you mean 'threads'"),
+    ),
+    Mistake(
+        "box that is too large",
+        document(KERNEL, lambda kernel: kernel["arguments"].append({**MAP, "box": ["threads + 1"]})),
+        (KERNEL, "arguments[3].box", "[257]", "extents from 1 to 256"),
+    ),
+    Mistake(
+        "text handed to the kernel as a number",
+        document(
+            KERNEL,
+            lambda kernel: (
+                kernel["parameters"].update(way={"values": ["a"], "default": "a", "description": "more"}),
+                kernel["arguments"].append({"scalar": "way", "type": "int32"}),
+            ),
+        ),
+        (KERNEL, "parameters.way.values", "'a'", "int32"),
+    ),
+    Mistake(
+        "aliases of aliases",
+        lambda project: (project / SWEEP).write_text(f"{BOMB}title: x\n"),
+        (SWEEP, "no such field"),
+    ),
+    Mistake(
+        "aliases of aliases as a value",
+        lambda project: (project / SWEEP).write_text(
+            BOMB.replace("a0:", "question:").replace("a11:", "problem:")
+        ),
+        (SWEEP,),
+    ),
+    Mistake(
+        "list for a name", text(SWEEP, "problem: stencil", "problem: [stencil]"), (SWEEP, "problem", "gemm")
+    ),
+    Mistake(
+        "millions of combinations",
+        document(
+            SWEEP,
+            lambda sweep: sweep["variants"][0].update(params={"k": [2] * 8000, "threads": [128] * 8000}),
+        ),
+        (SWEEP, "variants[0].params", "64000000 combinations", "at most 100000"),
+    ),
+    Mistake("long text", text(SWEEP, "The mean", "x" * 3001), (SWEEP, "line 1", "3000 characters")),
+    Mistake("depth", text(SWEEP, "[fp32]", "[" * 40000 + "]" * 40000), (SWEEP, "line 4", "50 levels")),
+    Mistake("list as a key", text(SWEEP, "title:", "? [a, b]\n: 1\ntitle:"), (SWEEP, "line 1", "a key must")),
+    Mistake(
+        "mapping as a key", text(SWEEP, "title:", "? {a: b}\n: 1\ntitle:"), (SWEEP, "line 1", "a key must")
+    ),
+    Mistake("no date", text(SWEEP, "The mean (alone)", "2020-13-45"), (SWEEP, "not valid YAML", "month")),
+    Mistake(
+        "number in quotes",
+        text(SWEEP, "[2, 4]", "'2'"),
+        (SWEEP, "params.k", "'2' is not accepted (it is text)"),
+    ),
+    Mistake(
+        "number without a dot", measure(precision="1e-3"), (CONFIG, "measure.precision", "'1e-3'", "1.0e-3")
+    ),
+    Mistake(
+        "more pairs at least than at most",
+        measure(min_pairs=50, max_pairs=20),
+        ("measure.min_pairs", "50 is not accepted", "max_pairs, which is 20"),
+    ),
+    Mistake(
+        "infinite number", measure(cell_seconds=float("inf")), (CONFIG, "measure.cell_seconds", "finite")
+    ),
+    Mistake(
+        "newline after a name",
+        document(CONFIG, lambda config: config.update(run="test\n")),
+        (CONFIG, "run", "'test\\n'", "a folder name"),
+    ),
+    Mistake(
+        "newline after a name of a claim",
+        document(CLAIMS, lambda claims: claims["claims"][0].update(id="a\n")),
+        (CLAIMS, "claims[0].id", "'a\\n'", "lower-case"),
+    ),
+    Mistake(
+        "newline after an architecture",
+        document(KERNEL, lambda kernel: kernel.update(min_arch="sm_80\n")),
+        (KERNEL, "min_arch", "'sm_80\\n'", "an architecture"),
+    ),
+    Mistake(
+        "no number in a claim",
+        document(CLAIMS, lambda claims: claims["claims"][0]["tests"][0].update(value=float("nan"))),
+        (CLAIMS, "claims[0].tests[0].value", "nan is not accepted"),
+    ),
+    Mistake(
+        "architecture there is none of",
+        document(CONFIG, lambda config: config.update(arch="sm_999")),
+        ("compile", "takes no", "sm_999"),
+    ),
+    Mistake(
+        "option there is none of",
+        document(CONFIG, lambda config: config["compile"].update(options=["--fast"])),
+        ("compile", "takes no", "--fast"),
+    ),
+    Mistake("source that is not UTF-8", source("// Größe"), (SOURCE, "not UTF-8", "0xf6")),
+    Mistake(
+        "header by its whole path",
+        source('#include "/etc/passwd"'),
+        (SOURCE, '"/etc/passwd"', "not found in"),
+    ),
+    Mistake(
+        "header outside the kernels",
+        source('#include "../../config/config.yaml"'),
+        (SOURCE, "config.yaml", "not found in"),
+    ),
     Mistake(
         "misspelt key of the configuration",
         text(CONFIG, "precision:", "precison:"),
@@ -336,7 +557,7 @@ MISTAKES = [
     Mistake(
         "expression that reaches for Python",
         text(KERNEL, "threads * k <= 2048", "threads.__class__ == 1"),
-        (KERNEL, "constraints", "threads.__class__ == 1", "not available", "known names: "),
+        (KERNEL, "constraints[0].expr", "threads.__class__ == 1", "Attribute is not available"),
     ),
     Mistake(
         "default outside the values",
@@ -351,7 +572,7 @@ MISTAKES = [
     Mistake(
         "substitution the entry does not have",
         text(KERNEL, "alone<{T}, {k}>", "alone<{type}, {k}>"),
-        (KERNEL, "entry (for fp32)", "'{type}'", "T, k, threads"),
+        (KERNEL, "entry (for fp32)", "'type'", "T, k, threads"),
     ),
     Mistake(
         "launch geometry that is none at one of the sizes",
@@ -381,6 +602,12 @@ MISTAKES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    """Every project has files of the same names."""
+    _direct_includes.cache_clear()
+
+
 def assert_says(message: str, fragments: tuple[str, ...]) -> None:
     """The fragments stand in the message, in this order."""
     at = 0
@@ -400,6 +627,25 @@ def test_a_mistake_names_file_field_value_and_what_is_accepted(
     assert main(["check"]) == 2
     (record,) = caplog.records
     assert_says(record.getMessage(), ("error: ", *mistake.says))
+    assert len(record.getMessage()) < 2100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#include "cuda_fp16.h"',
+        '// #include "none.cuh"',
+        '/*\n#include "none.cuh"\n*/',
+        '#if 0\n#include "none.cuh"\n#endif',
+        '#define NAME "//"\n#include "mean.cuh"',
+    ],
+)
+def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
+    line: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    source(line)(project)
+    assert main(["check"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -407,7 +653,12 @@ def test_a_mistake_names_file_field_value_and_what_is_accepted(
     [
         (["check", "--config", "{run"], ("--config", "'{run'", "KEY=VALUE")),
         (["check", "--config", "run={a"], ("--config", "not valid YAML")),
-        (["check", "--config", "measure={precison: 1}"], (CONFIG, "measure", "'precison'", "'precision'")),
+        (
+            ["check", "--config", "measure={precison: 1}"],
+            ("command line: --config: measure", "'precison'", "'precision'"),
+        ),
+        (["check", "--config", "measure={precision: '[1'}"], ("--config: precision", "not valid YAML")),
+        (["check", "--config", "measure={seed: 2020-13-45}"], ("--config", "not valid YAML", "month")),
         (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
         (
             ["reference", "sweeps"],

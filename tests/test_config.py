@@ -237,10 +237,37 @@ def test_the_reference_names_every_setting_of_the_configuration() -> None:
         assert f"| `{path}` |" in text
 
 
-@pytest.mark.parametrize("text", ["m = 128", "m == 1; m == 2", "m == 1\nm == 2", "m ==", ""])
-def test_what_is_no_one_expression_is_refused(text: str) -> None:
-    with pytest.raises(LadderError, match="expression"):
-        evaluate(text, {"m": 128})
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        *((text, "") for text in ("m = 128", "m == 1; m == 2", "m == 1\nm == 2", "m ==", "")),
+        ("2^24", r"2\*\*24"),
+        ("m.real", "Attribute"),
+        ("f'{m:999999999}'", "JoinedStr"),
+        ("name[9]", "Subscript"),
+        ("max(*m)", "Starred"),
+        ("'%999999999d' % m", "divmod"),
+        ("name % 2", "divmod"),
+        ("name", "not str"),
+        ("None", "NoneType"),
+        ("1e400", "inf"),
+        ("1e400 - 1e400", "nan"),
+        ("10**400", "too large"),
+        ("10**10**8", "evaluate"),
+        ("m / 0", "zero"),
+        ("log2(0)", "math domain|positive"),
+        ("gcd(1.5)", "float"),
+        ("is_power_of_two(name)", "not supported"),
+        ("(-1)**0.5", "complex"),
+        ("1(2)", "not implemented"),
+        ("m + " * 250 + "1", "longer than 1000"),
+        ("-" * 900 + "m", "recursion"),
+        ("(" * 400 + "m" + ")" * 400, "parentheses"),
+    ],
+)
+def test_what_is_no_one_expression_of_a_number_is_refused(text: str, why: str) -> None:
+    with pytest.raises(LadderError, match=f"(?s)expression.*{why}"):
+        evaluate(text, {"m": 128, "name": "NN"})
 
 
 def test_the_readme_names_every_function_of_expressions() -> None:
@@ -258,7 +285,16 @@ def test_every_step_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["collcet"], ["collect"], ["collect", "--nothing"], ["prepare", "a", "b", "c"]]
+    "words",
+    [
+        ["collcet"],
+        ["collect"],
+        ["collect", "--nothing"],
+        ["prepare", "a", "b", "c"],
+        ["prepare", "a", "b", "--jobs", "0"],
+        ["figures", "a", "b", "--jobs", "-1"],
+        ["clock", "a", "--trials", "0"],
+    ],
 )
 def test_what_the_command_line_does_not_know_is_a_mistake(
     words: list[str], capsys: pytest.CaptureFixture[str]

@@ -99,6 +99,19 @@ def test_every_kind_names_device_and_date(lab: Lab, sweep: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(("sweep", "kind"), CASES)
+def test_a_dollar_is_no_mathematics_and_no_tick_needs_it(lab: Lab, sweep: str, kind: str) -> None:
+    given = data(lab, sweep, kind)
+    drawing = FIGURES[kind](
+        dataclasses.replace(given, sweep=dataclasses.replace(given.sweep, title="$5 _ $6"))
+    )
+    drawing.draw_without_rendering()
+    shown = [
+        text.get_text() for text in drawing.findobj(Text) if "$" in text.get_text() and text.get_visible()
+    ]
+    assert [text.partition(":")[0] for text in shown] == ["$5 _ $6"]
+
+
+@pytest.mark.parametrize(("sweep", "kind"), CASES)
 def test_a_sweep_that_failed_altogether_gives_a_picture_that_says_why(
     lab: Lab, sweep: str, kind: str
 ) -> None:

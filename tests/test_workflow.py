@@ -137,6 +137,7 @@ def test_a_kernel_that_does_not_compile_is_data_and_the_run_goes_on(compiled: Pa
 
 
 def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled: Path) -> None:
+    edit(compiled / "config/sweeps/alone.yaml", "The mean (alone)", "'{k} </script> $ {'")
     outcome = run_snakemake(compiled)
     assert outcome.code == 0, outcome.text
     lines = (compiled / RESULTS / "report.md").read_text().splitlines()
@@ -148,6 +149,9 @@ def test_the_whole_run_ends_in_a_report_that_says_what_was_not_measured(compiled
     html = (compiled / "report.html").read_text()
     assert "alone-1-curves.png" in html
     assert "How does its time grow with the window?" in html
+    assert '"(k) \\u2039/script> $ ("' in html, (
+        "braces are wildcards to snakemake, and the tag ends the script"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ rule collect_tables:
     message:
         "Collecting the tables"
     shell:
-        "python -m ladder collect {params.folder} {params.sweeps} {params.published} > {log} 2>&1"
+        "python -m ladder collect {params.folder:q} {params.sweeps:q} {params.published} > {log} 2>&1"
 
 
 rule collect_sweep:
@@ -39,7 +39,7 @@ rule collect_sweep:
     message:
         "Collecting the tables of {wildcards.sweep}"
     shell:
-        "python -m ladder collect {params.folder} {wildcards.sweep} {params.published} --into {params.into} > {log} 2>&1"
+        "python -m ladder collect {params.folder:q} {wildcards.sweep:q} {params.published} --into {params.into:q} > {log} 2>&1"
 
 
 rule record_environment:
@@ -58,7 +58,7 @@ rule record_environment:
     message:
         "Recording where the numbers are from"
     shell:
-        "python -m ladder environment {params.folder} --arch {params.arch} {params.published} > {log} 2>&1"
+        "python -m ladder environment {params.folder:q} --arch {params.arch:q} {params.published} > {log} 2>&1"
 
 
 rule decide_claims:
@@ -77,4 +77,4 @@ rule decide_claims:
     message:
         "Deciding the claims"
     shell:
-        "python -m ladder claims {params.folder} {params.sweeps} --claims {input.claims} > {log} 2>&1"
+        "python -m ladder claims {params.folder:q} {params.sweeps:q} --claims {input.claims:q} > {log} 2>&1"

@@ -154,9 +154,9 @@ def figures_of(sweep, folder):
 
 
 def shown(figure, sweep):
-    """A figure as `snakemake --report` shows it."""
-    asked = RUN.every_sweep[sweep]
-    labels = {"sweep": asked.title, "question": asked.question}
+    """A figure as `snakemake --report` shows it: braces would be wildcards there, and a tag ends the page's script."""
+    asked, plain = RUN.every_sweep[sweep], str.maketrans("{}<", "()‹")
+    labels = {"sweep": asked.title.translate(plain), "question": asked.question.translate(plain)}
     return report(figure, category="Figures", subcategory=sweep, labels=labels)
 
 

@@ -18,7 +18,7 @@ rule measure_sweep:
     message:
         "Measuring {wildcards.sweep}"
     shell:
-        "python -m ladder measure {input.plan} > {log} 2>&1"
+        "python -m ladder measure {input.plan:q} > {log} 2>&1"
 
 
 rule check_clock:
@@ -40,7 +40,7 @@ rule check_clock:
     message:
         "Holding the timer against NVBench and against itself"
     shell:
-        "python -m ladder clock {input.plan} --trials {params.trials} > {log} 2>&1"
+        "python -m ladder clock {input.plan:q} --trials {params.trials} > {log} 2>&1"
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.

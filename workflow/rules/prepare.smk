@@ -22,8 +22,8 @@ rule prepare_sweep:
     message:
         "Preparing {wildcards.sweep}"
     shell:
-        "python -m ladder prepare {params.folder} {wildcards.sweep} --jobs {threads}"
-        " --arch {params.arch} {params.settings} > {log} 2>&1"
+        "python -m ladder prepare {params.folder:q} {wildcards.sweep:q} --jobs {threads}"
+        " --arch {params.arch:q} {params.settings} > {log} 2>&1"
 
 
 rule compile:

@@ -18,7 +18,7 @@ rule draw_figures:
     message:
         "Drawing the figures"
     shell:
-        "python -m ladder figures {params.folder} {params.sweeps} {params.published} --jobs {threads} > {log} 2>&1"
+        "python -m ladder figures {params.folder:q} {params.sweeps:q} {params.published} --jobs {threads} > {log} 2>&1"
 
 
 # One sweep on its own, beside what a run makes of all of them.
@@ -43,7 +43,7 @@ for _name in RUN.every_sweep:
         message:
             f"Drawing the figures of {_name}"
         shell:
-            "python -m ladder figures {params.folder} {params.sweep} {params.published} --into {params.into} > {log} 2>&1"
+            "python -m ladder figures {params.folder:q} {params.sweep:q} {params.published} --into {params.into:q} > {log} 2>&1"
 
 
 rule figures:
@@ -70,7 +70,7 @@ rule write_report:
     message:
         "Writing the report"
     shell:
-        "python -m ladder report {params.folder} {params.sweeps} > {log} 2>&1"
+        "python -m ladder report {params.folder:q} {params.sweeps:q} > {log} 2>&1"
 
 
 rule report:
@@ -95,4 +95,4 @@ rule publish:
     message:
         "Publishing the run"
     shell:
-        "python -m ladder publish {params.run} {params.device} {params.files} {params.config} 2>&1 | tee {log}"
+        "python -m ladder publish {params.run:q} {params.device:q} {params.files} {params.config} 2>&1 | tee {log}"

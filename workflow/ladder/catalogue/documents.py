@@ -1,6 +1,7 @@
 """Reading YAML documents and holding them to their models, with errors a person can act on."""
 
-from collections.abc import Hashable, Mapping
+import re
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,8 +10,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ladder.model.document import NO_FIELD, NOT_ACCEPTED, Document
-from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.model.errors import File, LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
+from ladder.model.files import read_text
 from ladder.model.problem import Problem
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
@@ -28,9 +30,9 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, An
         if key_node.tag == "tag:yaml.org,2002:merge":
             continue
         key = loader.construct_object(key_node)
-        if key in seen:
-            mark = key_node.start_mark
-            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", mark)
+        if not isinstance(key, Hashable) or key in seen:
+            wrong = f"key {key!r} is given twice" if isinstance(key, Hashable) else "a key must be one word"
+            raise yaml.constructor.ConstructorError(None, None, wrong, key_node.start_mark)
         seen.add(key)
     mapping: dict[Hashable, Any] = loader.construct_mapping(node, deep=True)
     return mapping
@@ -39,20 +41,33 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, An
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """Parse one YAML file. Raises LadderError where it is missing, unreadable, malformed or no mapping."""
+def parse_yaml(text: str, where: File) -> Any:
+    """What YAML text says. Raises LadderError, after `where`, for malformed text."""
+    depth = 0
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
-    except OSError as error:
-        raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        where = f"byte {error.object[error.start]:#04x} at {error.start}"
-        raise LadderError(f"{path}: not UTF-8: {where}") from error
-    except yaml.YAMLError as error:
+        for event in list[Any](yaml.parse(text, Loader=_Loader)):  # loading recurses, and its C code crashes
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > 50 or len(getattr(event, "value", "")) > 3000:
+                raise ValueError(f"line {event.start_mark.line + 1}: over 50 levels or 3000 characters")
+        return yaml.load(text, Loader=_StrictLoader)
+    except Exception as error:  # not only its own: 2020-13-45 is a ValueError
         mark = getattr(error, "problem_mark", None)
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or str(error)
-        raise LadderError(f"{path}: {line}not valid YAML: {problem}") from error
+        raise LadderError(f"{where}: {line}not valid YAML: {problem}") from error
+
+
+def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
+    """YAML files in a folder, sorted. Raises LadderError for a name that is not fit for paths and commands."""
+    for path in sorted(folder.glob(pattern)):
+        if path.suffix != ".yaml" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem):
+            raise refuse(path, "file name", path.name, "NAME.yaml, of letters, digits, '_' and '-'")
+        yield path
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Parse one YAML file. Raises LadderError where it is missing, unreadable, malformed or no mapping."""
+    document = parse_yaml(read_text(path), path)
     if not isinstance(document, dict):
         raise LadderError(f"{path}: a mapping of fields is expected, found {type(document).__name__}")
     return document
@@ -61,7 +76,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 _TYPES = {
     "string_type": "text",
     "int_type": "a whole number",
-    "float_type": "a number",
+    "float_type": "a number such as 0.001 or 1.0e-3",
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping",
@@ -118,8 +133,9 @@ def parse_size(problem: Problem, given: Any, file: Path, where: str) -> dict[str
     for key in fields:
         if key not in given:
             raise LadderError(f"{file}: {where}: the size field {key!r} is missing")
-        value = evaluate(given[key], {})
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise refuse(file, f"{where}.{key}", given[key], "a whole number >= 1")
+        with within(f"{file}: {where}.{key}"):
+            value = evaluate(given[key], {})
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
+            raise refuse(file, f"{where}.{key}", given[key], "a whole number >= 1 and < 2**31")
         size[key] = value
     return size

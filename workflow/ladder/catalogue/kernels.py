@@ -1,11 +1,13 @@
 """Kernels from their YAML files, held to their model, their problem and their own defaults."""
 
+import keyword
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from string import Formatter
 
-from ladder.catalogue.documents import parse, read_yaml
+from ladder.catalogue.documents import documents_in, parse, read_yaml
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
+from ladder.model.expressions import FUNCTIONS, words
 from ladder.model.kernel import Argument, Kernel
 from ladder.model.plan import L2_PROMOTIONS
 from ladder.problems.registry import PROBLEMS
@@ -33,12 +35,14 @@ def _check_fields(kernel: Kernel) -> None:
     for dtype, substitutions in kernel.dtypes.items():
         refuse_unknown(path, "dtypes", dtype, problem.dtypes, why=f"the problem {problem.name}")
         known = [*substitutions, *kernel.parameters, "layout"]
-        for _, field, _, _ in Formatter().parse(kernel.entry):
-            if field is not None and field not in known:
-                raise refuse(path, f"entry (for {dtype})", "{" + field + "}", known)
+        for field in re.findall(r"\{(\w+)\}", kernel.entry):
+            refuse_unknown(path, f"entry (for {dtype})", field, known)
     for index, layout in enumerate(kernel.layouts):
         refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
+    taken = {*problem.size_fields, "layout", "element_bytes", "metric", *FUNCTIONS, *keyword.kwlist}
     for name, axis in kernel.parameters.items():
+        if name in taken:
+            raise refuse(path, "parameters", name, "a name without another meaning in expressions")
         refuse_unknown(path, f"parameters.{name}.default", axis.default, axis.values)
 
 
@@ -52,28 +56,40 @@ def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
     scalars = [*problem.scalars, *problem.size_fields, *parameters]
     known = scalars if argument.kind == "scalar" else problem.buffers
     refuse_unknown(kernel.path, f"{where}.{argument.kind}", argument.name, known)
+    for value in parameters[argument.name].values if argument.scalar in parameters else ():
+        if isinstance(value, str) or abs(value) >= 2**31:
+            raise refuse(kernel.path, f"parameters.{argument.name}.values", value, f"an int32, for {where}")
 
 
 def _try_expressions(kernel: Kernel) -> None:
-    """Evaluate every expression once at the defaults, so that a misspelt name fails here, naming its field."""
+    """Look up the names in every expression, and evaluate it once at the defaults; a mistake names its field."""
+    path, size = kernel.path, dict.fromkeys(kernel.problem.size_fields, 4096)
+    known = [*kernel.parameters, "layout", "element_bytes", *size, *FUNCTIONS]
+    fields = [(f"constraints[{i}].expr", one.expr) for i, one in enumerate(kernel.constraints)]
+    fields += [
+        (f"arguments[{i}].box", str(e)) for i, one in enumerate(kernel.arguments) for e in one.box or ()
+    ]
+    for field, expression in fields:
+        with within(f"{path}: {field}"):
+            used = frozenset.union(*words(expression))
+        for name in sorted(used):
+            refuse_unknown(path, field, name, known, why=f"no such name, in {expression!r}")
     variant = kernel.variant({}, next(iter(kernel.dtypes)), excluded=True)
-    size = dict.fromkeys(kernel.problem.size_fields, 4096)
-    with within(f"{kernel.path}: constraints"):
-        broken = variant.broken()
-        if broken is None:
-            variant.absent(size)
-    if broken is not None:
+    if (broken := variant.broken()) is not None:
         raise LadderError(f"{kernel.path}: parameters: the defaults break the constraint {broken.expr}")
+    variant.broken(size)
     variant.geometry(size)
 
 
 def load_catalog(root: Path) -> Mapping[str, Kernel]:
     catalog: dict[str, Kernel] = {}
-    for kernel in map(load_kernel, sorted(root.rglob("*.yaml"))):
+    for kernel in map(load_kernel, documents_in(root, "**/*.y*ml")):
         if kernel.name in catalog:
             taken = catalog[kernel.name].path
             raise LadderError(f"{kernel.path}: the name {kernel.name!r} is taken by {taken}")
         catalog[kernel.name] = kernel
     if not catalog:
         raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu) found")
+    for source in sorted(set(root.rglob("*.cu")).difference(one.source for one in catalog.values())):
+        raise LadderError(f"{source}: the description {source.stem}.yaml is missing beside it")
     return catalog

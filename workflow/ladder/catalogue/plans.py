@@ -5,6 +5,7 @@ from typing import Any
 
 from ladder.catalogue.config import Config
 from ladder.model.cell import Cell, Reference
+from ladder.model.errors import LadderError, within
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Argument, Variant
 from ladder.model.plan import Launch, Plan, Task
@@ -14,15 +15,19 @@ from ladder.model.sweep import Entry, Sweep
 _JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
 
 
-def _argument(argument: Argument, names: Mapping[str, Any]) -> dict[str, Any]:
+def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[str, Any]:
     if argument.kind == "pointer":
         return {"pointer": argument.name}
     if argument.kind == "scalar":
         given = {"value": names[argument.name]} if argument.name in names else {"scalar": argument.name}
         return {**given, "type": argument.type}
+    with within(f"{where}.box"):
+        box = [whole(extent, evaluate(extent, names)) for extent in argument.box or ()]
+    if not all(1 <= extent <= 256 for extent in box):
+        raise LadderError(f"{where}.box: {box} is not accepted; accepted: extents from 1 to 256")
     return {
         "tensor_map": argument.name,
-        "box": [whole(extent, evaluate(extent, names)) for extent in argument.box or ()],
+        "box": box,
         "swizzle": argument.swizzle,
         "l2_promotion": names.get(argument.l2_promotion, argument.l2_promotion),
     }
@@ -30,7 +35,8 @@ def _argument(argument: Argument, names: Mapping[str, Any]) -> dict[str, Any]:
 
 def _launch(variant: Variant, size: Size) -> Launch:
     names, geometry = variant.names(size), vars(variant.geometry(size))
-    arguments = tuple([_argument(argument, names) for argument in variant.kernel.arguments])
+    where, listed = f"{variant.kernel.path}: arguments", enumerate(variant.kernel.arguments)
+    arguments = tuple([_argument(one, names, f"{where}[{index}]") for index, one in listed])
     return Launch(**geometry, variant=variant.id, params=variant.params, arguments=arguments)
 
 

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import yaml
-
+from ladder.build.nvrtc import refuse_options
 from ladder.build.sources import include_closure
 from ladder.catalogue.config import Config
-from ladder.catalogue.documents import parse, read_yaml
+from ladder.catalogue.documents import parse, parse_yaml, read_yaml
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.sweeps import load_sweeps, named
 from ladder.gpu.discovery import find_gpus
 from ladder.model.code import PACKAGE
-from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.model.errors import refuse, refuse_unknown
 from ladder.model.files import digest_files, digest_json, replace_file
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
 from ladder.model.kernel import DEFAULT_ARCH, Kernel, Variant
@@ -77,7 +76,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any], typed: bool = False
         if isinstance(value, Mapping) and isinstance(old, Mapping):
             value = merged(old, value, typed)
         elif typed and isinstance(value, str) and not isinstance(old, str):
-            value = yaml.safe_load(value)
+            value = parse_yaml(value, f"command line: --config: {key}")
         result[key] = value
     return result
 
@@ -87,7 +86,8 @@ def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, An
     paths, settings = [project.config / "config.yaml", *files], dict[str, Any]()
     for path in paths:
         settings = merged(settings, read_yaml(path))
-    return parse(Config, merged(settings, over, typed=True), " + ".join(map(str, paths)))
+    config = parse(Config, settings, " + ".join(map(str, paths)))
+    return parse(Config, merged(settings, over, typed=True), "command line: --config") if over else config
 
 
 def choose_device(config: Config) -> tuple[str, str]:
@@ -105,6 +105,7 @@ def choose_device(config: Config) -> tuple[str, str]:
 
 def _loaded(project: Project, config: Config, arch: str) -> tuple[Any, Any, Any]:
     """Catalogue, sweeps and plans. Raises LadderError for the first mistake found."""
+    refuse_options(arch, config.compile.options)
     catalog = load_catalog(project.kernels)
     for kernel in catalog.values():
         include_closure(kernel.source, project.include)
@@ -139,6 +140,8 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
     chosen = every if config.sweeps == "all" else named(config.sweeps, every)
     if config.clock.enabled:
         refuse_unknown("configuration", "clock.sweep", config.clock.sweep, every)
+    if (least := config.measure.min_pairs) > (most := config.measure.max_pairs):
+        raise refuse("configuration", "measure.min_pairs", least, f"at most max_pairs, which is {most}")
     return Run(project, config, catalog, chosen, every, plans, device, arch)
 
 
@@ -149,8 +152,5 @@ def parse_over(given: Iterable[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise refuse("command line", "--config", text, "KEY=VALUE, such as run=quick")
-        try:
-            over[key] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise LadderError(f"command line: --config: {text!r} is not valid YAML: {error}") from error
+        over[key] = parse_yaml(value, f"command line: --config: {text!r}")
     return over

@@ -1,12 +1,13 @@
 """Sweeps from their YAML files, held to the schema and to the catalogue."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ladder.catalogue.documents import parse, parse_size, read_yaml
+from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
 from ladder.model.document import Document, Share, Some, Text, Value, is_value, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
@@ -149,6 +150,8 @@ class _SweepFile:
     def _variants(self, where: str, kernel: Kernel, given: EntryDocument) -> list[Variant]:
         """Variants of one entry, with the excluded ones if there are several combinations or they are recorded."""
         axes = [value if isinstance(value, list) else [value] for value in given.params.values()]
+        if (count := math.prod(map(len, axes)) * len(self.document.dtypes)) > 100_000:
+            raise LadderError(f"{self.path}: {where}params: {count} combinations; accepted: at most 100000")
         combinations = [dict(zip(given.params, values, strict=True)) for values in itertools.product(*axes)]
         if given.rung and len(combinations) > 1:
             accepted = "a rung for one combination of parameters only"
@@ -267,7 +270,7 @@ def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
 
 def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:
     """The chosen sweeps by name, or all, by problem and name. Raises LadderError where a chosen one has no file."""
-    paths = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    paths = {path.stem: path for path in documents_in(folder, "*.y*ml")}
     if not paths:
         raise LadderError(f"{folder}: no sweep (*.yaml) found")
     if chosen is not None:

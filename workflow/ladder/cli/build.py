@@ -25,7 +25,7 @@ def prepare(
     folder: Folder,
     sweep: SweepName,
     arch: Annotated[str | None, typer.Option(help="Architecture (default: the run's).")] = None,
-    jobs: Annotated[int, typer.Option(help="Compilers at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Compilers at once.")] = 1,
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:

@@ -21,7 +21,7 @@ def figures(
     sweeps: SweepNames,
     published: Published = None,
     into: Into = None,
-    jobs: Annotated[int, typer.Option(help="Sweeps at once.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Sweeps at once.")] = 1,
 ) -> None:
     """Draw the figures of sweeps from their tables, as figures/SWEEP-INDEX-KIND.png."""
     folder, parts = RunFolder(folder_), []

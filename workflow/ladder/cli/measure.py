@@ -45,7 +45,7 @@ def profile(context: typer.Context, plan: PlanFile) -> None:
 def clock(
     context: typer.Context,
     plan: PlanFile,
-    trials: Annotated[int, typer.Option(help="Trials of a kernel against itself.")] = 100,
+    trials: Annotated[int, typer.Option(min=10, help="Trials of a kernel against itself.")] = 100,
 ) -> None:
     """Hold the timer against NVBench and against itself; the cells of a plan serve as subjects."""
     folder, given = folder_of(plan), read_plan(plan)

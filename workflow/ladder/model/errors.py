@@ -1,31 +1,40 @@
 """The one error a user sees: which file, which field, which value, and what would be accepted."""
 
 import difflib
+import reprlib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 File = Path | str
+reprlib.aRepr.maxstring = reprlib.aRepr.maxother = 300
 
 
 class LadderError(Exception):
     """A mistake in what the user gave (configuration, sweep, kernel file, command line)."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= 2000 else f"{text[:1000]} … {text[-1000:]}"
 
 
 def refuse(file: File, field: str, value: Any, accepted: Iterable[Any] | str, why: str = "") -> LadderError:
     """Build the error for one refused value; `accepted` is a sentence or the values, of which a near one is named."""
     names = [] if isinstance(accepted, str) else [str(name) for name in accepted]
     wanted = accepted if isinstance(accepted, str) else ", ".join(names) or "nothing"
-    close = difflib.get_close_matches(str(value), names, n=1)
+    shown = reprlib.repr(value)
+    close = difflib.get_close_matches(shown.strip("'"), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
+    if close and close[0] == str(value):
+        hint = f" (it is {'text' if isinstance(value, str) else 'no text'})"
     reason = f" {why};" if why else ""
-    return LadderError(f"{file}: {field}: {value!r} is not accepted{hint};{reason} accepted: {wanted}")
+    return LadderError(f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {wanted}")
 
 
 def refuse_unknown(file: File, field: str, value: Any, accepted: Collection[Any], why: str = "") -> None:
     """Raises what `refuse` builds unless the value is one of the accepted ones."""
-    if value not in accepted:
+    if value not in list(accepted):
         raise refuse(file, field, value, accepted, why=why)
 
 

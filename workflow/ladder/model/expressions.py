@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from simpleeval import InvalidExpression, SimpleEval
+from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
 from ladder.model.errors import LadderError
 
@@ -36,7 +36,9 @@ FUNCTIONS: Functions = {
     "max": max,
     "min": min,
 }
-_INTERPRETER = SimpleEval(functions=FUNCTIONS)  # one for all: making one takes longer than most evaluations
+_OPERATORS = {**DEFAULT_OPERATORS, ast.Mod: lambda left, right: divmod(left, right)[1]}  # % would format text
+_NODES = (ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Constant, ast.IfExp, ast.Name, ast.UnaryOp)
+_INTERPRETER = SimpleEval(_OPERATORS, FUNCTIONS)  # one for all: making one takes longer than most evaluations
 _LOCK = threading.Lock()
 
 
@@ -44,11 +46,18 @@ _LOCK = threading.Lock()
 def _parsed(expression: str) -> tuple[ast.expr, frozenset[str], frozenset[str]]:
     """Syntax tree of an expression, and the names of values and of functions in it."""
     try:
+        if len(expression) > 1000:
+            raise ValueError("longer than 1000 characters")
         # SimpleEval.parse takes assignments and several statements too, and evaluates the first.
         tree = ast.parse(expression.strip(), mode="eval").body
-    except (SyntaxError, ValueError) as error:
+        nodes = list(ast.walk(tree))
+        for node in nodes:
+            if isinstance(node, ast.BitXor):
+                raise ValueError("^ is not available; a power is written 2**24")
+            if isinstance(node, ast.expr | ast.keyword) and not isinstance(node, _NODES):
+                raise ValueError(f"{type(node).__name__} is not available")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise LadderError(f"expression {expression!r}: {error}") from error
-    nodes = list(ast.walk(tree))
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     called = frozenset(name.id for name in calls if isinstance(name, ast.Name))
     return tree, frozenset(node.id for node in nodes if isinstance(node, ast.Name)) - called, called
@@ -71,15 +80,19 @@ def _value(expression: str, *values: Any) -> Any:
 
 
 def evaluate(expression: str | float, names: Mapping[str, Any], functions: Functions | None = None) -> Any:
-    """Value over `names`, with further `functions`. Raises LadderError for an unknown name, even one not reached."""
+    """Number or truth value over `names`. Raises LadderError for any other, and for an unknown name, reached or not."""
     if isinstance(expression, int | float):
         return expression
     tree, used, called = _parsed(expression)
     try:
         if functions is None:
-            return _value(expression, *[names[name] for name in used])
-        return SimpleEval(functions={**FUNCTIONS, **functions}, names=names).eval(expression, tree)
-    except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError) as error:
+            value = _value(expression, *[names[name] for name in used])
+        else:
+            value = SimpleEval(_OPERATORS, {**FUNCTIONS, **functions}, names).eval(expression, tree)
+        if not math.isfinite(value):
+            raise ValueError(f"gives {value}")
+        return value
+    except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError, RecursionError) as error:
         known = {*names, *FUNCTIONS, *(functions or ())}
         unknown = sorted((used | called) - known)
         why = f"{unknown[0]!r} is not defined" if unknown else error

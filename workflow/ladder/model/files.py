@@ -13,6 +13,17 @@ TREE_ROOMS = ("kernels", "workflow", "config")
 _PASSING = ("__pycache__", ".pyc", ".egg-info")
 
 
+def read_text(path: Path) -> str:
+    """Text of a file in UTF-8. Raises LadderError where it cannot be read or is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        where = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise LadderError(f"{path}: not UTF-8: {where}") from error
+
+
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 

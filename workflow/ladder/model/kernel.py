@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
-from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value
+from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value, matching
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate, whole, words
 from ladder.model.plan import Geometry
@@ -18,6 +19,8 @@ from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 DEFAULT_ARCH = "sm_90a"  # to compile for where no device says otherwise
 _CLUSTERS_FROM = 90
 _ID_LIMIT = 150
+_MOST = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
+"""Most in x, y and z, and in all as many as in x."""
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
 
 
@@ -108,7 +111,7 @@ class Kernel(Document):
     """folder in workflow/ladder/problems, such as gemm"""
     origin: Some[str]
     """where the idea comes from: a key of docs/sources.md, and the place in it"""
-    entry: Text
+    entry: Annotated[str, *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}")]
     """NVRTC name expression of the kernel; {name} is replaced by a parameter or dtype substitution"""
     dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
     """for each dtype the substitutions it adds for the entry"""
@@ -208,17 +211,19 @@ class Variant:
         own = {"layout": self.layout, "element_bytes": ELEMENT_BYTES[self.dtype]}
         return {**self.params, **own, **(size or {})}
 
+    def _first_broken(self, conditions: list[Condition], names: Mapping[str, Any]) -> Condition | None:
+        with within(f"{self.kernel.path}: constraints"):
+            return next((one for one in conditions if not evaluate(one.expr, names)), None)
+
     @functools.cached_property
     def _excluded(self) -> Condition | None:
-        names = self.names()
-        return next((one for one in self.kernel.split_constraints[0] if not evaluate(one.expr, names)), None)
+        return self._first_broken(self.kernel.split_constraints[0], self.names())
 
     def broken(self, size: Size | None = None) -> Condition | None:
         """The first constraint that does not hold, if any; without a size, of those on parameters alone."""
         if self._excluded is not None or size is None:
             return self._excluded
-        names = self.names(size)
-        return next((one for one in self.kernel.split_constraints[1] if not evaluate(one.expr, names)), None)
+        return self._first_broken(self.kernel.split_constraints[1], self.names(size))
 
     @property
     def entry(self) -> str:
@@ -244,10 +249,12 @@ class Variant:
             given = {"grid": rule.grid, "block": rule.block, "cluster": rule.cluster or []}
             dims = {key: [whole(one, evaluate(one, names)) for one in each] for key, each in given.items()}
             shared = whole(rule.shared_bytes, evaluate(rule.shared_bytes, names))
-        if shared < 0:
-            raise refuse(path, "launch.shared_bytes", shared, "a whole number >= 0")
-        for field, values in dims.items():
-            if min(values, default=1) < 1:
-                raise refuse(path, f"launch.{field}", values, "whole numbers >= 1")
+        if not 0 <= shared < 2**31:
+            raise refuse(path, "launch.shared_bytes", shared, "a whole number >= 0 and < 2**31")
+        for (field, values), most in zip(dims.items(), _MOST.values(), strict=True):
+            nearest = [max(1, min(one, top)) for one, top in zip(values, most, strict=False)]
+            if values != nearest or math.prod(values) > most[0]:
+                accepted = f"whole numbers >= 1, at most {most}, and {most[0]} in all"
+                raise refuse(path, f"launch.{field}", values, accepted)
         grid, block, cluster = ((x, y, z) for x, y, z, *_ in ((*values, 1, 1, 1) for values in dims.values()))
         return Geometry(grid, block, None if cluster == (1, 1, 1) else cluster, shared)

@@ -23,7 +23,7 @@ MARKERS = ["o", "s", "D", "^", "v", "P", "X", "*", "<", ">"]
 MUTED = "#666666"
 _SETTINGS: dict[str, Any] = {"font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11}
 _SETTINGS |= dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], 10)
-_SETTINGS |= {"axes.spines.top": False, "axes.spines.right": False}
+_SETTINGS |= {"axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}
 _SETTINGS |= {"font.family": "DejaVu Sans", "axes.edgecolor": "#999999", "grid.color": "#e4e4e4"}
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
 
