@@ -1,5 +1,6 @@
 """The run, loaded and checked once for all rules, and the small functions that rules share."""
 
+import functools
 import json
 import re
 import shlex
@@ -75,6 +76,7 @@ def words_of(sweeps):
     return contents([f"config/sweeps/{sweep}.yaml" for sweep in sweeps])
 
 
+@functools.cache
 def code_of(step):
     """Digest of every file of the package that the module of a step may run."""
     return contents(closure([f"ladder.cli.{STEPS[step]}"]))
