@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,13 +90,56 @@ def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
     assert job["gpu_share"] == pytest.approx(0.83)
 
 
-def test_merging_keeps_every_row_and_each_variant_once(lab: Lab) -> None:
+def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None:
     merged = tables.read("timings", lab.folder.tables)
     assert set(merged["sweep"]) == set(lab.sweeps())
     resources = tables.read("resources", lab.folder.tables)
-    assert not resources["variant"].duplicated().any()
-    shared = {variant.id for sweep in lab.sweeps().values() for variant in sweep.variants}
-    assert set(resources["variant"]) == shared
+    sweeps = lab.sweeps().items()
+    asked = [(name, variant.id) for name, sweep in sweeps for variant in sweep.variants]
+    assert sorted(resources[["sweep", "variant"]].itertuples(index=False, name=None)) == sorted(asked)
+
+
+def test_resources_published_without_their_sweeps_are_read_by_the_timings(lab: Lab, tmp_path: Path) -> None:
+    now = tables.read("resources", lab.folder.tables)
+    shutil.copy(lab.folder.tables / "timings.csv", tmp_path)
+    old = now.drop(columns="sweep").drop_duplicates("variant")
+    old.to_csv(tmp_path / "resources.csv", index=False)
+    key = ["sweep", "variant"]
+    found = tables.read("resources", tmp_path).sort_values(key, ignore_index=True)
+    pd.testing.assert_frame_equal(found, now.sort_values(key, ignore_index=True))
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "says"),
+    [
+        ("notes", lambda text: text[: text.rindex(",")] + "\n", r"row \d+: 3 fields, accepted: 4"),
+        ("notes", lambda text: text.rstrip("\n"), "cut short: its last line has no end"),
+        ("notes", lambda text: text.partition("\n")[0], "cut short: its last line has no end"),
+        ("notes", lambda text: text + '"', "not a CSV table in UTF-8: unexpected end"),
+        ("notes", lambda text: text + "a,b,c,\udcff\n", "not a CSV table in UTF-8: .*0xff"),
+        ("notes", lambda text: "", "the columns are not those of notes: reason, stage"),
+        ("jobs", lambda text: text.replace("83", "inf", 1), r"row 1: gpu_s: 'inf' .* a finite number"),
+        ("jobs", lambda text: text.replace("83", "nan", 1), r"row 1: gpu_s: 'nan' .* a finite number"),
+        ("jobs", lambda text: text.replace(",25,", ",2.5,", 1), r"row 1: cells: '2.5' .* a whole number"),
+        ("clock_aa", lambda text: text + "1,a,20,1,1,1,x\n", r"row 1: covers: 'x' .* True or False"),
+    ],
+)
+def test_a_damaged_table_is_refused_by_file_row_and_column(
+    lab: Lab, tmp_path: Path, table: str, change: Callable[[str], str], says: str
+) -> None:
+    frame = tables.frame(table, []) if table == "clock_aa" else tables.read(table, lab.folder.tables)
+    tables.write({table: frame}, tmp_path)
+    assert len(tables.read(table, tmp_path)) == len(frame)
+    path = tmp_path / f"{table}.csv"
+    path.write_bytes(change(path.read_text()).encode(errors="surrogateescape"))
+    with pytest.raises(LadderError, match=rf"{table}\.csv: {says}"):
+        tables.read(table, tmp_path)
+
+
+def test_a_carriage_return_in_a_reason_breaks_no_line(tmp_path: Path) -> None:
+    notes = [{"sweep": "a", "stage": "profile", "subject": "ncu", "reason": "one\r\ntwo\rthree"}]
+    tables.write({"notes": tables.frame("notes", notes)}, tmp_path)
+    assert list(tables.read("notes", tmp_path)["reason"]) == ["one \ntwo three"]
 
 
 def test_parquet_says_the_same_as_csv(lab: Lab) -> None:

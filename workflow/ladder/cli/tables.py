@@ -16,7 +16,7 @@ from ladder.results import tables
 from ladder.results.archive import records_of
 from ladder.results.collect import changed_sources, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, reproduced
-from ladder.results.publish import copy_clock, kept_rows
+from ladder.results.publish import copy_clock, kept_rows, published_tables
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -29,7 +29,7 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
     if not view.records.by_cell:
         said = [(name, f"no published measurements in {published.root.name}")]
     rows = [{"sweep": name, "stage": "published", "subject": one, "reason": why} for one, why in said]
-    kept = kept_rows(name, published, ("notes", "jobs"))
+    kept = kept_rows(name, published_tables(published, ("notes", "jobs")))
     return frames | kept | {"notes": tables.concat([kept["notes"], tables.frame("notes", rows)], "notes")}
 
 

@@ -141,7 +141,7 @@ def collect_sweep(
         collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, "gpu_share": share})
     for facts in view.plan.variants.values():
         words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
-        collector.rows["resources"].append({**facts, **words})
+        collector.rows["resources"].append({**facts, **words, "sweep": view.plan.sweep})
     return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
@@ -157,6 +157,5 @@ def changed_sources(view: View) -> dict[str, int]:
 
 
 def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """Tables of all sweeps joined in their order; a variant that several share has one resources row."""
-    merged = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
-    return merged | {"resources": merged["resources"].drop_duplicates("variant", ignore_index=True)}
+    """Tables of all sweeps joined in their order."""
+    return {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}

@@ -101,15 +101,15 @@ class Publication:
         """The tables of the device with this published, in the order of the project's sweeps."""
         sessions = {**self.archive.sessions, **self.sessions}
         both = Records().add((*sessions.values(), *self.archive, *self.additions))
-        parts = {}
+        parts, old = {}, functools.cache(functools.partial(published_tables, self.published))
         for name in self.run.every_sweep:
             if name not in self.views:
-                parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
+                parts[name] = kept_rows(name, old(SWEEP_TABLES))
                 continue
             accounts = [read_json(self.folder.account(job, name)) for job in ("measured", "profiled")]
             parts[name] = collect_sweep(View(self.views[name].plan, both, earlier=True), *accounts)
             if not self.run.measures:
-                parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
+                parts[name] |= kept_rows(name, old(("notes", "jobs")))
         return merge({name: part for name, part in parts.items() if len(part["timings"])})
 
     def write_records(self, fresh: PublishedFolder) -> None:
@@ -135,17 +135,13 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) ->
     return Publication(run, folder, published, views, records, read_archive(published.records))
 
 
-def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
+def published_tables(folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
+    return {table: tables.read(table, folder.tables, required=False) for table in wanted}
+
+
+def kept_rows(name: str, published: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
-    found: dict[str, pd.DataFrame] = {}
-    for table in wanted:
-        rows = tables.read(table, folder.tables, required=False)
-        if table == "resources":
-            own = {*found["timings"]["variant"], *found["timings"]["reference"].dropna()}
-            found[table] = rows[rows["variant"].isin(own)]
-        else:
-            found[table] = rows[rows["sweep"] == name]
-    return found
+    return {table: rows[rows["sweep"] == name] for table, rows in published.items()}
 
 
 def copy_clock(source: RunFolder, target: RunFolder) -> None:
