@@ -6,6 +6,8 @@ test_workflow.py); what only a launch can see needs a GPU.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +16,13 @@ from typing import Any
 
 import pytest
 from conftest import edit, edit_yaml, run_snakemake
+from factory import SESSION
+from ladder.catalogue.runs import parse_over
 from ladder.cli.app import main
+from ladder.measure.store import appending
+from ladder.model.errors import LadderError
+from ladder.model.files import write_json
+from snakemake.cli import parse_config
 
 CONFIG = "config/config.yaml"
 SWEEP = "config/sweeps/alone.yaml"
@@ -419,9 +427,14 @@ def test_a_mistake_names_file_field_value_and_what_is_accepted(
             ["prepare", "results/a/b", "alone", "--config", "compile={options: ['--fast']}"],
             ("compile", "takes no", "--fast"),
         ),
-        (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "cannot be read")),
+        (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "No such file")),
         (["measure", CONFIG], (CONFIG, "not a plan")),
         (["compare", "results/none", "results/none"], ("results/none", "no records in it")),
+        (["claims", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
+        (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
+        (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
+        (["collect", "results/a/b", "alone", "--into", CONFIG], ("results/a/b/plans/alone.json",)),
+        (["banks", "lane", "--picture", f"{CONFIG}/a.png"], (CONFIG, "File exists")),
     ],
     ids=lambda value: " ".join(value)[:40],
 )
@@ -437,6 +450,57 @@ def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
     assert main(words) == 2
     assert_says(caplog.records[-1].getMessage(), says)
     assert set(project.rglob("*")) == before
+
+
+def test_a_published_folder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (["collect"], ["environment", "--arch", "sm_90a"], ["figures"]):
+        assert main([*step, "results/a/b", "--published", "nope"]) == 2
+        assert "'nope' does not exist" in capsys.readouterr().err
+
+
+def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
+    given = ["measure={precision: 0.01, seed: 3}", "run=a", "measure={seed: 4}", "run=b"]
+    expected = {"measure": {"precision": 0.01, "seed": 4}, "run": "b"}
+    assert parse_over(given) == expected
+    assert parse_config(given) == {**expected, "measure": {"precision": "0.01", "seed": "4"}}
+
+
+def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    for folder in ("results/a/b/plans/alone.json", "results/a/c/records/x.jsonl", "results/a/d.json"):
+        (project / folder).mkdir(parents=True)
+    (project / "results/a/e").symlink_to("e")
+    for words, file in (
+        (["measure", "results/a/b/plans/alone.json"], "results/a/b/plans/alone.json: Is a directory"),
+        (["compare", "results/a/c", "results/a/c"], "results/a/c/records/x.jsonl: Is a directory"),
+        (["measure", "results/a/e/f"], "results/a/e/f: Too many levels of symbolic links"),
+    ):
+        assert main(words) == 2
+        assert caplog.messages[-1] == f"error: {file}"
+    with pytest.raises(LadderError, match=r"results/a/d\.json: cannot be written: Is a directory"):
+        write_json(Path("results/a/d.json"), {})
+    assert {path.name for path in Path("results/a").iterdir()} == {"b", "c", "d.json", "e"}
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text("old")
+
+    def full(self: Path, data: bytes) -> None:
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(LadderError, match=r"a\.json: cannot be written: No space left on device"):
+        write_json(tmp_path / "a.json", {})
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    with appending(tmp_path / "records", "a") as append:
+        monkeypatch.setattr(os, "fsync", lambda _: full(tmp_path / "a.json", b""))
+        with pytest.raises(LadderError, match=r"records/a-.*\.jsonl: cannot be written: No space left"):
+            append(SESSION)
 
 
 @pytest.mark.parametrize(

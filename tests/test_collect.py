@@ -440,6 +440,7 @@ class TestWithoutAGpu:
         """The tables of a sweep from what is published of a device."""
         here.compile(here.sweeps([name])[name], **compiled)
         published = str(here.project.published(device).root)
+        Path(published).mkdir(exist_ok=True)
         into = str(here.folder.sweep(name))
         given = [str(here.folder.root), name, "--published", published, "--into", into]
         assert main(["--root", str(here.root), "collect", *given]) == 0

@@ -282,7 +282,8 @@ def test_an_incomplete_run_is_refused_even_when_forced(run: Run, caplog: pytest.
 
 
 @pytest.mark.parametrize(
-    ("name", "device"), [("../main", DEVICE), ("main", ".."), ("main", "a/b"), ("", DEVICE)]
+    ("name", "device"),
+    [("../main", DEVICE), ("main", "."), ("main", ".."), ("main", "../x"), ("main", "a/../b"), ("", DEVICE)],
 )
 def test_no_folder_outside_is_replaced(
     run: Run, name: str, device: str, caplog: pytest.LogCaptureFixture
@@ -291,6 +292,29 @@ def test_no_folder_outside_is_replaced(
     assert main(["--root", str(run.root), "publish", name, device, "--force"]) == 2
     assert "a name of letters, digits" in caplog.text
     assert sorted(run.root.rglob("*")) == before
+
+
+def test_nothing_is_not_published_even_when_forced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(tmp_path)
+    run.measure(change=lambda _, record: None)
+    assert run.publish() == 2
+    assert "it has no timings at all" in caplog.text
+    assert run.publish("--force") == 2
+    assert "no cell of its sweeps has a result" in caplog.text
+    assert not list(run.target.parent.iterdir())
+
+
+def test_a_device_folder_may_be_a_link(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere" / "h200"
+    place.mkdir(parents=True)
+    run.target.parent.mkdir(parents=True)
+    run.target.symlink_to(place)
+    for _ in range(2):
+        assert run.publish() == 0
+        assert run.target.is_symlink()
+        assert (place / "timings.csv").is_file()
+        for folder, name in ((run.target, DEVICE), (place, "h200")):
+            assert [path.name for path in folder.parent.iterdir()] == [name], "nothing is left beside it"
 
 
 def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(run: Run) -> None:
@@ -319,7 +343,7 @@ def test_a_failure_in_the_middle_leaves_the_old_one_whole(
 
     monkeypatch.setattr(publishing, failing, full_disk)
     monkeypatch.setattr(f"ladder.cli.publish.{failing}", full_disk, raising=False)
-    assert run.publish() == 3
+    assert run.publish() == 2
     assert run.files() == before
     assert [path.name for path in run.target.parent.iterdir()] == [DEVICE]
 
@@ -334,5 +358,5 @@ def test_a_failed_swap_puts_the_old_one_back(run: Run, monkeypatch: pytest.Monke
         return real(self, destination)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    assert run.publish() == 3
+    assert run.publish() == 2
     assert run.files() == before

@@ -178,9 +178,5 @@ def throughput_record():
     return [record.as_posix()] if RUN.measures and record.is_file() else []
 
 
-# Without a GPU the steps that read measurements are told where published ones are.
-STANDS_IN = (
-    []
-    if RUN.measures
-    else [f"--published {shlex.quote(RUN.project.published(RUN.config.published).root.as_posix())}"]
-)
+# Without a GPU the steps that read measurements are told where published ones are, if there are any.
+STANDS_IN = [f"--published {shlex.quote(RUN.published.root.as_posix())}"] if RUN.published else []

@@ -120,7 +120,7 @@ def parse_over(given: Iterable[str]) -> dict[str, Any]:
         if not equals or not key:
             raise refuse("command line", "--config", text, "KEY=VALUE, such as run=quick")
         try:
-            over[key] = yaml.safe_load(value)
+            over = merged(over, {key: yaml.safe_load(value)})
         except yaml.YAMLError as error:
             raise LadderError(f"command line: --config: {text!r} is not valid YAML: {error}") from error
     return over

@@ -23,7 +23,10 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="results/RUN/DEVI
 SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP", help="Name of a sweep.")]
 Published = Annotated[
-    Path | None, typer.Option(help="Without a GPU: published folder whose measurements stand in.")
+    Path | None,
+    typer.Option(
+        help="Without a GPU: published folder whose measurements stand in.", exists=True, file_okay=False
+    ),
 ]
 
 Into = Annotated[

@@ -12,6 +12,7 @@ from typing import Any
 
 from ladder.model.cell import Cell
 from ladder.model.errors import within
+from ladder.model.files import written
 from ladder.model.record import Record, Session, from_json
 
 Append = Callable[[Record | Session], None]
@@ -79,11 +80,13 @@ def new_name(word: str) -> str:
 def appending(folder: Path, word: str) -> Iterator[Append]:
     """A new file of a store, and what appends to it: each line is on the disk before the next cell begins."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{new_name(word)}.jsonl").open("x", encoding="utf-8") as file:
+    path = folder / f"{new_name(word)}.jsonl"
+    with path.open("x", encoding="utf-8") as file:
 
         def append(one: Record | Session) -> None:
-            file.write(json.dumps(one.to_json()) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+            with written(path):
+                file.write(json.dumps(one.to_json()) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
 
         yield append

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,25 @@ def tree_digest(root: Path) -> str:
     return digest_files(kept, root)
 
 
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Raises LadderError where writing `path` fails: the system's own error does not name it where a disk is full."""
+    try:
+        yield
+    except OSError as error:
+        raise LadderError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees either the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            partial.write_bytes(data)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:

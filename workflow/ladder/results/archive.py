@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
+from ladder.model.files import written
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_json
@@ -47,7 +48,8 @@ def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Sess
         known |= {name: result.pop(name, None) for name in _SAMPLES}
         rows.append(known | {"record": json.dumps({**line, "record": {**line["record"], "result": result}})})
     table = pa.Table.from_pylist(rows, schema=schema)
-    pq.write_table(table, path, compression="zstd", compression_level=19)
+    with written(path):
+        pq.write_table(table, path, compression="zstd", compression_level=19)
 
 
 def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:

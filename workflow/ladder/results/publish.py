@@ -155,6 +155,7 @@ def copy_clock(source: RunFolder, target: RunFolder) -> None:
 @contextmanager
 def replaced(target: Path) -> Iterator[Path]:
     """A fresh folder that takes the place of `target` by renaming once the block is done: nobody reads half of it."""
+    target = target.resolve()  # a link to it stays
     fresh, old = (target.with_name(f".{target.name}.{os.getpid()}.{word}") for word in ("new", "old"))
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
