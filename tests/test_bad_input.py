@@ -7,6 +7,7 @@ test_workflow.py); what only a launch can see needs a GPU.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import edit, edit_yaml, run_snakemake
-from factory import SESSION
+from factory import SESSION, Lab
 from ladder.catalogue.runs import parse_over
 from ladder.cli.app import main
 from ladder.measure.store import appending
@@ -428,13 +429,13 @@ def test_a_mistake_names_file_field_value_and_what_is_accepted(
             ("compile", "takes no", "--fast"),
         ),
         (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "No such file")),
-        (["measure", CONFIG], (CONFIG, "not a plan")),
+        (["measure", CONFIG], (CONFIG, "not valid JSON")),
         (["compare", "results/none", "results/none"], ("results/none", "no records in it")),
         (["claims", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
         (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
         (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
         (["collect", "results/a/b", "alone", "--into", CONFIG], ("results/a/b/plans/alone.json",)),
-        (["banks", "lane", "--picture", f"{CONFIG}/a.png"], (CONFIG, "File exists")),
+        (["banks", "lane * 4", "--picture", f"{CONFIG}/a.png"], (CONFIG, "File exists")),
     ],
     ids=lambda value: " ".join(value)[:40],
 )
@@ -450,6 +451,95 @@ def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
     assert main(words) == 2
     assert_says(caplog.records[-1].getMessage(), says)
     assert set(project.rglob("*")) == before
+
+
+JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
+    *[("plans/S.json", damage, "not valid JSON") for damage in ("", "{", '{"a": 1} x', "\xff")],
+    ("plans/S.json", lambda plan: [plan], "the document: "),
+    ("plans/S.json", lambda plan: plan | {"sweep": "other"}, "sweep: 'other' is not accepted; accepted: S"),
+    ("plans/S.json", lambda plan: plan | {"problem": "gem"}, "problem: 'gem' is not accepted (did you mean"),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"regimes": []},
+        "regimes: [] is not accepted; accepted: at least 1",
+    ),
+    ("plans/S.json", lambda plan: plan | {"settings": {}}, "settings: the field 'precision' is missing"),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"settings": plan["settings"] | {"seed": "x"}},
+        "settings.seed: 'x'",
+    ),
+    ("plans/S.json", lambda plan: plan | {"job": {}}, "job: the field 'deadline_s' is missing"),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"tasks": [*plan["tasks"][:1], {}]},
+        "tasks[1]: the field 'variant'",
+    ),
+    ("plans/S.json", lambda plan: plan | {"variants": {}}, "tasks[0]: variant: 'wmma_naive-fp16'"),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"variants": {"a": {"layout": ""}}},
+        "variants.a: the field 'params' is missing",
+    ),
+    (
+        "plans/S.json",
+        lambda plan: (
+            plan | {"variants": {name: each | {"registers": "x"} for name, each in plan["variants"].items()}}
+        ),
+        "resources: a value of another kind",
+    ),
+    *[(f"sweeps/S/{name}.json", "", "not valid JSON") for name in ("measured", "profiled")],
+    *[(f"sweeps/S/{name}.json", lambda job: [job], "the document") for name in ("measured", "profiled")],
+    ("sweeps/S/measured.json", lambda job: job | {"wall_s": "long"}, "wall_s: 'long' is not accepted"),
+    ("sweeps/S/measured.json", lambda job: {}, "the document: the field 'cells' is missing"),
+    ("sweeps/S/profiled.json", lambda job: {"notes": [{}]}, "notes[0]: the field 'subject' is missing"),
+    ("sweeps/S/profiled.json", lambda job: {"notes": 3}, "notes: 3 is not accepted; accepted: a list"),
+    *[("environment.json", damage, "not valid JSON") for damage in ("", "{")],
+    ("environment.json", lambda document: [document], "the document: "),
+    ("environment.json", lambda document: {}, "the document: the field 'driver' is missing"),
+    (
+        "environment.json",
+        lambda document: document | {"gpu": 3},
+        "gpu: 3 is not accepted; accepted: a mapping",
+    ),
+    ("environment.json", lambda document: document | {"gpus": [{"started": 3}]}, "gpus[0].started: 3"),
+    ("environment.json", lambda document: document | {"tree": {"commit": 3}}, "tree.commit: 3"),
+    ("environment.json", lambda document: document | {"published": {}}, "published: the field 'driver'"),
+    ("environment.json", lambda document: document | {"timings_from": "x"}, "timings_from: 'x'"),
+    ("throughput.json", lambda document: {"sweep": "a"}, "the field 'variants' is missing"),
+]
+
+
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    lab.record(["tensor_ladder"])
+    lab.collect(["tensor_ladder"])
+    write_json(lab.folder.throughput, {})
+    return lab
+
+
+@pytest.mark.parametrize(("file", "change", "says"), JSON_MISTAKES)
+def test_a_json_file_that_is_another_thing_is_refused_by_file_field_and_value(
+    measured_once: Lab,
+    tmp_path: Path,
+    file: str,
+    change: Callable[[Any], Any] | str,
+    says: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder, name = tmp_path / "run", "tensor_ladder"
+    shutil.copytree(measured_once.folder.root, folder)
+    path = folder / file.replace("S", name)
+    given = change if isinstance(change, str) else json.dumps(change(json.loads(path.read_text())))
+    path.write_bytes(given.encode("latin-1"))
+    step = "collect" if "/" in file else "report"
+    assert main(["--root", str(measured_once.root), step, str(folder), name]) == 2
+    (message,) = caplog.messages
+    assert_says(
+        message, ("error: ", file.replace("S", name), says.replace("accepted: S", f"accepted: {name}"))
+    )
+    assert len(message) < 800
 
 
 def test_a_published_folder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

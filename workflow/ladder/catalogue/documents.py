@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from ladder.model.document import Document, explain
+from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import evaluate
 from ladder.model.problem import Problem
+from ladder.model.shapes import explain
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -5,17 +5,20 @@ from typing import Annotated
 
 import pandas as pd
 import typer
+from pydantic import TypeAdapter
 
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
 from ladder.measure.store import read_store
 from ladder.measure.view import View
+from ladder.model.document import Arch
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
+from ladder.model.shapes import held
 from ladder.results import tables
 from ladder.results.archive import records_of
 from ladder.results.collect import changed_sources, collect_sweep, merge
-from ladder.results.environment import analysed_here, measured_on, reproduced
+from ladder.results.environment import ENVIRONMENT, analysed_here, measured_on, reproduced
 from ladder.results.publish import copy_clock, kept_rows, published_tables
 
 
@@ -35,7 +38,7 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
 
 def _measured(view: View, folder: RunFolder) -> dict[str, pd.DataFrame]:
     """Tables of a sweep from the run's records, and from what its jobs say of themselves."""
-    accounts = [read_json(folder.account(job, view.plan.sweep)) for job in ("measured", "profiled")]
+    accounts = [folder.told(job, view.plan.sweep) for job in ("measured", "profiled")]
     return collect_sweep(view, *accounts)
 
 
@@ -64,10 +67,14 @@ def environment(
 ) -> None:
     """Record where a run's numbers were measured, from their records, and what analysed them."""
     folder = RunFolder(folder_)
+    held(TypeAdapter(Arch), arch, "command line: --arch")
     measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
-    if published is not None and (source := read_json(PublishedFolder(published).environment)) is not None:
+    if (
+        published is not None
+        and (source := read_json(PublishedFolder(published).environment, ENVIRONMENT)) is not None
+    ):
         same = reproduced(PublishedFolder(published), folder)
         document |= {"timings_from": "published", "published": source, "reproduced_cubins": same}
     write_json(folder.environment, document)

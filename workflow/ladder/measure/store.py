@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ladder.model.cell import Cell
-from ladder.model.errors import within
 from ladder.model.files import written
 from ladder.model.record import Record, Session, from_json
 
@@ -24,7 +23,8 @@ class Records:
 
     by_cell: dict[str, list[Record]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    unreadable: int = 0  # lines; a last line cut short by a kill is no damage and does not count
+    unreadable: list[str] = field(default_factory=list)
+    """Places of lines that are no JSON; a last line cut short by a kill is no damage and does not count."""
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
@@ -56,13 +56,11 @@ def read_store(folder: Path) -> Records:
     for path in sorted(folder.glob("*.jsonl")):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, 1):
+            place = f"{path}: line {number}"
             try:
-                with within(str(path)):
-                    read.append(from_json(json.loads(line)))
-            except (KeyError, TypeError, AttributeError):
-                found.unreadable += 1
-            except ValueError:  # no JSON
-                found.unreadable += number < len(lines)
+                read.append(from_json(json.loads(line), place))
+            except ValueError:
+                found.unreadable += [place] if number < len(lines) else []
     return found.add(read)
 
 

@@ -8,9 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from ladder.model.problem import ParamValue
-
-NOT_ACCEPTED, NO_FIELD = "not_accepted", "no_field"
-"""Types of errors: the context says what is accepted, or the fields that there are."""
+from ladder.model.shapes import NO_FIELD, NOT_ACCEPTED
 
 
 class Document(BaseModel):
@@ -33,47 +31,6 @@ class Document(BaseModel):
                 known = {"name": name, "fields": sorted(cls.model_fields)}
                 raise PydanticCustomError(NO_FIELD, "no such field", known)
         return given
-
-
-_TYPES = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping of fields",
-    "finite_number": "a finite number",
-}
-_BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-
-
-def _field(loc: tuple[int | str, ...]) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if part != "[key]")
-    return "".join(parts).removeprefix(".") or "the document"
-
-
-def explain(file: File, error: ErrorDetails) -> LadderError:
-    """What pydantic says of one field, as the file, the field, the value and what is accepted."""
-    kind, context, loc = error["type"], error.get("ctx") or {}, error["loc"]
-    if kind == "missing":
-        return LadderError(f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing")
-    if kind == NO_FIELD:
-        return refuse(file, _field(loc), context["name"], context["fields"], why="no such field")
-    if kind == NOT_ACCEPTED:
-        accepted: Any = context["accepted"]
-    elif kind == "literal_error":
-        accepted = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
-    elif kind == "value_error":
-        accepted = str(context["error"])
-    elif kind in ("too_short", "string_too_short"):
-        accepted = f"at least {context['min_length']} of them"
-    elif kind == "too_long":
-        accepted = f"at most {context['max_length']} of them"
-    else:
-        bounds = (f"a number {sign} {context[name]}" for name, sign in _BOUNDS.items() if name in context)
-        accepted = next(bounds, _TYPES.get(kind, error["msg"]))
-    return refuse(file, _field(loc), error["input"], accepted)
 
 
 def taking(accepted: str, test: Callable[[Any], bool]) -> Any:

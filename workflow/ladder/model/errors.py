@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 File = Path | str
+_SHOWN = 200  # letters of a value
 
 
 class LadderError(Exception):
@@ -20,7 +21,8 @@ def refuse(file: File, field: str, value: Any, accepted: Iterable[Any] | str, wh
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     reason = f" {why};" if why else ""
-    return LadderError(f"{file}: {field}: {value!r} is not accepted{hint};{reason} accepted: {wanted}")
+    shown = repr(value) if len(repr(value)) <= _SHOWN else f"{value!r:.{_SHOWN}}…"
+    return LadderError(f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {wanted}")
 
 
 def refuse_unknown(file: File, field: str, value: Any, accepted: Collection[Any], why: str = "") -> None:

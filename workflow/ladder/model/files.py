@@ -8,8 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ladder.model.errors import LadderError
+from pydantic import TypeAdapter
 
+from ladder.model.errors import LadderError
+from ladder.model.shapes import held
+
+_ANY = TypeAdapter(dict[str, Any])
 TREE_ROOMS = ("kernels", "workflow", "config")
 _PASSING = ("__pycache__", ".pyc", ".egg-info")
 
@@ -64,14 +68,6 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     replace_file(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path, kind: TypeAdapter[Any] = _ANY) -> dict[str, Any] | None:
     """One JSON object, or None where the file is missing. Raises LadderError where it is something else."""
-    if not path.is_file():
-        return None
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise LadderError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise LadderError(f"{path}: a JSON object is expected, found {type(document).__name__}")
-    return document
+    return held(kind, path.read_bytes(), path) if path.exists() else None

@@ -2,13 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from ladder.model.cell import Cell, Reference
+from pydantic import Field, TypeAdapter
+
+from ladder.model.cell import COUNTERS, Cell
+from ladder.model.document import taking
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json
+from ladder.model.schemas import SCHEMAS, STATUSES
+from ladder.model.shapes import Number, fields, held, shaped
 
 SCHEMA = 1  # version of the records that this code writes and reads
+
+_PEAKS = {"tensor_peak_tflops": Mapping[str, Number | None] | None}
+_GPU = "name uuid sms:int memory_bytes:int sm_clock_max_mhz:float power_limit_w:float fp32_peak_tflops:float"
+Gpu = Annotated[
+    Mapping[str, Any], shaped(fields(f"{_GPU} copy_gbytes_per_s:float started finished") | _PEAKS)
+]
+Host = Annotated[Mapping[str, Any], shaped(fields("cpu cores:int memory_bytes:int"))]
+Tree = Annotated[Mapping[str, Any], shaped(fields("digest commit clean:bool"))]
+VERSIONS = fields("driver cublas nvrtc ncu python") | {"packages": Mapping[str, str | None] | None}
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Times = Annotated[list[_Positive], Field(min_length=1)]
+# What a result says of a cell becomes columns of tables.
+_COLUMNS = {**SCHEMAS["sessions"], **SCHEMAS["timings"], **fields("start_clock_mhz:float")}
+_COLUMNS |= dict.fromkeys(["speedup", "median_us", "reference_median_us"], _Positive | None)
+_Part = Annotated[Mapping[str, Any], shaped(_COLUMNS)]
+_Summary = Annotated[Mapping[str, Any], shaped(_COLUMNS, ["median_us"])]
+_Metric = Annotated[Mapping[str, Any], shaped(SCHEMAS["metrics"], ["metric", "value"])]
+_RESULT = {**_COLUMNS, "copy_us": "float", "variant_us": _Times, "reference_us": _Times, "summary": _Summary}
+_RESULT |= dict.fromkeys(["check", "device", "built", "spent"], _Part | None)
+_RESULT |= {"observations": list[_Metric] | None, "notes": list[str] | None}
 
 
 @dataclass(frozen=True)
@@ -33,11 +58,11 @@ class Session:
 
     id: str
     started: str
-    gpu: Mapping[str, Any] = field(default_factory=dict)
-    host: Mapping[str, Any] = field(default_factory=dict)
-    versions: Mapping[str, Any] = field(default_factory=dict)
-    tree: Mapping[str, Any] = field(default_factory=dict)
-    clock_floor_us: float | None = None
+    gpu: Gpu = field(default_factory=dict)
+    host: Host = field(default_factory=dict)
+    versions: Annotated[Mapping[str, Any], shaped(VERSIONS)] = field(default_factory=dict)
+    tree: Tree = field(default_factory=dict)
+    clock_floor_us: Number | None = None
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -61,10 +86,10 @@ class Record:
     sweep: str
     session: str
     time: str
-    status: str
+    status: Annotated[str, *taking(f"one of {', '.join(STATUSES)}", STATUSES.__contains__)]
     reason: str = ""
-    limit_s: float | None = None
-    result: Mapping[str, Any] = field(default_factory=dict)
+    limit_s: Number | None = None
+    result: Annotated[Mapping[str, Any], shaped(_RESULT)] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -79,14 +104,21 @@ class Record:
         return {"schema": SCHEMA, "record": given}
 
 
-def from_json(line: Mapping[str, Any]) -> Record | Session:
-    """A line of a store. Raises LadderError for a newer schema, KeyError or TypeError where it is no such line."""
-    if line["schema"] > SCHEMA:
-        raise LadderError(f"records of schema {line['schema']}: this version reads up to {SCHEMA}; update it")
-    if "session" in line:
-        return Session(**line["session"])
-    known = {name: value for name, value in line["record"].items() if name != "key"}
-    against = known["cell"]["reference"]
-    reference = Reference(**{**against, "libraries": tuple(against.get("libraries", ()))})
-    cell = Cell(**{**known["cell"], "reference": reference})
-    return Record(**{**known, "cell": cell, "conditions": Conditions(**known["conditions"])})
+_KINDS: Mapping[str, TypeAdapter[Any]] = {"session": TypeAdapter(Session), "record": TypeAdapter(Record)}
+_LINE = TypeAdapter(Annotated[Mapping[str, Any], shaped({"schema": int}, ["schema"])])
+
+
+def from_json(line: Any, where: str) -> Record | Session:
+    """A line of a store, which is at `where`. Raises LadderError for a newer schema, or where it is no such line."""
+    if (schema := held(_LINE, line, where)["schema"]) > SCHEMA:
+        raise LadderError(
+            f"{where}: records of schema {schema}: this version reads up to {SCHEMA}; update it"
+        )
+    kind = "session" if "session" in line else "record"
+    found: Record | Session = held(_KINDS[kind], line.get(kind), f"{where}: {kind}")
+    if isinstance(found, Record) and found.status == "ok" and found.cell.regime != COUNTERS:
+        times = ["summary"] if "summary" in found.result else ["variant_us", "reference_us"]
+        for name in ("speedup", *times):
+            if found.result.get(name) is None:
+                raise LadderError(f"{where}: record: result: the field {name!r} is missing")
+    return found

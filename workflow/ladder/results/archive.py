@@ -63,15 +63,13 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
         try:
             sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
             rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
-            found += map(from_json, sessions)
-            for row in rows:
+            found += [from_json(session, str(path)) for session in sessions]
+            for number, row in enumerate(rows, 1):
                 line = json.loads(row.pop("record"))
                 line["record"]["result"] |= {name: times for name, times in row.items() if times is not None}
-                found.append(from_json(line))
+                found.append(from_json(line, f"{path}: row {number}"))
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
             raise LadderError(f"{path}: not an archive of records: {error}") from error
-        except LadderError as error:
-            raise LadderError(f"{path}: {error}") from error
     return Records().add(found)
 
 
@@ -80,8 +78,10 @@ def read_records(folder: Path) -> Records:
     given = RunFolder(folder).records
     if not given.is_dir():
         raise LadderError(f"{folder}: no records in it; a run is results/RUN/DEVICE")
-    archive = read_archive(given)
-    return read_store(given).add([*archive, *archive.sessions.values()])
+    archive, store = read_archive(given), read_store(given)
+    for place in store.unreadable:
+        raise LadderError(f"{place}: not a record: it is no JSON")
+    return store.add([*archive, *archive.sessions.values()])
 
 
 def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan]) -> Records:

@@ -10,11 +10,11 @@ import pandas as pd
 
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.errors import refuse
+from ladder.model.errors import within
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
-from ladder.model.schemas import STATUSES, SWEEP_TABLES
+from ladder.model.schemas import SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 
@@ -65,9 +65,7 @@ class Collector:
         self.rows["timings"].append({**known, **self.about(task), **outcome})
 
     def measured(self, task: Task, record: Record) -> None:
-        """A row of timings.csv. Raises LadderError for an unknown status."""
-        if record.status not in STATUSES:
-            raise refuse("records", f"{record.variant}: status", record.status, STATUSES)
+        """A row of timings.csv."""
         result, device = record.result, record.result.get("device") or {}
         clock, began = device.get("sm_clock_mhz"), device.get("start_clock_mhz")
         slow = clock < began * (1 - self.plan.job["throttle_share"]) if clock and began else None
@@ -135,14 +133,15 @@ def collect_sweep(
     for note in (profile or {}).get("notes", ()):
         collector.note("profile", note["subject"], note["reason"])
     if unreadable := view.records.unreadable:
-        collector.note("collect", "records", f"{unreadable} unreadable lines were left out")
+        collector.note("collect", "records", f"{len(unreadable)} unreadable lines were left out")
     if job is not None:
         share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
         collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, "gpu_share": share})
     for facts in view.plan.variants.values():
         words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
         collector.rows["resources"].append({**facts, **words, "sweep": view.plan.sweep})
-    return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
+    with within(f"plans/{view.plan.sweep}.json"):  # all else is checked where it is read
+        return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
 def changed_sources(view: View) -> dict[str, int]:

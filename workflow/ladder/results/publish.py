@@ -21,7 +21,6 @@ from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
-from ladder.model.files import read_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
 from ladder.model.record import Record, Session
@@ -106,7 +105,7 @@ class Publication:
             if name not in self.views:
                 parts[name] = kept_rows(name, old(SWEEP_TABLES))
                 continue
-            accounts = [read_json(self.folder.account(job, name)) for job in ("measured", "profiled")]
+            accounts = [self.folder.told(job, name) for job in ("measured", "profiled")]
             parts[name] = collect_sweep(View(self.views[name].plan, both, earlier=True), *accounts)
             if not self.run.measures:
                 parts[name] |= kept_rows(name, old(("notes", "jobs")))

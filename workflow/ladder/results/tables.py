@@ -29,7 +29,10 @@ csv.field_size_limit(sys.maxsize)  # a compiler says a lot
 
 def frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """A frame of `table`'s schema from what rows say of its columns; absent columns are empty."""
-    return pd.DataFrame(rows, columns=list(SCHEMAS[table])).astype(_DTYPES[table])
+    try:
+        return pd.DataFrame(rows, columns=list(SCHEMAS[table])).astype(_DTYPES[table])
+    except (TypeError, ValueError) as error:
+        raise LadderError(f"{table}: a value of another kind: {error}") from error
 
 
 def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
