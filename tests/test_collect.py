@@ -20,7 +20,7 @@ from ladder.model.errors import LadderError
 from ladder.model.record import Conditions
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.archive import write_archive
+from ladder.results.archive import read_archive, write_archive
 from ladder.results.collect import collect_sweep, times
 from ladder.results.statistics import at_size
 
@@ -473,13 +473,26 @@ class TestWithoutAGpu:
         frames = self.collect(here, "bank_stride", facts=lambda _, facts: facts | {"machine_code": "new"})
         assert set(frames["timings"]["status"]) == {"ok"}, "an earlier record stands in"
 
-    def test_a_source_changed_since_then_is_noted(self, here: Lab) -> None:
+    @pytest.mark.parametrize("known", ["conditions", "cubin"])
+    def test_machine_code_that_changed_since_then_is_noted_and_a_comment_is_not(
+        self, here: Lab, known: str
+    ) -> None:
+        if known == "cubin":
+            (path,) = here.project.published("nvidia-h200").records.iterdir()
+            store = read_archive(path.parent)
+            path.unlink()
+            write_archive(
+                path, [replace(one, conditions=Conditions()) for one in store], store.sessions.values()
+            )
+
         def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
-            return facts | ({"source_sha256": "b" * 64} if variant.kernel.name == "gemm_shared_tile" else {})
+            comment = {"source_sha256": "b" * 64}
+            code = {"machine_code": "b" * 64, "cubin_sha256": "b" * 64}
+            return facts | comment | (code if variant.kernel.name == "gemm_shared_tile" else {})
 
         notes = self.collect(here, "fp32_ladder", facts=changed)["notes"]
         assert list(notes["subject"]) == ["gemm_shared_tile"]
-        assert "source differs" in notes["reason"].iloc[0]
+        assert list(notes["reason"]) == ["machine code differs from the published run's (1 variant)"]
 
     def test_nothing_published_is_a_note_not_an_error(self, here: Lab) -> None:
         frames = self.collect(here, "fp32_ladder", "nvidia-b200")

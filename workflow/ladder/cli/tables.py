@@ -17,9 +17,10 @@ from ladder.model.plan import read_plan
 from ladder.model.shapes import held
 from ladder.results import tables
 from ladder.results.archive import records_of
-from ladder.results.collect import changed_sources, collect_sweep, merge
+from ladder.results.collect import changed_code, collect_sweep, merge
 from ladder.results.environment import ENVIRONMENT, analysed_here, measured_on, reproduced
 from ladder.results.publish import copy_clock, kept_rows, published_tables
+from ladder.results.statistics import count
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -27,8 +28,8 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
     name, frames = view.plan.sweep, collect_sweep(view)
     missing = frames["notes"][frames["notes"]["stage"] == "measure"]["subject"]
     said = [(subject, "not in the published run") for subject in missing]
-    for kernel, variants in changed_sources(view).items():
-        said.append((kernel, f"source differs from the published run's ({variants} variants)"))
+    for kernel, variants in changed_code(view).items():
+        said.append((kernel, f"machine code differs from the published run's ({count(variants, 'variant')})"))
     if not view.records.by_cell:
         said = [(name, f"no published measurements in {published.root.name}")]
     rows = [{"sweep": name, "stage": "published", "subject": one, "reason": why} for one, why in said]

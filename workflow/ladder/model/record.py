@@ -44,8 +44,8 @@ class Conditions:
     model, driver and library versions.
     """
 
-    tree: Mapping[str, Any] = field(default_factory=dict)
-    host: Mapping[str, Any] = field(default_factory=dict)
+    tree: Annotated[Mapping[str, Any], shaped(fields("machine_code"))] = field(default_factory=dict)
+    host: Annotated[Mapping[str, Any], shaped(fields("driver"))] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

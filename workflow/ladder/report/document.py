@@ -37,7 +37,7 @@ TEMPLATES = jinja2.Environment(
 )
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "stats": stats}
 TEMPLATES.globals |= {"size_label": size_label, "version": __version__}
-_FILTERS = ("anchor", "cell", "cut", "figure", "share", "spread")
+_FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
 _TIMED = fields("sweep variants:int cells:int wall_s:float measure_wall_s:float")
 _THROUGHPUT = TypeAdapter(Annotated[Any, shaped(_TIMED | fields("gpu_share:float"), _TIMED)])

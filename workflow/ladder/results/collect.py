@@ -144,14 +144,16 @@ def collect_sweep(
         return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
-def changed_sources(view: View) -> dict[str, int]:
-    """Kernels whose source is not the one their records were measured with: how many variants each."""
+def changed_code(view: View) -> dict[str, int]:
+    """Kernels whose machine code is not that of their records: how many variants each."""
     changed: dict[tuple[str, str], None] = {}
     for _, task in view.launched():
-        record = view.find(task)
-        was = ((record.result.get("built") or {}) if record else {}).get("source_sha256")
-        if was and was != view.plan.variants[task.variant].get("source_sha256"):
-            changed[task.cell.kernel, task.variant] = None
+        if (record := view.find(task)) is not None:
+            # Imported records know the digest of their cubin only.
+            of = "machine_code" if "machine_code" in record.conditions.tree else "cubin_sha256"
+            was = record.conditions.tree.get(of) or (record.result.get("built") or {}).get(of) or ""
+            if not str(view.plan.variants[task.variant].get(of)).startswith(was):
+                changed[task.cell.kernel, task.variant] = None
     return Counter(kernel for kernel, _ in changed)
 
 
