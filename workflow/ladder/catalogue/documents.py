@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from ladder.model.document import Document
+from ladder.model.document import NO_FIELD, NOT_ACCEPTED, Document
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import evaluate
 from ladder.model.problem import Problem
-from ladder.model.shapes import explain
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -58,12 +58,53 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
+_TYPES = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping of fields",
+    "finite_number": "a finite number",
+}
+_BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def _field(loc: tuple[int | str, ...]) -> str:
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if part != "[key]")
+    return "".join(parts).removeprefix(".") or "the document"
+
+
+def _explain(file: Path | str, error: ErrorDetails) -> LadderError:
+    """What pydantic says of one field, as the file, the field, the value and what is accepted."""
+    kind, context, loc = error["type"], error.get("ctx") or {}, error["loc"]
+    if kind == "missing":
+        return LadderError(f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing")
+    if kind == NO_FIELD:
+        return refuse(file, _field(loc), context["name"], context["fields"], why="no such field")
+    if kind == NOT_ACCEPTED:
+        accepted: Any = context["accepted"]
+    elif kind == "literal_error":
+        accepted = [word.strip("'") for word in context["expected"].replace(" or ", ", ").split(", ")]
+    elif kind == "value_error":
+        accepted = str(context["error"])
+    elif kind in ("too_short", "string_too_short"):
+        accepted = f"at least {context['min_length']} of them"
+    elif kind == "too_long":
+        accepted = f"at most {context['max_length']} of them"
+    else:
+        bounds = (f"a number {sign} {context[name]}" for name, sign in _BOUNDS.items() if name in context)
+        accepted = next(bounds, _TYPES.get(kind, error["msg"]))
+    return refuse(file, _field(loc), error["input"], accepted)
+
+
 def parse(kind: type[Kind], document: Mapping[str, Any], file: Path | str, **context: Any) -> Kind:
     """Hold a document to its model. Raises LadderError for the first mistake; `context` is handed to validators."""
     try:
         return kind.model_validate(document, context={"file": file, **context})
     except ValidationError as error:
-        raise explain(file, error.errors()[0]) from error
+        raise _explain(file, error.errors()[0]) from error
 
 
 def parse_size(problem: Problem, given: Any, file: Path, where: str) -> dict[str, int]:

@@ -20,7 +20,7 @@ from ladder.measure.parents import end_with_parent
 from ladder.measure.store import now, read_store
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
-from ladder.model.files import write_json
+from ladder.model.files import read_json, write_json
 from ladder.model.plan import read_plan
 from ladder.results import tables
 
@@ -80,7 +80,7 @@ def throughput(
     command += [f"compile={{cache: {cache.relative_to(own.root).as_posix()}}}"]
     started, begun = now(), time.monotonic()
     done = subprocess.run(command, cwd=own.root, check=False)
-    wall_s, account = round(time.monotonic() - begun, 2), folder.told("measured", sweep)
+    wall_s, account = round(time.monotonic() - begun, 2), read_json(path)
     if done.returncode != 0 or account is None:
         raise LadderError(f"{' '.join(command)}: ended with exit code {done.returncode}, without {path}")
     figures = {"sweep": sweep, "started": started, "variants": len(list(cache.glob("*.cubin")))}

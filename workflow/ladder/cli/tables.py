@@ -1,26 +1,24 @@
 """Steps that read records and tables: they need neither a GPU nor the compiler."""
 
 import logging
+import re
 from typing import Annotated
 
 import pandas as pd
 import typer
-from pydantic import TypeAdapter
 
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
 from ladder.measure.store import read_store
 from ladder.measure.view import View
-from ladder.model.document import Arch
+from ladder.model.errors import refuse
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
-from ladder.model.shapes import held
 from ladder.results import tables
 from ladder.results.archive import records_of
 from ladder.results.collect import changed_code, collect_sweep, merge
-from ladder.results.environment import ENVIRONMENT, analysed_here, measured_on, reproduced
-from ladder.results.publish import copy_clock, kept_rows, published_tables
-from ladder.results.statistics import count
+from ladder.results.environment import analysed_here, measured_on, reproduced
+from ladder.results.publish import copy_clock, kept_rows
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -29,17 +27,17 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
     missing = frames["notes"][frames["notes"]["stage"] == "measure"]["subject"]
     said = [(subject, "not in the published run") for subject in missing]
     for kernel, variants in changed_code(view).items():
-        said.append((kernel, f"machine code differs from the published run's ({count(variants, 'variant')})"))
+        said.append((kernel, f"machine code differs from the published run's ({variants} variants)"))
     if not view.records.by_cell:
         said = [(name, f"no published measurements in {published.root.name}")]
     rows = [{"sweep": name, "stage": "published", "subject": one, "reason": why} for one, why in said]
-    kept = kept_rows(name, published_tables(published, ("notes", "jobs")))
+    kept = kept_rows(name, published, ("notes", "jobs"))
     return frames | kept | {"notes": tables.concat([kept["notes"], tables.frame("notes", rows)], "notes")}
 
 
 def _measured(view: View, folder: RunFolder) -> dict[str, pd.DataFrame]:
     """Tables of a sweep from the run's records, and from what its jobs say of themselves."""
-    accounts = [folder.told(job, view.plan.sweep) for job in ("measured", "profiled")]
+    accounts = [read_json(folder.account(job, view.plan.sweep)) for job in ("measured", "profiled")]
     return collect_sweep(view, *accounts)
 
 
@@ -68,14 +66,12 @@ def environment(
 ) -> None:
     """Record where a run's numbers were measured, from their records, and what analysed them."""
     folder = RunFolder(folder_)
-    held(TypeAdapter(Arch), arch, "command line: --arch")
+    if not re.fullmatch(r"sm_\d{2,3}a?", arch):
+        raise refuse("command line", "--arch", arch, "an architecture such as sm_80 or sm_90a")
     measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
-    if (
-        published is not None
-        and (source := read_json(PublishedFolder(published).environment, ENVIRONMENT)) is not None
-    ):
+    if published is not None and (source := read_json(PublishedFolder(published).environment)) is not None:
         same = reproduced(PublishedFolder(published), folder)
         document |= {"timings_from": "published", "published": source, "reproduced_cubins": same}
     write_json(folder.environment, document)

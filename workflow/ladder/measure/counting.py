@@ -14,7 +14,7 @@ from ladder.measure.profiler import Note, Profiler, ProfilerUnavailable, wanted_
 from ladder.measure.store import appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.files import write_json
+from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 
@@ -43,7 +43,7 @@ def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
     on |= {"driver": driver_version() or "unknown", "ncu": host.ncu_version() or "none"}
     todo = list(uncounted(view, on))
     if not todo:
-        return list((folder.told("profiled", plan.sweep) or {}).get("notes", []))
+        return list((read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", []))
     try:
         with one_gpu(gpus) as (gpu, lock):
             command = worker_command("profile_worker", path, plan, root)

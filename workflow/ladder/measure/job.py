@@ -22,7 +22,7 @@ from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
-from ladder.model.files import write_json
+from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
@@ -133,8 +133,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     job, begun, gpus = Job(), time.monotonic(), find_gpus()
     # One job, one GPU model: the conditions name it.
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
-    view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
+    view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
     todo, job.cells = due(view, on), len(list(view.launched()))
     job.kept = job.cells - len(todo)
     if todo or not gpus:
@@ -150,6 +150,6 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             with appending(folder.records, plan.sweep) as append, lock_clocks:
                 measuring.run(todo, start, append)
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
+    account = folder.account("measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.
-    told = folder.told("measured", plan.sweep) if job.measured == 0 else None
-    write_json(folder.account("measured", plan.sweep), told or asdict(job))
+    write_json(account, (read_json(account) if job.measured == 0 else None) or asdict(job))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ladder.model.cell import Cell
-from ladder.model.files import written
 from ladder.model.record import Record, Session, from_json
 
 Append = Callable[[Record | Session], None]
@@ -23,8 +22,9 @@ class Records:
 
     by_cell: dict[str, list[Record]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)
-    """Places of lines that are no JSON; a last line cut short by a kill is no damage and does not count."""
+    unreadable: list[str] = field(
+        default_factory=list
+    )  # lines that are no JSON, but for a last one cut by a kill
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
@@ -82,9 +82,12 @@ def appending(folder: Path, word: str) -> Iterator[Append]:
     with path.open("x", encoding="utf-8") as file:
 
         def append(one: Record | Session) -> None:
-            with written(path):
+            try:
                 file.write(json.dumps(one.to_json()) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
+            except OSError as error:
+                error.filename = path
+                raise
 
         yield append

@@ -6,10 +6,8 @@ from typing import Any
 
 from ladder.measure.conditions import tree_conditions
 from ladder.measure.store import Records, now
-from ladder.model.errors import refuse_unknown
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Conditions, Record, Session
-from ladder.problems.registry import PROBLEMS
 
 
 @dataclass(frozen=True)
@@ -22,9 +20,6 @@ class View:
     plan: Plan
     records: Records
     earlier: bool = False
-
-    def __post_init__(self) -> None:
-        refuse_unknown(f"plans/{self.plan.sweep}.json", "problem", self.plan.problem, PROBLEMS)
 
     def launched(self) -> Iterator[tuple[int, Task]]:
         """Tasks with something to measure, by their index in the plan."""

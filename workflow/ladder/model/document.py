@@ -8,7 +8,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_core import PydanticCustomError
 
 from ladder.model.problem import ParamValue
-from ladder.model.shapes import NO_FIELD, NOT_ACCEPTED
+
+NOT_ACCEPTED, NO_FIELD = "not_accepted", "no_field"
+"""Types of errors: the context says what is accepted, or the fields that there are."""
 
 
 class Document(BaseModel):

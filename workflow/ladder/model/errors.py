@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 File = Path | str
-_SHOWN = 200  # letters of a value
 
 
 class LadderError(Exception):
@@ -21,8 +22,7 @@ def refuse(file: File, field: str, value: Any, accepted: Iterable[Any] | str, wh
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     reason = f" {why};" if why else ""
-    shown = repr(value) if len(repr(value)) <= _SHOWN else f"{value!r:.{_SHOWN}}…"
-    return LadderError(f"{file}: {field}: {shown} is not accepted{hint};{reason} accepted: {wanted}")
+    return LadderError(f"{file}: {field}: {value!r:.200} is not accepted{hint};{reason} accepted: {wanted}")
 
 
 def refuse_unknown(file: File, field: str, value: Any, accepted: Collection[Any], why: str = "") -> None:
@@ -38,3 +38,17 @@ def within(where: str) -> Iterator[None]:
         yield
     except LadderError as error:
         raise LadderError(f"{where}: {error}") from error
+
+
+@contextmanager
+def reading(file: File, *also: type[Exception]) -> Iterator[None]:
+    """What is read inside may hold anything: a field that is missing or of another type is a mistake in `file`."""
+    mistakes: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, AttributeError, *also)
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "the document"
+        raise refuse(file, field, first["input"], first["msg"]) from error
+    except mistakes as error:
+        raise LadderError(f"{file}: a field is missing or of another type: {error!r}") from error

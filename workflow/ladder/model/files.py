@@ -3,17 +3,12 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from ladder.model.errors import LadderError
-from ladder.model.shapes import held
 
-_ANY = TypeAdapter(dict[str, Any])
 TREE_ROOMS = ("kernels", "workflow", "config")
 _PASSING = ("__pycache__", ".pyc", ".egg-info")
 
@@ -42,25 +37,18 @@ def tree_digest(root: Path) -> str:
     return digest_files(kept, root)
 
 
-@contextmanager
-def written(path: Path) -> Iterator[None]:
-    """Raises LadderError where writing `path` fails: the system's own error does not name it where a disk is full."""
-    try:
-        yield
-    except OSError as error:
-        raise LadderError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
 def replace_file(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees either the old file or the whole new one."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    with written(path):
+    try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            partial.write_bytes(data)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        error.filename = path  # that of a full disk names none
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
@@ -68,6 +56,14 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     replace_file(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def read_json(path: Path, kind: TypeAdapter[Any] = _ANY) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, Any] | None:
     """One JSON object, or None where the file is missing. Raises LadderError where it is something else."""
-    return held(kind, path.read_bytes(), path) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=int)  # no NaN
+    except ValueError as error:
+        raise LadderError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise LadderError(f"{path}: a JSON object is expected, found {type(document).__name__}")
+    return document

@@ -2,20 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import TypeAdapter
 
 from ladder.model.errors import refuse
-from ladder.model.files import read_json
-from ladder.model.schemas import SCHEMAS
-from ladder.model.shapes import fields, shaped
 
-_Note = Annotated[dict[str, Any], shaped(fields("subject reason"), ["subject", "reason"])]
-_ACCOUNTS: dict[str, TypeAdapter[Any]] = {
-    "measured": TypeAdapter(Annotated[Any, shaped(SCHEMAS["jobs"], ["cells", "wall_s", "gpu_s"])]),
-    "profiled": TypeAdapter(Annotated[Any, shaped({"notes": list[_Note]}, ["notes"])]),
-}
 NO_GPU = "no-gpu"  # device folder of a run on a host without a GPU: its timings are published ones
 
 
@@ -37,10 +26,6 @@ class RunFolder:
     def account(self, job: str, sweep: str) -> Path:
         """What a job (`measured` or `profiled`) did for a sweep."""
         return self.sweep(sweep) / f"{job}.json"
-
-    def told(self, job: str, sweep: str) -> dict[str, Any] | None:
-        """What that account says, if it is there. Raises LadderError where it is none."""
-        return read_json(self.account(job, sweep), _ACCOUNTS[job])
 
 
 class PublishedFolder(RunFolder):

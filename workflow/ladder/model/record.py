@@ -1,39 +1,18 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from ladder.model.cell import COUNTERS, Cell
-from ladder.model.document import taking
-from ladder.model.errors import LadderError
+from ladder.model.errors import LadderError, reading, refuse, refuse_unknown
 from ladder.model.files import digest_json
-from ladder.model.schemas import SCHEMAS, STATUSES
-from ladder.model.shapes import Number, fields, held, shaped
+from ladder.model.schemas import STATUSES
 
 SCHEMA = 1  # version of the records that this code writes and reads
-
-_PEAKS = {"tensor_peak_tflops": Mapping[str, Number | None] | None}
-_GPU = "name uuid sms:int memory_bytes:int sm_clock_max_mhz:float power_limit_w:float fp32_peak_tflops:float"
-Gpu = Annotated[
-    Mapping[str, Any], shaped(fields(f"{_GPU} copy_gbytes_per_s:float started finished") | _PEAKS)
-]
-Host = Annotated[Mapping[str, Any], shaped(fields("cpu cores:int memory_bytes:int"))]
-Tree = Annotated[Mapping[str, Any], shaped(fields("digest commit clean:bool"))]
-VERSIONS = fields("driver cublas nvrtc ncu python") | {"packages": Mapping[str, str | None] | None}
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Times = Annotated[list[_Positive], Field(min_length=1)]
-# What a result says of a cell becomes columns of tables.
-_COLUMNS = {**SCHEMAS["sessions"], **SCHEMAS["timings"], **fields("start_clock_mhz:float")}
-_COLUMNS |= dict.fromkeys(["speedup", "median_us", "reference_median_us"], _Positive | None)
-_Part = Annotated[Mapping[str, Any], shaped(_COLUMNS)]
-_Summary = Annotated[Mapping[str, Any], shaped(_COLUMNS, ["median_us"])]
-_Metric = Annotated[Mapping[str, Any], shaped(SCHEMAS["metrics"], ["metric", "value"])]
-_RESULT = {**_COLUMNS, "copy_us": "float", "variant_us": _Times, "reference_us": _Times, "summary": _Summary}
-_RESULT |= dict.fromkeys(["check", "device", "built", "spent"], _Part | None)
-_RESULT |= {"observations": list[_Metric] | None, "notes": list[str] | None}
 
 
 @dataclass(frozen=True)
@@ -44,8 +23,8 @@ class Conditions:
     model, driver and library versions.
     """
 
-    tree: Annotated[Mapping[str, Any], shaped(fields("machine_code"))] = field(default_factory=dict)
-    host: Annotated[Mapping[str, Any], shaped(fields("driver"))] = field(default_factory=dict)
+    tree: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,11 +37,11 @@ class Session:
 
     id: str
     started: str
-    gpu: Gpu = field(default_factory=dict)
-    host: Host = field(default_factory=dict)
-    versions: Annotated[Mapping[str, Any], shaped(VERSIONS)] = field(default_factory=dict)
-    tree: Tree = field(default_factory=dict)
-    clock_floor_us: Number | None = None
+    gpu: Mapping[str, Any] = field(default_factory=dict)
+    host: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    tree: Mapping[str, Any] = field(default_factory=dict)
+    clock_floor_us: float | None = None
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -86,10 +65,10 @@ class Record:
     sweep: str
     session: str
     time: str
-    status: Annotated[str, *taking(f"one of {', '.join(STATUSES)}", STATUSES.__contains__)]
+    status: str
     reason: str = ""
-    limit_s: Number | None = None
-    result: Annotated[Mapping[str, Any], shaped(_RESULT)] = field(default_factory=dict)
+    limit_s: float | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -104,21 +83,25 @@ class Record:
         return {"schema": SCHEMA, "record": given}
 
 
-_KINDS: Mapping[str, TypeAdapter[Any]] = {"session": TypeAdapter(Session), "record": TypeAdapter(Record)}
-_LINE = TypeAdapter(Annotated[Mapping[str, Any], shaped({"schema": int}, ["schema"])])
+_SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
 
 
 def from_json(line: Any, where: str) -> Record | Session:
     """A line of a store, which is at `where`. Raises LadderError for a newer schema, or where it is no such line."""
-    if (schema := held(_LINE, line, where)["schema"]) > SCHEMA:
-        raise LadderError(
-            f"{where}: records of schema {schema}: this version reads up to {SCHEMA}; update it"
-        )
-    kind = "session" if "session" in line else "record"
-    found: Record | Session = held(_KINDS[kind], line.get(kind), f"{where}: {kind}")
-    if isinstance(found, Record) and found.status == "ok" and found.cell.regime != COUNTERS:
-        times = ["summary"] if "summary" in found.result else ["variant_us", "reference_us"]
-        for name in ("speedup", *times):
-            if found.result.get(name) is None:
-                raise LadderError(f"{where}: record: result: the field {name!r} is missing")
-    return found
+    with reading(where):
+        if line["schema"] > SCHEMA:
+            raise LadderError(
+                f"{where}: records of schema {line['schema']}: this version reads up to {SCHEMA}; update it"
+            )
+        if "session" in line:
+            return _SESSION.validate_python(line["session"])
+        record = _RECORD.validate_python(line["record"])
+        refuse_unknown(where, "status", record.status, STATUSES)
+        if record.status == "ok" and record.cell.regime != COUNTERS:
+            known = {"speedup_low": 1, "speedup_high": 1, **record.result, **record.result.get("summary", {})}
+            times = ["median_us"] if "summary" in known else ["variant_us", "reference_us"]
+            for name in ("speedup", "speedup_low", "speedup_high", *times):
+                numbers = known[name] if name in ("variant_us", "reference_us") else [known[name]]
+                if not (numbers and all(0 < each < math.inf for each in numbers)):
+                    raise refuse(where, f"result.{name}", known[name], "numbers above 0")
+    return record

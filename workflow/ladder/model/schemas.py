@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from ladder.model.shapes import fields
-
 REGIMES = ("cold", "dirty", "warm")
 """cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
 lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph."""
@@ -17,8 +15,13 @@ SIZE_COLUMNS = ("m", "n", "k", "elements")
 _SIZE = "m:int n:int k:int elements:int taps:int"
 
 
+def _columns(text: str) -> Mapping[str, str]:
+    pairs = (word.partition(":") for word in text.split())
+    return {name: kind or "text" for name, _, kind in pairs}
+
+
 SCHEMAS: Mapping[str, Mapping[str, str]] = {
-    "timings": fields(
+    "timings": _columns(
         f"""sweep problem kernel variant rung params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference reference_median_us:float
         speedup:float speedup_low:float speedup_high:float stopped_by tflops:float peak_fraction:float
@@ -26,35 +29,35 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         busy:bool max_error:float error_bound:float source_sha256 cubin_sha256"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known.
-    "sessions": fields(
+    "sessions": _columns(
         f"""sweep variant dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
         sm_clock_mhz:float power_w:float"""
     ),
-    "metrics": fields(f"sweep variant {_SIZE} metric unit value:float"),
+    "metrics": _columns(f"sweep variant {_SIZE} metric unit value:float"),
     # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
-    "resources": fields(
+    "resources": _columns(
         """sweep kernel variant params dtype layout arch status reason registers:int shared_bytes_static:int
         shared_bytes_dynamic:int local_bytes:int spill_store_bytes:int spill_load_bytes:int threads_per_block:int
         blocks_per_sm:int occupancy:float occupancy_limit compile_s:float instructions:int ffma:int hmma:int hgmma:int
         lds_32:int lds_64:int lds_128:int ldsm:int sts:int ldg:int stg:int ldgsts:int utmaldg:int shfl:int bar:int
         ldl:int stl:int source_sha256 cubin_sha256"""
     ),
-    "claims": fields("id source statement verdict evidence where"),
+    "claims": _columns("id source statement verdict evidence where"),
     # What could not be had, and why: missing metrics, no profiler, a library that cannot do it.
-    "notes": fields("sweep stage subject reason"),
+    "notes": _columns("sweep stage subject reason"),
     # One row per measuring job: how much of its wall time the GPU worked.
-    "jobs": fields(
+    "jobs": _columns(
         """sweep cells:int kept:int measured:int wall_s:float gpu_s:float gpu_share:float worker_starts:int
         started finished"""
     ),
     # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.
-    "clock_nvbench": fields(
+    "clock_nvbench": _columns(
         """subject median_us:float median_us_low:float median_us_high:float nvbench_us:float nvbench_noise:float
         difference:float"""
     ),
     # A kernel against itself: `covers` says whether the interval holds 1.0.
-    "clock_aa": fields(
+    "clock_aa": _columns(
         "trial:int subject samples:int speedup:float speedup_low:float speedup_high:float covers:bool"
     ),
 }

@@ -26,11 +26,6 @@ _RESOURCES = {
 _INSTRUCTIONS = "ffma hmma hgmma lds_32 lds_64 lds_128 ldsm sts ldg ldgsts utmaldg shfl bar"
 
 
-def names(data: SweepData) -> dict[str, str]:
-    """A label for each variant, as markdown."""
-    return {variant: text(label) for variant, label in data.names.items()}
-
-
 def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
     """Rows the table shows, and the words that say which they are where they are not all."""
     rows = data.ok

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
-from ladder.model.files import written
+from ladder.model.files import replace_file
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_json
@@ -40,7 +40,6 @@ def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Sess
     ordered = sorted(records, key=lambda record: (record.cell.kernel, record.variant, record.time))
     listed = json.dumps([public(session).to_json() for session in sessions])
     schema = _SCHEMA.with_metadata({"sessions": listed})
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     for record in ordered:
         line, result = record.to_json(), dict(record.result)
@@ -48,8 +47,9 @@ def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Sess
         known |= {name: result.pop(name, None) for name in _SAMPLES}
         rows.append(known | {"record": json.dumps({**line, "record": {**line["record"], "result": result}})})
     table = pa.Table.from_pylist(rows, schema=schema)
-    with written(path):
-        pq.write_table(table, path, compression="zstd", compression_level=19)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", compression_level=19)
+    replace_file(path, sink.getvalue())
 
 
 def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:

@@ -1,28 +1,16 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pandas as pd
-from pydantic import TypeAdapter
 
 from ladder.build.nvrtc import nvrtc_version
 from ladder.measure import host
 from ladder.measure.store import Records, now
 from ladder.model.folders import RunFolder
-from ladder.model.record import VERSIONS, Gpu, Host, Session, Tree
-from ladder.model.shapes import fields, shaped
+from ladder.model.record import Session
 from ladder.results import tables
-
-
-_ABOUT = {**VERSIONS, **fields("device arch started finished"), "gpu": Gpu | None, "gpus": list[Gpu] | None}
-_ABOUT |= {"host": Host | None, "tree": Tree | None, "trees": list[Tree] | None, "notes": list[str] | None}
-_NEEDED = ["device", "gpu", "driver", "cublas", "nvrtc", "packages"]
-_SAME = Annotated[Any, shaped(fields("same:int of:int"), ["same", "of"])]
-_PUBLISHED = Annotated[Any, shaped(_ABOUT, _NEEDED)] | None
-_HERE = {"reproduced_cubins": _SAME | None, "timings_from": Literal["measured", "published", "none"] | None}
-ENVIRONMENT = TypeAdapter(Annotated[Any, shaped({**_ABOUT, **_HERE, "published": _PUBLISHED}, [*_NEEDED, "started", *_HERE])])
-"""environment.json."""
 
 
 def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:

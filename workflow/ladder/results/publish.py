@@ -21,6 +21,7 @@ from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
+from ladder.model.files import read_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
 from ladder.model.record import Record, Session
@@ -100,15 +101,15 @@ class Publication:
         """The tables of the device with this published, in the order of the project's sweeps."""
         sessions = {**self.archive.sessions, **self.sessions}
         both = Records().add((*sessions.values(), *self.archive, *self.additions))
-        parts, old = {}, functools.cache(functools.partial(published_tables, self.published))
+        parts = {}
         for name in self.run.every_sweep:
             if name not in self.views:
-                parts[name] = kept_rows(name, old(SWEEP_TABLES))
+                parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
                 continue
-            accounts = [self.folder.told(job, name) for job in ("measured", "profiled")]
+            accounts = [read_json(self.folder.account(job, name)) for job in ("measured", "profiled")]
             parts[name] = collect_sweep(View(self.views[name].plan, both, earlier=True), *accounts)
             if not self.run.measures:
-                parts[name] |= kept_rows(name, old(("notes", "jobs")))
+                parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
         return merge({name: part for name, part in parts.items() if len(part["timings"])})
 
     def write_records(self, fresh: PublishedFolder) -> None:
@@ -134,13 +135,10 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) ->
     return Publication(run, folder, published, views, records, read_archive(published.records))
 
 
-def published_tables(folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
-    return {table: tables.read(table, folder.tables, required=False) for table in wanted}
-
-
-def kept_rows(name: str, published: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
-    return {table: rows[rows["sweep"] == name] for table, rows in published.items()}
+    found = {table: tables.read(table, folder.tables, required=False) for table in wanted}
+    return {table: rows[rows["sweep"] == name] for table, rows in found.items()}
 
 
 def copy_clock(source: RunFolder, target: RunFolder) -> None:
