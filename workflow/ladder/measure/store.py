@@ -22,9 +22,7 @@ class Records:
 
     by_cell: dict[str, list[Record]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    unreadable: list[str] = field(
-        default_factory=list
-    )  # lines that are no JSON, but for a last one cut by a kill
+    unreadable: list[str] = field(default_factory=list)  # places of lines that are no JSON
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
@@ -59,7 +57,7 @@ def read_store(folder: Path) -> Records:
             place = f"{path}: line {number}"
             try:
                 read.append(from_json(json.loads(line), place))
-            except ValueError:
+            except ValueError:  # a last line cut short by a kill is no damage
                 found.unreadable += [place] if number < len(lines) else []
     return found.add(read)
 
