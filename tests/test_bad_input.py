@@ -6,6 +6,11 @@ test_workflow.py); what only a launch can see needs a GPU.
 
 from __future__ import annotations
 
+import errno
+import json
+import math
+import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,8 +19,13 @@ from typing import Any
 
 import pytest
 from conftest import edit, edit_yaml, run_snakemake
+from factory import SESSION, Lab
 from ladder.build.sources import _direct_includes
+from ladder.catalogue.runs import parse_over
 from ladder.cli.app import main
+from ladder.measure.store import appending
+from ladder.model.files import write_json
+from snakemake.cli import parse_config
 
 CONFIG = "config/config.yaml"
 SWEEP = "config/sweeps/alone.yaml"
@@ -670,9 +680,14 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
             ["prepare", "results/a/b", "alone", "--config", "compile={options: ['--fast']}"],
             ("compile", "takes no", "--fast"),
         ),
-        (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "cannot be read")),
-        (["measure", CONFIG], (CONFIG, "not a plan")),
+        (["collect", "results/a/b", "none"], ("results/a/b/plans/none.json", "No such file")),
+        (["measure", CONFIG], (CONFIG, "Invalid JSON")),
         (["compare", "results/none", "results/none"], ("results/none", "no records in it")),
+        (["claims", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
+        (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
+        (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
+        (["collect", "results/a/b", "alone", "--into", CONFIG], ("results/a/b/plans/alone.json",)),
+        (["banks", "lane * 4", "--picture", f"{CONFIG}/a.png"], (CONFIG, "File exists")),
     ],
     ids=lambda value: " ".join(value)[:40],
 )
@@ -688,6 +703,143 @@ def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
     assert main(words) == 2
     assert_says(caplog.records[-1].getMessage(), says)
     assert set(project.rglob("*")) == before
+
+
+def facts(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Change what a plan says of its variants."""
+    return lambda plan: plan | {"variants": {name: change(each) for name, each in plan["variants"].items()}}
+
+
+OTHER = "a field is missing or of another type: "
+ACCOUNT = f"plans/S.json, sweeps/S/*.json or records: {OTHER}"
+JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
+    *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "{", '{"a": 1} x', "\xff")],
+    ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
+    ("plans/S.json", lambda plan: plan | {"sweep": "o"}, "S.json: sweep: 'o' is not accepted; accepted: S"),
+    ("plans/S.json", lambda plan: plan | {"problem": "gem"}, f"{ACCOUNT}KeyError('gem')"),
+    ("plans/S.json", lambda plan: plan | {"regimes": []}, "S.json: regimes: [] is not accepted"),
+    ("plans/S.json", lambda plan: plan | {"settings": {}}, f"{ACCOUNT}KeyError('precision')"),
+    ("plans/S.json", lambda plan: plan | {"settings": {"seed": "x"}}, "S.json: settings.seed.float: 'x'"),
+    ("plans/S.json", lambda plan: plan | {"job": {}}, f"{ACCOUNT}KeyError('throttle_share')"),
+    ("plans/S.json", lambda plan: plan | {"job": {"throttle_share": "x"}}, f"{ACCOUNT}TypeError"),
+    ("plans/S.json", lambda plan: plan | {"tasks": [{}]}, "S.json: tasks.0.variant: {} is not accepted"),
+    (
+        "plans/S.json",
+        lambda plan: plan | {"variants": {}},
+        "S.json: tasks: launch.variant: 'wmma_naive-fp16'",
+    ),
+    ("plans/S.json", lambda plan: plan | {"variants": 3}, "S.json: variants: 3 is not accepted"),
+    ("plans/S.json", facts(lambda each: {}), f"{ACCOUNT}KeyError('params')"),
+    ("plans/S.json", facts(lambda each: each | {"registers": "x"}), f"{ACCOUNT}"),
+    *[(f"sweeps/S/{name}.json", "", f"{name}.json: not valid JSON") for name in ("measured", "profiled")],
+    *[(f"sweeps/S/{name}.json", "[]", f"{name}.json: a JSON object") for name in ("measured", "profiled")],
+    ("sweeps/S/measured.json", lambda job: job | {"wall_s": "long"}, f"{ACCOUNT}TypeError"),
+    ("sweeps/S/measured.json", lambda job: job | {"wall_s": math.nan}, "measured.json: not valid JSON"),
+    ("sweeps/S/measured.json", lambda job: job | {"cells": "x"}, ACCOUNT),
+    ("sweeps/S/profiled.json", lambda job: {"notes": [{}]}, f"{ACCOUNT}KeyError('subject')"),
+    ("sweeps/S/profiled.json", lambda job: {"notes": 3}, f"{ACCOUNT}TypeError"),
+    *[("environment.json", damage, "environment.json: not valid JSON") for damage in ("", "{")],
+    ("environment.json", lambda document: [document], "environment.json: a JSON object is expected"),
+    (
+        "environment.json",
+        lambda document: {},
+        f"environment.json: {OTHER}UndefinedError(\"'dict object' has no",
+    ),
+    ("environment.json", lambda document: document | {"gpu": 3}, f"environment.json: {OTHER}"),
+    (
+        "environment.json",
+        lambda document: document | {"gpus": [{"started": 3}]},
+        f"environment.json: {OTHER}",
+    ),
+    (
+        "environment.json",
+        lambda document: document | {"trees": [{"commit": 3}]},
+        f"environment.json: {OTHER}",
+    ),
+    ("environment.json", lambda document: document | {"timings_from": "here"}, "timings_from: 'here' is not"),
+    ("environment.json", lambda document: document | {"published": {"a": 1}}, f"environment.json: {OTHER}"),
+]
+
+
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    lab.record(["tensor_ladder"])
+    lab.collect(["tensor_ladder"])
+    return lab
+
+
+@pytest.mark.parametrize(("file", "change", "says"), JSON_MISTAKES)
+def test_a_json_file_that_is_another_thing_is_refused_by_file_field_and_value(
+    measured_once: Lab,
+    tmp_path: Path,
+    file: str,
+    change: Callable[[Any], Any] | str,
+    says: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    folder, name = tmp_path / "run", "tensor_ladder"
+    shutil.copytree(measured_once.folder.root, folder)
+    path = folder / file.replace("S", name)
+    given = change if isinstance(change, str) else json.dumps(change(json.loads(path.read_text())))
+    path.write_bytes(given.encode("latin-1"))
+    step = "collect" if "/" in file else "report"
+    assert main(["--root", str(measured_once.root), step, str(folder), name]) == 2
+    (message,) = caplog.messages
+    assert_says(message, ("error: ", re.sub(r"\bS\b", name, says)))
+    assert len(message) < 800
+
+
+def test_a_published_folder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (["collect"], ["environment", "--arch", "sm_90a"], ["figures"]):
+        assert main([*step, "results/a/b", "--published", "nope"]) == 2
+        assert "'nope' does not exist" in capsys.readouterr().err
+
+
+def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
+    given = ["measure={precision: 0.01, seed: 3}", "run=a", "measure={seed: 4}", "run=b"]
+    expected = {"measure": {"precision": 0.01, "seed": 4}, "run": "b"}
+    assert parse_over(given) == expected
+    assert parse_config(given) == {**expected, "measure": {"precision": "0.01", "seed": "4"}}
+
+
+def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    for folder in ("results/a/b/plans/alone.json", "results/a/c/records/x.jsonl", "results/a/d.json"):
+        (project / folder).mkdir(parents=True)
+    (project / "results/a/e").symlink_to("e")
+    for words, file in (
+        (["measure", "results/a/b/plans/alone.json"], "results/a/b/plans/alone.json: Is a directory"),
+        (["compare", "results/a/c", "results/a/c"], "results/a/c/records/x.jsonl: Is a directory"),
+        (["measure", "results/a/e/f"], "results/a/e/f: Too many levels of symbolic links"),
+    ):
+        assert main(words) == 2
+        assert caplog.messages[-1] == f"error: {file}"
+    with pytest.raises(OSError, match="Is a directory") as error:
+        write_json(Path("results/a/d.json"), {})
+    assert str(error.value.filename) == "results/a/d.json"
+    assert {path.name for path in Path("results/a").iterdir()} == {"b", "c", "d.json", "e"}
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text("old")
+
+    def full(self: Path, data: bytes) -> None:
+        self.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.json"):
+        write_json(tmp_path / "a.json", {})
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    with appending(tmp_path / "records", "a") as append:
+        monkeypatch.setattr(os, "fsync", lambda _: full(tmp_path / "a.json", b""))
+        with pytest.raises(OSError, match=r"No space left on device: .*records/a-.*\.jsonl"):
+            append(SESSION)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from ladder.model.errors import LadderError
 from ladder.model.record import Conditions
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.archive import write_archive
+from ladder.results.archive import read_archive, write_archive
 from ladder.results.collect import collect_sweep, times
 from ladder.results.statistics import at_size
 
@@ -88,13 +90,68 @@ def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
     assert job["gpu_share"] == pytest.approx(0.83)
 
 
-def test_merging_keeps_every_row_and_each_variant_once(lab: Lab) -> None:
+def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None:
     merged = tables.read("timings", lab.folder.tables)
     assert set(merged["sweep"]) == set(lab.sweeps())
     resources = tables.read("resources", lab.folder.tables)
-    assert not resources["variant"].duplicated().any()
-    shared = {variant.id for sweep in lab.sweeps().values() for variant in sweep.variants}
-    assert set(resources["variant"]) == shared
+    sweeps = lab.sweeps().items()
+    asked = [(name, variant.id) for name, sweep in sweeps for variant in sweep.variants]
+    assert sorted(resources[["sweep", "variant"]].itertuples(index=False, name=None)) == sorted(asked)
+
+
+def test_resources_published_without_their_sweeps_are_read_by_the_timings(lab: Lab, tmp_path: Path) -> None:
+    now = tables.read("resources", lab.folder.tables)
+    shutil.copy(lab.folder.tables / "timings.csv", tmp_path)
+    old = now.drop(columns="sweep").drop_duplicates("variant")
+    old.to_csv(tmp_path / "resources.csv", index=False)
+    key = ["sweep", "variant"]
+    found = tables.read("resources", tmp_path).sort_values(key, ignore_index=True)
+    pd.testing.assert_frame_equal(found, now.sort_values(key, ignore_index=True))
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "says"),
+    [
+        (
+            "notes",
+            lambda text: text[: text.rindex(",")] + "\n",
+            "not a CSV .*Expected 4 columns, got 3",
+        ),
+        ("notes", lambda text: text.rstrip("\n"), "not a CSV table of notes: its last line is cut short"),
+        ("notes", lambda text: text.partition("\n")[0], "not a CSV table of notes: "),
+        (
+            "notes",
+            lambda text: text.replace("stage", "stages", 1),
+            "the columns are not those of notes: stage, stages",
+        ),
+        ("notes", lambda text: text + '"', "not a CSV table of notes: "),
+        ("notes", lambda text: text + "a,b,c,\udcff\n", "not a CSV table of notes: .*0xff"),
+        ("notes", lambda text: "", "not a CSV table of notes: Empty"),
+        ("jobs", lambda text: text.replace("83", "nan", 1), "not a CSV table of jobs: .* float64"),
+        ("jobs", lambda text: text.replace(",25,", ",2.5,", 1), "not a CSV table of jobs: .* int64"),
+        (
+            "clock_aa",
+            lambda text: text + "1,a,20,1,1,1,x\n",
+            "not a CSV table of clock_aa: x cannot be cast to bool",
+        ),
+    ],
+)
+def test_a_damaged_table_is_refused_by_name(
+    lab: Lab, tmp_path: Path, table: str, change: Callable[[str], str], says: str
+) -> None:
+    frame = tables.frame(table, []) if table == "clock_aa" else tables.read(table, lab.folder.tables)
+    tables.write({table: frame}, tmp_path)
+    assert len(tables.read(table, tmp_path)) == len(frame)
+    path = tmp_path / f"{table}.csv"
+    path.write_bytes(change(path.read_text()).encode(errors="surrogateescape"))
+    with pytest.raises(LadderError, match=rf"{table}\.csv: {says}"):
+        tables.read(table, tmp_path)
+
+
+def test_a_carriage_return_in_a_reason_breaks_no_line(tmp_path: Path) -> None:
+    notes = [{"sweep": "a", "stage": "profile", "subject": "ncu", "reason": "one\r\ntwo\rthree"}]
+    tables.write({"notes": tables.frame("notes", notes)}, tmp_path)
+    assert list(tables.read("notes", tmp_path)["reason"]) == ["one \ntwo three"]
 
 
 def test_parquet_says_the_same_as_csv(lab: Lab) -> None:
@@ -395,6 +452,7 @@ class TestWithoutAGpu:
         """The tables of a sweep from what is published of a device."""
         here.compile(here.sweeps([name])[name], **compiled)
         published = str(here.project.published(device).root)
+        Path(published).mkdir(exist_ok=True)
         into = str(here.folder.sweep(name))
         given = [str(here.folder.root), name, "--published", published, "--into", into]
         assert main(["--root", str(here.root), "collect", *given]) == 0
@@ -427,13 +485,26 @@ class TestWithoutAGpu:
         frames = self.collect(here, "bank_stride", facts=lambda _, facts: facts | {"machine_code": "new"})
         assert set(frames["timings"]["status"]) == {"ok"}, "an earlier record stands in"
 
-    def test_a_source_changed_since_then_is_noted(self, here: Lab) -> None:
+    @pytest.mark.parametrize("known", ["conditions", "cubin"])
+    def test_machine_code_that_changed_since_then_is_noted_and_a_comment_is_not(
+        self, here: Lab, known: str
+    ) -> None:
+        if known == "cubin":
+            (path,) = here.project.published("nvidia-h200").records.iterdir()
+            store = read_archive(path.parent)
+            path.unlink()
+            write_archive(
+                path, [replace(one, conditions=Conditions()) for one in store], store.sessions.values()
+            )
+
         def changed(variant: Any, facts: dict[str, Any]) -> dict[str, Any]:
-            return facts | ({"source_sha256": "b" * 64} if variant.kernel.name == "gemm_shared_tile" else {})
+            comment = {"source_sha256": "b" * 64}
+            code = {"machine_code": "b" * 64, "cubin_sha256": "b" * 64}
+            return facts | comment | (code if variant.kernel.name == "gemm_shared_tile" else {})
 
         notes = self.collect(here, "fp32_ladder", facts=changed)["notes"]
         assert list(notes["subject"]) == ["gemm_shared_tile"]
-        assert "source differs" in notes["reason"].iloc[0]
+        assert list(notes["reason"]) == ["machine code differs from the published run's (1 variants)"]
 
     def test_nothing_published_is_a_note_not_an_error(self, here: Lab) -> None:
         frames = self.collect(here, "fp32_ladder", "nvidia-b200")

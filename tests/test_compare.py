@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +18,7 @@ from ladder.results.archive import write_archive
 from ladder.results.compare import compare as compare_records
 
 SWEEP = ["tensor_ladder"]
+WORKFLOW = Path(__file__).resolve().parent.parent / "workflow"
 
 
 def slower(share: float) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
@@ -117,6 +121,19 @@ def test_each_gpu_of_both_runs_is_compared_with_itself_and_all_are_pooled(
 def test_records_of_unknown_gpus_are_held_to_the_wider_margin(base: Lab) -> None:
     lab = other(base, slower(0.015), session=replace(SESSION, gpu={}))
     assert compare(base, lab, "--threshold", "1") == 0
+
+
+def test_a_terminal_that_knows_ascii_only_gets_question_marks(base: Lab) -> None:
+    lab = other(base, unchanged)
+    for session in (on("GPU-é")["session"], on("GPU-2")["session"]):
+        base.session = lab.session = session
+        base.record(SWEEP)
+        lab.record(SWEEP)
+    command = [sys.executable, "-m", "ladder", "compare", str(base.folder.root), str(lab.folder.root)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LANG": "C", "PYTHONPATH": str(WORKFLOW)}
+    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"GPU-?: changes beyond" in done.stdout
 
 
 def test_a_gain_passes(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:

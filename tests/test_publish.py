@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, SESSION, Lab, failed
+from ladder.claims.verdicts import Tables
 from ladder.cli.app import main
 from ladder.model.files import tree_digest
 from ladder.results import publish as publishing
@@ -47,12 +49,16 @@ class Run(Lab):
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     def measure(
-        self, names: list[str] | None = None, change: Any = lambda _, record: record, **session: Any
+        self,
+        names: list[str] | None = None,
+        change: Any = lambda _, record: record,
+        facts: Any = lambda _, given: given,
+        **session: Any,
     ) -> None:
         """A finished run of some sweeps, made by the tree as it stands."""
         here = {"digest": tree_digest(self.root), "commit": self.git("rev-parse", "HEAD"), "clean": True}
         self.session = replace(SESSION, **({"tree": here} | session))
-        self.record(names or SWEEPS, change)
+        self.record(names or SWEEPS, change, facts)
 
     def publish(self, *options: str) -> int:
         return main(["--root", str(self.root), "publish", self.run, self.device, *options])
@@ -127,6 +133,33 @@ def test_a_subset_replaces_nothing_else(run: Run) -> None:
     assert figure.read_bytes() == picture
     assert len(list((run.target / "records").iterdir())) == 2
     assert "Bank conflicts by stride" in (run.target / "report.md").read_text()
+
+
+def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    again, kernel = run.project.sweeps / "tensor_again.yaml", "wmma_tile-fp16"
+    shutil.copy(run.project.sweeps / "tensor_ladder.yaml", again)
+    edit_yaml(again, lambda sweep: sweep.update(title="Again"))
+    run.git("add", "config")
+    run.git("commit", "-qm", "A sweep of the same variants")
+    run.measure([*SWEEPS, again.stem])
+    assert run.publish() == 0
+    run.run, run.finished = "subset", "2026-11-21T10:00:00Z"
+    edit_yaml(run.project.config / "config.yaml", lambda config: config.update(sweeps=["tensor_ladder"]))
+    run.git("commit", "-qam", "A subset")
+    edited = {"registers": 99, "machine_code": "new", "cubin_sha256": "b" * 64}
+    run.measure(["tensor_ladder"], id="session-2", facts=lambda _, facts: facts | edited)
+    assert run.publish() == 0
+    rows = run.published("resources").query(f"variant == '{kernel}'").set_index("sweep")["registers"]
+    assert rows.to_dict() == {"tensor_ladder": 99, "tensor_again": 36}
+    data = Tables(run.target, run.sweeps())
+    for sweep, registers in rows.items():
+        for kind in ("resources", "timings"):
+            own = [row.names for row in data.rows(str(sweep), kind, "dirty")]
+            assert {names["registers"] for names in own if names["variant"] == kernel} == {registers}
+    text = (run.target / "report.md").read_text()
+    for title, registers in (("Tensor cores", 99), ("Again", 36)):
+        assert f"WMMA tile | {registers} |" in text.split(f"\n## {title}\n")[1].split("</details>")[0]
 
 
 def test_what_was_published_before_stays_as_history(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,7 +282,8 @@ def test_an_incomplete_run_is_refused_even_when_forced(run: Run, caplog: pytest.
 
 
 @pytest.mark.parametrize(
-    ("name", "device"), [("../main", DEVICE), ("main", ".."), ("main", "a/b"), ("", DEVICE)]
+    ("name", "device"),
+    [("../main", DEVICE), ("main", "."), ("main", ".."), ("main", "../x"), ("main", "a/../b"), ("", DEVICE)],
 )
 def test_no_folder_outside_is_replaced(
     run: Run, name: str, device: str, caplog: pytest.LogCaptureFixture
@@ -258,6 +292,29 @@ def test_no_folder_outside_is_replaced(
     assert main(["--root", str(run.root), "publish", name, device, "--force"]) == 2
     assert "a name of letters, digits" in caplog.text
     assert sorted(run.root.rglob("*")) == before
+
+
+def test_nothing_is_not_published_even_when_forced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(tmp_path)
+    run.measure(change=lambda _, record: None)
+    assert run.publish() == 2
+    assert "it has no timings at all" in caplog.text
+    assert run.publish("--force") == 2
+    assert "no cell of its sweeps has a result" in caplog.text
+    assert not list(run.target.parent.iterdir())
+
+
+def test_a_device_folder_may_be_a_link(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "elsewhere" / "h200"
+    place.mkdir(parents=True)
+    run.target.parent.mkdir(parents=True)
+    run.target.symlink_to(place)
+    for _ in range(2):
+        assert run.publish() == 0
+        assert run.target.is_symlink()
+        assert (place / "timings.csv").is_file()
+        for folder, name in ((run.target, DEVICE), (place, "h200")):
+            assert [path.name for path in folder.parent.iterdir()] == [name], "nothing is left beside it"
 
 
 def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(run: Run) -> None:
@@ -286,7 +343,7 @@ def test_a_failure_in_the_middle_leaves_the_old_one_whole(
 
     monkeypatch.setattr(publishing, failing, full_disk)
     monkeypatch.setattr(f"ladder.cli.publish.{failing}", full_disk, raising=False)
-    assert run.publish() == 3
+    assert run.publish() == 2
     assert run.files() == before
     assert [path.name for path in run.target.parent.iterdir()] == [DEVICE]
 
@@ -301,5 +358,5 @@ def test_a_failed_swap_puts_the_old_one_back(run: Run, monkeypatch: pytest.Monke
         return real(self, destination)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    assert run.publish() == 3
+    assert run.publish() == 2
     assert run.files() == before

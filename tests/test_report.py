@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,13 @@ import pytest
 import yaml
 from factory import Lab, failed
 from ladder.cli.app import main
+from ladder.model.files import write_json
+from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
 from ladder.results import tables
 from ladder.results.statistics import fastest
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -79,6 +84,49 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published(lab: Lab, 
     assert "This host has no GPU" in head
     assert "published ones of NVIDIA H200" in head
     assert "measured on GPU-1 from 2026-11-20 10:00 to 10:20 UTC; commit `cccccccccccc`" in head
+
+
+@pytest.mark.parametrize("source", ["measured", "published"])
+@pytest.mark.parametrize(
+    ("cards", "says"),
+    [
+        ([{}], " at a time that is not known;"),
+        ([{"started": "2026-11-20T10:00:00Z"}], " from 2026-11-20 10:00 UTC;"),
+        ([{"uuid": "GPU-1"}], " on GPU-1 at a time that is not known;"),
+        (
+            [{"started": "2026-11-20T10:00:00Z", "finished": "2026-11-21T09:00:00Z"}],
+            " from 2026-11-20 10:00 to 2026-11-21 09:00 UTC;",
+        ),
+        (
+            [{"started": "2026-11-20T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
+            " on a GPU that is not known from 2026-11-20 10:00 UTC, and on GPU-2 from 2026-11-20 11:00 UTC;",
+        ),
+    ],
+)
+def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
+    lab: Lab, tmp_path: Path, source: str, cards: list[dict[str, Any]], says: str
+) -> None:
+    shutil.copytree(lab.folder.root, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    about = {**lab.environment(), "gpus": cards}
+    over = {"published": about} if source == "published" else about
+    write_json(folder.environment, {**lab.environment(), **over, "timings_from": source})
+    tables.write({"claims": tables.frame("claims", [])}, folder.tables)
+    head = render(folder, lab.sweeps(SWEEPS), {}).split("\n|", 1)[0].replace(">", "")
+    start = "Measured on **NVIDIA H200**," if source == "measured" else "of NVIDIA H200**, measured"
+    assert f"{start}{says} commit" in " ".join(head.split())
+
+
+def test_a_host_without_a_gpu_says_what_it_compiled(lab: Lab, tmp_path: Path) -> None:
+    here = made(tmp_path)
+    here.write_environment(
+        timings_from="published",
+        published=lab.environment(),
+        gpu=None,
+        started="2026-12-24T08:00:00Z",
+        reproduced_cubins={"same": 41, "of": 42},
+    )
+    head = " ".join(report(here).split("\n|", 1)[0].replace(">", "").split())
     assert "made here, on 2026-12-24 08:00 UTC" in head
     assert "Of 42 cubins 41 are byte-identical" in head
 
@@ -379,6 +427,52 @@ def test_tables_are_whole(text: str) -> None:
         cells = len(re.findall(r"(?<!\\)\|", line))
         columns = columns or cells
         assert cells == columns, line
+
+
+def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
+    hostile = "a | b < c *d* `e` ](http://x) _f_ **g** ![h](i) &amp; $j$ ~~k~~ <b>\\nl"
+    lab, shown = Lab(tmp_path), " ".join(hostile.split())
+    path = lab.project.sweeps / "fp32_ladder.yaml"
+    document = yaml.safe_load(path.read_text())
+    document |= {"title": f"T {hostile}", "question": f"Q {hostile}?"}
+    document["figures"][0]["caption"] = f"C {hostile}"
+    document["variants"][0] |= {"rung": f"R {hostile}", "technique": f"K {hostile}"}
+    path.write_text(yaml.safe_dump(document))
+
+    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+        spoilt = place.size.get("m") == 512 and place.entry.rung.startswith("R ")
+        return failed("launch_error", f"E {hostile}")(record) if spoilt else record
+
+    lab.record(SWEEPS, change)
+    lab.collect(SWEEPS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CLAIM, "statement", f"S {hostile}")
+        patch.setitem(CLAIM, "source", f"O {hostile}")
+        patch.setitem(CLAIM, "tests", [{**CLAIM["tests"][0], "label": f"L {hostile}"}])
+        environment = lab.environment()
+        lab.write_environment(gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}")
+        text = report(lab)
+    page = MarkdownIt().enable("table").enable("strikethrough").render(text)
+    for element, letter in (
+        ("<h1>Kernel Ladder: ", "G"),
+        ("<p>Measured on <strong>", "G"),
+        ("<h2>", "T"),
+        ("<p><strong>", "Q"),
+        ('alt="', "T"),
+        ("<em>", "C"),
+        ("<li><strong>", "R"),
+        ("</strong> \\(", "K"),
+        ("<td>", "R"),
+        ("<td>", "E"),
+        ("<td>", "S"),
+        ("<td>", "O"),
+        ("holds\\)\\. ", "L"),
+        ("<td>", "N"),
+        ('<a href="#[^"]*">', "T"),
+    ):
+        assert re.search(f"{element}{letter} {re.escape(escape(shown))}", page), (element, letter)
+    assert "http://x" not in re.findall('href="([^"]*)"', page)
+    assert not re.search(r"(?m)^# T|<b>|<s>", page)
 
 
 def test_the_step_writes_the_report(lab: Lab) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from factory import SESSION, Lab
+from ladder.cli.app import main
 from ladder.measure.store import Records, appending, read_store
 from ladder.model.cell import COUNTERS, Cell, Reference
 from ladder.model.errors import LadderError
@@ -126,26 +127,102 @@ def test_a_last_line_cut_short_is_left_out_and_is_no_damage(tmp_path: Path, kept
     last = len(whole.rstrip(b"\n").rpartition(b"\n")[2]) + 1
     path.write_bytes(whole[: len(whole) - last + int(kept * last)])
     store = read_store(tmp_path)
-    assert (store.of(CELL), store.unreadable) == ([], 0)
+    assert (store.of(CELL), store.unreadable) == ([], [])
     written(tmp_path, RECORD)
     assert read_store(tmp_path).of(CELL) == [RECORD], "a later job writes a file of its own"
 
 
-@pytest.mark.parametrize(
-    "damage", ["", "{", "[1, 2]", "5", '{"schema": 1}', '{"schema": 1, "record": {"cell": 3}}']
-)
+@pytest.mark.parametrize("damage", ["", "{", "\0" * 40, '{"schema": 1, "record": {"cell": 3}'])
 def test_damage_in_the_middle_is_counted_and_swallows_nothing(tmp_path: Path, damage: str) -> None:
     path = written(tmp_path, RECORD, RECORD)
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([*lines[:2], damage, *lines[2:]]) + "\n", encoding="utf-8")
     store = read_store(tmp_path)
-    assert (len(store.of(CELL)), store.unreadable) == (2, 1)
+    assert (len(store.of(CELL)), store.unreadable) == (2, [f"{path}: line 3"])
+
+
+def changed(*place: str, value: Any) -> Any:
+    """A record's line with another value at a place."""
+    line = json.loads(json.dumps(RECORD.to_json()))
+    *parents, last = place
+    inner = line
+    for name in parents:
+        inner = inner[name]
+    inner[last] = value
+    return line
+
+
+WRONG: list[tuple[Any, str]] = [
+    ([1, 2], "TypeError"),
+    (5, "TypeError"),
+    ({}, "a field is missing or of another type: KeyError('schema')"),
+    (changed("schema", value="one"), "TypeError"),
+    ({"schema": 1}, "KeyError('record')"),
+    (changed("record", value=[]), "the document: [] is not accepted"),
+    (changed("record", "cell", value=3), "cell: 3 is not accepted"),
+    (changed("record", "cell", "size", "m", value="x"), "cell.size.m: 'x' is not accepted"),
+    (
+        changed("record", "status", value="fine"),
+        "status: 'fine' is not accepted; accepted: ok, compile_error",
+    ),
+    (changed("record", "status", value=None), "status: None is not accepted"),
+    (changed("record", "time", value=7), "time: 7 is not accepted; accepted: Input should be a valid string"),
+    (changed("record", "conditions", value=[]), "conditions: [] is not accepted"),
+    (changed("record", "result", value=[]), "result: [] is not accepted"),
+    (changed("record", "result", value={}), "KeyError('speedup')"),
+    (
+        changed("record", "result", "speedup", value=float("nan")),
+        "result.speedup: nan is not accepted",
+    ),
+    (
+        changed("record", "result", "speedup", value=0),
+        "speedup: 0 is not accepted; accepted: numbers above 0",
+    ),
+    (changed("record", "result", "speedup", value="2"), "TypeError"),
+    (
+        changed("record", "result", "speedup_low", value=float("inf")),
+        "result.speedup_low: inf is not accepted",
+    ),
+    (changed("record", "result", "variant_us", value=[]), "result.variant_us: [] is not accepted"),
+    (
+        changed("record", "result", "variant_us", value=[1.0, float("nan")]),
+        "result.variant_us: [1.0, nan] is not accepted",
+    ),
+    (changed("record", "result", "reference_us", value=3), "TypeError"),
+    (changed("record", "result", "summary", value={"samples": 3}), "KeyError('median_us')"),
+    ({"schema": 1, "session": {"id": 3, "started": ""}}, "id: 3 is not accepted"),
+    ({"schema": 1, "session": {"id": "a", "started": "", "gpu": None}}, "gpu: None is not accepted"),
+    ({"schema": 1, "session": {"started": ""}}, "id: "),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), WRONG, ids=map(str, range(len(WRONG))))
+def test_a_line_that_is_no_record_is_refused_by_file_line_and_field(
+    tmp_path: Path, line: Any, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = written(tmp_path / "run" / "records", RECORD)
+    path.write_text(path.read_text() + json.dumps(line) + "\n")
+    assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run")]) == 2
+    assert f"error: {path}: line 3: " in caplog.text
+    assert says in caplog.text
+    assert len(caplog.text) < 1000
+
+
+def test_runs_with_unreadable_lines_are_not_compared(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = written(tmp_path / "records", RECORD, RECORD)
+    path.write_text(path.read_text().replace('{"schema"', '{"schema', 1))
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
+    assert f"error: {path}: line 1: not a record" in caplog.text
 
 
 def test_records_of_a_newer_version_are_refused_and_the_file_named(tmp_path: Path) -> None:
     path = written(tmp_path, RECORD)
     path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}'))
-    with pytest.raises(LadderError, match=rf"{path.name}: records of schema {SCHEMA + 1}.*up to {SCHEMA}"):
+    with pytest.raises(
+        LadderError, match=rf"{path.name}: line 1: records of schema {SCHEMA + 1}.*up to {SCHEMA}"
+    ):
         read_store(tmp_path)
 
 

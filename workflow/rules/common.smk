@@ -179,9 +179,5 @@ def throughput_record():
     return [record.as_posix()] if RUN.measures and record.is_file() else []
 
 
-# Without a GPU the steps that read measurements are given the folder of published ones.
-STANDS_IN = (
-    []
-    if RUN.measures
-    else [f"--published {shlex.quote(RUN.project.published(RUN.config.published).root.as_posix())}"]
-)
+# Without a GPU the steps that read measurements are given the folder of published ones, if there is one.
+STANDS_IN = [f"--published {shlex.quote(RUN.published.root.as_posix())}"] if RUN.published else []

@@ -152,5 +152,5 @@ def parse_over(given: Iterable[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise refuse("command line", "--config", text, "KEY=VALUE, such as run=quick")
-        over[key] = parse_yaml(value, f"command line: --config: {text!r}")
+        over = merged(over, {key: parse_yaml(value, f"command line: --config: {text!r}")})
     return over

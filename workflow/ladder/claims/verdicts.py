@@ -64,12 +64,13 @@ class Tables:
 
     def __init__(self, folder: Path, sweeps: Mapping[str, Sweep]) -> None:
         self.sweeps, self.notes = sweeps, tables.read("notes", folder)
-        compiled = stats.records(tables.read("resources", folder))
-        self.resources = {row["variant"]: _names(row) for row in compiled}
+        self.resources: dict[str, dict[str, dict[str, Any]]] = {}  # by sweep and variant
+        for row in stats.records(tables.read("resources", folder)):
+            self.resources.setdefault(row["sweep"], {})[row["variant"]] = _names(row)
         metrics = stats.metric_table(tables.read("metrics", folder))
         self.cells: dict[str, list[Row]] = {}
         for row in stats.records(tables.read("timings", folder)):
-            names = self.resources.get(row["variant"], {}) | _names(row)
+            names = self.resources.get(row["sweep"], {}).get(row["variant"], {}) | _names(row)
             known = Row(names, metrics.get(stats.cell_of(row), {}), stats.size_of(row))
             self.cells.setdefault(row["sweep"], []).append(known)
 
@@ -80,8 +81,7 @@ class Tables:
     def rows(self, sweep: str, kind: str, regime: str) -> list[Row]:
         """Rows of a sweep: of timings only those with status ok, of cells whatever became of them."""
         if kind == "resources":
-            variants = self.sweeps[sweep].variants if sweep in self.sweeps else ()
-            rows = [Row(self.resources[variant.id]) for variant in variants if variant.id in self.resources]
+            rows = [Row(names) for names in self.resources.get(sweep, {}).values() if sweep in self.sweeps]
         else:
             rows = [row for row in self.cells.get(sweep, []) if row.names["regime"] == regime]
         return [row for row in rows if kind == "cells" or row.names["status"] == "ok"]

@@ -1,6 +1,7 @@
 """The command line: finds the step that is asked for, and turns mistakes into messages and exit codes."""
 
 import importlib
+import io
 import logging
 import os
 import sys
@@ -68,6 +69,8 @@ def _app(steps: Sequence[str]) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> int:
     """Run one step and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # of a terminal that knows no "…" or "µ"
     try:
         try:
             _app(_chosen(words))(words, prog_name="python -m ladder")
@@ -81,6 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
             return leave.code if isinstance(leave.code, int) else 0
     except BrokenPipeError:
         pass
+    except OSError as error:
+        logging.error("error: %s", f"{error.filename}: {error.strerror}" if error.filename else error)
+        return MISTAKE
     except Exception:
         logging.exception("the program failed; this is no mistake of yours:")
         return CRASH

@@ -130,10 +130,7 @@ def banks(
 
         access = f"{'lanes' if matrices is None else 'ldmatrix rows'} at byte {offset}, {width} bytes each"
         title = f"{access}: conflict degree {degree:g}, {count} wavefronts"
-        try:
-            draw_banks(phases, title, picture)
-        except OSError as error:
-            raise LadderError(f"command line: --picture: {picture} cannot be written: {error}") from error
+        draw_banks(phases, title, picture)
 
 
 RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]

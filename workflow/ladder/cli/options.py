@@ -22,10 +22,8 @@ PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVI
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="results/RUN/DEVICE")]
 SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP", help="Name of a sweep.")]
-Published = Annotated[
-    Path | None, typer.Option(help="Without a GPU: published folder whose measurements stand in.")
-]
-
+_STAND_IN = "Without a GPU: published folder whose measurements stand in."
+Published = Annotated[Path | None, typer.Option(help=_STAND_IN, exists=True, file_okay=False)]
 Into = Annotated[
     Path | None,
     typer.Option(help="Folder for tables and figures (default: tables/ and figures/ of the run)."),

@@ -49,6 +49,8 @@ def publish(
         for source in (target, folder):
             copy_clock(source, fresh)
         frames = publication.frames()
+        if not (frames["timings"]["status"] == "ok").any():
+            raise LadderError(f"{folder.root} is not published: no cell of its sweeps has a result")
         tables.write(frames, fresh.tables)
         environment = analysed_here(own.root, target.root.name, given.arch)
         environment |= measured_on(read_archive(fresh.records), frames["sessions"])

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ladder.catalogue.sweeps import named
 from ladder.claims.decide import decide_tables
 from ladder.claims.ledger import load_claims
 from ladder.cli.options import Folder, SweepNames, project, sweeps_of
@@ -22,8 +23,7 @@ def claims(context: typer.Context, folder_: Folder, names: SweepNames, ledger: L
     """Decide the claims from the tables."""
     folder, sweeps = RunFolder(folder_), sweeps_of(context, None)
     given = load_claims(ledger or project(context).claims, sweeps)
-    there = {name: sweep for name, sweep in sweeps.items() if name in names}
-    for row in records(decide_tables(given, folder.tables, there)):
+    for row in records(decide_tables(given, folder.tables, named(names, sweeps))):
         logging.info("%s: %s", row["id"], row["verdict"])
 
 

@@ -1,6 +1,7 @@
 """Steps that read records and tables: they need neither a GPU nor the compiler."""
 
 import logging
+import re
 from typing import Annotated
 
 import pandas as pd
@@ -9,12 +10,13 @@ import typer
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
 from ladder.measure.store import read_store
 from ladder.measure.view import View
+from ladder.model.errors import refuse
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
 from ladder.results import tables
 from ladder.results.archive import records_of
-from ladder.results.collect import changed_sources, collect_sweep, merge
+from ladder.results.collect import changed_code, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, reproduced
 from ladder.results.publish import copy_clock, kept_rows
 
@@ -24,8 +26,8 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
     name, frames = view.plan.sweep, collect_sweep(view)
     missing = frames["notes"][frames["notes"]["stage"] == "measure"]["subject"]
     said = [(subject, "not in the published run") for subject in missing]
-    for kernel, variants in changed_sources(view).items():
-        said.append((kernel, f"source differs from the published run's ({variants} variants)"))
+    for kernel, variants in changed_code(view).items():
+        said.append((kernel, f"machine code differs from the published run's ({variants} variants)"))
     if not view.records.by_cell:
         said = [(name, f"no published measurements in {published.root.name}")]
     rows = [{"sweep": name, "stage": "published", "subject": one, "reason": why} for one, why in said]
@@ -64,6 +66,8 @@ def environment(
 ) -> None:
     """Record where a run's numbers were measured, from their records, and what analysed them."""
     folder = RunFolder(folder_)
+    if not re.fullmatch(r"sm_\d{2,3}a?", arch):
+        raise refuse("command line", "--arch", arch, "an architecture such as sm_80 or sm_90a")
     measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}

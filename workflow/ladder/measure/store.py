@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ladder.model.cell import Cell
-from ladder.model.errors import within
 from ladder.model.record import Record, Session, from_json
 
 Append = Callable[[Record | Session], None]
@@ -23,7 +22,7 @@ class Records:
 
     by_cell: dict[str, list[Record]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    unreadable: int = 0  # lines; a last line cut short by a kill is no damage and does not count
+    unreadable: list[str] = field(default_factory=list)  # places of lines that are no JSON
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
@@ -55,13 +54,11 @@ def read_store(folder: Path) -> Records:
     for path in sorted(folder.glob("*.jsonl")):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, 1):
+            place = f"{path}: line {number}"
             try:
-                with within(str(path)):
-                    read.append(from_json(json.loads(line)))
-            except (KeyError, TypeError, AttributeError):
-                found.unreadable += 1
-            except ValueError:  # no JSON
-                found.unreadable += number < len(lines)
+                read.append(from_json(json.loads(line), place))
+            except ValueError:  # a last line cut short by a kill is no damage
+                found.unreadable += [place] if number < len(lines) else []
     return found.add(read)
 
 
@@ -79,11 +76,16 @@ def new_name(word: str) -> str:
 def appending(folder: Path, word: str) -> Iterator[Append]:
     """A new file of a store, and what appends to it: each line is on the disk before the next cell begins."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{new_name(word)}.jsonl").open("x", encoding="utf-8") as file:
+    path = folder / f"{new_name(word)}.jsonl"
+    with path.open("x", encoding="utf-8") as file:
 
         def append(one: Record | Session) -> None:
-            file.write(json.dumps(one.to_json()) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                file.write(json.dumps(one.to_json()) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                error.filename = path
+                raise
 
         yield append

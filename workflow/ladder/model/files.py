@@ -50,11 +50,14 @@ def tree_digest(root: Path) -> str:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write `data` so that a reader sees either the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(data)
         partial.replace(path)
+    except OSError as error:
+        error.filename = path  # that of a full disk names none
+        raise
     finally:
         partial.unlink(missing_ok=True)
 
@@ -66,10 +69,10 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """One JSON object, or None where the file is missing. Raises LadderError where it is something else."""
-    if not path.is_file():
+    if not path.exists():
         return None
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=int)  # no NaN
     except ValueError as error:
         raise LadderError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(document, dict):

@@ -4,12 +4,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from ladder.model.cell import Cell
-from ladder.model.errors import LadderError
+from ladder.model.errors import reading, refuse_unknown
 from ladder.model.problem import ParamValue
 
 L2_PROMOTIONS = (
@@ -67,7 +67,7 @@ class Plan:
     sweep: str
     problem: str
     arch: str
-    regimes: tuple[str, ...]
+    regimes: Annotated[tuple[str, ...], Field(min_length=1)]
     settings: Mapping[str, float | int | None]
     job: Mapping[str, Any]
     counter_groups: tuple[str, ...]
@@ -93,12 +93,10 @@ def to_json(plan: Plan) -> bytes:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read what to_json made. Raises LadderError for a missing file, or one that holds no plan."""
-    try:
-        return _PLAN.validate_json(path.read_bytes())
-    except OSError as error:
-        raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise LadderError(f"{path}: not a plan: {where}: {first['msg']}") from error
+    """Read what to_json made. Raises LadderError where it holds no plan, or another sweep's."""
+    with reading(path):
+        plan = _PLAN.validate_json(path.read_bytes())
+    refuse_unknown(path, "sweep", plan.sweep, [path.stem])
+    for launch in (each for task in plan.tasks for each in (task.launch, task.reference) if each):
+        refuse_unknown(path, "tasks: launch.variant", launch.variant, plan.variants)
+    return plan

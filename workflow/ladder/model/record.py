@@ -1,12 +1,16 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ladder.model.cell import Cell, Reference
-from ladder.model.errors import LadderError
+from pydantic import TypeAdapter
+
+from ladder.model.cell import COUNTERS, Cell
+from ladder.model.errors import LadderError, reading, refuse, refuse_unknown
 from ladder.model.files import digest_json
+from ladder.model.schemas import STATUSES
 
 SCHEMA = 1  # version of the records that this code writes and reads
 
@@ -79,14 +83,25 @@ class Record:
         return {"schema": SCHEMA, "record": given}
 
 
-def from_json(line: Mapping[str, Any]) -> Record | Session:
-    """A line of a store. Raises LadderError for a newer schema, KeyError or TypeError where it is no such line."""
-    if line["schema"] > SCHEMA:
-        raise LadderError(f"records of schema {line['schema']}: this version reads up to {SCHEMA}; update it")
-    if "session" in line:
-        return Session(**line["session"])
-    known = {name: value for name, value in line["record"].items() if name != "key"}
-    against = known["cell"]["reference"]
-    reference = Reference(**{**against, "libraries": tuple(against.get("libraries", ()))})
-    cell = Cell(**{**known["cell"], "reference": reference})
-    return Record(**{**known, "cell": cell, "conditions": Conditions(**known["conditions"])})
+_SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
+
+
+def from_json(line: Any, where: str) -> Record | Session:
+    """A line of a store, which is at `where`. Raises LadderError for a newer schema, or where it is no such line."""
+    with reading(where):
+        if line["schema"] > SCHEMA:
+            raise LadderError(
+                f"{where}: records of schema {line['schema']}: this version reads up to {SCHEMA}; update it"
+            )
+        if "session" in line:
+            return _SESSION.validate_python(line["session"])
+        record = _RECORD.validate_python(line["record"])
+        refuse_unknown(where, "status", record.status, STATUSES)
+        if record.status == "ok" and record.cell.regime != COUNTERS:
+            known = {"speedup_low": 1, "speedup_high": 1, **record.result, **record.result.get("summary", {})}
+            times = ["median_us"] if "summary" in known else ["variant_us", "reference_us"]
+            for name in ("speedup", "speedup_low", "speedup_high", *times):
+                numbers = known[name] if name in ("variant_us", "reference_us") else [known[name]]
+                if not (numbers and all(0 < each < math.inf for each in numbers)):
+                    raise refuse(where, f"result.{name}", known[name], "numbers above 0")
+    return record

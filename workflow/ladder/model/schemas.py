@@ -35,8 +35,9 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         sm_clock_mhz:float power_w:float"""
     ),
     "metrics": _columns(f"sweep variant {_SIZE} metric unit value:float"),
+    # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
     "resources": _columns(
-        """kernel variant params dtype layout arch status reason registers:int shared_bytes_static:int
+        """sweep kernel variant params dtype layout arch status reason registers:int shared_bytes_static:int
         shared_bytes_dynamic:int local_bytes:int spill_store_bytes:int spill_load_bytes:int threads_per_block:int
         blocks_per_sm:int occupancy:float occupancy_limit compile_s:float instructions:int ffma:int hmma:int hgmma:int
         lds_32:int lds_64:int lds_128:int ldsm:int sts:int ldg:int stg:int ldgsts:int utmaldg:int shfl:int bar:int

@@ -12,6 +12,7 @@ import jinja2
 from ladder import __version__
 from ladder.claims.ledger import DEFAULT_NOISE_PERCENT
 from ladder.model.cell import size_label
+from ladder.model.errors import reading, refuse_unknown
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -32,7 +33,7 @@ TEMPLATES = jinja2.Environment(
 )
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "stats": stats}
 TEMPLATES.globals |= {"size_label": size_label, "version": __version__}
-_FILTERS = ("anchor", "cell", "cut", "figure", "share", "spread")
+_FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "clock_nvbench", "clock_aa")
@@ -59,26 +60,29 @@ def render(
     frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
     frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
     environment = read_json(folder.environment) or {}
+    timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
+    refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
     # Of the sweeps with a precision of their own the methodology speaks apart.
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = frames["claims"]["verdict"].value_counts()
-    text = TEMPLATES.get_template("report.md.j2").render(
-        environment=environment,
-        source=environment.get("published") or environment,
-        timings_from=environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none"),
-        parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
-        sweeps=list(sweeps.values()),
-        tables=frames,
-        **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
-        noise_percent=DEFAULT_NOISE_PERCENT,
-        verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
-        throughput=read_json(folder.throughput),
-        settings={**plan.settings, "arch": plan.arch} if plan else {},
-        csv="" if where == "." else f"{where}/",
-        folder=(run or folder.root).as_posix(),
-        device=(run or folder.root).name,
-    )
+    with reading(folder.environment, jinja2.UndefinedError):
+        text = TEMPLATES.get_template("report.md.j2").render(
+            environment=environment,
+            source=environment.get("published") or environment,
+            timings_from=timings_from,
+            parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
+            sweeps=list(sweeps.values()),
+            tables=frames,
+            **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
+            noise_percent=DEFAULT_NOISE_PERCENT,
+            verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
+            throughput=read_json(folder.throughput),
+            settings={**plan.settings, "arch": plan.arch} if plan else {},
+            csv="" if where == "." else f"{where}/",
+            folder=(run or folder.root).as_posix(),
+            device=(run or folder.root).name,
+        )
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"

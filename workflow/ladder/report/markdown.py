@@ -14,9 +14,16 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
-def cell(text: Any) -> str:
-    """Text that cannot break out of a table cell; empty where it is unknown."""
-    return cut(text, sys.maxsize).replace("|", "\\|").replace("<", "&lt;")
+def text(value: Any) -> str:
+    """Text that shows as it is, in a sentence, a link or a cell of a table; empty where it is unknown."""
+    marks = r"[\\`*\[\]|~$]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)"
+    return re.sub(marks, r"\\\g<0>", cut(value, sys.maxsize)).replace("<", "&lt;")
+
+
+def code(value: Any, length: int = sys.maxsize) -> str:
+    """A name as code, or as text where it has what would end that."""
+    line = cut(value, length)
+    return text(line) if {"`", "|"} & {*line} else f"`{line}`"
 
 
 def cut(text: Any, length: int = 240) -> str:

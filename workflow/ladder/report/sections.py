@@ -6,7 +6,7 @@ import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.model.schemas import REGIMES, SIZE_COLUMNS
-from ladder.report.markdown import cell, cut, figure
+from ladder.report.markdown import code, cut, figure, text
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import count, listed, records, size_of
@@ -104,12 +104,12 @@ def alike_failures(timings: pd.DataFrame, resources: pd.DataFrame) -> list[dict[
     uncompiled = uncompiled[~uncompiled["variant"].isin(bad["variant"])]
     lines = []
     for row in records(pd.concat([uncompiled, bad])):
-        name = f"`{row['variant']}`" if pd.isna(row["rung"]) else row["rung"]
+        name = code(row["variant"]) if pd.isna(row["rung"]) else text(row["rung"])
         reason = cut(row["reason"])
         if row["status"] == "incorrect" and not pd.isna(row["max_error"]):
             error = f"error {figure(row['max_error'], 3)} over the bound {figure(row['error_bound'], 3)}"
             reason = f"{reason}; {error}" if reason else error
-        place = {"sweep": cell(row["sweep"]), "sizes": size_label(size_of(row)), "variant": cell(name)}
+        place = {"sweep": text(row["sweep"]), "sizes": size_label(size_of(row)), "variant": name}
         lines.append({**place, "id": row["variant"], "status": row["status"], "reason": reason})
     if not lines:
         return []

@@ -31,9 +31,9 @@ def _distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
     """What the tables of a run say of one sweep."""
-    own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in ("timings", "metrics")}
-    variants = frames["resources"]["variant"].isin([variant.id for variant in sweep.variants])
-    return SweepData(sweep, **own, resources=frames["resources"][variants], environment=environment)
+    named = ("timings", "resources", "metrics")
+    own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
+    return SweepData(sweep, **own, environment=environment)
 
 
 @dataclass(frozen=True)

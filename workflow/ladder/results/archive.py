@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ladder.measure.store import Records, read_store
 from ladder.model.errors import LadderError
+from ladder.model.files import replace_file
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_json
@@ -39,7 +40,6 @@ def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Sess
     ordered = sorted(records, key=lambda record: (record.cell.kernel, record.variant, record.time))
     listed = json.dumps([public(session).to_json() for session in sessions])
     schema = _SCHEMA.with_metadata({"sessions": listed})
-    path.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     for record in ordered:
         line, result = record.to_json(), dict(record.result)
@@ -47,7 +47,9 @@ def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Sess
         known |= {name: result.pop(name, None) for name in _SAMPLES}
         rows.append(known | {"record": json.dumps({**line, "record": {**line["record"], "result": result}})})
     table = pa.Table.from_pylist(rows, schema=schema)
-    pq.write_table(table, path, compression="zstd", compression_level=19)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", compression_level=19)
+    replace_file(path, sink.getvalue())
 
 
 def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
@@ -61,15 +63,13 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
         try:
             sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
             rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
-            found += map(from_json, sessions)
-            for row in rows:
+            found += [from_json(session, str(path)) for session in sessions]
+            for number, row in enumerate(rows, 1):
                 line = json.loads(row.pop("record"))
                 line["record"]["result"] |= {name: times for name, times in row.items() if times is not None}
-                found.append(from_json(line))
+                found.append(from_json(line, f"{path}: row {number}"))
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
             raise LadderError(f"{path}: not an archive of records: {error}") from error
-        except LadderError as error:
-            raise LadderError(f"{path}: {error}") from error
     return Records().add(found)
 
 
@@ -78,8 +78,10 @@ def read_records(folder: Path) -> Records:
     given = RunFolder(folder).records
     if not given.is_dir():
         raise LadderError(f"{folder}: no records in it; a run is results/RUN/DEVICE")
-    archive = read_archive(given)
-    return read_store(given).add([*archive, *archive.sessions.values()])
+    archive, store = read_archive(given), read_store(given)
+    for place in store.unreadable:
+        raise LadderError(f"{place}: not a record: it is no JSON")
+    return store.add([*archive, *archive.sessions.values()])
 
 
 def records_of(folder: RunFolder, published: Path | None, plans: Iterable[Plan]) -> Records:

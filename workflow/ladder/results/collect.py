@@ -10,11 +10,11 @@ import pandas as pd
 
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.errors import refuse
+from ladder.model.errors import reading
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
-from ladder.model.schemas import STATUSES, SWEEP_TABLES
+from ladder.model.schemas import SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 
@@ -65,9 +65,7 @@ class Collector:
         self.rows["timings"].append({**known, **self.about(task), **outcome})
 
     def measured(self, task: Task, record: Record) -> None:
-        """A row of timings.csv. Raises LadderError for an unknown status."""
-        if record.status not in STATUSES:
-            raise refuse("records", f"{record.variant}: status", record.status, STATUSES)
+        """A row of timings.csv."""
         result, device = record.result, record.result.get("device") or {}
         clock, began = device.get("sm_clock_mhz"), device.get("start_clock_mhz")
         slow = clock < began * (1 - self.plan.job["throttle_share"]) if clock and began else None
@@ -129,34 +127,36 @@ def collect_sweep(
     view: View, job: Mapping[str, Any] | None = None, profile: Mapping[str, Any] | None = None
 ) -> dict[str, pd.DataFrame]:
     """Tables of one sweep, by name; `job` and `profile` are the accounts of its measuring and profiling jobs."""
-    collector = Collector(view)
-    for task in view.plan.tasks:
-        collector.task(task)
-    for note in (profile or {}).get("notes", ()):
-        collector.note("profile", note["subject"], note["reason"])
-    if unreadable := view.records.unreadable:
-        collector.note("collect", "records", f"{unreadable} unreadable lines were left out")
-    if job is not None:
-        share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
-        collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, "gpu_share": share})
-    for facts in view.plan.variants.values():
-        words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
-        collector.rows["resources"].append({**facts, **words})
-    return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
+    with reading(f"plans/{view.plan.sweep}.json, sweeps/{view.plan.sweep}/*.json or records"):
+        collector = Collector(view)
+        for task in view.plan.tasks:
+            collector.task(task)
+        for note in (profile or {}).get("notes", ()):
+            collector.note("profile", note["subject"], note["reason"])
+        if unreadable := view.records.unreadable:
+            collector.note("collect", "records", f"{len(unreadable)} unreadable lines were left out")
+        if job is not None:
+            share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
+            collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, "gpu_share": share})
+        for facts in view.plan.variants.values():
+            words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
+            collector.rows["resources"].append({**facts, **words, "sweep": view.plan.sweep})
+        return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
-def changed_sources(view: View) -> dict[str, int]:
-    """Kernels whose source is not the one their records were measured with: how many variants each."""
+def changed_code(view: View) -> dict[str, int]:
+    """Kernels whose machine code is not that of their records: how many variants each."""
     changed: dict[tuple[str, str], None] = {}
     for _, task in view.launched():
-        record = view.find(task)
-        was = ((record.result.get("built") or {}) if record else {}).get("source_sha256")
-        if was and was != view.plan.variants[task.variant].get("source_sha256"):
-            changed[task.cell.kernel, task.variant] = None
+        if (record := view.find(task)) is not None:
+            # Imported records know the digest of their cubin only.
+            of = "machine_code" if "machine_code" in record.conditions.tree else "cubin_sha256"
+            was = record.conditions.tree.get(of) or (record.result.get("built") or {}).get(of) or ""
+            if not str(view.plan.variants[task.variant].get(of)).startswith(was):
+                changed[task.cell.kernel, task.variant] = None
     return Counter(kernel for kernel, _ in changed)
 
 
 def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """Tables of all sweeps joined in their order; a variant that several share has one resources row."""
-    merged = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
-    return merged | {"resources": merged["resources"].drop_duplicates("variant", ignore_index=True)}
+    """Tables of all sweeps joined in their order."""
+    return {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}

@@ -58,6 +58,7 @@ def analysed_here(root: Path, device: str, arch: str) -> dict[str, Any]:
 def reproduced(published: RunFolder, folder: RunFolder) -> dict[str, int]:
     """How many of the published variants compile here to the very same cubin."""
     theirs = tables.read("resources", published.tables, required=False)
-    both = theirs.merge(tables.read("resources", folder.tables), on="variant", suffixes=("", "_here"))
-    both = both.dropna(subset=["cubin_sha256"])
+    ours = tables.read("resources", folder.tables)
+    both = theirs.merge(ours, on=["sweep", "variant"], suffixes=("", "_here"))
+    both = both.dropna(subset=["cubin_sha256"]).drop_duplicates(["variant", "cubin_sha256"])
     return {"same": int((both["cubin_sha256"] == both["cubin_sha256_here"]).sum()), "of": len(both)}

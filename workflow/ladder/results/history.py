@@ -9,6 +9,7 @@ from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Session
 from ladder.results.collect import times
+from ladder.results.statistics import estimate
 
 _COLUMNS = ["time", "commit", "driver", "GPU", "speed-up [95 %]", "time us", "from"]
 
@@ -36,7 +37,8 @@ def history(sources: Mapping[str, Records], pattern: str) -> list[str]:
             gpu = str(session.gpu.get("uuid") or session.note or "unknown")[:24]
             speed, middle = record.status, ""
             if record.status == "ok":
-                speed = f"{result['speedup']:.4f} [{result['speedup_low']:.4f}, {result['speedup_high']:.4f}]"
+                ratio = estimate(result, "speedup")
+                speed = f"{ratio.value:.4f} [{ratio.low:.4f}, {ratio.high:.4f}]"
                 middle = f"{times(result)['median_us']:.6g}"
             row = [record.time or session.started, commit, str(driver), gpu, speed, middle, place]
             rows = found.setdefault(f"{name} ({params}) against {against}", {})

@@ -137,15 +137,8 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) ->
 
 def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Published rows of a sweep, table by table; none of a table that is not there."""
-    found: dict[str, pd.DataFrame] = {}
-    for table in wanted:
-        rows = tables.read(table, folder.tables, required=False)
-        if table == "resources":
-            own = {*found["timings"]["variant"], *found["timings"]["reference"].dropna()}
-            found[table] = rows[rows["variant"].isin(own)]
-        else:
-            found[table] = rows[rows["sweep"] == name]
-    return found
+    found = {table: tables.read(table, folder.tables, required=False) for table in wanted}
+    return {table: rows[rows["sweep"] == name] for table, rows in found.items()}
 
 
 def copy_clock(source: RunFolder, target: RunFolder) -> None:
@@ -159,6 +152,7 @@ def copy_clock(source: RunFolder, target: RunFolder) -> None:
 @contextmanager
 def replaced(target: Path) -> Iterator[Path]:
     """A fresh folder that takes the place of `target` by renaming once the block is done: nobody reads half of it."""
+    target = target.resolve()  # a link to it stays
     fresh, old = (target.with_name(f".{target.name}.{os.getpid()}.{word}") for word in ("new", "old"))
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

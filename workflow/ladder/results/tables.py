@@ -1,10 +1,12 @@
 """Tables as frames: made from rows, written as CSV with parquet beside it, and read back."""
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pyarrow import csv as arrow
 
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
@@ -23,25 +25,42 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
     """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
         ordered = data[list(SCHEMAS[name])]
-        replace_file(folder / f"{name}.csv", ordered.to_csv(index=False, float_format="%.7g").encode("utf-8"))
+        text = ordered.to_csv(index=False, float_format="%.7g").replace("\r", " ")  # which is not quoted
+        replace_file(folder / f"{name}.csv", text.encode("utf-8"))
         replace_file(folder / f"{name}.parquet", ordered.to_parquet(None, index=False))
 
 
 def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
     """Read `folder`/TABLE.csv; empty where it is missing and not required.
 
-    Raises LadderError where it must be there, or its columns are not the schema's.
+    Raises LadderError where it must be there, its columns are not the schema's, or a line or value is damaged.
     """
     path, columns = folder / f"{table}.csv", list(SCHEMAS[table])
     if not path.is_file():
         if required:
             raise LadderError(f"{path}: the table is missing")
         return frame(table, [])
-    header = [str(name) for name in pd.read_csv(path, nrows=0)]
-    if header != columns:
-        differing = sorted(set(header) ^ set(columns)) or ["their order"]
+    data = path.read_bytes()
+    try:
+        # Arrow counts the fields of each line, which pandas fills up.
+        whole = arrow.ReadOptions(block_size=len(data) + 1)
+        arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
+        found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
+        if not data.endswith(b"\n"):
+            raise ValueError("its last line is cut short")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
+    # Published before resources were kept by sweep: the timings say which sweeps a variant is of.
+    if shared := table == "resources" and "sweep" not in found:
+        columns.remove("sweep")
+    if list(found) != columns:
+        differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    return pd.read_csv(path, dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
+    if shared:
+        uses = read("timings", folder)
+        uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
+        found = uses.drop_duplicates().merge(found, on="variant")
+    return found[list(SCHEMAS[table])]
 
 
 def concat(frames: Sequence[pd.DataFrame], table: str) -> pd.DataFrame:
