@@ -21,7 +21,7 @@ from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweep
 from ladder.gpu.device import Gpu
-from ladder.gpu.launching import Loader
+from ladder.gpu.launching import load
 from ladder.gpu.timing import Timer
 from ladder.model.folders import Project
 from ladder.model.plan import Plan
@@ -108,7 +108,6 @@ def wrong_results(
     """One text per variant with a wrong result. Every cell gets its share of the repetitions."""
     wrong = []
     share = -(-repetitions // len(SIZES))
-    loader = Loader(gpu.stream, gpu.device.device_id)
     for number, task in enumerate(plan.tasks):
         if task.launch is None:
             continue
@@ -116,7 +115,7 @@ def wrong_results(
         for repetition in range(share):
             instance.use_beta(0.5 if repetition % 4 == 3 else 0.0)
             instance.fill_inputs(number * share + repetition + 1)
-            loaded = loader.load(cubins[task.variant], task.launch, instance)
+            loaded = load(cubins[task.variant], task.launch, instance)
             instance.poison_outputs()
             loaded()
             gpu.sync()

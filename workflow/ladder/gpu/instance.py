@@ -42,15 +42,6 @@ class Check:
         return self.detail or f"largest normalised error {self.max_error:.3g}, allowed {self.error_bound:.3g}"
 
 
-@dataclass(frozen=True)
-class Observation:
-    """A number a kernel reports about itself, such as cycles per access; becomes a row of metrics.csv."""
-
-    metric: str
-    unit: str
-    value: float
-
-
 class Instance(ABC):
     """One problem at one size and dtype on a device: buffers, inputs, references, check. Raises OutOfDeviceMemory."""
 
@@ -85,9 +76,9 @@ class Instance(ABC):
     def use_beta(self, beta: float) -> None:
         """Make launches and the check from here on use `beta`, where the problem has one."""
 
-    def observations(self, params: Params) -> list[Observation]:
-        """Numbers the last launch wrote about itself."""
-        return []
+    def observations(self, params: Params) -> dict[tuple[str, str], float]:
+        """Numbers the last launch wrote about itself, by metric and unit: rows of metrics.csv."""
+        return {}
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
@@ -102,7 +93,7 @@ class Instance(ABC):
 
     def poison(self, name: str, word: int) -> None:
         """Enqueue a fill of a buffer with a 32-bit pattern."""
-        self.gpu.fill_words(self.pointers[name], self.tensors[name].buffer.size, word)
+        self.tensors[name].buffer.fill(word.to_bytes(4, "little"), stream=self.gpu.stream)
 
     def close(self) -> None:
         """Free the buffers."""

@@ -90,7 +90,7 @@ class Trials:
 
             def once(launch: Any) -> None:
                 stream = Stream.from_handle(launch.get_stream().addressof())
-                enqueue(stream, kernel.config, kernel.kernel, *kernel.arguments)
+                enqueue(stream, *kernel.args[1:])
 
             before = self._times(kernel).variant_us
             state.exec(once, batched=False)

@@ -90,9 +90,9 @@ class Worker:
             loaded()
             if not (found := instance.observations(launch.params)):
                 break
-            for seen in found:
-                samples.setdefault((seen.metric, seen.unit), []).append(seen.value)
-        return [{"metric": key[0], "unit": key[1], "value": median(seen)} for key, seen in samples.items()]
+            for metric, value in found.items():
+                samples.setdefault(metric, []).append(value)
+        return [{"metric": name, "unit": unit, "value": median(of)} for (name, unit), of in samples.items()]
 
     def answer(self, index: int, regimes: Sequence[str]) -> dict[str, Any]:
         task, bench = self.plan.tasks[index], self.bench
