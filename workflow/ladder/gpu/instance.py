@@ -1,4 +1,4 @@
-"""A problem on a device: buffers, inputs, references and the check. Each problem's `instance` module makes its own."""
+"""A problem on a device: buffers, inputs, references and check. Each problem's `instance` module has its INSTANCE."""
 
 import ctypes
 import math
@@ -53,6 +53,11 @@ class Instance(ABC):
         for name, (shape, element) in self.shapes().items():
             self.add_buffer(name, shape, element)
 
+    @classmethod
+    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> "Maker":
+        """What makes instances on the timer's GPU, asked for once a process; `settings` are the plan's."""
+        return cls
+
     @abstractmethod
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and element dtype of each buffer."""
@@ -102,16 +107,4 @@ class Instance(ABC):
         self.tensors = {}
 
 
-class Instances:
-    """Makes a problem's instances, once a process; `settings` are the plan's. Each `instance` module has its own."""
-
-    kind: Callable[[Gpu, Mapping[str, int], str, str], Instance]
-
-    def __init__(self, timer: Timer, settings: Mapping[str, Any]) -> None:
-        self._timer, self._seed = timer, settings["seed"]
-
-    def create(self, size: Mapping[str, int], dtype: str, layout: str) -> Instance:
-        """Allocate and fill one instance. Raises OutOfDeviceMemory."""
-        instance = self.kind(self._timer.gpu, size, dtype, layout)
-        instance.fill_inputs(self._seed)
-        return instance
+Maker = Callable[[Gpu, Mapping[str, int], str, str], Instance]

@@ -36,8 +36,8 @@ class Bench:
         self.variants, self.cubins = plan.variants, cubins
         self.gpu = Gpu((cubins / f"{plan.harness['cubin']}.cubin").read_bytes(), plan.harness["symbols"])
         self.timer = Timer(self.gpu)
-        module = importlib.import_module(f"ladder.problems.{plan.problem}.instance")
-        self._instances = module.Instances(self.timer, plan.settings)
+        kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
+        self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
         self._instance: Instance | None = None
         self._group: tuple[Any, ...] | None = None
         self._beta_checked: set[str] = set()
@@ -73,8 +73,9 @@ class Bench:
             free = self.gpu.free_bytes() - _SPARE_BYTES
             if needed > free:
                 raise CellOutcome("unsupported", f"needs {needed} bytes of device memory, {free} are free")
-            self._instance = self._instances.create(cell.size, cell.dtype, cell.layout)
-            self._group = group
+            instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
+            instance.fill_inputs(int(self._seed or 0))
+            self._instance, self._group = instance, group
         return self._instance
 
     def release(self) -> None:

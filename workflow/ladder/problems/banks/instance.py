@@ -84,5 +84,4 @@ class BanksInstance(instance.Instance):
         }
 
 
-class Instances(instance.Instances):
-    kind = BanksInstance
+INSTANCE = BanksInstance
