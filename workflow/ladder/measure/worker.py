@@ -27,6 +27,7 @@ _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, 
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
 
 Result = dict[str, Any]
+Timed = dict[str, Pairs | CellOutcome]
 
 
 def stopping_rule(plan: Plan) -> StoppingRule:
@@ -66,12 +67,10 @@ class Worker:
         }
         return {regime: _result(pairs, common) for regime, pairs in timed.items()}
 
-    def _timed(
-        self, variant: Launcher, reference: Launcher, regimes: Sequence[str]
-    ) -> dict[str, Pairs | CellOutcome]:
+    def _timed(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
         """Pairs by regime, or why there are none; warm comes last and for short kernels only."""
         timer, limit = self.bench.timer, float(self.plan.settings["warm_below_us"] or 0)
-        found: dict[str, Pairs | CellOutcome] = {}
+        found: Timed = {}
         single_us = None
         for regime in (regime for regime in regimes if regime != "warm"):
             found[regime] = pairs = timer.singly(variant, reference, self.rule, regime)
