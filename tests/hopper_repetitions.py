@@ -21,12 +21,13 @@ from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import read_settings
 from ladder.catalogue.sweeps import load_sweep
 from ladder.gpu.device import Gpu
-from ladder.gpu.launching import Loader
+from ladder.gpu.instance import Maker
+from ladder.gpu.launching import load
 from ladder.gpu.timing import Timer
 from ladder.model.folders import Project
 from ladder.model.plan import Plan
 from ladder.problems.gemm import PROBLEM
-from ladder.problems.gemm.instance import Instances
+from ladder.problems.gemm.instance import INSTANCE
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
@@ -103,20 +104,19 @@ def repeated(kernel: str, dtype: str, layout: str) -> dict[str, Any]:
 
 
 def wrong_results(
-    gpu: Gpu, instances: Instances, plan: Plan, cubins: dict[str, bytes], repetitions: int
+    gpu: Gpu, create: Maker, plan: Plan, cubins: dict[str, bytes], repetitions: int
 ) -> list[str]:
     """One text per variant with a wrong result. Every cell gets its share of the repetitions."""
     wrong = []
     share = -(-repetitions // len(SIZES))
-    loader = Loader(gpu.stream, gpu.device.device_id)
     for number, task in enumerate(plan.tasks):
         if task.launch is None:
             continue
-        instance = instances.create(task.cell.size, task.cell.dtype, task.cell.layout)
+        instance = create(gpu, task.cell.size, task.cell.dtype, task.cell.layout)
         for repetition in range(share):
             instance.use_beta(0.5 if repetition % 4 == 3 else 0.0)
             instance.fill_inputs(number * share + repetition + 1)
-            loaded = loader.load(cubins[task.variant], task.launch, instance)
+            loaded = load(cubins[task.variant], task.launch, instance)
             instance.poison_outputs()
             loaded()
             gpu.sync()
@@ -136,7 +136,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         own, facts = harness(PROBLEM, arch).compile()
         gpu = Gpu(own, facts["symbols"])
-        instances = Instances(Timer(gpu), config.measure.model_dump())
+        create = INSTANCE.maker(Timer(gpu), config.measure.model_dump())
         for kernel, dtype, layout in SWEEPS:
             path = Path(folder) / "repetitions.yaml"
             path.write_text(yaml.safe_dump(repeated(kernel, dtype, layout)))
@@ -148,7 +148,7 @@ def main() -> int:
                 )
                 cubins = {one.id: cubin for one, cubin in zip(loaded.variants, made, strict=True)}
             plan = plan_sweep(loaded, config, arch)
-            found = wrong_results(gpu, instances, plan, cubins, repetitions)
+            found = wrong_results(gpu, create, plan, cubins, repetitions)
             wrong += found
             print(f"{dtype} {layout}: {len(cubins)} variants, {repetitions} times each, {len(found)} wrong")
     print(*wrong, sep="\n")

@@ -102,11 +102,9 @@ def test_a_fault_of_the_setup_stops_the_job_and_is_not_kept(
     """A package that is installed later would else never be used."""
     cache, good = Cache(tmp_path / "cache"), request_of("good")
 
-    def missing() -> str:
-        raise LadderError("no nvdisasm was found")
-
     with monkeypatch.context() as without:
-        without.setattr(cubin, "_disassembler", missing)
+        without.setattr(cubin, "find_nvidia_binary_utility", lambda name: None)
+        without.setattr("shutil.which", lambda name: None)
         with pytest.raises(LadderError, match="no nvdisasm was found"):
             cache.fill([good], 1, 60)
     assert cache.facts(good) is None

@@ -84,9 +84,10 @@ def times_of(found: list[Subject]) -> list[float]:
 
 
 def test_each_target_gets_the_nearest_cell(view: Callable[..., View]) -> None:
-    assert subjects(view(900.0, 14.0, 30.0, 5000.0, 120.0), 15.0, 1000.0) == [
-        Subject(2, "tile-fp32 at 128x64x64", 14.0),
-        Subject(1, "tile-fp32 at 64", 900.0),
+    given = view(900.0, 14.0, 30.0, 5000.0, 120.0)
+    assert subjects(given, 15.0, 1000.0) == [
+        Subject(given.plan.tasks[2], "tile-fp32 at 128x64x64", 14.0),
+        Subject(given.plan.tasks[1], "tile-fp32 at 64", 900.0),
     ]
 
 
@@ -121,7 +122,7 @@ def test_records_that_the_plan_no_longer_has_are_no_subjects(view: Callable[...,
     before = view(15.0, 50.0)
     plan = dataclasses.replace(before.plan, tasks=(before.plan.tasks[0], before.plan.tasks[2]))
     found = list(measured(dataclasses.replace(before, plan=plan)))
-    assert [(subject.index, subject.median_us) for subject in found] == [(1, 50.0)]
+    assert [(subject.task, subject.median_us) for subject in found] == [(before.plan.tasks[2], 50.0)]
 
 
 def test_nothing_measured_is_nothing_to_try(view: Callable[..., View]) -> None:

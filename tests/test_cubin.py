@@ -10,7 +10,6 @@ import pytest
 from compiling import opcodes
 from cuda.pathfinder import find_nvidia_binary_utility
 from elftools.common.exceptions import ELFError
-from ladder.build import cubin
 from ladder.build.cubin import COUNTED, disassemble, instruction_counts
 from ladder.build.nvrtc import compile_source
 from ladder.model.errors import LadderError
@@ -160,7 +159,5 @@ def test_without_a_disassembler_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setattr("ladder.build.cubin.find_nvidia_binary_utility", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    cubin._disassembler.cache_clear()
     with pytest.raises(LadderError, match="install nvidia-cuda-nvdisasm"):
         disassemble([compiled["sm_90a"]], "sm_90a")
-    cubin._disassembler.cache_clear()

@@ -119,7 +119,7 @@ def words_alone(project: Path) -> None:
     edit(ladder / TIMING, "Half-width of the interval to reach", "Half the interval")
     edit(ladder / "gpu/harness.cuh", "#pragma once", "#pragma once  // for all problems")
     edit(ladder / "problems/stencil/check.cu", "integers: the mean is truncated", "truncated")
-    edit(ladder / "problems/gemm/instance.py", "class Instances", "_ADDED = 1\n\n\nclass Instances")
+    edit(ladder / "problems/gemm/instance.py", "INSTANCE =", "_ADDED = 1\nINSTANCE =")
     edit(ladder / "results/collect.py", "def collect_sweep", "_ADDED = 1\n\n\ndef collect_sweep")
     edit(ladder / "measure/job.py", "def is_due", "_ADDED = 1\n\n\ndef is_due")
     edit(project / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = 0;  // so far")
@@ -136,7 +136,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str], bool]] = {
         EVERY,
         False,
     ),
-    "verifying code": (package(CHECKING, "class Instances", "_ADDED = 1\n\n\nclass Instances"), EVERY, False),
+    "verifying code": (package(CHECKING, "INSTANCE =", "_ADDED = 1\nINSTANCE ="), EVERY, False),
     "the check's device code": (package("problems/stencil/check.cu", "{", "{ __threadfence();"), EVERY, True),
     "a kernel under an old file time": (
         under_an_old_time("stencil/alone.cu", "T sum = 0;", "T sum = 1;"),

@@ -403,7 +403,7 @@ def test_variants_of_the_sweeps_compile_without_spills_and_the_blocks_they_ask_f
     assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0)
     limits = LIMITS.get(90)
     assert limits is not None
-    by_shared = occupancy(limits, 32, 16, facts["shared_bytes_dynamic"]).blocks_per_sm
+    by_shared = occupancy(limits, 32, 16, facts["shared_bytes_dynamic"])["blocks_per_sm"]
     assert facts["blocks_per_sm"] >= min(int(given.params["min_blocks"]), by_shared)
 
 

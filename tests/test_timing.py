@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda.core import EventOptions
 from ladder.gpu.device import L2
 from ladder.gpu.timing import LEAST_PAIRS, Pairs, StoppingRule, Timer
 from ladder.model.problem import GATE
@@ -56,7 +57,7 @@ class SimulatedBuffer:
 class SimulatedGpu:
     """Time passes only while something runs; `log` holds what was enqueued, in order. The L2 is prepared by real code.
 
-    It is its own stream, its own gate and its own harness.
+    It is its own device, its own stream, its own gate and its own harness.
     """
 
     def __init__(self, l2_bytes: int = 50 * MIB) -> None:
@@ -65,7 +66,7 @@ class SimulatedGpu:
         self.log: list[str] = []
         self.launches = 0
         self.graphs: list[tuple[int, SimulatedGraph]] = []
-        self.stream = self.harness = self
+        self.stream = self.harness = self.device = self
         self.kernels = {GATE: self}
         self.buffers: list[SimulatedBuffer] = []
         ours: Any = self
@@ -81,7 +82,8 @@ class SimulatedGpu:
         self.buffers.append(SimulatedBuffer(self, size))
         return self.buffers[-1]
 
-    def event(self) -> SimulatedEvent:
+    def create_event(self, options: EventOptions) -> SimulatedEvent:
+        assert options.timing_enabled
         return SimulatedEvent()
 
     def record(self, event: SimulatedEvent) -> None:

@@ -34,5 +34,4 @@ class AxpyInstance(instance.Instance):
         return lambda: self.gpu.copy(self.pointers["y"], self.pointers["before"], 4 * self.size["elements"])
 
 
-class Instances(instance.Instances):
-    kind = AxpyInstance
+INSTANCE = AxpyInstance

@@ -1,6 +1,5 @@
 """Facts of a cubin without a GPU: instruction counts from its SASS, and a digest of what it makes the GPU do."""
 
-import functools
 import hashlib
 import io
 import itertools
@@ -27,13 +26,6 @@ _PARTS = re.compile(r"(\.rela)?(\.text|\.nv\.(?:constant\d+|shared|global\.init|
 """Sections of instructions, constants, memory and launch attributes; not of names, debug information and notes."""
 
 
-@functools.cache
-def _disassembler() -> str:
-    if found := find_nvidia_binary_utility("nvdisasm") or shutil.which("nvdisasm"):
-        return str(found)
-    raise LadderError("no nvdisasm was found: install nvidia-cuda-nvdisasm or a CUDA toolkit")
-
-
 def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
     """SASS instructions of each cubin, by one run of nvdisasm, which starts slowly. Raises LadderError if it fails."""
     files = [ELFFile(io.BytesIO(cubin)).iter_sections() for cubin in cubins]
@@ -41,15 +33,18 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
     lengths = [len(code) // _INSTRUCTION_BYTES for code in codes]
     if not any(lengths):
         return [[] for _ in codes]
+    tool = find_nvidia_binary_utility("nvdisasm") or shutil.which("nvdisasm")
+    if tool is None:
+        raise LadderError("no nvdisasm was found: install nvidia-cuda-nvdisasm or a CUDA toolkit")
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"".join(codes))
         file.flush()
-        command = [_disassembler(), "-b", arch.replace("sm_", "SM"), "-ndf", file.name]
+        command = [tool, "-b", arch.replace("sm_", "SM"), "-ndf", file.name]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = _INSTRUCTION.findall(done.stdout)
     if done.returncode != 0 or len(found) != sum(lengths):
         why = done.stderr.strip()[:400] or f"{len(found)} instructions of {sum(lengths)}"
-        raise LadderError(f"{_disassembler()} failed: {why}")
+        raise LadderError(f"{tool} failed: {why}")
     left = iter(found)
     return [list(itertools.islice(left, length)) for length in lengths]
 

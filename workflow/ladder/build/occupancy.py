@@ -5,6 +5,7 @@ Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capabi
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from ladder.model.expressions import align_up, ceil_div
 
@@ -34,17 +35,11 @@ LIMITS = {  # by architecture: 90 for sm_90a
 }
 
 
-@dataclass(frozen=True)
-class Occupancy:
-    """Blocks an SM holds at once, the share of its warps they fill, and what limits them."""
+def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
+    """Blocks an SM holds at once, the share of its warps they fill, and what limits them: columns of resources.csv.
 
-    blocks_per_sm: int
-    occupancy: float
-    occupancy_limit: str
-
-
-def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Occupancy from registers a thread and shared bytes a block (static + dynamic); 0 blocks if one is too large."""
+    From registers a thread and shared bytes a block (static + dynamic); 0 blocks if one block is too large.
+    """
     warps = ceil_div(threads, WARP)
     by = {"warps": limits.warps // warps if threads <= _BLOCK_THREADS else 0, "blocks": limits.blocks}
     if registers:
@@ -54,4 +49,5 @@ def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int)
     held = align_up(max(shared_bytes + limits.reserved_shared_bytes, 1), 128)
     by["shared memory"] = limits.shared_bytes // held
     limit = min(by, key=by.__getitem__)
-    return Occupancy(by[limit], by[limit] * warps / limits.warps, limit)
+    share = by[limit] * warps / limits.warps
+    return {"blocks_per_sm": by[limit], "occupancy": share, "occupancy_limit": limit}

@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,9 @@ from ladder.model.sweep import Sweep
 
 def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a variant from what was `found` out about its machine code: a row of resources.csv."""
-    facts: dict[str, Any] = {
-        "variant": variant.id,
-        "kernel": variant.kernel.name,
-        "params": dict(variant.params),
-    }
-    facts |= {"dtype": variant.dtype, "layout": variant.layout, "arch": request.arch}
-    facts |= {"entry": variant.entry, "cubin": request.key, **found}
+    facts: dict[str, Any] = {"variant": variant.id, "kernel": variant.kernel.name}
+    facts |= {"params": dict(variant.params), "dtype": variant.dtype, "layout": variant.layout}
+    facts |= {"arch": request.arch, "entry": variant.entry, "cubin": request.key, **found}
     if found.get("status") != "ok":
         return facts
     if found["spill_store_bytes"] and variant.kernel.spills == "never":
@@ -37,7 +32,7 @@ def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) 
     facts |= {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
     if limits := LIMITS.get(arch_number(request.arch)):
         shared_bytes = found["shared_bytes_static"] + dynamic
-        facts |= asdict(occupancy(limits, threads, found["registers"], shared_bytes))
+        facts |= occupancy(limits, threads, found["registers"], shared_bytes)
     return facts
 
 

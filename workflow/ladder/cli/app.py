@@ -29,17 +29,6 @@ STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 MISTAKE, CRASH = 2, 3  # exit codes: something that the user gave is wrong; the program itself failed
 
 
-def _chosen(words: Sequence[str]) -> list[str]:
-    """The step among the words of a command line, every step where there is none, for the help."""
-    left = iter(words)
-    for word in left:
-        if word == "--root":
-            next(left, None)
-        elif not word.startswith("-"):
-            return [word] if word in STEPS else list(STEPS)
-    return list(STEPS)
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(__version__)
@@ -56,11 +45,11 @@ def _begin(
     logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
-def _app(steps: Sequence[str]) -> typer.Typer:
-    """The command line. Only the chosen step is imported: a compile job must not pay for plotting."""
+def _app(words: Sequence[str]) -> typer.Typer:
+    """The command line. Only a step among its words is imported: a compile job must not pay for plotting."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.callback()(_begin)
-    for name in steps:
+    for name in [step for step in STEPS if step in words] or STEPS:  # all for the help
         module = importlib.import_module(f"ladder.cli.{STEPS[name]}")
         app.command(name)(getattr(module, name, None) or getattr(module, f"{name}_"))
     return app
@@ -73,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # of a terminal that knows no "…" or "µ"
     try:
         try:
-            _app(_chosen(words))(words, prog_name="python -m ladder")
+            _app(words)(words, prog_name="python -m ladder")
         finally:
             sys.stdout.flush()
     except LadderError as error:

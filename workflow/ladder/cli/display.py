@@ -4,7 +4,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,20 +35,12 @@ def _tail(log: Path) -> str:
         return ""
 
 
-def _command(log: Path) -> str:
-    """The first line of a job's log is the command that repeats it."""
-    try:
-        with log.open(encoding="utf-8", errors="replace") as file:
-            return file.readline().strip()
-    except OSError:
-        return ""
-
-
 def failure(message: str, log: Path) -> str:
-    """What is printed of a job that failed: the last line of its log, and the command that repeats it."""
-    command, said = _command(log), [line for line in _tail(log).splitlines() if line.strip()]
-    last = said[-1].strip() if said and said[-1].strip() != command else "it ended without a word (killed?)"
-    return f"FAILED: {message}: {last}\n  log: {log}\n  to repeat it: {command}"
+    """What is printed of a job that failed: the last line of its log, and its first, the command that repeats it."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    command, *said = text.strip().splitlines() or [""]
+    last = said[-1].strip() if said else "it ended without a word (killed?)"
+    return f"FAILED: {message}: {last}\n  log: {log}\n  to repeat it: {command.strip()}"
 
 
 @dataclass
@@ -104,27 +96,23 @@ class Display(logging.Handler):
             self.live.update(self.whole, completed=self.done + min(shares, self.total - self.done))
 
     def emit(self, record: logging.LogRecord) -> None:
+        known = vars(record)
         try:
-            self._take(record)
+            match known.get("event"):
+                case LogEvent.RUN_INFO:
+                    self._begin(int(known["stats"]["total"]))
+                case LogEvent.JOB_INFO:
+                    self._start(known)
+                case LogEvent.JOB_FINISHED:
+                    self._end(int(known["job_id"]))
+                case LogEvent.JOB_ERROR:
+                    self._fail(known)
+                case LogEvent.PROGRESS:
+                    self._progress(int(known["done"]), int(known["total"]))
+                case None | LogEvent.ERROR:
+                    self._message(record)
         except Exception:
             self.handleError(record)
-
-    def _take(self, record: logging.LogRecord) -> None:
-        match getattr(record, "event", None):
-            case LogEvent.RUN_INFO:
-                self._begin(int(vars(record)["stats"]["total"]))
-            case LogEvent.JOB_INFO:
-                self._start(record)
-            case LogEvent.JOB_FINISHED:
-                self._end(int(vars(record)["job_id"]))
-            case LogEvent.JOB_ERROR:
-                self._fail(record)
-            case LogEvent.PROGRESS:
-                self._progress(int(vars(record)["done"]), int(vars(record)["total"]))
-            case None | LogEvent.ERROR:
-                self._message(record)
-            case _:
-                pass
 
     def _begin(self, total: int) -> None:
         self.total = total
@@ -134,8 +122,7 @@ class Display(logging.Handler):
             self.whole = self.live.add_task("jobs", total=total)
             self.live.start()
 
-    def _start(self, record: logging.LogRecord) -> None:
-        known = vars(record)
+    def _start(self, known: Mapping[str, Any]) -> None:
         logs = known["log"] or []
         job = _Job(known["rule_msg"] or known["rule_name"], Path(logs[0]) if logs else None)
         self.running[known["jobid"]] = job
@@ -149,8 +136,7 @@ class Display(logging.Handler):
         self.last = job.message if job else ""
         return self.last
 
-    def _fail(self, record: logging.LogRecord) -> None:
-        known = vars(record)
+    def _fail(self, known: Mapping[str, Any]) -> None:
         message = self._end(known["jobid"]) or known["rule_msg"] or known["rule_name"]
         if known["jobid"] not in self.failed:  # snakemake says it again at the end
             self.failed.add(known["jobid"])

@@ -113,9 +113,8 @@ def banks(
     merges = not write and matrices is None
     offsets = [whole(offset, evaluate(offset, {"lane": lane})) for lane in range(lanes)]
     try:
-        count, degree = (
-            count_of(offsets, width, merges) for count_of in (model.wavefronts, model.conflict_degree)
-        )
+        count = model.wavefronts(offsets, width, merges)
+        degree = model.conflict_degree(offsets, width, merges)
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
     print(f"wavefronts {count}, conflict degree {degree:g}")

@@ -35,12 +35,6 @@ def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]
     return frames | kept | {"notes": tables.concat([kept["notes"], tables.frame("notes", rows)], "notes")}
 
 
-def _measured(view: View, folder: RunFolder) -> dict[str, pd.DataFrame]:
-    """Tables of a sweep from the run's records, and from what its jobs say of themselves."""
-    accounts = [read_json(folder.account(job, view.plan.sweep)) for job in ("measured", "profiled")]
-    return collect_sweep(view, *accounts)
-
-
 def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, into: Into = None) -> None:
     """Turn the records of sweeps into tables: tables/*.csv and .parquet."""
     folder, parts = RunFolder(folder_), {}
@@ -48,7 +42,11 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
     records = records_of(folder, published, plans)
     for done, plan in enumerate(plans, 1):
         view = View(plan, records, published is not None)
-        frames = _stand_in(view, PublishedFolder(published)) if published else _measured(view, folder)
+        if published:
+            frames = _stand_in(view, PublishedFolder(published))
+        else:
+            accounts = [read_json(folder.account(job, plan.sweep)) for job in ("measured", "profiled")]
+            frames = collect_sweep(view, *accounts)
         counts = frames["timings"]["status"].value_counts()
         summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cuda.bindings import driver
-from cuda.core import Buffer, Device, Event, EventOptions, Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core import Buffer, Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from ladder.model.errors import LadderError
 from ladder.model.problem import NOTHING, READ
@@ -50,7 +50,6 @@ class Gpu:
         self.l2 = L2(self, self.l2_bytes)
 
     def free_bytes(self) -> int:
-        """Free device memory in bytes."""
         return int(checked(driver.cuMemGetInfo())[0])
 
     def allocate(self, size: int) -> Buffer:
@@ -66,9 +65,6 @@ class Gpu:
         """Wait for everything enqueued. Raises what the device ran into."""
         self.stream.sync()
 
-    def event(self) -> Event:
-        return self.device.create_event(EventOptions(timing_enabled=True))
-
     def download(self, pointer: int, size: int) -> bytes:
         """Copy `size` bytes from the device, after everything enqueued."""
         host = ctypes.create_string_buffer(size)
@@ -79,10 +75,6 @@ class Gpu:
     def copy(self, target: int, source: int, size: int) -> None:
         """Enqueue a device-to-device copy of `size` bytes."""
         checked(driver.cuMemcpyDtoDAsync(target, source, size, self.stream.handle))
-
-    def fill_words(self, pointer: int, size: int, word: int) -> None:
-        """Enqueue a fill of a buffer with a 32-bit pattern."""
-        checked(driver.cuMemsetD32Async(pointer, word, -(-size // 4), self.stream.handle))
 
 
 class L2:

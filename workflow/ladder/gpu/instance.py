@@ -1,4 +1,4 @@
-"""A problem on a device: buffers, inputs, references and the check. Each problem's `instance` module makes its own."""
+"""A problem on a device: buffers, inputs, references and check. Each problem's `instance` module has its INSTANCE."""
 
 import ctypes
 import math
@@ -42,15 +42,6 @@ class Check:
         return self.detail or f"largest normalised error {self.max_error:.3g}, allowed {self.error_bound:.3g}"
 
 
-@dataclass(frozen=True)
-class Observation:
-    """A number a kernel reports about itself, such as cycles per access; becomes a row of metrics.csv."""
-
-    metric: str
-    unit: str
-    value: float
-
-
 class Instance(ABC):
     """One problem at one size and dtype on a device: buffers, inputs, references, check. Raises OutOfDeviceMemory."""
 
@@ -61,6 +52,11 @@ class Instance(ABC):
         self.scalars: dict[str, float] = {}
         for name, (shape, element) in self.shapes().items():
             self.add_buffer(name, shape, element)
+
+    @classmethod
+    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> "Maker":
+        """What makes instances on the timer's GPU, asked for once a process; `settings` are the plan's."""
+        return cls
 
     @abstractmethod
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -85,9 +81,9 @@ class Instance(ABC):
     def use_beta(self, beta: float) -> None:
         """Make launches and the check from here on use `beta`, where the problem has one."""
 
-    def observations(self, params: Params) -> list[Observation]:
-        """Numbers the last launch wrote about itself."""
-        return []
+    def observations(self, params: Params) -> dict[tuple[str, str], float]:
+        """Numbers the last launch wrote about itself, by metric and unit: rows of metrics.csv."""
+        return {}
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
@@ -102,7 +98,7 @@ class Instance(ABC):
 
     def poison(self, name: str, word: int) -> None:
         """Enqueue a fill of a buffer with a 32-bit pattern."""
-        self.gpu.fill_words(self.pointers[name], self.tensors[name].buffer.size, word)
+        self.tensors[name].buffer.fill(word.to_bytes(4, "little"), stream=self.gpu.stream)
 
     def close(self) -> None:
         """Free the buffers."""
@@ -111,16 +107,4 @@ class Instance(ABC):
         self.tensors = {}
 
 
-class Instances:
-    """Makes a problem's instances, once a process; `settings` are the plan's. Each `instance` module has its own."""
-
-    kind: Callable[[Gpu, Mapping[str, int], str, str], Instance]
-
-    def __init__(self, timer: Timer, settings: Mapping[str, Any]) -> None:
-        self._timer, self._seed = timer, settings["seed"]
-
-    def create(self, size: Mapping[str, int], dtype: str, layout: str) -> Instance:
-        """Allocate and fill one instance. Raises OutOfDeviceMemory."""
-        instance = self.kind(self._timer.gpu, size, dtype, layout)
-        instance.fill_inputs(self._seed)
-        return instance
+Maker = Callable[[Gpu, Mapping[str, int], str, str], Instance]

@@ -3,12 +3,11 @@
 import ctypes
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core import Kernel, LaunchConfig, ObjectCode, launch
 from cuda.core._tensor_map import TensorMapDataType, TensorMapL2Promotion, TensorMapSwizzle
 from cuda.core.utils import StridedMemoryView
 
@@ -22,17 +21,8 @@ _CTYPES: dict[str, type[Any]] = {"int32": ctypes.c_int32, "int64": ctypes.c_int6
 _MAP_TYPES = {"fp16": "FLOAT16", "bf16": "BFLOAT16", "fp8": "UINT8", "int32": "INT32"}  # others: FLOAT32
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A kernel with its launch configuration and arguments: calling it enqueues one launch."""
-
-    stream: Stream
-    kernel: Kernel
-    config: LaunchConfig
-    arguments: tuple[Any, ...]
-
-    def __call__(self) -> None:
-        launch(self.stream, self.config, self.kernel, *self.arguments)
+Loaded = functools.partial[None]
+"""A kernel with its launch configuration and arguments: calling it enqueues one launch, on the first of its `args`."""
 
 
 def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) -> Any:
@@ -78,27 +68,21 @@ def _kernel(cubin: bytes) -> Kernel:
     return code.get_kernel(checked(driver.cuKernelGetName(handle)))
 
 
-class Loader:
-    """Loads kernels onto a device."""
+def static_shared_bytes(cubin: bytes) -> int:
+    """Static shared memory in bytes of the kernel in a cubin."""
+    return int(_kernel(cubin).attributes.shared_size_bytes)
 
-    def __init__(self, stream: Stream, device: int) -> None:
-        self._stream, self._device = stream, device
 
-    def static_shared_bytes(self, cubin: bytes) -> int:
-        """Static shared memory in bytes of the kernel in a cubin."""
-        return int(_kernel(cubin).attributes.shared_size_bytes)
-
-    def load(self, cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
-        """The kernel, ready to launch. The scalars are read now: load again after a change. Raises LadderError."""
-        kernel, grid = _kernel(cubin), plan.grid
-        if plan.shared_bytes > 48 * 1024:
-            limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            where = (driver.CUkernel(int(kernel.handle)), driver.CUdevice(self._device))
-            checked(driver.cuKernelSetAttribute(limit, plan.shared_bytes, *where))
-        if plan.cluster:
-            # cuda.core counts the grid in clusters.
-            x, y, z = (blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True))
-            grid = x, y, z
-        config = LaunchConfig(grid=grid, block=plan.block, cluster=plan.cluster, shmem_size=plan.shared_bytes)
-        arguments = tuple(_argument(argument, instance) for argument in plan.arguments)
-        return Loaded(self._stream, kernel, config, arguments)
+def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
+    """The kernel, ready to launch. The scalars are read now: load again after a change. Raises LadderError."""
+    kernel, grid, gpu = _kernel(cubin), plan.grid, instance.gpu
+    if plan.shared_bytes > 48 * 1024:
+        limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        where = (driver.CUkernel(int(kernel.handle)), driver.CUdevice(gpu.device.device_id))
+        checked(driver.cuKernelSetAttribute(limit, plan.shared_bytes, *where))
+    if plan.cluster:
+        # cuda.core counts the grid in clusters.
+        x, y, z = (blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True))
+        grid = x, y, z
+    config = LaunchConfig(grid=grid, block=plan.block, cluster=plan.cluster, shmem_size=plan.shared_bytes)
+    return Loaded(launch, gpu.stream, config, kernel, *(_argument(one, instance) for one in plan.arguments))

@@ -27,7 +27,7 @@ from statistics import quantiles
 from typing import Any
 
 from cuda.bindings import driver
-from cuda.core import Kernel, LaunchConfig, Stream, launch
+from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher, checked
 from ladder.model.errors import LadderError
@@ -129,7 +129,7 @@ class Timer:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.busy_us = gpu, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
-        self._events = [gpu.event() for _ in range(4)]
+        self._events = [gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(4)]
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:

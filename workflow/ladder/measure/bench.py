@@ -7,7 +7,7 @@ from typing import Any
 
 from ladder.gpu.device import Gpu, Launcher
 from ladder.gpu.instance import Check, Instance
-from ladder.gpu.launching import Loaded, Loader
+from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.timing import Timer
 from ladder.model.cell import Cell
 from ladder.model.errors import LadderError
@@ -36,9 +36,8 @@ class Bench:
         self.variants, self.cubins = plan.variants, cubins
         self.gpu = Gpu((cubins / f"{plan.harness['cubin']}.cubin").read_bytes(), plan.harness["symbols"])
         self.timer = Timer(self.gpu)
-        self.loader = Loader(self.gpu.stream, self.gpu.device.device_id)
-        module = importlib.import_module(f"ladder.problems.{plan.problem}.instance")
-        self._instances = module.Instances(self.timer, plan.settings)
+        kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
+        self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
         self._instance: Instance | None = None
         self._group: tuple[Any, ...] | None = None
         self._beta_checked: set[str] = set()
@@ -51,7 +50,7 @@ class Bench:
         gpu = self.gpu
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
         source, target = gpu.allocate(size), gpu.allocate(size)
-        gpu.fill_words(int(source.handle), size, 0x5BD1E995)
+        source.fill(0x5BD1E995.to_bytes(4, "little"), stream=gpu.stream)
         copy_us = self.timer.quick([lambda: gpu.copy(int(target.handle), int(source.handle), size)])[0]
         floor_us = self.timer.quick([gpu.harness.nothing])[0]
         for buffer in (source, target):
@@ -74,8 +73,9 @@ class Bench:
             free = self.gpu.free_bytes() - _SPARE_BYTES
             if needed > free:
                 raise CellOutcome("unsupported", f"needs {needed} bytes of device memory, {free} are free")
-            self._instance = self._instances.create(cell.size, cell.dtype, cell.layout)
-            self._group = group
+            instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
+            instance.fill_inputs(int(self._seed or 0))
+            self._instance, self._group = instance, group
         return self._instance
 
     def release(self) -> None:
@@ -91,11 +91,11 @@ class Bench:
         cubin = (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
         if (threads := math.prod(launch.block)) > (most := self.gpu.block_threads):
             raise CellOutcome("launch_error", f"a block of {threads} threads; the device takes {most}")
-        shared = launch.shared_bytes + self.loader.static_shared_bytes(cubin)
+        shared = launch.shared_bytes + static_shared_bytes(cubin)
         if shared > (most := self.gpu.block_shared_bytes):
             reason = f"needs {shared} bytes of shared memory per block, the device has {most}"
             raise CellOutcome("unsupported", reason)
-        return self.loader.load(cubin, launch, instance)
+        return load(cubin, launch, instance)
 
     def loaded(self, task: Task) -> Loaded:
         """A task's kernel, ready to launch, without verifying it."""

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.launching import Loaded
+from ladder.gpu.timing import StoppingRule
 from ladder.measure.bench import Bench
 from ladder.measure.view import View
 from ladder.measure.worker import stopping_rule
 from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
+from ladder.model.plan import Task
 
 REGIME = "dirty"  # NVBench flushes the L2 by a memset
 
@@ -27,81 +28,68 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A measured task that the clock is tried on: its index in the plan and its recorded median in µs."""
+    """A measured task that the clock is tried on, and its recorded median in µs."""
 
-    index: int
+    task: Task
     name: str
     median_us: float
 
 
 def measured(view: View) -> Iterator[Subject]:
-    for index, task in view.launched():
+    for _, task in view.launched():
         record = view.find(task, REGIME)
         if record is not None and record.status == "ok":
             name = f"{task.variant} at {size_label(task.cell.size)}"
-            yield Subject(index, name, median(record.result["variant_us"]))
+            yield Subject(task, name, median(record.result["variant_us"]))
 
 
 def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]:
     """Those whose times lie nearest to the targets, each once, in order of time."""
-    chosen: dict[int, Subject] = {}
+    chosen: dict[str, Subject] = {}
     for target in targets if known else ():
         best = min(known, key=lambda subject: abs(math.log(subject.median_us / target)))
         if abs(math.log(best.median_us / target)) < math.log(_CLOSE):
-            chosen[best.index] = best
+            chosen[best.name] = best
     return sorted(chosen.values(), key=lambda subject: subject.median_us)
 
 
-@dataclass(frozen=True)
-class Trials:
-    """The timer of a bench held against itself and against NVBench, on tasks of a view's plan."""
+def against_itself(bench: Bench, rule: StoppingRule, subject: Subject, trials: int) -> Iterator[Row]:
+    """Trials of a kernel as variant and as reference: rows of clock_aa."""
+    kernel = bench.loaded(subject.task)
+    for trial in range(trials):
+        pairs = bench.timer.singly(kernel, kernel, rule, REGIME)
+        speedup, low, high = pairs.speedup()
+        about = {"trial": trial, "subject": subject.name, "samples": len(pairs.variant_us)}
+        found = {"speedup": speedup, "speedup_low": low, "speedup_high": high}
+        yield {**about, **found, "covers": low <= 1.0 <= high}
 
-    bench: Bench
-    view: View
 
-    def _times(self, kernel: Loaded) -> Any:
-        return self.bench.timer.singly(kernel, kernel, stopping_rule(self.view.plan), REGIME)
+def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject]) -> list[Row]:
+    """Our medians around NVBench's of a kernel: rows of clock_nvbench. Raises ImportError without cuda-bench."""
+    import cuda.bench as nvbench
+    from cuda.core import Stream
 
-    def _loaded(self, subject: Subject) -> Loaded:
-        return self.bench.loaded(self.view.plan.tasks[subject.index])
+    by_name = {subject.name: subject for subject in chosen}
+    ours: dict[str, list[list[float]]] = {}
 
-    def against_itself(self, subject: Subject, trials: int) -> Iterator[Row]:
-        """Trials of a kernel as variant and as reference: rows of clock_aa."""
-        kernel = self._loaded(subject)
-        for trial in range(trials):
-            pairs = self._times(kernel)
-            speedup, low, high = pairs.speedup()
-            about = {"trial": trial, "subject": subject.name, "samples": len(pairs.variant_us)}
-            found = {"speedup": speedup, "speedup_low": low, "speedup_high": high}
-            yield {**about, **found, "covers": low <= 1.0 <= high}
+    def measured(state: Any) -> None:
+        name = state.get_string("subject")
+        kernel = bench.loaded(by_name[name].task)
 
-    def against_nvbench(self, chosen: Sequence[Subject]) -> list[Row]:
-        """Our medians around NVBench's of a kernel: rows of clock_nvbench. Raises ImportError without cuda-bench."""
-        import cuda.bench as bench
-        from cuda.core import Stream
-        from cuda.core import launch as enqueue
+        def once(launch: Any) -> None:
+            kernel.func(Stream.from_handle(launch.get_stream().addressof()), *kernel.args[1:])
 
-        by_name = {subject.name: subject for subject in chosen}
-        ours: dict[str, list[list[float]]] = {}
+        before = bench.timer.singly(kernel, kernel, rule, REGIME)
+        state.exec(once, batched=False)
+        after = bench.timer.singly(kernel, kernel, rule, REGIME)
+        ours[name] = [before.variant_us, after.variant_us]
 
-        def measured(state: Any) -> None:
-            name = state.get_string("subject")
-            kernel = self._loaded(by_name[name])
-
-            def once(launch: Any) -> None:
-                stream = Stream.from_handle(launch.get_stream().addressof())
-                enqueue(stream, kernel.config, kernel.kernel, *kernel.arguments)
-
-            before = self._times(kernel).variant_us
-            state.exec(once, batched=False)
-            ours[name] = [before, self._times(kernel).variant_us]
-
-        bench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "nvbench.json"
-            bench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
-            theirs = nvbench_times(json.loads(path.read_text(encoding="utf-8")))
-        return [_compared(name, sides, *theirs[name]) for name, sides in ours.items()]
+    nvbench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "nvbench.json"
+        nvbench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
+        theirs = nvbench_times(json.loads(path.read_text(encoding="utf-8")))
+    return [_compared(name, sides, *theirs[name]) for name, sides in ours.items()]
 
 
 def _compared(name: str, sides: Sequence[Sequence[float]], nvbench_us: float, noise: float) -> Row:
@@ -127,10 +115,11 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
 
 def check_clock(bench: Bench, view: View, trials: int) -> tuple[list[Row], list[Row]]:
     """Rows of clock_aa and of clock_nvbench; the second are none, with a warning, without cuda-bench."""
-    known, tried = list(measured(view)), Trials(bench, view)
-    itself = [row for one in nearest(known, _AA_TARGETS_US) for row in tried.against_itself(one, trials)]
+    known, rule = list(measured(view)), stopping_rule(view.plan)
+    subjects = nearest(known, _AA_TARGETS_US)
+    itself = [row for subject in subjects for row in against_itself(bench, rule, subject, trials)]
     try:
-        return itself, tried.against_nvbench(nearest(known, _TARGETS_US))
+        return itself, against_nvbench(bench, rule, nearest(known, _TARGETS_US))
     except ImportError as error:
         logging.warning("cuda-bench (NVBench) is not there to compare with: %s", error)
         return itself, []

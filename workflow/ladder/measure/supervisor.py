@@ -74,9 +74,8 @@ class WorkerProcess:
             self.kill()
 
 
-Answer = dict[
-    str, Any
-]  # what became of a task: `results` by regime, and the time it took, `gpu_s` and `wall_s`
+Answer = dict[str, Any]
+"""What became of a task: `results` by regime, and the time it took, `gpu_s` and `wall_s`."""
 
 
 @dataclass

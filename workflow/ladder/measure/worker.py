@@ -27,6 +27,7 @@ _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, 
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
 
 Result = dict[str, Any]
+Timed = dict[str, Pairs | CellOutcome]
 
 
 def stopping_rule(plan: Plan) -> StoppingRule:
@@ -66,12 +67,10 @@ class Worker:
         }
         return {regime: _result(pairs, common) for regime, pairs in timed.items()}
 
-    def _timed(
-        self, variant: Launcher, reference: Launcher, regimes: Sequence[str]
-    ) -> dict[str, Pairs | CellOutcome]:
+    def _timed(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
         """Pairs by regime, or why there are none; warm comes last and for short kernels only."""
         timer, limit = self.bench.timer, float(self.plan.settings["warm_below_us"] or 0)
-        found: dict[str, Pairs | CellOutcome] = {}
+        found: Timed = {}
         single_us = None
         for regime in (regime for regime in regimes if regime != "warm"):
             found[regime] = pairs = timer.singly(variant, reference, self.rule, regime)
@@ -90,9 +89,9 @@ class Worker:
             loaded()
             if not (found := instance.observations(launch.params)):
                 break
-            for seen in found:
-                samples.setdefault((seen.metric, seen.unit), []).append(seen.value)
-        return [{"metric": key[0], "unit": key[1], "value": median(seen)} for key, seen in samples.items()]
+            for metric, value in found.items():
+                samples.setdefault(metric, []).append(value)
+        return [{"metric": name, "unit": unit, "value": median(of)} for (name, unit), of in samples.items()]
 
     def answer(self, index: int, regimes: Sequence[str]) -> dict[str, Any]:
         task, bench = self.plan.tasks[index], self.bench

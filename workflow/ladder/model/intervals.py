@@ -2,9 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from statistics import median
-
-__all__ = ["interval_ranks", "median", "median_interval"]
+from statistics import median as median  # for others, too
 
 
 @functools.cache

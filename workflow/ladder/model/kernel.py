@@ -1,7 +1,6 @@
 """Kernels as their descriptions say, and variants: kernels with every parameter fixed."""
 
 import functools
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
 DEFAULT_ARCH = "sm_90a"  # to compile for where no device says otherwise
 _CLUSTERS_FROM = 90
-_ID_LIMIT = 150
 _MOST = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
 """Most in x, y and z, and in all as many as in x."""
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
@@ -169,9 +167,8 @@ class Kernel(Document):
         """
         file = file or self.path
         for name, value in params.items():
-            refuse_unknown(
-                file, f"{where}params", name, self.parameters, f"{self.name} has no such parameter"
-            )
+            unknown = f"{self.name} has no such parameter"
+            refuse_unknown(file, f"{where}params", name, self.parameters, unknown)
             refuse_unknown(file, f"{where}params.{name}", value, self.parameters[name].values)
         refuse_unknown(file, f"{where}dtype", dtype, self.dtypes, f"{self.name} is not written for it")
         layouts = self.layouts or self.problem.layouts[:1]
@@ -197,33 +194,23 @@ class Variant:
 
     @functools.cached_property
     def id(self) -> str:
-        """File name, unique in one checkout: kernel, dtype, and the parameters that differ from their default."""
+        """Name, unique in one checkout: kernel, dtype, and the parameters that differ from their default."""
         axes, usual = self.kernel.parameters, (self.kernel.layouts or self.kernel.problem.layouts)[0]
         parts = [self.kernel.name, self.dtype, *([self.layout] if self.layout != usual else [])]
         parts += [f"{name}={value}" for name, value in self.params.items() if value != axes[name].default]
-        text = "-".join(parts)
-        if len(text) <= _ID_LIMIT:
-            return text
-        return f"{text[: _ID_LIMIT - 13]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return "-".join(parts)
 
     def names(self, size: Size | None = None) -> dict[str, Any]:
         """Names an expression of this variant may use: parameters, layout, element_bytes, the size's fields."""
         own = {"layout": self.layout, "element_bytes": ELEMENT_BYTES[self.dtype]}
         return {**self.params, **own, **(size or {})}
 
-    def _first_broken(self, conditions: list[Condition], names: Mapping[str, Any]) -> Condition | None:
-        with within(f"{self.kernel.path}: constraints"):
-            return next((one for one in conditions if not evaluate(one.expr, names)), None)
-
-    @functools.cached_property
-    def _excluded(self) -> Condition | None:
-        return self._first_broken(self.kernel.split_constraints[0], self.names())
-
     def broken(self, size: Size | None = None) -> Condition | None:
         """The first constraint that does not hold, if any; without a size, of those on parameters alone."""
-        if self._excluded is not None or size is None:
-            return self._excluded
-        return self._first_broken(self.kernel.split_constraints[1], self.names(size))
+        names, (fixed, sized) = self.names(size), self.kernel.split_constraints
+        with within(f"{self.kernel.path}: constraints"):
+            asked = fixed if size is None else [*fixed, *sized]
+            return next((one for one in asked if not evaluate(one.expr, names)), None)
 
     @property
     def entry(self) -> str:

@@ -12,12 +12,8 @@ from ladder.model.cell import Cell
 from ladder.model.errors import reading, refuse_unknown
 from ladder.model.problem import ParamValue
 
-L2_PROMOTIONS = (
-    "none",
-    "64B",
-    "128B",
-    "256B",
-)  # what the L2 fetches from memory for a TMA copy of fewer bytes
+L2_PROMOTIONS = ("none", "64B", "128B", "256B")
+"""What the L2 fetches from memory for a TMA copy of fewer bytes."""
 
 
 @dataclass(frozen=True)

@@ -90,9 +90,8 @@ def from_json(line: Any, where: str) -> Record | Session:
     """A line of a store, which is at `where`. Raises LadderError for a newer schema, or where it is no such line."""
     with reading(where):
         if line["schema"] > SCHEMA:
-            raise LadderError(
-                f"{where}: records of schema {line['schema']}: this version reads up to {SCHEMA}; update it"
-            )
+            wanted = f"this version reads up to {SCHEMA}; update it"
+            raise LadderError(f"{where}: records of schema {line['schema']}: {wanted}")
         if "session" in line:
             return _SESSION.validate_python(line["session"])
         record = _RECORD.validate_python(line["record"])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ladder.build.banks import LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
 from ladder.gpu import instance
-from ladder.gpu.instance import Check, Observation
+from ladder.gpu.instance import Check
 from ladder.model.problem import Params
 from ladder.problems.banks import MAX_THREADS, PATTERNS
 
@@ -74,15 +74,14 @@ class BanksInstance(instance.Instance):
         wrong = sum(value != expected[thread % LANES] for thread, value in enumerate(sums))
         return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
 
-    def observations(self, params: Params) -> list[Observation]:
+    def observations(self, params: Params) -> dict[tuple[str, str], float]:
         accesses = int(params["warps"]) * self.size["elements"]
         predicted = [predicted_wavefronts(row, params) for row in self._offsets()]
-        return [
-            Observation("accesses", "accesses", accesses),
-            Observation("cycles_per_access", "cycles", self._read("cycles", "<q")[0] / accesses),
-            Observation("predicted_wavefronts", "wavefronts", sum(predicted) / len(predicted)),
-        ]
+        return {
+            ("accesses", "accesses"): accesses,
+            ("cycles_per_access", "cycles"): self._read("cycles", "<q")[0] / accesses,
+            ("predicted_wavefronts", "wavefronts"): sum(predicted) / len(predicted),
+        }
 
 
-class Instances(instance.Instances):
-    kind = BanksInstance
+INSTANCE = BanksInstance

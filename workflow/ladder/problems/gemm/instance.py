@@ -54,6 +54,11 @@ class GemmInstance(instance.Instance):
         super().__init__(gpu, size, dtype, layout)
         self.use_beta(0.0)
 
+    @classmethod
+    def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> instance.Maker:
+        """All share the libraries' handles."""
+        return partial(cls, Libraries(timer, settings["lt_heuristics"]))
+
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         b = (self.n, self.k) if self.layout == "TN" else (self.k, self.n)
         a, c = (self.m, self.k), (self.m, self.n)
@@ -150,9 +155,4 @@ def _spread(all_of_them: range) -> range:
     return all_of_them[:: max(len(all_of_them) // _SAMPLED, 1)][:_SAMPLED]
 
 
-class Instances(instance.Instances):
-    """Instances of GEMM, which share the libraries' handles."""
-
-    def __init__(self, timer: Timer, settings: Mapping[str, Any]) -> None:
-        super().__init__(timer, settings)
-        self.kind = partial(GemmInstance, Libraries(timer, settings["lt_heuristics"]))
+INSTANCE = GemmInstance

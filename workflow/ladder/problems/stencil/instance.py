@@ -40,5 +40,4 @@ class StencilInstance(instance.Instance):
         return lambda: self.gpu.copy(target, source, size)
 
 
-class Instances(instance.Instances):
-    kind = StencilInstance
+INSTANCE = StencilInstance
