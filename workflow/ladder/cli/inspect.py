@@ -51,7 +51,7 @@ def check(
             unasked = "; ".join(size_label(size) for size in sweep.unasked)
             print(f"    nothing is asked for at {unasked}")
     if run.measures:
-        print("\n".join(summary(list(forecasts(run)), cells)))
+        print(summary(list(forecasts(run)), cells))
     else:
         none = f"none: nothing is published for {run.config.published}"
         print(f"no GPU: timings are taken from {run.published.root if run.published else none}")

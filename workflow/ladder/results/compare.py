@@ -9,11 +9,11 @@ from ladder.model.record import Record
 from ladder.results.collect import times
 from ladder.results.noise import BETWEEN_GPUS, WITHIN_A_GPU
 from ladder.results.statistics import Estimate, mean_of, ratio
+from ladder.results.templates import TEMPLATES
 
 UNKNOWN = "unknown GPU"
 MEASURES = {"speedup": "x", "time": " launches/s"}
 """What is compared, and its unit."""
-_SHOWN = 40  # lines of a list, at most
 
 
 @dataclass(frozen=True)
@@ -109,21 +109,7 @@ def compare(
 
 def text(result: Comparison, by: str) -> str:
     """What differs, for people to read."""
-    found: dict[str, Sequence[str]] = {}
-    for title, changes in zip(("slower", "faster"), result.beyond_noise(), strict=True):
-        width = max((len(change.name) for change in changes[:_SHOWN]), default=0)
-        found[title] = [
-            f"{100 * one.faster:+7.2f} %  {one.name:<{width}}  "
-            f"{one.before.value:.4g} -> {one.after.value:.4g}{MEASURES[by]}"
-            for one in changes
-        ]
-    lines = [f"{result.where}: changes beyond {100 * result.margin:g} % count"]
-    for title, each in {**found, **result.others}.items():
-        lines += [f"{title} ({len(each)}):"] if each else []
-        lines += [f"  {line}" for line in each[:_SHOWN]]
-        lines += [f"  … and {len(each) - _SHOWN} more"] if len(each) > _SHOWN else []
-    alike = sum(not change.beyond_noise for change in result.changes)
-    return "\n".join([*lines, f"{len(result.changes)} cells matched, {alike} of them alike within noise"])
+    return TEMPLATES.get_template("compare.j2").render(result=result, unit=MEASURES[by])
 
 
 def describe(records: Records) -> str:
