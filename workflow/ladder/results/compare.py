@@ -115,10 +115,4 @@ def text(result: Comparison, by: str) -> str:
 def describe(records: Records) -> str:
     """GPUs, dates and trees of a set of records, as far as they are known."""
     sessions = sorted(records.sessions.values(), key=lambda session: session.started)
-    names = dict.fromkeys(str(one.gpu["name"]) for one in sessions if one.gpu.get("name"))
-    cards = {one.gpu.get("uuid") for one in sessions}
-    dates = [one.started[:10] for one in sessions if one.started]
-    commits = dict.fromkeys(str(one.tree["commit"])[:12] for one in sessions if one.tree.get("commit"))
-    ends = " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]]))
-    parts = [*names, f"{len(cards)} GPUs" if len(cards) > 1 else "", ends, *commits]
-    return ", ".join(part for part in parts if part) or "unknown origin"
+    return TEMPLATES.get_template("sessions.j2").render(sessions=sessions)
