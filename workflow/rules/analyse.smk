@@ -72,7 +72,9 @@ rule decide_claims:
     params:
         folder=run_folder,
         sweeps=list(RUN.sweeps),
-        content=contents([RUN.project.claims]),
+        content=contents(
+            [RUN.project.claims, *(WORKFLOW / f"report/{name}.j2" for name in ("evidence", "where"))]
+        ),
         code=code_of("claims"),
     message:
         "Deciding the claims"

@@ -46,7 +46,7 @@ except LadderError as error:
 if _asked.dryrun and RUN.measures:
     from ladder.results.forecast import forecasts, summary
 
-    print("\n".join(summary(list(forecasts(RUN)))), file=sys.stderr)
+    print(summary(list(forecasts(RUN))), file=sys.stderr)
 
 # Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that
 # runs snakemake, and it finds the package without an installation.

@@ -1,6 +1,5 @@
 """A run, loaded and checked as a whole: configuration, catalogue, sweeps and the device it is for."""
 
-import functools
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +20,7 @@ from ladder.model.code import PACKAGE
 from ladder.model.errors import refuse, refuse_unknown
 from ladder.model.files import digest_files, digest_json, replace_file
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
-from ladder.model.kernel import DEFAULT_ARCH, Kernel, Variant
+from ladder.model.kernel import DEFAULT_ARCH, Kernel
 from ladder.model.plan import Plan
 from ladder.model.sweep import Sweep
 
@@ -43,11 +42,6 @@ class Run:
     plans: Mapping[str, Plan]
     device: str
     arch: str
-
-    @functools.cached_property
-    def variants(self) -> dict[str, Variant]:
-        """Every variant of the run's sweeps, by id."""
-        return {variant.id: variant for sweep in self.sweeps.values() for variant in sweep.variants}
 
     @property
     def folder(self) -> RunFolder:

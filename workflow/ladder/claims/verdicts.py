@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,14 @@ class MissingError(Exception):
 class Row:
     """One row of a test: its columns and parameters by name, and its metrics; those of its partner as other_NAME.
 
-    A parameter may be called like a size (the stencil's k), so sizes are kept beside the names.
+    A parameter may be called like a size (the stencil's k), so sizes are kept beside the names. `params` are those in
+    which the rows of a measure differ.
     """
 
     names: Mapping[str, Any]
     metrics: Mapping[str, float] = field(default_factory=dict)
     size: Mapping[str, int] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
 
     def evaluate(self, expression: Any) -> Any:
         """Value of an expression over the row. Raises MissingError for a name or a metric that it does not have."""
@@ -172,7 +174,10 @@ def numbers(measure: Measure, data: Tables) -> tuple[list[tuple[Row, list[float]
             found.append((pair, [float(pair.evaluate(one)) for one in wanted]))
         except MissingError as error:
             missing[str(error)] += 1
-    return found, missing
+    params = [json.loads(row.names["params"]) for row, _ in found]
+    differing = stats.changing(params)
+    own = [{name: given[name] for name in differing if name in given} for given in params]
+    return [(replace(row, params=own[place]), values) for place, (row, values) in enumerate(found)], missing
 
 
 def judge(condition: str, value: Estimate, threshold: float, tolerance: float, noise: float) -> str:

@@ -42,7 +42,8 @@ def check(
     run = run_of(context, configfile, config)
     claims = load_claims(run.project.claims, run.every_sweep)
     print(f"device {run.device}, architecture {run.arch}, results in {run.folder.root}")
-    print(f"{len(run.catalog)} kernels; {len(run.variants)} variants to compile; {len(claims)} claims")
+    variants = {variant.id for sweep in run.sweeps.values() for variant in sweep.variants}
+    print(f"{len(run.catalog)} kernels; {len(variants)} variants to compile; {len(claims)} claims")
     for name, sweep in run.sweeps.items():
         asked, sizes = len(sweep.asked), len(sweep.sizes)
         dropped = f", {sweep.excluded} combinations excluded" if sweep.excluded else ""
@@ -51,7 +52,7 @@ def check(
             unasked = "; ".join(size_label(size) for size in sweep.unasked)
             print(f"    nothing is asked for at {unasked}")
     if run.measures:
-        print("\n".join(summary(list(forecasts(run)), cells)))
+        print(summary(list(forecasts(run)), cells))
     else:
         none = f"none: nothing is published for {run.config.published}"
         print(f"no GPU: timings are taken from {run.published.root if run.published else none}")

@@ -11,7 +11,6 @@ import jinja2
 
 from ladder import __version__
 from ladder.claims.ledger import DEFAULT_NOISE_PERCENT
-from ladder.model.cell import size_label
 from ladder.model.errors import reading, refuse_unknown
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
@@ -23,18 +22,11 @@ from ladder.report.steps import rate, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
+from ladder.results.templates import TEMPLATES
 
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "report"),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "stats": stats}
-TEMPLATES.globals |= {"size_label": size_label, "version": __version__}
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "version": __version__}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "clock_nvbench", "clock_aa")
 

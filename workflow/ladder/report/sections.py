@@ -9,7 +9,7 @@ from ladder.model.schemas import REGIMES, SIZE_COLUMNS
 from ladder.report.markdown import code, cut, figure, text
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
-from ladder.results.statistics import count, listed, records, size_of
+from ladder.results.statistics import listed, records, size_of
 
 MOST_ROWS = 36
 BEST, WORST = 10, 3
@@ -26,31 +26,24 @@ _RESOURCES = {
 _INSTRUCTIONS = "ffma hmma hgmma lds_32 lds_64 lds_128 ldsm sts ldg ldgsts utmaldg shfl bar"
 
 
-def _selected(data: SweepData) -> tuple[pd.DataFrame, str]:
-    """Rows the table shows, and the words that say which they are where they are not all."""
+def _selected(data: SweepData) -> pd.DataFrame:
+    """Rows the table shows."""
     rows = data.ok
     if data.over_shapes and len(rows):
         best = data.fastest_by_size
-        best = best.sort_values([name for name in SIZE_COLUMNS if best[name].notna().any()])
-        words = f"the fastest at each of {count(len(best), 'shape')}"
-        return best, words if len(best) < len(rows) else ""
+        return best.sort_values([name for name in SIZE_COLUMNS if best[name].notna().any()])
     if len(rows) <= MOST_ROWS:
-        return rows, ""
+        return rows
     here = data.here if len(data.here) else rows
     ranked = here.sort_values("speedup", ascending=False)
     if len(here) <= MOST_ROWS:
-        return here if data.has_rungs else ranked, data.size_text
-    # Where baselines differ, the highest ratio need not be the shortest time.
-    ends = f"{BEST} fastest and {WORST} slowest"
-    if stats.ranking(here) != "speedup":
-        ends = f"{BEST} farthest ahead of their reference and the {WORST} farthest behind"
-    words = f"the {ends} of {count(len(here), 'variant')} at {data.size_text}"
-    return pd.concat([ranked.head(BEST), ranked.tail(WORST)]), words
+        return here if data.has_rungs else ranked
+    return pd.concat([ranked.head(BEST), ranked.tail(WORST)])
 
 
 def timings(data: SweepData) -> dict[str, Any]:
-    """Rows of the timing table `by_regime` and cell, the `words` that say which they are, and titles of `columns`."""
-    rows, words = _selected(data)
+    """Rows of the timing table `by_regime` and cell, and titles of `columns`."""
+    rows = _selected(data)
     rate = stats.rate_column(rows)
     shown = rows if rate else stats.access_costs(rows, data.metrics)
     by_regime = {data.regime: {stats.cell_of(row): row for row in records(shown)}}
@@ -58,12 +51,12 @@ def timings(data: SweepData) -> dict[str, Any]:
         known = {stats.cell_of(row): row for row in records(stats.ok_rows(data.timings, regime))}
         if own := {cell: known[cell] for cell in by_regime[data.regime] if cell in known}:
             by_regime[regime] = own
-    return {"by_regime": by_regime, "words": words, "columns": dict([rate]) if rate else COST_TITLES}
+    return {"by_regime": by_regime, "columns": dict([rate]) if rate else COST_TITLES}
 
 
 def resources(data: SweepData) -> dict[str, Any]:
     """Of the variants shown that compiled `lines`, each for those that use the same, and the `titles` of columns."""
-    wanted = list(dict.fromkeys(_selected(data)[0]["variant"])) or list(data.resources["variant"])[:MOST_ROWS]
+    wanted = list(dict.fromkeys(_selected(data)["variant"])) or list(data.resources["variant"])[:MOST_ROWS]
     shown = data.resources[(data.resources["status"] == "ok") & data.resources["variant"].isin(wanted)]
     kinds = [name for name in _INSTRUCTIONS.split() if (shown[name] > 0).any()]
     titles = _RESOURCES | {name: name.upper().replace("_", ".") for name in kinds}

@@ -9,11 +9,11 @@ from ladder.model.record import Record
 from ladder.results.collect import times
 from ladder.results.noise import BETWEEN_GPUS, WITHIN_A_GPU
 from ladder.results.statistics import Estimate, mean_of, ratio
+from ladder.results.templates import TEMPLATES
 
 UNKNOWN = "unknown GPU"
 MEASURES = {"speedup": "x", "time": " launches/s"}
 """What is compared, and its unit."""
-_SHOWN = 40  # lines of a list, at most
 
 
 @dataclass(frozen=True)
@@ -109,30 +109,10 @@ def compare(
 
 def text(result: Comparison, by: str) -> str:
     """What differs, for people to read."""
-    found: dict[str, Sequence[str]] = {}
-    for title, changes in zip(("slower", "faster"), result.beyond_noise(), strict=True):
-        width = max((len(change.name) for change in changes[:_SHOWN]), default=0)
-        found[title] = [
-            f"{100 * one.faster:+7.2f} %  {one.name:<{width}}  "
-            f"{one.before.value:.4g} -> {one.after.value:.4g}{MEASURES[by]}"
-            for one in changes
-        ]
-    lines = [f"{result.where}: changes beyond {100 * result.margin:g} % count"]
-    for title, each in {**found, **result.others}.items():
-        lines += [f"{title} ({len(each)}):"] if each else []
-        lines += [f"  {line}" for line in each[:_SHOWN]]
-        lines += [f"  … and {len(each) - _SHOWN} more"] if len(each) > _SHOWN else []
-    alike = sum(not change.beyond_noise for change in result.changes)
-    return "\n".join([*lines, f"{len(result.changes)} cells matched, {alike} of them alike within noise"])
+    return TEMPLATES.get_template("compare.j2").render(result=result, unit=MEASURES[by])
 
 
 def describe(records: Records) -> str:
     """GPUs, dates and trees of a set of records, as far as they are known."""
     sessions = sorted(records.sessions.values(), key=lambda session: session.started)
-    names = dict.fromkeys(str(one.gpu["name"]) for one in sessions if one.gpu.get("name"))
-    cards = {one.gpu.get("uuid") for one in sessions}
-    dates = [one.started[:10] for one in sessions if one.started]
-    commits = dict.fromkeys(str(one.tree["commit"])[:12] for one in sessions if one.tree.get("commit"))
-    ends = " to ".join(dict.fromkeys([*dates[:1], *dates[-1:]]))
-    parts = [*names, f"{len(cards)} GPUs" if len(cards) > 1 else "", ends, *commits]
-    return ", ".join(part for part in parts if part) or "unknown origin"
+    return TEMPLATES.get_template("sessions.j2").render(sessions=sessions)

@@ -15,6 +15,7 @@ from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
 from ladder.results.archive import read_archive
+from ladder.results.templates import TEMPLATES
 
 
 @dataclass(frozen=True)
@@ -54,21 +55,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         yield Forecast(name, list(cells), seconds, ready)
 
 
-def summary(found: Sequence[Forecast], cells: bool = False) -> Iterator[str]:
+def summary(found: Sequence[Forecast], cells: bool = False) -> str:
     """What is to be measured in words, with the names of the cells if wanted."""
     busy = [one for one in found if one.cells]
-    for one in busy:
-        yield f"  {one.sweep}: {_amount([one])}"
-        yield from (f"    {name}" for name in one.cells if cells)
-    yield _amount(busy)
-    if any(one.seconds is None for one in busy):
-        yield "no record says how long a cell takes"
-
-
-def _amount(found: Sequence[Forecast]) -> str:
-    cells, seconds = sum(len(one.cells) for one in found), [one.seconds or 0.0 for one in found]
-    text = f"{'' if all(one.compiled for one in found) else 'at most '}{cells} cells to measure"
-    if not found or any(one.seconds is None for one in found):
-        return text
-    long = f"{sum(seconds):.0f} s" if sum(seconds) < 600 else f"{sum(seconds) / 60:.0f} min"
-    return f"{text}, about {long}"
+    return TEMPLATES.get_template("forecast.j2").render(busy=busy, cells=cells)

@@ -1,0 +1,17 @@
+"""The templates of workflow/report, where words and sentences stand."""
+
+from pathlib import Path
+
+import jinja2
+
+from ladder.model.cell import size_label
+from ladder.results import statistics as stats
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).resolve().parents[2] / "report"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+TEMPLATES.globals |= {"stats": stats, "size_label": size_label}
