@@ -2,14 +2,19 @@
 
 import logging
 import re
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
+from pydantic import TypeAdapter
 
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
+from ladder.measure.job import Job
+from ladder.measure.profiler import Note
 from ladder.measure.store import read_store
 from ladder.measure.view import View
+from ladder.model.document import reading
 from ladder.model.errors import refuse
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import PublishedFolder, RunFolder
@@ -19,6 +24,19 @@ from ladder.results.archive import records_of
 from ladder.results.collect import changed_code, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, reproduced
 from ladder.results.publish import copy_clock, kept_rows
+
+_ACCOUNTS: dict[str, TypeAdapter[Any]] = {
+    "measured": TypeAdapter(Job),
+    "profiled": TypeAdapter(dict[str, list[Note]]),
+}
+
+
+def _account(path: Path, kind: TypeAdapter[Any]) -> dict[str, Any] | None:
+    """What a job left behind, if it ran. Raises LadderError where the file holds something else."""
+    if (found := read_json(path)) is not None:
+        with reading(path):
+            kind.validate_python(found)
+    return found
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -45,7 +63,7 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
         if published:
             frames = _stand_in(view, PublishedFolder(published))
         else:
-            accounts = [read_json(folder.account(job, plan.sweep)) for job in ("measured", "profiled")]
+            accounts = [_account(folder.account(job, plan.sweep), kind) for job, kind in _ACCOUNTS.items()]
             frames = collect_sweep(view, *accounts)
         counts = frames["timings"]["status"].value_counts()
         summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"

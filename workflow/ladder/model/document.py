@@ -1,12 +1,15 @@
 """What documents are made of: fields that are checked, described, and say in words what they accept."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from ladder.model.errors import LadderError, refuse
 from ladder.model.problem import ParamValue
 
 NOT_ACCEPTED, NO_FIELD = "not_accepted", "no_field"
@@ -74,3 +77,16 @@ class Condition(Document):
     """an expression that must be true"""
     reason: Text
     """why, as the report prints it"""
+
+
+@contextmanager
+def reading(file: Path | str) -> Iterator[None]:
+    """What is read inside may hold anything: a field that is missing or of another type is a mistake in `file`."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "the document"
+        raise refuse(file, field, first["input"], first["msg"]) from error
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise LadderError(f"{file}: a field is missing or of another type: {error!r}") from error

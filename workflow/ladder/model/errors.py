@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 File = Path | str
 reprlib.aRepr.maxstring = reprlib.aRepr.maxother = 300
 
@@ -47,17 +45,3 @@ def within(where: str) -> Iterator[None]:
         yield
     except LadderError as error:
         raise LadderError(f"{where}: {error}") from error
-
-
-@contextmanager
-def reading(file: File, *also: type[Exception]) -> Iterator[None]:
-    """What is read inside may hold anything: a field that is missing or of another type is a mistake in `file`."""
-    mistakes: tuple[type[Exception], ...] = (LookupError, TypeError, ValueError, AttributeError, *also)
-    try:
-        yield
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "the document"
-        raise refuse(file, field, first["input"], first["msg"]) from error
-    except mistakes as error:
-        raise LadderError(f"{file}: a field is missing or of another type: {error!r}") from error

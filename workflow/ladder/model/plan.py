@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from ladder.model.cell import Cell
-from ladder.model.errors import reading, refuse_unknown
+from ladder.model.document import reading
+from ladder.model.errors import refuse_unknown
 from ladder.model.problem import ParamValue
 
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ladder.model.cell import COUNTERS, Cell
-from ladder.model.errors import LadderError, reading, refuse, refuse_unknown
+from ladder.model.document import reading
+from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.files import digest_json
 from ladder.model.schemas import STATUSES
 

@@ -7,11 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import jinja2
-
 from ladder import __version__
 from ladder.claims.ledger import DEFAULT_NOISE_PERCENT
-from ladder.model.errors import reading, refuse_unknown
+from ladder.model.errors import refuse_unknown
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -59,22 +57,21 @@ def render(
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = frames["claims"]["verdict"].value_counts()
-    with reading(folder.environment, jinja2.UndefinedError):
-        text = TEMPLATES.get_template("report.md.j2").render(
-            environment=environment,
-            source=environment.get("published") or environment,
-            timings_from=timings_from,
-            parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
-            sweeps=list(sweeps.values()),
-            tables=frames,
-            **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
-            noise_percent=DEFAULT_NOISE_PERCENT,
-            verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
-            throughput=read_json(folder.throughput),
-            settings={**plan.settings, "arch": plan.arch} if plan else {},
-            csv="" if where == "." else f"{where}/",
-            folder=(run or folder.root).as_posix(),
-            device=(run or folder.root).name,
-        )
+    text = TEMPLATES.get_template("report.md.j2").render(
+        environment=environment,
+        source=environment.get("published") or environment,
+        timings_from=timings_from,
+        parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
+        sweeps=list(sweeps.values()),
+        tables=frames,
+        **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
+        noise_percent=DEFAULT_NOISE_PERCENT,
+        verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
+        throughput=read_json(folder.throughput),
+        settings={**plan.settings, "arch": plan.arch} if plan else {},
+        csv="" if where == "." else f"{where}/",
+        folder=(run or folder.root).as_posix(),
+        device=(run or folder.root).name,
+    )
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"

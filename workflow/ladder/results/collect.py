@@ -10,7 +10,6 @@ import pandas as pd
 
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.errors import reading
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
@@ -127,21 +126,20 @@ def collect_sweep(
     view: View, job: Mapping[str, Any] | None = None, profile: Mapping[str, Any] | None = None
 ) -> dict[str, pd.DataFrame]:
     """Tables of one sweep, by name; `job` and `profile` are the accounts of its measuring and profiling jobs."""
-    with reading(f"plans/{view.plan.sweep}.json, sweeps/{view.plan.sweep}/*.json or records"):
-        collector = Collector(view)
-        for task in view.plan.tasks:
-            collector.task(task)
-        for note in (profile or {}).get("notes", ()):
-            collector.note("profile", note["subject"], note["reason"])
-        if unreadable := view.records.unreadable:
-            collector.note("collect", "records", f"{len(unreadable)} unreadable lines were left out")
-        if job is not None:
-            share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
-            collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, "gpu_share": share})
-        for facts in view.plan.variants.values():
-            words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
-            collector.rows["resources"].append({**facts, **words, "sweep": view.plan.sweep})
-        return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
+    collector = Collector(view)
+    for task in view.plan.tasks:
+        collector.task(task)
+    for note in (profile or {}).get("notes", ()):
+        collector.note("profile", note["subject"], note["reason"])
+    if unreadable := view.records.unreadable:
+        collector.note("collect", "records", f"{len(unreadable)} unreadable lines were left out")
+    if job is not None:
+        share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
+        collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, "gpu_share": share})
+    for facts in view.plan.variants.values():
+        words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
+        collector.rows["resources"].append({**facts, **words, "sweep": view.plan.sweep})
+    return {name: tables.frame(name, rows) for name, rows in collector.rows.items()}
 
 
 def changed_code(view: View) -> dict[str, int]:
