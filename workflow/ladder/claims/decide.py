@@ -13,8 +13,6 @@ from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.templates import TEMPLATES
 
-_MOST_SHOWN = 6
-
 
 def number(value: float) -> str:
     """Four significant digits, no exponent for everyday magnitudes."""
@@ -30,7 +28,7 @@ def show(value: Any) -> str:
 
 
 TEMPLATES.filters |= {"number": number, "show": show}
-TEMPLATES.globals |= {"most_shown": _MOST_SHOWN}
+TEMPLATES.globals["most_shown"] = 6
 
 
 def _sortable(key: Iterable[Any]) -> tuple[Any, ...]:
