@@ -43,7 +43,6 @@ class Gpu:
         self.l2_bytes: int = properties.l2_cache_size
         self.compute_capability: tuple[int, int] = tuple(self.device.compute_capability)
         self.block_shared_bytes: int = properties.max_shared_memory_per_block_optin
-        self.block_threads: int = properties.max_threads_per_block
         # Data-centre parts have fp64 at half the rate of fp32 or better.
         self.full_rate_fp64 = self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
         self.harness = Harness(self, harness, symbols)

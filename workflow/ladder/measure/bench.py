@@ -1,7 +1,6 @@
 """The bench: a GPU, the instance of the current size, kernels verified on it, and what they are timed against."""
 
 import importlib
-import math
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,6 @@ class Bench:
         if facts["status"] != "ok":
             raise CellOutcome(facts["status"], str(facts["reason"]))
         cubin = (self.cubins / f"{facts['cubin']}.cubin").read_bytes()
-        if (threads := math.prod(launch.block)) > (most := self.gpu.block_threads):
-            raise CellOutcome("launch_error", f"a block of {threads} threads; the device takes {most}")
         shared = launch.shared_bytes + static_shared_bytes(cubin)
         if shared > (most := self.gpu.block_shared_bytes):
             reason = f"needs {shared} bytes of shared memory per block, the device has {most}"
