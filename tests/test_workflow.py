@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,28 @@ def test_what_was_deleted_of_a_run_is_made_again(gone: str, finished: Path) -> N
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert run_snakemake(finished).code == 0
     assert path.exists()
+
+
+def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
+    report = finished / RESULTS / "report.md"
+    text = report.read_text()
+    commands = re.findall(r"^python (-m ladder .*?)(?:  #.*)?$", text, re.MULTILINE)
+    assert [command.split()[2] for command in commands] == (
+        ["prepare", "measure", "profile", "collect", "environment", "claims", "figures", "report"]
+    )
+    for command in commands:
+        if command.split()[2] in ("measure", "profile"):  # need a GPU
+            continue
+        done = subprocess.run(
+            [sys.executable, *command.split()],
+            cwd=finished,
+            env=environment() | {"PYTHONPATH": "workflow"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+    assert report.read_text().count("\n") == text.count("\n")
 
 
 def test_a_step_depends_on_the_files_it_imports_and_not_on_those_that_launch_kernels() -> None:
