@@ -29,7 +29,11 @@ from ladder.model.files import read_json
 from ladder.model.record import Record
 
 BANKS = METRIC_GROUPS["banks"].split()
-FAKE_NCU = """#!{python}
+# A path of Python with spaces cannot stand behind #!; to Python the shell's line is a text.
+FAKE_NCU = """#!/bin/sh
+''':'
+exec "{python}" -S "$0" "$@"
+'''
 import json, os, sys, time
 words = sys.argv[1:]
 with open({folder!r} + "/calls", "a") as calls:
@@ -61,7 +65,7 @@ class Ncu:
     def does(self, body: str) -> None:
         """Install it; `body` runs with `wanted`, `report` and `done()` at hand."""
         path = self.folder / "ncu"
-        path.write_text(FAKE_NCU.format(python=f"{sys.executable} -S", folder=str(self.folder), body=body))
+        path.write_text(FAKE_NCU.format(python=sys.executable, folder=str(self.folder), body=body))
         path.chmod(0o755)
 
     def count(self, timeout_s: float = 30.0) -> tuple[list[list[Metric]], list[Note]]:
