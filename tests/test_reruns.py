@@ -362,7 +362,7 @@ def loaded_by(module: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "workflow"
     )
-    return {Path(line).relative_to(code.PACKAGE).as_posix() for line in done.stdout.split()}
+    return {Path(line).relative_to(code.PACKAGE).as_posix() for line in done.stdout.splitlines()}
 
 
 @pytest.mark.parametrize("module", ["ladder.measure.worker", "ladder.measure.profile_worker"])
