@@ -6,7 +6,16 @@ REGIMES = ("cold", "dirty", "warm")
 """cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
 lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph."""
 
-STATUSES = ("ok", "compile_error", "unsupported", "launch_error", "incorrect", "timeout")
+STATUSES = (
+    "ok",
+    "compile_error",
+    "unsupported",
+    "launch_error",
+    "incorrect",
+    "out_of_bounds",
+    "stateful",
+    "timeout",
+)
 """What can become of a cell. `unmeasured` cells have no row."""
 
 VERDICTS = ("holds", "refuted", "inconclusive", "not measured")
