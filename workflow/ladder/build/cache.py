@@ -43,12 +43,11 @@ class Cache:
         found = iter(listings)
         for request, cubin, facts in answers:
             listing = next(found) if cubin else []
-            if names := lasting(cubin, listing):
-                why = f"uses what outlives a launch: {', '.join(names)}"
-                facts |= {"status": "stateful", "reason": why}
+            if names := ", ".join(lasting(cubin, listing)):
+                facts |= {"status": "stateful", "reason": f"uses what outlives a launch: {names}"}
             replace_file(self.folder / f"{request.key}.cubin", cubin)
-            counts = instruction_counts(listing) if cubin else {}
-            write_json(self.folder / f"{request.key}.json", facts | counts)
+            facts |= instruction_counts(listing) if cubin else {}
+            write_json(self.folder / f"{request.key}.json", facts)
 
     def fill(self, requests: Sequence[Request], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Facts by key; what is missing is compiled, `jobs` at once. All are for one architecture.

@@ -69,10 +69,8 @@ def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
 
 
 def lasting(cubin: bytes, instructions: Sequence[str]) -> list[str]:
-    """What the code of a cubin uses that outlives a launch: global variables, and functions of the device runtime.
-
-    Code reaches both by the addresses in constant bank 4; where an index is computed, all its names are given.
-    """
+    """What a cubin's code uses that outlives a launch: names of global variables and device functions."""
+    # Their addresses are in constant bank 4.
     offsets = {found[1].replace("RZ", "0x0") for line in instructions for found in _ADDRESS.finditer(line)}
     if not offsets:
         return []
@@ -83,7 +81,7 @@ def lasting(cubin: bytes, instructions: Sequence[str]) -> list[str]:
     undefined = [one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"]
     if calls := sorted(one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"):
         return calls
-    # An address is two words.
+    # An address is two words; a computed index may be of any.
     known = {int(offset, 16) & ~7 for offset in offsets if offset.startswith("0x")}
     return sorted(names[offset] for offset in known) or sorted(names.values())
 

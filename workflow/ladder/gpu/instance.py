@@ -15,8 +15,7 @@ from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, Params
 
-# On each side of a buffer; as large as a page, so that buffers begin where pages do.
-_GUARD_BYTES = 2 * 1024 * 1024
+_GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
 _GUARD = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
 
 
@@ -114,18 +113,13 @@ class Instance(ABC):
         self.gpu.harness.run(entry, count, self.pointers[name], count, ctypes.c_ulonglong(seed))
         self._drawn[name] = seed
 
-    def poison(self, name: str, pattern: bytes) -> None:
-        """Enqueue a fill of a buffer with a pattern of 1, 2 or 4 bytes."""
-        self.tensors[name].buffer.fill(pattern, stream=self.gpu.stream)
-
     def damage(self) -> tuple[str, str] | None:
         """(status, reason) where launches wrote what they must not: words around a buffer, or an input."""
         harness = self.gpu.harness
         for name, tensor in self.tensors.items():
             for behind, address, size in tensor.guards():
-                words = (ctypes.c_int32(_GUARD), ctypes.c_int32(behind))
-                given = (harness.maximum, harness.count, address, size, *words)
-                nearest, count = harness.reduce(GUARD, size, *given)
+                given = (address, size, ctypes.c_int32(_GUARD), ctypes.c_int32(behind))
+                nearest, count = harness.reduce(GUARD, size, harness.maximum, harness.count, *given)
                 if count:
                     at = size - int(nearest)
                     place = f"{at} bytes behind the end" if behind else f"{at + 1} bytes before the start"

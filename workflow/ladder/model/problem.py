@@ -16,9 +16,7 @@ C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_bytes_changed"
-_DRAWN = [
-    f"{kernel}<{c_type}>" for kernel in ("fill_uniform", "count_changed") for c_type in C_TYPES.values()
-]
+_DRAWN = [f"{kernel}<{of}>" for kernel in ("fill_uniform", "count_changed") for of in C_TYPES.values()]
 HARNESS = (GATE, READ, NOTHING, GUARD, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""
 
