@@ -10,8 +10,8 @@ import pytest
 from compiling import opcodes
 from cuda.pathfinder import find_nvidia_binary_utility
 from elftools.common.exceptions import ELFError
-from ladder.build.cubin import COUNTED, disassemble, instruction_counts
-from ladder.build.nvrtc import compile_source
+from ladder.build.cubin import COUNTED, disassemble, instruction_counts, lasting
+from ladder.build.nvrtc import CompileError, compile_source
 from ladder.model.errors import LadderError
 
 LISTING = """
@@ -161,3 +161,51 @@ def test_without_a_disassembler_the_message_says_what_to_install(
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(LadderError, match="install nvidia-cuda-nvdisasm"):
         disassemble([compiled["sm_90a"]], "sm_90a")
+
+
+LASTING = {
+    "a counter": ("__device__ int seen; __global__ void k(int* p) { p[0] = seen++; }", ["seen"]),
+    "a static variable": (
+        "__global__ void k(int* p) { static int seen = 3; p[0] = seen++; }",
+        ["_ZZ1kPiE4seen"],
+    ),
+    "managed memory": ("__managed__ int seen; __global__ void k(int* p) { p[0] = seen++; }", ["seen"]),
+    "one of two": (
+        "__device__ int a, b[9]; __global__ void k(int* p) { p[0] = b[3] + 0 * sizeof(a); }",
+        ["b"],
+    ),
+    "an index": ("__device__ int b[9]; __global__ void k(int* p) { p[0] = b[p[1]]; b[p[2]] = 1; }", ["b"]),
+    "the heap": ("__global__ void k(int** p) { p[0] = new int[4]; }", ["malloc"]),
+    "free": ("__global__ void k(int** p) { free(p[0]); }", ["free"]),
+    "printing": (
+        'extern "C" __device__ int printf(const char*, ...); __global__ void k(int* p) { printf("%d", p[0]); }',
+        ["vprintf"],
+    ),
+    "assert": (
+        'extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);'
+        ' __global__ void k(int* p) { if (*p) __assertfail("a", "b", 1, "c", 1); }',
+        ["__assertfail"],
+    ),
+    "a launch": (
+        'extern "C" __device__ int cudaDeviceSynchronize();'
+        " __global__ void k(int* p) { *p = 1; cudaDeviceSynchronize(); }",
+        ["cudaDeviceSynchronize"],
+    ),
+    "nothing": ("__global__ void k(int* p) { p[0] = 1; }", []),
+    "constants": ("__constant__ int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[p[1]]; }", []),
+    "a folded table": ("__device__ const int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[1]; }", []),
+    "a trap": ("__global__ void k(int* p) { if (p[0]) __trap(); }", []),
+    "the stack": ("__global__ void k(int* p) { int a[99]; for (int& x : a) x = *p++; *p = a[p[1]]; }", []),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("what", LASTING)
+def test_what_outlives_a_launch_is_named(what: str, arch: str) -> None:
+    source, expected = LASTING[what]
+    try:
+        code = compile_source(source, "k.cu", ["k"], [], arch)[0]
+    except CompileError:
+        assert what == "a launch", "NVRTC links no device runtime"
+        return
+    assert lasting(code, disassemble([code], arch)[0]) == expected

@@ -78,6 +78,7 @@ def measure(tmp_path: Path) -> Measure:
 
 def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Measure) -> None:
     faults = ["endless", "illegal", "misaligned", "trap", "zeros", "unwritten", "ignores_beta", "none"]
+    faults += ["before", "behind", "far", "input"]
     records = measure("faulty", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
     found = {key.split(" ")[0].removeprefix("faulty-fp32-fault="): record for key, record in records.items()}
     assert found["endless"].status == "timeout"
@@ -92,6 +93,15 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
     assert found["ignores_beta"].status == "incorrect"
     assert "beta = 0.5" in found["ignores_beta"].reason
     assert found["faulty-fp32"].status == "ok"
+    for fault, text in (
+        ("before", "4 bytes around c were written, the nearest 1 bytes before the start"),
+        ("behind", "4 bytes around c were written, the nearest 0 bytes behind the end"),
+        ("far", "the nearest 799997 bytes before the start"),
+    ):
+        assert found[fault].status == "out_of_bounds", found[fault]
+        assert text in found[fault].reason
+    assert found["input"].status == "incorrect"
+    assert "1 of 2048 elements of the input a were written" in found["input"].reason
 
 
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:

@@ -1,6 +1,6 @@
 // C = alpha*A@B + beta*C with one thread per output, and on demand one of the ways a kernel can go wrong.
 
-enum class Fault { none, endless, illegal, misaligned, trap, zeros, unwritten, ignores_beta };
+enum class Fault { none, endless, illegal, misaligned, trap, zeros, unwritten, ignores_beta, before, behind, far, input };
 
 template <Fault fault>
 __global__ void faulty(const float* a, const float* b, float* c, int m, int n, int k, float alpha, float beta) {
@@ -22,6 +22,10 @@ __global__ void faulty(const float* a, const float* b, float* c, int m, int n, i
   if constexpr (fault == Fault::unwritten) {
     if (row == m - 1) return;
   }
+  if constexpr (fault == Fault::before) out[at == 0 ? -1 : 0] = 1.0f;
+  if constexpr (fault == Fault::behind) out[at == static_cast<long long>(m) * n - 1 ? 1 : 0] = 1.0f;
+  if constexpr (fault == Fault::far) out[at == 0 ? -200000 : 0] = 1.0f;
+  if constexpr (fault == Fault::input) const_cast<float*>(a)[0] += 1.0f;
   const bool reads_c = fault != Fault::ignores_beta && beta != 0.0f;
   *out = alpha * sum + (reads_c ? beta * *out : 0.0f);
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from ladder.build.cubin import disassemble, instruction_counts
+from ladder.build.cubin import disassemble, instruction_counts, lasting
 from ladder.build.nvrtc import Request
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, replace_file, sha256, write_json
@@ -40,10 +40,14 @@ class Cache:
     def _keep(self, answers: Sequence[tuple[Request, bytes, dict[str, Any]]]) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""
         listings = disassemble([cubin for _, cubin, _ in answers if cubin], answers[0][0].arch)
-        counts = iter([instruction_counts(listing) for listing in listings])
+        found = iter(listings)
         for request, cubin, facts in answers:
+            listing = next(found) if cubin else []
+            if names := ", ".join(lasting(cubin, listing)):
+                facts |= {"status": "stateful", "reason": f"uses what outlives a launch: {names}"}
             replace_file(self.folder / f"{request.key}.cubin", cubin)
-            write_json(self.folder / f"{request.key}.json", facts | (next(counts) if cubin else {}))
+            facts |= instruction_counts(listing) if cubin else {}
+            write_json(self.folder / f"{request.key}.json", facts)
 
     def fill(self, requests: Sequence[Request], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Facts by key; what is missing is compiled, `jobs` at once. All are for one architecture.

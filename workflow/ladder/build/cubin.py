@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cuda.pathfinder import find_nvidia_binary_utility
 from elftools.elf.elffile import ELFFile
@@ -17,6 +18,7 @@ from ladder.model.errors import LadderError
 
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;", re.MULTILINE)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
+_ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
 _COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"
 COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
@@ -64,6 +66,24 @@ def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
         for column, names in COUNTED.items():
             counts[column] += number if base in names else 0
     return counts
+
+
+def lasting(cubin: bytes, instructions: Sequence[str]) -> list[str]:
+    """What a cubin's code uses that outlives a launch: names of global variables and device functions."""
+    # Their addresses are in constant bank 4.
+    offsets = {found[1].replace("RZ", "0x0") for line in instructions for found in _ADDRESS.finditer(line)}
+    if not offsets:
+        return []
+    elf = ELFFile(io.BytesIO(cubin))
+    symbols: Any = elf.get_section_by_name(".symtab")
+    table: Any = elf.get_section_by_name(".rela.nv.constant4") or elf.get_section_by_name(".rel.nv.constant4")
+    names = {one["r_offset"]: symbols.get_symbol(one["r_info_sym"]).name for one in table.iter_relocations()}
+    undefined = [one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"]
+    if calls := sorted(one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"):
+        return calls
+    # An address is two words; a computed index may be of any.
+    known = {int(offset, 16) & ~7 for offset in offsets if offset.startswith("0x")}
+    return sorted(names[offset] for offset in known) or sorted(names.values())
 
 
 def machine_code_digest(cubin: bytes) -> str:

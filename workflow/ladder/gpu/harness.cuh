@@ -69,6 +69,36 @@ template <class T> __global__ void fill_uniform(T* data, index_t count, unsigned
   for (index_t i = first_index(); i < count; i += grid_stride()) data[i] = from_float<T>(uniform(seed, i));
 }
 
+// Counts elements that are not those of fill_uniform: inputs that a kernel wrote.
+template <class T>
+__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, unsigned long long seed) {
+  unsigned long long found = 0;
+  for (index_t i = first_index(); i < elements; i += grid_stride()) {
+    const T drawn = from_float<T>(uniform(seed, i));
+    const auto* one = reinterpret_cast<const unsigned char*>(&drawn);
+    const auto* other = reinterpret_cast<const unsigned char*>(data + i);
+    bool same = true;
+    for (int byte = 0; byte < sizeof(T); ++byte) same = same && one[byte] == other[byte];
+    found += !same;
+  }
+  if (found) atomicAdd(count, found);
+}
+
+// Counts bytes that are not `filled`; of the one nearest to the buffer, which lies behind the last byte or, if `behind`,
+// ahead of the first, `nearest` is its place counted from the far end, from 1 on.
+__global__ void count_bytes_changed(double* nearest, unsigned long long* count, const unsigned char* data, index_t bytes,
+                                    int filled, int behind) {
+  unsigned long long found = 0;
+  double closest = 0.0;
+  for (index_t i = first_index(); i < bytes; i += grid_stride()) {
+    if (data[i] == filled) continue;
+    ++found;
+    closest = fmax(closest, static_cast<double>(behind ? bytes - i : i + 1));
+  }
+  if (found) atomicAdd(count, found);
+  raise_to_block(nearest, closest);
+}
+
 // Reads `count` chunks of zeros; the compiler must think that it could write.
 __global__ void read_through(const uint4* data, index_t count, unsigned* never) {
   unsigned seen = 0;

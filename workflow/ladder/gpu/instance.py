@@ -2,8 +2,9 @@
 
 import ctypes
 import math
+import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +13,26 @@ from cuda.core import Buffer
 from ladder.gpu.device import Gpu, Launcher
 from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, Params
+
+_GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
+_GUARD = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A dense row-major buffer with its shape, outermost extent first, and element dtype."""
+    """A dense row-major buffer with its shape, outermost extent first, and element dtype; guards are around it."""
 
     buffer: Buffer
     shape: tuple[int, ...]
     dtype: str
+    guarded: Buffer
+
+    def guards(self) -> Iterator[tuple[bool, int, int]]:
+        """Of each guard whether it lies behind the buffer, its address and its bytes."""
+        first, size = int(self.guarded.handle), self.guarded.size
+        yield False, first, _GUARD_BYTES
+        yield True, first + _GUARD_BYTES + self.buffer.size, size - _GUARD_BYTES - self.buffer.size
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class Instance(ABC):
         self.tensors: dict[str, Tensor] = {}
         self.pointers: dict[str, int] = {}
         self.scalars: dict[str, float] = {}
+        self._drawn: dict[str, int] = {}
         for name, (shape, element) in self.shapes().items():
             self.add_buffer(name, shape, element)
 
@@ -87,23 +99,45 @@ class Instance(ABC):
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
-        buffer = self.gpu.allocate(math.prod(shape) * ELEMENT_BYTES[dtype])
-        self.tensors[name], self.pointers[name] = Tensor(buffer, shape, dtype), int(buffer.handle)
+        size = math.prod(shape) * ELEMENT_BYTES[dtype]
+        guarded = self.gpu.allocate(size + 2 * _GUARD_BYTES)
+        guarded.fill(_GUARD, stream=self.gpu.stream)
+        self.pointers[name] = int(guarded.handle) + _GUARD_BYTES
+        buffer = Buffer.from_handle(self.pointers[name], size, owner=guarded)
+        self.tensors[name] = Tensor(buffer, shape, dtype, guarded)
 
     def draw(self, name: str, seed: int) -> None:
         """Enqueue random numbers for all of a buffer: uniform in [-1, 1), as int32 in [-1000, 1000)."""
         tensor = self.tensors[name]
         entry, count = f"fill_uniform<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
         self.gpu.harness.run(entry, count, self.pointers[name], count, ctypes.c_ulonglong(seed))
+        self._drawn[name] = seed
 
-    def poison(self, name: str, word: int) -> None:
-        """Enqueue a fill of a buffer with a 32-bit pattern."""
-        self.tensors[name].buffer.fill(word.to_bytes(4, "little"), stream=self.gpu.stream)
+    def damage(self) -> tuple[str, str] | None:
+        """(status, reason) where launches wrote what they must not: words around a buffer, or an input."""
+        harness = self.gpu.harness
+        for name, tensor in self.tensors.items():
+            for behind, address, size in tensor.guards():
+                given = (address, size, ctypes.c_int32(_GUARD), ctypes.c_int32(behind))
+                nearest, count = harness.reduce(GUARD, size, harness.maximum, harness.count, *given)
+                if count:
+                    at = size - int(nearest)
+                    place = f"{at} bytes behind the end" if behind else f"{at + 1} bytes before the start"
+                    return "out_of_bounds", f"{count} bytes around {name} were written, the nearest {place}"
+        for name, seed in self._drawn.items():
+            tensor = self.tensors[name]
+            count = math.prod(tensor.shape)
+            entry, drawn = f"count_changed<{C_TYPES[tensor.dtype]}>", ctypes.c_ulonglong(seed)
+            _, changed = harness.reduce(entry, count, harness.count, self.pointers[name], count, drawn)
+            if changed:
+                return "incorrect", f"{changed} of {count} elements of the input {name} were written"
+        return None
 
     def close(self) -> None:
         """Free the buffers."""
         for tensor in self.tensors.values():
-            tensor.buffer.close(self.gpu.stream)
+            tensor.buffer.close()
+            tensor.guarded.close(self.gpu.stream)
         self.tensors = {}
 
 

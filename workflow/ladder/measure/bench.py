@@ -20,11 +20,11 @@ _COPY_BYTES = 2**31
 
 
 class CellOutcome(Exception):
-    """Ends a cell with a status other than ok."""
+    """Ends a cell with a status other than ok; with it the process where memory was `spoilt`."""
 
-    def __init__(self, status: str, reason: str) -> None:
+    def __init__(self, status: str, reason: str, spoilt: bool = False) -> None:
         super().__init__(reason)
-        self.result = {"status": status, "reason": reason}
+        self.result, self.spoilt = {"status": status, "reason": reason}, spoilt
 
 
 class Bench:
@@ -100,11 +100,13 @@ class Bench:
         return self.load(task.launch, self.instance(task.cell))
 
     def check(self, loaded: Loaded, launch: Launch, instance: Instance) -> Check:
-        """Run once on poisoned outputs and check."""
+        """Run once on poisoned outputs and check. Raises CellOutcome where launches wrote other memory."""
         with self.timer.working():
             instance.poison_outputs()
             loaded()
             self.gpu.sync()
+            if damage := instance.damage():
+                raise CellOutcome(*damage, spoilt=True)
             return instance.check(launch.params)
 
     def verified(self, launch: Launch, instance: Instance, whose: str = "") -> tuple[Loaded, Check]:

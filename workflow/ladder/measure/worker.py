@@ -99,7 +99,7 @@ class Worker:
         try:
             results = self.measure(task, regimes)
         except CellOutcome as outcome:
-            results = dict.fromkeys(regimes, outcome.result)
+            results, fatal = dict.fromkeys(regimes, outcome.result), outcome.spoilt
         except OutOfDeviceMemory as error:
             bench.release()
             results = dict.fromkeys(regimes, CellOutcome("unsupported", str(error)).result)

@@ -15,8 +15,9 @@ _NARROW = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
 C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
-GATE, READ, NOTHING = "gate", "read_through", "nothing"
-HARNESS = (GATE, READ, NOTHING, *(f"fill_uniform<{c_type}>" for c_type in C_TYPES.values()))
+GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_bytes_changed"
+_DRAWN = [f"{kernel}<{of}>" for kernel in ("fill_uniform", "count_changed") for of in C_TYPES.values()]
+HARNESS = (GATE, READ, NOTHING, GUARD, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""
 
 

@@ -6,7 +6,8 @@ REGIMES = ("cold", "dirty", "warm")
 """cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
 lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph."""
 
-STATUSES = ("ok", "compile_error", "unsupported", "launch_error", "incorrect", "timeout")
+_STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
+STATUSES = tuple(_STATUSES.split())
 """What can become of a cell. `unmeasured` cells have no row."""
 
 VERDICTS = ("holds", "refuted", "inconclusive", "not measured")
