@@ -7,6 +7,11 @@ STAMP  := $(VENV)/ready
 
 export PYTHONPATH := workflow
 
+# Where the home folder cannot be written, the caches of snakemake and others lie here.
+ifeq ($(shell home="$${XDG_CACHE_HOME:-$$HOME/.cache}"; mkdir -p "$$home" 2>/dev/null && test -w "$$home" && echo yes),)
+export XDG_CACHE_HOME := $(CURDIR)/.cache
+endif
+
 .PHONY: all test lint format reference lock clean
 .DEFAULT_GOAL := all
 
