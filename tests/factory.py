@@ -310,7 +310,10 @@ class Lab:
     ) -> None:
         """Write the plan of a sweep and what was compiled for it."""
         code = self.harness.get(sweep.problem.name, f"{sweep.problem.name}: machine code of its harness")
-        harness = {"symbols": {}, "machine_code": code, "status": "ok", "cubin": "harness"}
+        harness = {
+            variant.dtype: {"symbols": {}, "machine_code": code, "status": "ok", "cubin": "harness"}
+            for variant in sweep.variants
+        }
         variants = {variant.id: facts(variant, make_facts(variant)) for variant in sweep.variants}
         made = replace(self.plan(sweep), harness=harness, variants=variants)
         replace_file(self.folder.plan(sweep.name), to_json(made))
@@ -549,6 +552,7 @@ def make_job(cells: int) -> dict[str, Any]:
         "measured": cells,
         "wall_s": 100.0,
         "gpu_s": 83.0,
+        "check_s": 8.3,
         "worker_starts": 1,
         "started": "2026-11-20T10:00:00Z",
         "finished": "2026-11-20T10:01:40Z",

@@ -128,19 +128,24 @@ def wrong_results(
     return wrong
 
 
+def own_harness(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
+    cubin, facts = harness(PROBLEM, dtype, arch).compile()
+    return cubin, facts["symbols"]
+
+
 def main() -> int:
     arch, repetitions = sys.argv[1], int(sys.argv[2])
     catalog = load_catalog(ROOT / "kernels")
     config = read_settings(Project(ROOT), (), {})
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
-        own, facts = harness(PROBLEM, arch).compile()
-        gpu = Gpu(own, facts["symbols"])
+        gpu = Gpu(*own_harness("bf16", arch))
         create = INSTANCE.maker(Timer(gpu), config.measure.model_dump())
         for kernel, dtype, layout in SWEEPS:
             path = Path(folder) / "repetitions.yaml"
             path.write_text(yaml.safe_dump(repeated(kernel, dtype, layout)))
             loaded = load_sweep(path, catalog)
+            gpu.use_harness(*own_harness(dtype, arch))
             with ThreadPoolExecutor() as pool:
                 made = pool.map(
                     lambda one: compile_variant(one, ROOT / "kernels" / "include", arch, ())[0],

@@ -88,6 +88,7 @@ def test_the_notes_of_the_profiler_are_kept(lab: Lab) -> None:
 def test_a_job_knows_its_gpu_share(lab: Lab) -> None:
     job = tables.read("jobs", lab.folder.sweep("bank_stride")).iloc[0]
     assert job["gpu_share"] == pytest.approx(0.83)
+    assert job["check_share"] == pytest.approx(0.1)
 
 
 def test_merging_keeps_every_row_and_each_variant_once_a_sweep(lab: Lab) -> None:

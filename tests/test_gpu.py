@@ -175,7 +175,7 @@ from ladder.model.errors import LadderError
 from ladder.build.variants import harness
 from ladder.problems.stencil import PROBLEM
 
-cubin, facts = harness(PROBLEM, sys.argv[1]).compile()
+cubin, facts = harness(PROBLEM, "fp32", sys.argv[1]).compile()
 gpu = Gpu(cubin, facts["symbols"])
 gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
 try:

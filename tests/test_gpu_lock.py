@@ -225,7 +225,7 @@ def plan(temporary: Path) -> Path:
         job=job,
         counter_groups=(),
         tasks=(task,),
-        harness=harness,
+        harness={"fp32": harness},
         variants={"mean-fp32": mean},
     )
     folder.plan("line").write_bytes(to_json(written))

@@ -49,7 +49,8 @@ good = {"status": "ok", "reason": "", "variant_us": [2.0, 1.0, 3.0], "reference_
         "reference": "copy", "speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "stopped_by": "precision"}
 
 def answer(regimes, result=good, fatal=False, gpu_s=0.5):
-    pipe.send({"results": dict.fromkeys(regimes, result), "fatal": fatal, "gpu_s": gpu_s, "wall_s": 1.0})
+    spent = {"gpu_s": gpu_s, "check_s": 0.1, "wall_s": 1.0}
+    pipe.send({"results": dict.fromkeys(regimes, result), "fatal": fatal, **spent})
 
 lost = {"status": "launch_error", "reason": "context lost"}
 while True:
@@ -150,7 +151,7 @@ class Run:
     ) -> list[Record]:
         """What the measuring step does: keep what is known, measure the rest. Returns the records, task by task."""
         facts = {f"v{index}": {"machine_code": f"code {index}"} for index in range(TASKS)}
-        plan = replace(make_plan(deadline_s), harness={"machine_code": "harness"}, variants=facts)
+        plan = replace(make_plan(deadline_s), harness={"fp32": {"machine_code": "harness"}}, variants=facts)
         view = View(plan, read_store(self.folder / "records"))
         self.job = Job()
         measuring = Measuring(
@@ -213,7 +214,7 @@ def test_all_goes_well_in_one_worker(run: Run) -> None:
     result = records[0].result
     assert (result["speedup"], result["reference"]) == (2.0, "copy")
     assert result["device"] == {"sm_clock_mhz": 1980, "busy": False}
-    assert result["spent"] == {"gpu_s": 0.5, "wall_s": 1.0, "regimes": 1}
+    assert result["spent"] == {"gpu_s": 0.5, "check_s": 0.1, "wall_s": 1.0, "regimes": 1}
     assert {record.session for record in records} == {"of a GPU"}
     assert {record.conditions.host["gpu"] for record in records} == {"a GPU"}
     assert (run.job.measured, run.job.worker_starts, run.job.gpu_s) == (TASKS, 1, 0.5 * TASKS)

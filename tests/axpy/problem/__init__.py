@@ -12,7 +12,9 @@ class Axpy(Problem):
     buffers = ("x", "y")
     scalars = ("a",)
     libraries = ("copy",)
-    harness = ("compare_axpy",)
+
+    def harness(self, dtype: str) -> tuple[str, ...]:
+        return ("compare_axpy", "check_axpy")
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         return Work(2.0 * size["elements"], 12.0 * size["elements"])

@@ -2,12 +2,17 @@
 
 #include "harness.cuh"
 
-__global__ void compare_axpy(double* maximum, unsigned long long* count, const float* x, const float* before,
-                             const float* y, index_t elements, double a) {
+__device__ double axpy_error(const float* x, const float* before, const float* y, index_t elements, double a) {
   double worst = 0.0;
-  for (index_t i = first_index(); i < elements; i += grid_stride()) {
-    const double error = fabs(y[i] - (a * x[i] + before[i]));
-    if (!(error <= worst)) worst = error == error ? error : 1e300;
-  }
-  raise_to_block(maximum, worst);
+  for (index_t i = first_index(); i < elements; i += grid_stride()) raise(worst, fabs(y[i] - (a * x[i] + before[i])));
+  return worst;
+}
+
+__global__ void compare_axpy(double* maximum, const float* x, const float* before, const float* y, index_t elements,
+                             double a) {
+  raise_to_block(maximum, axpy_error(x, before, y, elements, a));
+}
+
+__global__ void check_axpy(Seal seal, const float* x, const float* before, const float* y, index_t elements, double a) {
+  seal_maximum(seal, axpy_error(x, before, y, elements, a));
 }

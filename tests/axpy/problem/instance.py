@@ -1,15 +1,17 @@
 """a*x + y on a device: y is laid out anew before each check."""
 
-import ctypes
+from typing import Any
 
 from ladder.gpu import instance
-from ladder.gpu.device import Launcher
+from ladder.gpu.device import Launcher, Seal
 from ladder.gpu.instance import Check
 from ladder.model.problem import Params
 
 
 class AxpyInstance(instance.Instance):
     """Buffers x, y and y before the launch."""
+
+    outputs = ("y",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         return dict.fromkeys(("x", "y", "before"), ((self.size["elements"],), self.dtype))
@@ -20,18 +22,26 @@ class AxpyInstance(instance.Instance):
         self.draw("before", seed + 1)
 
     def poison_outputs(self) -> None:
-        self.gpu.copy(self.pointers["y"], self.pointers["before"], 4 * self.size["elements"])
+        self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
+
+    def error_bound(self, params: Params) -> float:
+        """One rounding of the product and one of the sum, or one of both together."""
+        return 2.0**-22
+
+    def _compared(self) -> tuple[Any, ...]:
+        data = [self.pointer(name) for name in ("x", "before", "y")]
+        return (*data, self.size["elements"], self.scalars["a"])
 
     def check(self, params: Params) -> Check:
-        """One rounding of the product and one of the sum, or one of both together."""
-        data = [self.pointers[name] for name in ("x", "before", "y")]
-        scale, count, harness = ctypes.c_double(self.scalars["a"]), self.size["elements"], self.gpu.harness
-        rest = (harness.maximum, harness.count, *data, count, scale)
-        maximum, _ = harness.reduce("compare_axpy", count, *rest)
-        return Check(maximum, 2.0**-22)
+        harness = self.gpu.harness
+        maximum, _ = harness.reduce("compare_axpy", self.size["elements"], harness.maximum, *self._compared())
+        return Check(maximum, self.error_bound(params))
+
+    def inspect(self, params: Params, seal: Seal) -> None:
+        self.gpu.harness.run("check_axpy", self.size["elements"], seal, *self._compared())
 
     def library(self, name: str) -> Launcher:
-        return lambda: self.gpu.copy(self.pointers["y"], self.pointers["before"], 4 * self.size["elements"])
+        return lambda: self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
 
 
 INSTANCE = AxpyInstance

@@ -36,25 +36,26 @@ def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) 
     return facts
 
 
-def harness(problem: Problem, arch: str) -> Request:
-    """Our own device kernels (gpu/harness.cuh), with the checks of a problem's check.cu where it has one."""
-    include, own = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
-    source = own if own.is_file() else include / "harness.cuh"
-    return Request(source, source_digest(source, include), include, (*HARNESS, *problem.harness), arch)
+def harness(problem: Problem, dtype: str, arch: str) -> Request:
+    """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
+    include, source = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
+    return Request(source, source_digest(source, include), include, (*HARNESS, *problem.harness(dtype)), arch)
 
 
 class Wanted:
-    """What a sweep needs compiled: its problem's harness, and its variants. Raises LadderError for a missing header."""
+    """What a sweep needs compiled: a harness for each dtype, its variants. Raises LadderError for a missing header."""
 
     def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
-        self.harness, digest = harness(sweep.problem, arch), functools.cache(source_digest)
+        digest, dtypes = functools.cache(source_digest), sorted({one.dtype for one in sweep.variants})
+        self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
         self.variants = {
             one: Request(source, digest(source, include), include, (one.entry,), arch, tuple(options))
             for one, source in ((variant, variant.kernel.source) for variant in sweep.variants)
         }
-        self.requests = [self.harness, *self.variants.values()]
+        self.requests = [*self.harness.values(), *self.variants.values()]
 
     def facts(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """What a plan says of `harness` and `variants`, from the facts `found` by key."""
         own = {one.id: variant_facts(one, given, found[given.key]) for one, given in self.variants.items()}
-        return {"harness": {**found[self.harness.key], "cubin": self.harness.key}, "variants": own}
+        harness = {dtype: {**found[one.key], "cubin": one.key} for dtype, one in self.harness.items()}
+        return {"harness": harness, "variants": own}

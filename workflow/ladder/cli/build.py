@@ -39,8 +39,9 @@ def prepare(
     refuse_options(target, compiling.options)
     asked = Wanted(chosen, own.include, target, compiling.options)
     found = Cache(own.root / compiling.cache).fill(asked.requests, jobs, compiling.timeout_s)
-    if (harness := found[asked.harness.key])["status"] != "ok":
-        raise LadderError(f"{asked.harness.source}: {harness['reason']}")
+    for harness in asked.harness.values():
+        if found[harness.key]["status"] != "ok":
+            raise LadderError(f"{harness.source}: {found[harness.key]['reason']}")
     made = replace(plan_sweep(chosen, settings, target), **asked.facts(found))
     replace_file(run.plan(sweep), to_json(made))
     for name, facts in made.variants.items():

@@ -19,11 +19,6 @@ __device__ unsigned long long mixed(unsigned long long seed, index_t index) {
   return z ^ (z >> 31);
 }
 
-// Uniform in [-1, 1) with 24 bits, so that it is exact in fp32.
-__device__ float uniform(unsigned long long seed, index_t index) {
-  return static_cast<float>(mixed(seed, index) >> 40) * (2.0f / 16777216.0f) - 1.0f;
-}
-
 struct Tf32 {
   float value;
 };
@@ -39,11 +34,63 @@ template <> __device__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return
 template <> __device__ __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float x) { return __nv_fp8_e4m3(x); }
 template <> __device__ int from_float<int>(float x) { return static_cast<int>(x * 1000.0f); }
 
+// 128 random bits, which neighbours share: eight elements of at most 16 bits, or four of 32.
+struct Bits {
+  unsigned long long half[2];
+};
+
+__device__ Bits drawn_bits(unsigned long long seed, index_t index) {
+  const unsigned long long first = mixed(seed, index), second = first * 0xD6E8FEB86659FD93ull;
+  return {first, second ^ (second >> 32)};
+}
+
+template <class T> constexpr int drawn_together = sizeof(T) == 4 ? 4 : 8;
+
+// Element `part` of those that share `bits`: uniform in [-1, 1), of 23 or 16 bits, so that it is exact in fp32.
+template <class T> __device__ T drawn(const Bits& bits, int part) {
+  constexpr int of_half = drawn_together<T> / 2, width = 64 / of_half, used = width < 23 ? width : 23;
+  const unsigned own = static_cast<unsigned>(bits.half[part / of_half] >> (part % of_half * width));
+  // As the mantissa of a number in [2, 4): conversions from integers are slow.
+  return from_float<T>(__uint_as_float(0x40000000u | (own << (32 - width) >> (32 - used) << (23 - used))) - 3.0f);
+}
+
 __device__ double to_double(float x) { return x; }
 __device__ double to_double(Tf32 x) { return x.value; }
 __device__ double to_double(__half x) { return __half2float(x); }
 __device__ double to_double(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ double to_double(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
+
+// What sums of a type are made in: of a narrow one in fp32, which is far more exact than its products' bound.
+template <class T> struct Sum {
+  using type = float;
+};
+template <> struct Sum<float> {
+  using type = double;
+};
+template <> struct Sum<Tf32> {
+  using type = double;
+};
+
+__device__ double to_sum(float x) { return x; }
+__device__ double to_sum(Tf32 x) { return x.value; }
+__device__ float to_sum(__half x) { return __half2float(x); }
+__device__ float to_sum(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ float to_sum(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
+
+template <class T, int count>
+__device__ void to_sums(const T (&elements)[count], typename Sum<T>::type (&sums)[count]) {
+  for (int one = 0; one < count; ++one) sums[one] = to_sum(elements[one]);
+}
+// In pairs, as the hardware converts fp8.
+template <int count> __device__ void to_sums(const __nv_fp8_e4m3 (&elements)[count], float (&sums)[count]) {
+  for (int one = 0; one + 1 < count; one += 2) {
+    const auto pair = static_cast<__nv_fp8x2_storage_t>(elements[one].__x | elements[one + 1].__x << 8);
+    const float2 both = __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(pair, __NV_E4M3)));
+    sums[one] = both.x;
+    sums[one + 1] = both.y;
+  }
+  if constexpr (count % 2 == 1) sums[count - 1] = to_sum(elements[count - 1]);
+}
 
 __device__ index_t first_index() { return blockIdx.x * static_cast<index_t>(blockDim.x) + threadIdx.x; }
 __device__ index_t grid_stride() { return static_cast<index_t>(gridDim.x) * blockDim.x; }
@@ -52,6 +99,11 @@ __device__ index_t grid_stride() { return static_cast<index_t>(gridDim.x) * bloc
 __device__ void raise_to(double* maximum, double value) {
   const double safe = value == value ? value : __longlong_as_double(0x7FF0000000000000ll);
   atomicMax(reinterpret_cast<unsigned long long*>(maximum), __double_as_longlong(safe));
+}
+
+// Of a maximum that NaN reaches as well, as 1e300.
+__device__ void raise(double& worst, double error) {
+  if (!(error <= worst)) worst = error == error ? error : 1e300;
 }
 
 __device__ void raise_to_block(double* maximum, double value) {
@@ -63,19 +115,69 @@ __device__ void raise_to_block(double* maximum, double value) {
   if (threadIdx.x == 0) raise_to(maximum, partial);
 }
 
+// Draws a whole buffer.
+template <class T> __device__ void draw_uniform(T* data, index_t count, unsigned long long seed) {
+  constexpr int together = drawn_together<T>;
+  struct alignas(together * sizeof(T)) Pack {
+    T element[together];
+  };
+  for (index_t i = first_index(); i * together < count; i += grid_stride()) {
+    const Bits bits = drawn_bits(seed, i);
+    Pack pack;
+    for (int part = 0; part < together; ++part) pack.element[part] = drawn<T>(bits, part);
+    if ((i + 1) * together <= count) {
+      reinterpret_cast<Pack*>(data)[i] = pack;
+    } else {
+      // Over all parts, so that they stay in registers.
+      for (int part = 0; part < together; ++part) {
+        if (i * together + part < count) data[i * together + part] = pack.element[part];
+      }
+    }
+  }
+}
+
+// Fills a buffer, which is aligned to 16 bytes, with ones: NaN in every type.
+__device__ void poison(void* data, index_t bytes) {
+  auto* chunks = static_cast<uint4*>(data);
+  for (index_t i = first_index(); i < bytes / 16; i += grid_stride()) chunks[i] = make_uint4(~0u, ~0u, ~0u, ~0u);
+  for (index_t i = bytes / 16 * 16 + first_index(); i < bytes; i += grid_stride()) {
+    static_cast<unsigned char*>(data)[i] = 0xFF;
+  }
+}
+
+// Where the checks of one launch end up: their maximum, in `running` until all blocks are done, and its tag. A kernel under
+// test cannot fake a result later, since it never sees the key.
+struct Seal {
+  unsigned long long* running;  // bits of the maximum so far, number of blocks done
+  unsigned long long* result;   // bits of the maximum, tag
+  unsigned long long key;
+};
+
+// Ends a checking kernel: raises the maximum; the last block writes the result and clears what was running.
+__device__ void seal_maximum(Seal seal, double value) {
+  raise_to_block(reinterpret_cast<double*>(seal.running), value);
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  if (atomicAdd(seal.running + 1, 1ull) != gridDim.x - 1) return;
+  seal.result[0] = atomicExch(seal.running, 0ull);
+  seal.result[1] = mixed(seal.key, seal.result[0]);
+  seal.running[1] = 0;
+}
+
 }  // namespace
 
 template <class T> __global__ void fill_uniform(T* data, index_t count, unsigned long long seed) {
-  for (index_t i = first_index(); i < count; i += grid_stride()) data[i] = from_float<T>(uniform(seed, i));
+  draw_uniform(data, count, seed);
 }
 
 // Counts elements that are not those of fill_uniform: inputs that a kernel wrote.
 template <class T>
 __global__ void count_changed(unsigned long long* count, const T* data, index_t elements, unsigned long long seed) {
+  constexpr int together = drawn_together<T>;
   unsigned long long found = 0;
   for (index_t i = first_index(); i < elements; i += grid_stride()) {
-    const T drawn = from_float<T>(uniform(seed, i));
-    const auto* one = reinterpret_cast<const unsigned char*>(&drawn);
+    const T expected = drawn<T>(drawn_bits(seed, i / together), i % together);
+    const auto* one = reinterpret_cast<const unsigned char*>(&expected);
     const auto* other = reinterpret_cast<const unsigned char*>(data + i);
     bool same = true;
     for (int byte = 0; byte < sizeof(T); ++byte) same = same && one[byte] == other[byte];
@@ -84,19 +186,40 @@ __global__ void count_changed(unsigned long long* count, const T* data, index_t 
   if (found) atomicAdd(count, found);
 }
 
-// Counts bytes that are not `filled`; of the one nearest to the buffer, which lies behind the last byte or, if `behind`,
-// ahead of the first, `nearest` is its place counted from the far end, from 1 on.
-__global__ void count_bytes_changed(double* nearest, unsigned long long* count, const unsigned char* data, index_t bytes,
-                                    int filled, int behind) {
-  unsigned long long found = 0;
-  double closest = 0.0;
-  for (index_t i = first_index(); i < bytes; i += grid_stride()) {
-    if (data[i] == filled) continue;
-    ++found;
-    closest = fmax(closest, static_cast<double>(behind ? bytes - i : i + 1));
+// Bytes next to a buffer: ahead of its first one, or behind its last.
+struct Guard {
+  const unsigned char* data;
+  index_t bytes, behind;
+};
+
+// For each guard: how many bytes are not `filled`, and of the one nearest to the buffer its place counted from the far
+// end, from 1 on. A block takes one of 16 slices of a guard at a time.
+__global__ void count_guards_changed(unsigned long long* counts, double* nearest, const Guard* guards, index_t number,
+                                     int filled) {
+  constexpr int slices = 16;
+  const unsigned word = 0x01010101u * filled;
+  for (index_t item = blockIdx.x; item < number * slices; item += gridDim.x) {
+    const Guard guard = guards[item / slices];
+    const auto begin = reinterpret_cast<unsigned long long>(guard.data);
+    const auto* chunks = reinterpret_cast<const uint4*>(begin & ~15ull);
+    const index_t last = (begin % 16 + guard.bytes - 1) / 16;
+    unsigned long long found = 0;
+    double closest = 0.0;
+    for (index_t i = item % slices * blockDim.x + threadIdx.x; i <= last; i += slices * blockDim.x) {
+      const uint4 chunk = chunks[i];
+      if (chunk.x == word && chunk.y == word && chunk.z == word && chunk.w == word) continue;
+      for (int byte = 0; byte < 16; ++byte) {
+        const index_t at = i * 16 + byte - static_cast<index_t>(begin % 16);
+        if (at < 0 || at >= guard.bytes || guard.data[at] == filled) continue;
+        ++found;
+        closest = fmax(closest, static_cast<double>(guard.behind ? guard.bytes - at : at + 1));
+      }
+    }
+    if (found) {
+      atomicAdd(counts + item / slices, found);
+      raise_to(nearest + item / slices, closest);
+    }
   }
-  if (found) atomicAdd(count, found);
-  raise_to_block(nearest, closest);
 }
 
 // Reads `count` chunks of zeros; the compiler must think that it could write.

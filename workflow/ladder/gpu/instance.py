@@ -1,16 +1,18 @@
 """A problem on a device: buffers, inputs, references and check. Each problem's `instance` module has its INSTANCE."""
 
+import contextlib
 import ctypes
 import math
 import secrets
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from cuda.core import Buffer
 
-from ladder.gpu.device import Gpu, Launcher
+from ladder.gpu.device import Gpu, Launcher, Seal
 from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, Params
@@ -28,11 +30,14 @@ class Tensor:
     dtype: str
     guarded: Buffer
 
-    def guards(self) -> Iterator[tuple[bool, int, int]]:
-        """Of each guard whether it lies behind the buffer, its address and its bytes."""
-        first, size = int(self.guarded.handle), self.guarded.size
-        yield False, first, _GUARD_BYTES
-        yield True, first + _GUARD_BYTES + self.buffer.size, size - _GUARD_BYTES - self.buffer.size
+    @property
+    def pointer(self) -> int:
+        return int(self.buffer.handle)
+
+    def guards(self) -> Iterator[tuple[int, int, bool]]:
+        """Of each guard its address, its bytes, and whether it lies behind the buffer."""
+        yield self.pointer - _GUARD_BYTES, _GUARD_BYTES, False
+        yield self.pointer + self.buffer.size, self.guarded.size - _GUARD_BYTES - self.buffer.size, True
 
 
 @dataclass(frozen=True)
@@ -54,14 +59,21 @@ class Check:
 
 
 class Instance(ABC):
-    """One problem at one size and dtype on a device: buffers, inputs, references, check. Raises OutOfDeviceMemory."""
+    """One problem at one size and dtype on a device: buffers, inputs, references, check. Raises OutOfDeviceMemory.
+
+    What kernels write to, `outputs`, is there several times: see `writing_to`.
+    """
+
+    outputs: ClassVar[tuple[str, ...]]
 
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
-        self.pointers: dict[str, int] = {}
         self.scalars: dict[str, float] = {}
-        self._drawn: dict[str, int] = {}
+        self.drawn: dict[str, ctypes.c_ulonglong] = {}  # seeds
+        self._place = 0
+        self._elsewhere: dict[tuple[str, int], Tensor] = {}
+        self._table: tuple[list[str], list[tuple[int, int, bool]], Buffer] | None = None
         for name, (shape, element) in self.shapes().items():
             self.add_buffer(name, shape, element)
 
@@ -83,8 +95,16 @@ class Instance(ABC):
         """Overwrite every output, so that an element nobody writes fails the check."""
 
     @abstractmethod
+    def error_bound(self, params: Params) -> float:
+        """The largest error of a correct result, for both checks."""
+
+    @abstractmethod
     def check(self, params: Params) -> Check:
-        """Compare the outputs with the problem's own higher-precision answer."""
+        """Compare all outputs with the problem's own higher-precision answer."""
+
+    @abstractmethod
+    def inspect(self, params: Params, seal: Seal) -> None:
+        """Enqueue a check that is far cheaper than `check`, of the last launch; its largest error ends at the seal."""
 
     def library(self, name: str) -> Launcher:
         """A library reference by name. Raises LadderError where the problem has none of that name."""
@@ -97,48 +117,103 @@ class Instance(ABC):
         """Numbers the last launch wrote about itself, by metric and unit: rows of metrics.csv."""
         return {}
 
+    @contextlib.contextmanager
+    def writing_to(self, place: int) -> Iterator[None]:
+        """Inside, outputs are those of a place, allocated at its first use: for kernels loaded, poison and checks.
+
+        Place 0 is the variant's, 1 the reference's. Raises OutOfDeviceMemory.
+        """
+        before = self._place
+        self._move(place)
+        try:
+            yield
+        finally:
+            self._move(before)
+
+    def _move(self, place: int) -> None:
+        for name in self.outputs if place != self._place else ():
+            here = self.tensors[name]
+            there = self._elsewhere.pop((name, place), None) or self._allocated(here.shape, here.dtype)
+            self._elsewhere[name, self._place], self.tensors[name] = here, there
+        self._place = place
+
+    def pointer(self, name: str) -> int:
+        """Address of a buffer."""
+        return self.tensors[name].pointer
+
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
+        self.tensors[name] = self._allocated(shape, dtype)
+
+    def _allocated(self, shape: tuple[int, ...], dtype: str) -> Tensor:
         size = math.prod(shape) * ELEMENT_BYTES[dtype]
         guarded = self.gpu.allocate(size + 2 * _GUARD_BYTES)
         guarded.fill(_GUARD, stream=self.gpu.stream)
-        self.pointers[name] = int(guarded.handle) + _GUARD_BYTES
-        buffer = Buffer.from_handle(self.pointers[name], size, owner=guarded)
-        self.tensors[name] = Tensor(buffer, shape, dtype, guarded)
+        self._table = None
+        return Tensor(
+            Buffer.from_handle(int(guarded.handle) + _GUARD_BYTES, size, owner=guarded), shape, dtype, guarded
+        )
+
+    def refresh(self, seed: int) -> None:
+        """Enqueue what comes ahead of a timed launch: fresh inputs, poisoned outputs."""
+        self.fill_inputs(seed)
+        self.poison_outputs()
+
+    def note_drawn(self, name: str, seed: int) -> None:
+        """Remember what the numbers in a buffer were drawn with."""
+        self.drawn.setdefault(name, ctypes.c_ulonglong()).value = seed
 
     def draw(self, name: str, seed: int) -> None:
         """Enqueue random numbers for all of a buffer: uniform in [-1, 1), as int32 in [-1000, 1000)."""
+        self.note_drawn(name, seed)
         tensor = self.tensors[name]
         entry, count = f"fill_uniform<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
-        self.gpu.harness.run(entry, count, self.pointers[name], count, ctypes.c_ulonglong(seed))
-        self._drawn[name] = seed
+        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name])
 
     def damage(self) -> tuple[str, str] | None:
-        """(status, reason) where launches wrote what they must not: words around a buffer, or an input."""
+        """(status, reason) where launches wrote what they must not: bytes around a buffer, or an input."""
         harness = self.gpu.harness
-        for name, tensor in self.tensors.items():
-            for behind, address, size in tensor.guards():
-                given = (address, size, ctypes.c_int32(_GUARD), ctypes.c_int32(behind))
-                nearest, count = harness.reduce(GUARD, size, harness.maximum, harness.count, *given)
-                if count:
-                    at = size - int(nearest)
-                    place = f"{at} bytes behind the end" if behind else f"{at + 1} bytes before the start"
-                    return "out_of_bounds", f"{count} bytes around {name} were written, the nearest {place}"
-        for name, seed in self._drawn.items():
+        names, guards, table = self._guards()
+        count, size = len(guards), 16 * len(guards)
+        pointer, found = int(table.handle), int(table.handle) + 24 * count
+        self.gpu.zero(found, size)
+        harness.run(GUARD, 4096 * count, found, found + 8 * count, pointer, count, ctypes.c_int32(_GUARD))
+        words = struct.unpack(f"{count}Q{count}d", self.gpu.download(found, size))
+        for name, (_, length, behind), changed, nearest in zip(
+            names, guards, words, words[count:], strict=False
+        ):
+            if changed:
+                at = length - int(nearest)
+                place = f"{at} bytes behind the end" if behind else f"{at + 1} bytes before the start"
+                return "out_of_bounds", f"{changed} bytes around {name} were written, the nearest {place}"
+        for name, seed in self.drawn.items():
             tensor = self.tensors[name]
             count = math.prod(tensor.shape)
-            entry, drawn = f"count_changed<{C_TYPES[tensor.dtype]}>", ctypes.c_ulonglong(seed)
-            _, changed = harness.reduce(entry, count, harness.count, self.pointers[name], count, drawn)
+            entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
+            _, changed = harness.reduce(entry, count, harness.count, tensor.pointer, count, seed)
             if changed:
                 return "incorrect", f"{changed} of {count} elements of the input {name} were written"
         return None
 
+    def _guards(self) -> tuple[list[str], list[tuple[int, int, bool]], Buffer]:
+        """Of each guard its buffer's name and its place, and a table of them on the device with room for results."""
+        if self._table is None:
+            every = [
+                *self.tensors.items(),
+                *((name, tensor) for (name, _), tensor in self._elsewhere.items()),
+            ]
+            listed = [(name, guard) for name, tensor in every for guard in tensor.guards()]
+            names, guards = [name for name, _ in listed], [guard for _, guard in listed]
+            packed = b"".join(struct.pack("3q", *guard) for guard in guards)
+            self._table = names, guards, self.gpu.upload(packed + bytes(16 * len(guards)))
+        return self._table
+
     def close(self) -> None:
         """Free the buffers."""
-        for tensor in self.tensors.values():
+        for tensor in [*self.tensors.values(), *self._elsewhere.values()]:
             tensor.buffer.close()
             tensor.guarded.close(self.gpu.stream)
-        self.tensors = {}
+        self.tensors, self._elsewhere, self._table = {}, {}, None
 
 
 Maker = Callable[[Gpu, Mapping[str, int], str, str], Instance]

@@ -52,7 +52,7 @@ def tensor_map(tensor: Tensor, box: list[int], swizzle: str, l2_promotion: str) 
 
 def _argument(argument: Mapping[str, Any], instance: Instance) -> Any:
     if "pointer" in argument:
-        return instance.pointers[argument["pointer"]]
+        return instance.pointer(argument["pointer"])
     if "tensor_map" in argument:
         tensor = instance.tensors[argument["tensor_map"]]
         return tensor_map(tensor, argument["box"], argument["swizzle"], argument["l2_promotion"])
@@ -76,6 +76,8 @@ def static_shared_bytes(cubin: bytes) -> int:
 def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
     """The kernel, ready to launch. The scalars are read now: load again after a change. Raises LadderError."""
     kernel, grid, gpu = _kernel(cubin), plan.grid, instance.gpu
+    # Else the first launch loads it, and waits for a stream that is held.
+    checked(driver.cuFuncLoad(checked(driver.cuKernelGetFunction(int(kernel.handle)))))
     if plan.shared_bytes > 48 * 1024:
         limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         where = (driver.CUkernel(int(kernel.handle)), driver.CUdevice(gpu.device.device_id))

@@ -52,6 +52,7 @@ class Libraries:
     def __init__(self, timer: Timer, candidates: int) -> None:
         self.timer, self.gpu, self._candidates = timer, timer.gpu, candidates
         self._workspace = self.gpu.allocate(WORKSPACE_BYTES)
+        self._chosen: dict[tuple[Any, ...], int] = {}
         self._cublas = cublas.create()
         cublas.set_stream(self._cublas, int(self.gpu.stream.handle))
         # A workspace of our own: the library then allocates nothing while a graph is captured.
@@ -74,10 +75,12 @@ class Libraries:
         return partial(cublas.gemm_ex, *sizes, *operands, compute, -1)
 
     def cublaslt(self, gemm: Gemm) -> Launcher:
-        """The fastest of cuBLASLt's candidates. Raises LadderError where it has none for the problem."""
-        launchers = self._lt_candidates(gemm)
-        times = self.timer.quick(launchers)
-        return launchers[times.index(min(times))]
+        """The fastest of cuBLASLt's candidates, chosen once for all pointers. Raises LadderError where it has none."""
+        launchers, problem = self._lt_candidates(gemm), (gemm.size, gemm.dtype, gemm.layout)
+        if problem not in self._chosen:
+            times = self.timer.quick(launchers)
+            self._chosen[problem] = times.index(min(times))
+        return launchers[self._chosen[problem]]
 
     @cached_property
     def _lt(self) -> int:

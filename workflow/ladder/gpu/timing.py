@@ -9,6 +9,10 @@ Launch. A gate holds the stream until event, launch and event are enqueued behin
 alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
 their instructions are cached, as in any loop that calls one kernel, and their data are not.
 
+Watching. What is enqueued ahead of a launch gives it fresh inputs and poisons its output, and what follows checks it: a
+launch that is timed is a launch that is verified. Both are outside of the events, and the first is ahead of the L2's
+preparation.
+
 Sampling. Launches go A B B A, B A A B, …. Each group of four gives one ratio, the reference's time over the variant's;
 drift and order cancel in it. The speed-up is the median ratio with its distribution-free 95 % interval. Sampling stops
 when the interval's half-width is below the precision and the spread of the ratios says that this many pairs should
@@ -35,14 +39,42 @@ from ladder.model.intervals import median, median_interval
 from ladder.model.problem import GATE
 
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
+_DISAGREES, _LATEST_US = (
+    0.05,
+    200.0,
+)  # what the host may see more or less: share, and us until it notices the end
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream
 _ABBA = (True, False, False, True)
-_GROUPS_BETWEEN_BUDGET_CHECKS = 4
+_GROUPS_AT_ONCE = LEAST_PAIRS // 2
 _PRIMED_BELOW_US = 300.0
 _QUICK_US = 5000.0
 _QUICK_ROUNDS = (2, 20)
 _GRAPH_US = 500.0
 _GRAPH_LAUNCHES = 100
+
+
+class TimesDisagree(Exception):
+    """Events and the host's clock tell different times."""
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What is timed, with what is enqueued ahead of the L2's preparation and behind the launch.
+
+    `prime` is enqueued right before the launch, for a regime in which the L2 is not prepared.
+    """
+
+    launch: Launcher
+    refresh: Launcher = _nothing
+    inspect: Launcher = _nothing
+    prime: Launcher = _nothing
+
+
+Sides = tuple[Watched, Watched]  # of a variant and of its reference
 
 
 @dataclass(frozen=True)
@@ -89,6 +121,18 @@ class Pairs:
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
 
 
+def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None:
+    """Raises TimesDisagree where the host saw launches take longer or shorter than their events say, both in µs."""
+    event_us, later_us = (
+        median(times),
+        median([host - event for host, event in zip(host_us, times, strict=True)]),
+    )
+    if not -_DISAGREES * event_us - 1.0 <= later_us <= _DISAGREES * event_us + _LATEST_US:
+        raise TimesDisagree(
+            f"by its events a launch takes {event_us:.1f} us, the host sees {later_us:+.1f} us more"
+        )
+
+
 class Gate:
     """Holds the stream while its `with` block enqueues work: a kernel reads a word of host memory until it opens."""
 
@@ -112,10 +156,10 @@ class Gate:
             raise LadderError(f"enqueueing one launch took over {_GATE_NS / 1e9:g} s: it cannot be timed")
 
 
-def capture(stream: Stream, launcher: Launcher, launches: int) -> Any:
-    """A CUDA graph of `launches` back-to-back calls of `launcher`, which enqueues on `stream`."""
+def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
+    """A CUDA graph of back-to-back calls of `launchers`, which enqueue on `stream`."""
     builder = stream.create_graph_builder().begin_building("relaxed")
-    for _ in range(launches):
+    for launcher in launchers:
         launcher()
     graph = builder.end_building().complete()
     graph.upload(stream)
@@ -124,12 +168,12 @@ def capture(stream: Stream, launcher: Launcher, launches: int) -> Any:
 
 
 class Timer:
-    """Times launches on one GPU, and counts in `busy_us` the GPU time that all of it took."""
+    """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches."""
 
     def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self.busy_us = gpu, 0.0
+        self.gpu, self.busy_us, self.checking_us = gpu, 0.0, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
-        self._events = [gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(4)]
+        self._events = [gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(7)]
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -141,77 +185,93 @@ class Timer:
         self.gpu.sync()
         self.busy_us += (after - before) * 1e3
 
-    def times(self, launches: list[Launcher], regime: str, prime: bool = False) -> tuple[list[float], float]:
-        """Time of each launch in µs, in order, and the GPU time in µs they took with what comes before them.
+    def times(
+        self, launches: Sequence[Watched], regime: str, twice: bool = False
+    ) -> tuple[list[float], float]:
+        """Time of each launch in µs, in order, and the GPU time in µs they took with all that is around them.
 
-        `prime` runs each once, untimed, before the L2 is prepared. Why the gate: commands that arrive while a kernel
+        `twice` runs each once more, untimed, ahead of its refresh. Why the gate: commands that arrive while a kernel
         runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
         longer.
         """
         gpu, record = self.gpu, self.gpu.stream.record
-        begin, prepared, start, stop = self._events
-        times, spent = [], 0.0
+        begin, prepared, start, stop, inspected, launched, refreshed = self._events
+        times, host_us, spent, inspect = [], [], 0.0, _nothing
         collecting = gc.isenabled()
         gc.disable()  # It would only make the GPU wait at the gate.
         try:
-            for launch in launches:
+            for one in launches:
                 record(begin)
-                if prime:
-                    launch()
+                inspect()
+                record(inspected)
+                if twice:
+                    one.launch()
+                record(launched)
+                one.refresh()
+                record(refreshed)
                 gpu.l2.prepare(regime)
                 record(prepared)
                 gpu.sync()
                 with self._gate:
+                    one.prime()
                     record(start)
-                    launch()
+                    one.launch()
                     record(stop)
+                opened = gpu.host_us()
                 gpu.sync()
+                host_us.append(gpu.host_us() - opened)
                 times.append((stop - start) * 1e3)
                 spent += (prepared - begin) * 1e3 + times[-1]
+                self.checking_us += ((inspected - begin) + (refreshed - launched)) * 1e3
+                inspect = one.inspect
         finally:
             if collecting:
                 gc.enable()
         self.busy_us += spent
+        with self.working():
+            inspect()
+        if regime != "warm":
+            refuse_other_clock(times, host_us)
         return times, spent
 
-    def first(self, launch: Launcher) -> float:
-        """Time in µs of one launch with a flushed L2, to plan by. The launch before it loads the kernel."""
-        launch()
-        return self.times([launch, launch], "dirty")[0][1]
+    def once(self, one: Watched) -> float:
+        """Time in µs of one launch with a flushed L2, to plan by."""
+        return self.times([one], "dirty")[0][0]
 
-    def quick(self, launches: Sequence[Launcher]) -> list[float]:
+    def quick(self, launchers: Sequence[Launcher]) -> list[float]:
         """Median times in µs with a flushed L2, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
         """
-        expected = min(self.first(launch) for launch in launches)
+        watched = [Watched(launcher) for launcher in launchers]
+        for launcher in launchers:  # which loads it
+            launcher()
+        expected = min(self.times([one] * 2, "dirty")[0][1] for one in watched)
         rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
-        there = [*range(len(launches))]
+        there = [*range(len(launchers))]
         order = (there + there[::-1]) * (rounds + 1)
-        found, _ = self.times([launches[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
+        found, _ = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
         counted = [*zip(order, found, strict=True)][2 * len(there) :]
         return [median([time for index, time in counted if index == own]) for own in there]
 
     def pairs(
         self,
-        variant: Launcher,
-        reference: Launcher,
+        sides: Sides,
         rule: StoppingRule,
         regime: str,
-        prime: bool = False,
+        twice: bool = False,
         scale: float = 1.0,
     ) -> Pairs:
         """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
         pairs, target, count = Pairs(), rule.min_pairs, 0
-        variant()
         while not pairs.stopped_by:
-            batch = max(1, min(-(-(target - count) // 2), _GROUPS_BETWEEN_BUDGET_CHECKS))
+            batch = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
             groups = range(count // 2, count // 2 + batch)
             # Whether a launch is the variant's.
             order = [own == (group % 2 == 0) for group in groups for own in _ABBA]
-            launches = [variant if own else reference for own in order]
+            launches = [sides[0] if own else sides[1] for own in order]
             # One launch more in front: the first after a pause takes longer.
-            times, spent = self.times([launches[0], *launches], regime, prime)
+            times, spent = self.times([launches[0], *launches], regime, twice)
             pairs.gpu_us += spent
             for own, time in zip(order, times[1:], strict=True):
                 (pairs.variant_us if own else pairs.reference_us).append(time / scale)
@@ -226,19 +286,11 @@ class Timer:
                 target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         return pairs
 
-    def singly(self, variant: Launcher, reference: Launcher, rule: StoppingRule, regime: str) -> Pairs:
-        """Groups of single launches, the L2 prepared before each."""
-        prime = min(self.first(variant), self.first(reference)) < _PRIMED_BELOW_US
-        return self.pairs(variant, reference, rule, regime, prime)
+    def singly(self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float) -> Pairs:
+        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`."""
+        return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US)
 
-    def in_graphs(self, variant: Launcher, reference: Launcher, rule: StoppingRule, once_us: float) -> Pairs:
-        """Groups of CUDA graphs with back-to-back launches, so many that the graph's own start does not count."""
-        launches = max(4, min(_GRAPH_LAUNCHES, round(_GRAPH_US / once_us)))
-        stream = self.gpu.stream
-        graphs = [capture(stream, launcher, launches) for launcher in (variant, reference)]
-        try:
-            own, other = (partial(graph.launch, stream) for graph in graphs)
-            return self.pairs(own, other, rule, "warm", scale=launches)
-        finally:
-            for graph in graphs:
-                graph.close()
+
+def chain_length(once_us: float) -> int:
+    """Back-to-back launches of about `once_us` in a CUDA graph, so many that the graph's own start does not count."""
+    return max(4, min(_GRAPH_LAUNCHES, round(_GRAPH_US / once_us)))

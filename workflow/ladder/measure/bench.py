@@ -1,17 +1,20 @@
 """The bench: a GPU, the instance of the current size, kernels verified on it, and what they are timed against."""
 
 import importlib
+import math
 from pathlib import Path
 from typing import Any
 
 from ladder.gpu.device import Gpu, Launcher
 from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
-from ladder.gpu.timing import Timer
+from ladder.gpu.timing import Timer, Watched
 from ladder.model.cell import Cell
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch, Plan, Task
-from ladder.model.problem import Problem
+from ladder.model.problem import COPY, Params, Problem
+
+REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
 _BETA = 0.5
 _WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
@@ -33,7 +36,11 @@ class Bench:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
-        self.gpu = Gpu((cubins / f"{plan.harness['cubin']}.cubin").read_bytes(), plan.harness["symbols"])
+        self._harness = {
+            dtype: ((cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"])
+            for dtype, facts in plan.harness.items()
+        }
+        self.gpu = Gpu(*next(iter(self._harness.values())))
         self.timer = Timer(self.gpu)
         kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
         self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
@@ -72,10 +79,15 @@ class Bench:
             free = self.gpu.free_bytes() - _SPARE_BYTES
             if needed > free:
                 raise CellOutcome("unsupported", f"needs {needed} bytes of device memory, {free} are free")
+            self.gpu.use_harness(*self._harness[cell.dtype])
             instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
-            instance.fill_inputs(int(self._seed or 0))
+            self.draw(instance)
             self._instance, self._group = instance, group
         return self._instance
+
+    def draw(self, instance: Instance) -> None:
+        """Draw the inputs that `check` has an answer for."""
+        instance.fill_inputs(int(self._seed or 0))
 
     def release(self) -> None:
         if self._instance is not None:
@@ -99,23 +111,30 @@ class Bench:
         assert task.launch is not None
         return self.load(task.launch, self.instance(task.cell))
 
-    def check(self, loaded: Loaded, launch: Launch, instance: Instance) -> Check:
-        """Run once on poisoned outputs and check. Raises CellOutcome where launches wrote other memory."""
-        with self.timer.working():
-            instance.poison_outputs()
-            loaded()
-            self.gpu.sync()
-            if damage := instance.damage():
-                raise CellOutcome(*damage, spoilt=True)
-            return instance.check(launch.params)
+    def check(self, launcher: Launcher, params: Params, instance: Instance) -> tuple[Check, float]:
+        """Run once as in timing, on poisoned outputs, and check all of them; with the time in us.
 
-    def verified(self, launch: Launch, instance: Instance, whose: str = "") -> tuple[Loaded, Check]:
-        """Load, run and check. Raises CellOutcome for a wrong result."""
+        Raises CellOutcome where launches wrote other memory.
+        """
+        launch_us = self.timer.once(Watched(launcher, instance.poison_outputs))
+        self.refuse_damage(instance)
+        with self.timer.working():
+            return instance.check(params), launch_us
+
+    def refuse_damage(self, instance: Instance) -> None:
+        """Raises CellOutcome where launches wrote what they must not."""
+        with self.timer.working():
+            damage = instance.damage()
+        if damage:
+            raise CellOutcome(*damage, spoilt=True)
+
+    def verified(self, launch: Launch, instance: Instance, whose: str = "") -> tuple[Loaded, Check, float]:
+        """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
         loaded = self.load(launch, instance)
-        check = self.check(loaded, launch, instance)
+        check, launch_us = self.check(loaded, launch.params, instance)
         if not check.correct:
             raise CellOutcome("incorrect", f"{whose}{check}")
-        return loaded, check
+        return loaded, check, launch_us
 
     def verify_beta(self, launch: Launch, instance: Instance) -> None:
         """Check a variant once with beta other than 0. Raises CellOutcome for a wrong result."""
@@ -129,23 +148,38 @@ class Bench:
         self._beta_checked.add(launch.variant)
 
     def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
-        """A task's references; a library without one leaves a note. Raises CellOutcome for none, or a wrong kernel."""
+        """A task's references, which write to outputs of their own; a library without one leaves a note.
+
+        Raises CellOutcome for none, or a wrong kernel.
+        """
         known = self.known
-        if task.reference is not None:
-            name = task.reference.variant
-            if name not in known:
-                known[name] = self.verified(task.reference, instance, f"the reference {name}: ")[0]
-            return {name: known[name]}
-        for name in task.cell.reference.libraries:
-            if name not in known:
-                try:
-                    known[name] = instance.library(name)
-                except LadderError as error:
-                    known[name], known["note", name] = None, str(error)
+        with instance.writing_to(REFERENCE):
+            if task.reference is not None:
+                name = task.reference.variant
+                if name not in known:
+                    known[name] = self.verified(task.reference, instance, f"the reference {name}: ")[0]
+                return {name: known[name]}
+            for name in task.cell.reference.libraries:
+                if name not in known:
+                    known[name] = self._library(name, instance)
         found = {name: known[name] for name in task.cell.reference.libraries if known[name] is not None}
         if not found:
             raise CellOutcome("unsupported", "no reference: " + "; ".join(self.notes()))
         return found
+
+    def _library(self, name: str, instance: Instance) -> Launcher | None:
+        """A library reference, verified; None, and a note, where there is none or its result is wrong."""
+        try:
+            launcher = instance.library(name)
+        except LadderError as error:
+            self.known["note", name] = str(error)
+            return None
+        launcher()  # which loads its kernel
+        # Libraries have no parameters.
+        if name != COPY and not (check := self.check(launcher, {}, instance)[0]).correct:
+            self.known["note", name] = f"wrong: {check}"
+            return None
+        return launcher
 
     def notes(self) -> list[str]:
         """Which libraries have nothing for the current instance, and why."""
@@ -159,8 +193,19 @@ class Bench:
         times: dict[str, float] = self.known[key]
         return min(times, key=lambda name: times[name]), times
 
+    def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
+        """The least time (us) of an honest launch: operations at the peak rate, inputs at the memory's if flushed."""
+        gpu, fp32 = self.gpu, cell.dtype == "fp32"
+        # Tensor cores may reach the accuracy of fp32.
+        peaks = [gpu.tensor_tflops.get("tf32" if fp32 else cell.dtype), gpu.fp32_tflops if fp32 else None]
+        tflops = max((peak for peak in peaks if peak), default=math.inf)
+        arithmetic_us = self.problem.work(cell.size, cell.dtype, params).operations / tflops / 1e6
+        inputs = set(self.problem.buffers) - set(instance.outputs) if cell.regime != "warm" else ()
+        size = sum(instance.tensors[name].buffer.size for name in inputs)
+        return float(max(arithmetic_us, size / gpu.memory_bytes_per_us))
+
     def copy_us(self, instance: Instance) -> float | None:
         """Time (us) of a copy of the instance's data, for problems that have one as a library."""
-        if "copy" in self.problem.libraries and "copy_us" not in self.known:
-            self.known["copy_us"] = self.timer.quick([instance.library("copy")])[0]
+        if COPY in self.problem.libraries and "copy_us" not in self.known:
+            self.known["copy_us"] = self.timer.quick([instance.library(COPY)])[0]
         return self.known.get("copy_us")

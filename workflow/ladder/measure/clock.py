@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.timing import StoppingRule
-from ladder.measure.bench import Bench
+from ladder.gpu.timing import Pairs, StoppingRule
+from ladder.measure.bench import REFERENCE, Bench
 from ladder.measure.view import View
+from ladder.measure.watch import Side, Watch
 from ladder.measure.worker import stopping_rule
 from ladder.model.cell import size_label
+from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 
@@ -53,11 +55,36 @@ def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]
     return sorted(chosen.values(), key=lambda subject: subject.median_us)
 
 
+class Itself:
+    """A subject as variant and as reference, every launch verified."""
+
+    def __init__(self, bench: Bench, rule: StoppingRule, subject: Subject) -> None:
+        self.bench, self.rule, self.subject = bench, rule, subject
+        instance, launch = bench.instance(subject.task.cell), subject.task.launch
+        assert launch is not None
+        self.kernel, self.watch = bench.verified(launch, instance)[0], Watch(instance)
+        with instance.writing_to(REFERENCE):
+            other = bench.loaded(subject.task)
+        self.side = Side(launch.params, instance.error_bound(launch.params))
+        self.sides = (
+            self.watch.single(self.kernel, self.side, 0),
+            self.watch.single(other, self.side, REFERENCE),
+        )
+
+    def pairs(self) -> Pairs:
+        """Raises LadderError for a wrong launch."""
+        pairs = self.bench.timer.singly(self.sides, self.rule, REGIME, self.subject.median_us)
+        self.watch.settle()
+        if self.side.wrong:
+            raise LadderError(f"{self.subject.name}: {self.side}")
+        return pairs
+
+
 def against_itself(bench: Bench, rule: StoppingRule, subject: Subject, trials: int) -> Iterator[Row]:
     """Trials of a kernel as variant and as reference: rows of clock_aa."""
-    kernel = bench.loaded(subject.task)
+    itself = Itself(bench, rule, subject)
     for trial in range(trials):
-        pairs = bench.timer.singly(kernel, kernel, rule, REGIME)
+        pairs = itself.pairs()
         speedup, low, high = pairs.speedup()
         about = {"trial": trial, "subject": subject.name, "samples": len(pairs.variant_us)}
         found = {"speedup": speedup, "speedup_low": low, "speedup_high": high}
@@ -74,14 +101,15 @@ def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject])
 
     def measured(state: Any) -> None:
         name = state.get_string("subject")
-        kernel = bench.loaded(by_name[name].task)
+        itself = Itself(bench, rule, by_name[name])
+        kernel = itself.kernel
 
         def once(launch: Any) -> None:
             kernel.func(Stream.from_handle(launch.get_stream().addressof()), *kernel.args[1:])
 
-        before = bench.timer.singly(kernel, kernel, rule, REGIME)
+        before = itself.pairs()
         state.exec(once, batched=False)
-        after = bench.timer.singly(kernel, kernel, rule, REGIME)
+        after = itself.pairs()
         ours[name] = [before.variant_us, after.variant_us]
 
     nvbench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))

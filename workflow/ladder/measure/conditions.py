@@ -38,7 +38,7 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     names += ["lt_heuristics"] if "cublaslt" in task.cell.reference.libraries and regime != COUNTERS else []
     conditions: dict[str, Any] = {**_launch(plan, task.launch), "code": measuring_code(plan.problem, regime)}
     conditions["settings"] = {name: plan.settings[name] for name in names}
-    conditions["harness"] = plan.harness.get("machine_code", "")[:_LETTERS]
+    conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
     return conditions | ({"reference": _launch(plan, task.reference)} if task.reference else {})

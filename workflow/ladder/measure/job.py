@@ -57,6 +57,7 @@ class Job:
     measured: int = 0
     wall_s: float = 0.0
     gpu_s: float = 0.0
+    check_s: float = 0.0
     worker_starts: int = 0
     started: str = field(default_factory=now)
     finished: str = ""
@@ -94,6 +95,7 @@ class Measuring:
                     append(record)
                 self.job.measured += 1
                 self.job.gpu_s += answer["gpu_s"]
+                self.job.check_s += answer["check_s"]
                 left = (time.monotonic() - begun) / done * (len(todo) - done)
                 logging.info("[%d/%d, %.0f s left] %s", done, len(todo), left, progress(records[0]))
         finally:
@@ -104,7 +106,12 @@ class Measuring:
         """A record a regime."""
         facts = self.view.plan.variants[task.variant]
         built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
-        spent = {"gpu_s": answer["gpu_s"], "wall_s": answer["wall_s"], "regimes": len(answer["results"])}
+        spent = {
+            "gpu_s": answer["gpu_s"],
+            "check_s": answer["check_s"],
+            "wall_s": answer["wall_s"],
+            "regimes": len(answer["results"]),
+        }
         around = {"device": device, "built": built, "spent": spent}
         for regime, given in answer["results"].items():
             own = {name: given[name] for name in ("status", "reason", "limit_s") if name in given}
@@ -150,6 +157,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             with appending(folder.records, plan.sweep) as append, lock_clocks:
                 measuring.run(todo, start, append)
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
+    job.check_s = round(job.check_s, 3)
     account = folder.account("measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.
     write_json(account, (read_json(account) if job.measured == 0 else None) or asdict(job))

@@ -75,7 +75,7 @@ class WorkerProcess:
 
 
 Answer = dict[str, Any]
-"""What became of a task: `results` by regime, and the time it took, `gpu_s` and `wall_s`."""
+"""What became of a task: `results` by regime, and seconds: of the wall, of the GPU, of these for timed launches' checks."""
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Supervisor:
             limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
             result = {"status": lost.status, "reason": str(lost), **limit}
             wall_s = round(time.monotonic() - begun, 3)
-            return {"results": dict.fromkeys(regimes, result), "gpu_s": 0.0, "wall_s": wall_s}
+            return {"results": dict.fromkeys(regimes, result), "gpu_s": 0.0, "check_s": 0.0, "wall_s": wall_s}
         if answer["fatal"]:
             worker.kill()
             self._worker = None

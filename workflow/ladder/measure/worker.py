@@ -4,22 +4,26 @@ Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe 
 back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the context is lost, and it leaves.
 """
 
+import contextlib
 import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Pairs, StoppingRule
-from ladder.measure.bench import Bench, CellOutcome
+from ladder.gpu.timing import Pairs, StoppingRule, capture, chain_length
+from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.parents import die_with_parent
+from ladder.measure.watch import Side, Watch
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task, read_plan
+from ladder.model.problem import COPY
 
 _OBSERVED_LAUNCHES = 9
 
@@ -36,11 +40,101 @@ def stopping_rule(plan: Plan) -> StoppingRule:
     return StoppingRule(float(given["precision"] or 0), least, most, float(given["cell_seconds"] or 0))
 
 
+class Timing:
+    """Times a task against the reference `name`, every launch verified; single ones take `launch_us`, variant first."""
+
+    def __init__(
+        self, bench: Bench, plan: Plan, task: Task, name: str, launch_us: tuple[float, float]
+    ) -> None:
+        self.bench, self.rule, self.task, self.name, self.launch_us = (
+            bench,
+            stopping_rule(plan),
+            task,
+            name,
+            launch_us,
+        )
+        self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
+        assert task.launch is not None
+        params = task.reference.params if task.reference else {}
+        self.variant = Side(task.launch.params, self.instance.error_bound(task.launch.params))
+        # A copy is no answer.
+        self.reference = (
+            None if name == COPY else Side(params, self.instance.error_bound(params), always=False)
+        )
+        self.watch = Watch(self.instance)
+
+    def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
+        """Pairs by regime, or why there are none; warm comes last and for short kernels only.
+
+        Raises CellOutcome for launches that were wrong.
+        """
+        found, timer, watch = Timed(), self.bench.timer, self.watch
+        for regime in sorted(regimes, key=lambda regime: regime == "warm"):
+            if regime != "warm":
+                sides = (
+                    watch.single(variant, self.variant, 0),
+                    watch.single(reference, self.reference, REFERENCE),
+                )
+                found[regime] = timer.singly(sides, self.rule, regime, min(self.launch_us))
+            elif self.launch_us[0] < self.limit_us:
+                found[regime] = self._warm(variant, reference)
+            else:
+                found[regime] = CellOutcome("unsupported", f"warm is for kernels below {self.limit_us:g} us")
+            self._settle()
+            self._refuse_impossible(regime, found[regime])
+        return found
+
+    def _warm(self, variant: Launcher, reference: Launcher) -> Pairs:
+        """Chains of launches that each write to a place of their own; one alone comes before each chain."""
+        bench, places = (
+            self.bench,
+            [REFERENCE + 1 + number for number in range(chain_length(self.launch_us[0]))],
+        )
+        stream, against, watch = bench.gpu.stream, self.task.reference, self.watch
+
+        def graph(load: Callable[[], Launcher]) -> Any:
+            members = []
+            for place in places:
+                with self.instance.writing_to(place):
+                    members.append(load())
+            return contextlib.closing(capture(stream, members))
+
+        def again() -> Launcher:
+            return self.instance.library(self.name) if against is None else bench.load(against, self.instance)
+
+        with contextlib.ExitStack() as graphs:
+            own, other = (
+                graphs.enter_context(graph(load)) for load in (partial(bench.loaded, self.task), again)
+            )
+            clear = graphs.enter_context(
+                contextlib.closing(capture(stream, [partial(watch.poison, place) for place in places]))
+            )
+            poison = partial(clear.launch, stream)
+            sides = (
+                watch.chain(partial(own.launch, stream), self.variant, places, poison, variant),
+                watch.chain(partial(other.launch, stream), self.reference, places, poison, reference),
+            )
+            return bench.timer.pairs(sides, self.rule, "warm", scale=len(places))
+
+    def _refuse_impossible(self, regime: str, pairs: Pairs | CellOutcome) -> None:
+        least_us = self.bench.least_us(self.task.cell.in_regime(regime), self.variant.params, self.instance)
+        if isinstance(pairs, Pairs) and (us := median(pairs.variant_us)) < least_us:
+            why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f}: others do its work"
+            raise CellOutcome("stateful", why, spoilt=True)
+
+    def _settle(self) -> None:
+        self.watch.settle()
+        if self.reference and self.reference.wrong:
+            raise CellOutcome("incorrect", f"the reference {self.name}: {self.reference}")
+        if self.variant.wrong:
+            raise CellOutcome("stateful", f"right alone, wrong in sequence: {self.variant}", spoilt=True)
+
+
 class Worker:
     """Answers for the tasks of one plan."""
 
     def __init__(self, plan: Plan, cubins: Path) -> None:
-        self.plan, self.rule = plan, stopping_rule(plan)
+        self.plan = plan
         self.bench = Bench(plan, cubins)
 
     def measure(self, task: Task, regimes: Sequence[str]) -> dict[str, Result]:
@@ -48,40 +142,31 @@ class Worker:
         bench = self.bench
         assert task.launch is not None
         instance = bench.instance(task.cell)
-        loaded, before = bench.verified(task.launch, instance)
+        loaded, before, launch_us = bench.verified(task.launch, instance)
         bench.verify_beta(task.launch, instance)
         launchers = bench.references(task, instance)
         name, times = bench.fastest(launchers)
-        timed = self._timed(loaded, launchers[name], regimes)
-        after = bench.check(loaded, task.launch, instance)
+        timing = Timing(bench, self.plan, task, name, (launch_us, times[name]))
+        timed = timing.run(loaded, launchers[name], regimes)
+        bench.refuse_damage(instance)
+        bench.draw(instance)
+        after, _ = bench.check(loaded, task.launch.params, instance)
         if not after.correct:
             raise CellOutcome("incorrect", f"after timing, though right before: {after}")
         worst = max(before.max_error, after.max_error)
         common = {
             "reference": name,
-            "check": {"max_error": worst, "error_bound": before.error_bound},
+            "check": {
+                "max_error": worst,
+                "error_bound": before.error_bound,
+                "launches": timing.variant.checked,
+            },
             "references": times,
             "notes": bench.notes(),
             "copy_us": bench.copy_us(instance),
             "observations": self._observations(loaded, task.launch, instance),
         }
         return {regime: _result(pairs, common) for regime, pairs in timed.items()}
-
-    def _timed(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
-        """Pairs by regime, or why there are none; warm comes last and for short kernels only."""
-        timer, limit = self.bench.timer, float(self.plan.settings["warm_below_us"] or 0)
-        found: Timed = {}
-        single_us = None
-        for regime in (regime for regime in regimes if regime != "warm"):
-            found[regime] = pairs = timer.singly(variant, reference, self.rule, regime)
-            single_us = median(pairs.variant_us)
-        if "warm" in regimes:
-            single_us = timer.first(variant) if single_us is None else single_us
-            if single_us < limit:
-                found["warm"] = timer.in_graphs(variant, reference, self.rule, single_us)
-            else:
-                found["warm"] = CellOutcome("unsupported", f"warm is for kernels below {limit:g} us")
-        return found
 
     def _observations(self, loaded: Launcher, launch: Launch, instance: Instance) -> list[Result]:
         samples: dict[tuple[str, str], list[float]] = {}
@@ -95,7 +180,8 @@ class Worker:
 
     def answer(self, index: int, regimes: Sequence[str]) -> dict[str, Any]:
         task, bench = self.plan.tasks[index], self.bench
-        start, busy_before, fatal = time.perf_counter(), bench.timer.busy_us, False
+        start, fatal = time.perf_counter(), False
+        before = bench.timer.busy_us, bench.timer.checking_us
         try:
             results = self.measure(task, regimes)
         except CellOutcome as outcome:
@@ -109,7 +195,9 @@ class Worker:
             failure = CellOutcome("launch_error", f"{type(error).__name__}: {error}")
             results = dict.fromkeys(regimes, failure.result)
             fatal = not self._context_lives()
-        spent = {"gpu_s": (bench.timer.busy_us - busy_before) / 1e6, "wall_s": time.perf_counter() - start}
+        after = bench.timer.busy_us, bench.timer.checking_us
+        spent = {name: (b - a) / 1e6 for name, a, b in zip(("gpu_s", "check_s"), before, after, strict=True)}
+        spent["wall_s"] = time.perf_counter() - start
         return {"results": results, "fatal": fatal} | {name: round(value, 6) for name, value in spent.items()}
 
     def _context_lives(self) -> bool:

@@ -58,7 +58,7 @@ class Plan:
     """The cells of a sweep on an architecture, in measuring order, and what was compiled for it.
 
     A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
-    are facts, the latter by id; `cubin` among them names a file in the cache of cubins.
+    are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins.
     """
 
     sweep: str
@@ -69,7 +69,7 @@ class Plan:
     job: Mapping[str, Any]
     counter_groups: tuple[str, ...]
     tasks: tuple[Task, ...]
-    harness: Mapping[str, Any] = field(default_factory=dict)
+    harness: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def broken(self, task: Task) -> str | None:

@@ -15,7 +15,8 @@ _NARROW = {"fp16": "__half", "bf16": "__nv_bfloat16", "fp8": "__nv_fp8_e4m3"}
 C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
-GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_bytes_changed"
+COPY = "copy"  # the one library that does not solve the problem: a copy of its data, which no kernel can beat
+GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
 _DRAWN = [f"{kernel}<{of}>" for kernel in ("fill_uniform", "count_changed") for of in C_TYPES.values()]
 HARNESS = (GATE, READ, NOTHING, GUARD, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""
@@ -44,12 +45,14 @@ class Problem(ABC):
     """Python packages whose version a measurement depends on, such as nvidia-cublas."""
     parameters: ClassVar[Mapping[str, str]] = {}
     """Parameters that every kernel must have, since the problem's check depends on them, with their meaning."""
-    harness: ClassVar[tuple[str, ...]] = ()
-    """Name expressions of the device kernels in the folder's check.cu; without any it has no such file."""
 
     def taps(self, params: Params) -> int | None:
         """Taps of a stencil; None elsewhere."""
         return None
+
+    @abstractmethod
+    def harness(self, dtype: str) -> tuple[str, ...]:
+        """Name expressions of the device kernels in the folder's check.cu, for cells of a dtype."""
 
     @abstractmethod
     def work(self, size: Size, dtype: str, params: Params) -> Work:

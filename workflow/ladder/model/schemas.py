@@ -47,9 +47,10 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "claims": _columns("id source statement verdict evidence where"),
     # What could not be had, and why: missing metrics, no profiler, a library that cannot do it.
     "notes": _columns("sweep stage subject reason"),
-    # One row per measuring job: how much of its wall time the GPU worked.
+    # One row per measuring job: the share of its wall time that the GPU worked, and the checks' share of that.
     "jobs": _columns(
-        """sweep cells:int kept:int measured:int wall_s:float gpu_s:float gpu_share:float worker_starts:int
+        """sweep cells:int kept:int measured:int wall_s:float gpu_s:float gpu_share:float check_share:float
+        worker_starts:int
         started finished"""
     ),
     # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.

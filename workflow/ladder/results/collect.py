@@ -122,6 +122,10 @@ class Collector:
                 self.rows["metrics"].append({**given, **self.about(task)})
 
 
+def _share(job: Mapping[str, Any], part: str, of: str) -> float | None:
+    return job[part] / job[of] if job.get(part) is not None and job.get(of) else None
+
+
 def collect_sweep(
     view: View, job: Mapping[str, Any] | None = None, profile: Mapping[str, Any] | None = None
 ) -> dict[str, pd.DataFrame]:
@@ -134,8 +138,8 @@ def collect_sweep(
     if unreadable := view.records.unreadable:
         collector.note("collect", "records", f"{len(unreadable)} unreadable lines were left out")
     if job is not None:
-        share = job["gpu_s"] / job["wall_s"] if job.get("gpu_s") is not None and job.get("wall_s") else None
-        collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, "gpu_share": share})
+        shares = {"gpu_share": _share(job, "gpu_s", "wall_s"), "check_share": _share(job, "check_s", "gpu_s")}
+        collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, **shares})
     for facts in view.plan.variants.values():
         words = {"params": json.dumps(facts["params"]), "layout": facts["layout"] or None}
         collector.rows["resources"].append({**facts, **words, "sweep": view.plan.sweep})

@@ -51,7 +51,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         todo = [(plan.tasks[index], regime) for index, regimes in due(view, on) for regime in regimes]
         cells = {cell_name(task.variant, cell := task.cell.in_regime(regime)): cell for task, regime in todo}
         seconds = None if usual is None else sum(known.get(cell.id, usual) for cell in cells.values())
-        ready = all("status" in facts for facts in (made.harness, *made.variants.values()))
+        ready = all("status" in facts for facts in (*made.harness.values(), *made.variants.values()))
         yield Forecast(name, list(cells), seconds, ready)
 
 

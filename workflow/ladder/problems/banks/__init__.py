@@ -27,6 +27,9 @@ class Banks(Problem):
     buffers = ("offsets", "sums", "cycles")
     parameters = {"warps": "warps of the one block"}
 
+    def harness(self, dtype: str) -> tuple[str, ...]:
+        return ("compare_words",)
+
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """No arithmetic and no device memory to speak of: cycles are the measure."""
         return Work(0.0, 0.0)

@@ -3,9 +3,12 @@
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 _OUTPUT = {"tf32": "fp32", "fp16_acc16": "fp16", "fp8": "bf16"}
-_INPUT_TYPES = [c_type for dtype, c_type in C_TYPES.items() if dtype != "int32"]
-_OUTPUT_TYPES = [C_TYPES[dtype] for dtype in ("fp32", "fp16", "bf16")]
-_KERNELS = {"widen": _INPUT_TYPES, "compare_product": _OUTPUT_TYPES, "count_nan": _OUTPUT_TYPES}
+_INPUT = {"fp16_acc16": "fp16"}
+
+
+def input_dtype(dtype: str) -> str:
+    """Element type of A and B."""
+    return _INPUT.get(dtype, dtype)
 
 
 def output_dtype(dtype: str) -> str:
@@ -25,7 +28,19 @@ class Gemm(Problem):
     libraries = ("cublas", "cublaslt")
     place = 1
     packages = ("nvidia-cublas",)  # the reference, and the fp64 answer of the check
-    harness = tuple(f"{kernel}<{c_type}>" for kernel, types in _KERNELS.items() for c_type in types)
+
+    def harness(self, dtype: str) -> tuple[str, ...]:
+        """The checks' kernels, by the types of input and output."""
+        given, made = C_TYPES[input_dtype(dtype)], C_TYPES[output_dtype(dtype)]
+        of_input = [
+            f"{name}<{given}>" for name in ("widen", "multiply_rows_by_signs", "multiply_columns_by_signs")
+        ]
+        of_output = [f"{name}<{made}>" for name in ("compare_product", "count_nan")]
+        return (
+            *of_input,
+            *of_output,
+            *(f"{name}<{given}, {made}>" for name in ("refresh_product", "check_product")),
+        )
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """2MNK operations; A and B read once, C written once (beta = 0)."""
@@ -34,9 +49,9 @@ class Gemm(Problem):
         return Work(2.0 * m * n * k, read + m * n * ELEMENT_BYTES[output_dtype(dtype)])
 
     def device_bytes(self, size: Size, dtype: str) -> int:
-        """Operands, result, and the check's fp64 copies of A and B with two fp64 results."""
+        """Operands, two results, what C held before, and the check's fp64 copies of A and B with two fp64 results."""
         inputs, outputs = size["m"] * size["k"] + size["k"] * size["n"], size["m"] * size["n"]
-        own = inputs * ELEMENT_BYTES[dtype] + 2 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
+        own = inputs * ELEMENT_BYTES[dtype] + 3 * outputs * ELEMENT_BYTES[output_dtype(dtype)]
         return own + 8 * inputs + 16 * outputs
 
 

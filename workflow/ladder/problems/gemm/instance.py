@@ -15,18 +15,23 @@ from typing import Any, NamedTuple
 from cuda.core import Buffer
 
 from ladder.gpu import instance
-from ladder.gpu.device import Gpu, Launcher
+from ladder.gpu.device import Gpu, Launcher, Seal
 from ladder.gpu.instance import Check
 from ladder.gpu.libraries import Gemm, Libraries
 from ladder.gpu.timing import Timer
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Size
-from ladder.problems.gemm import output_dtype
+from ladder.problems.gemm import input_dtype, output_dtype
 
 _ROUNDING = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8}
 """By output type. An fp32 result is the accumulator itself."""
 _ACCUMULATION = {"fp32": 2**-24, "fp16_acc16": 2**-10, "fp8": 2**-13}
 """Tensor cores that accumulate in fp32: 2**-23. fp8's keep about 14 bits (DeepSeek-V3 technical report, 3.3.2)."""
 _SAMPLED = 64
+_SPOTS = (32, 128, 2**19)  # where single elements are checked: least, most, and times K
+_BLOCK = 256  # threads of a block
+_ROWS_TO_WARPS = 1024
+_PADDING = 18
+_REFRESHED_AT_ONCE = 8  # elements that a thread draws
 
 
 def accumulation_bound(dtype: str, k: int) -> float:
@@ -46,12 +51,17 @@ class _Region(NamedTuple):
 class GemmInstance(instance.Instance):
     """Buffers a (M x K), b (K x N, or N x K for TN), c (M x N), c before a launch with beta, and the fp64 answer."""
 
+    outputs = ("c",)
+
     def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
         self.libraries = libraries
         self.regions: list[_Region] = []
+        self._answered: dict[str, int] = {}  # what was drawn when the fp64 answer was worked out
         self.m, self.n, self.k = (size[extent] for extent in "mnk")
-        self.input, self.output = "fp16" if dtype == "fp16_acc16" else dtype, output_dtype(dtype)
+        self.input, self.output = input_dtype(dtype), output_dtype(dtype)
         super().__init__(gpu, size, dtype, layout)
+        self._signed = gpu.allocate(8 * (self.k + _PADDING))
+        self._signed.fill(0, stream=gpu.stream)
         self.use_beta(0.0)
 
     @classmethod
@@ -67,14 +77,17 @@ class GemmInstance(instance.Instance):
     def fill_inputs(self, seed: int) -> None:
         for offset, name in enumerate("ab"):
             self.draw(name, 2 * seed + offset)
-        self._free_regions()
+
+    def _strides(self, name: str) -> tuple[int, int]:
+        """Elements from one row and from one column to the next, of the logical a (M x K) or b (K x N)."""
+        width = self.tensors[name].shape[1]
+        return (1, width) if name == "b" and self.layout == "TN" else (width, 1)
 
     def _widen(self, out: Buffer, name: str, rows: range, columns: range, absolute: bool) -> None:
         """Enqueue an fp64 copy of a part of a or b: rows x columns of the logical matrix (M x K or K x N)."""
-        stored = self.tensors[name].shape
-        by_row, by_column = (1, stored[1]) if name == "b" and self.layout == "TN" else (stored[1], 1)
+        by_row, by_column = self._strides(name)
         first = (rows.start * by_row + columns.start * by_column) * ELEMENT_BYTES[self.input]
-        pointers = (int(out.handle), self.pointers[name] + first)
+        pointers = (int(out.handle), self.pointer(name) + first)
         shape = (len(rows), len(columns), rows.step * by_row, columns.step * by_column)
         entry, count = f"widen<{C_TYPES[self.input]}>", len(rows) * len(columns)
         self.gpu.harness.run(entry, count, *pointers, *shape, ctypes.c_int32(absolute))
@@ -95,7 +108,10 @@ class GemmInstance(instance.Instance):
 
     def _answer(self) -> list[_Region]:
         """The fp64 answer: all of C where fp64 is fast, else 64 rows and 64 columns spread over it."""
-        if not self.regions:
+        drawn = {name: self.drawn[name].value for name in "ab"}
+        if not self.regions or self._answered != drawn:
+            self._free_regions()
+            self._answered = drawn
             rows, columns = range(self.m), range(self.n)
             parts = [(_spread(rows), columns), (rows, _spread(columns))]
             if self.gpu.full_rate_fp64 or self.m * self.n * self.k <= 512**3:
@@ -112,30 +128,72 @@ class GemmInstance(instance.Instance):
 
     def poison_outputs(self) -> None:
         if self.scalars["beta"] != 0.0:
-            self.gpu.copy(self.pointers["c"], self.pointers["before"], self.tensors["c"].buffer.size)
+            self.gpu.copy(self.pointer("c"), self.pointer("before"), self.tensors["c"].buffer.size)
         else:
             self.tensors["c"].buffer.fill(0xFF, stream=self.gpu.stream)
 
+    def error_bound(self, params: Params) -> float:
+        return accumulation_bound(self.dtype, self.k)
+
     def check(self, params: Params) -> Check:
-        bound, count = accumulation_bound(self.dtype, self.k), self.m * self.n
-        harness, c_type, c = self.gpu.harness, C_TYPES[self.output], self.pointers["c"]
+        bound, count = self.error_bound(params), self.m * self.n
+        harness, c_type, c = self.gpu.harness, C_TYPES[self.output], self.pointer("c")
         _, unwritten = harness.reduce(f"count_nan<{c_type}>", count, harness.count, c, count)
         if unwritten:
             return Check(math.inf, bound, f"{unwritten} of {count} outputs were not written or are NaN")
-        worst, before = 0.0, self.pointers.get("before", 0)
-        scalars = (self.scalars["alpha"], self.scalars["beta"], _ROUNDING[self.output])
+        worst, before = 0.0, self._before()
         for rows, columns, product, magnitude in self._answer():
             shift = (rows.start * self.n + columns.start) * ELEMENT_BYTES[self.output]
             pointers = (c + shift, before + shift if before else 0)
             answer = (int(product.handle), int(magnitude.handle))
             shape = (len(rows), len(columns), rows.step * self.n, columns.step)
-            compared = (harness.maximum, *pointers, *answer, *shape, *scalars)
+            compared = (harness.maximum, *pointers, *answer, *shape, *self._weights())
             maximum, _ = harness.reduce(f"compare_product<{c_type}>", len(rows) * len(columns), *compared)
             worst = max(worst, maximum)
         return Check(worst, bound)
 
+    def _before(self) -> int:
+        """Address of what C held before a launch, or 0."""
+        return self.pointer("before") if "before" in self.tensors else 0
+
+    def _weights(self) -> tuple[float, float, float]:
+        """alpha, beta, and the unit roundoff of the output."""
+        return self.scalars["alpha"], self.scalars["beta"], _ROUNDING[self.output]
+
+    def _both_types(self) -> str:
+        return f"{C_TYPES[self.input]}, {C_TYPES[self.output]}"
+
+    def refresh(self, seed: int) -> None:
+        """All in one kernel."""
+        for offset, name in enumerate("ab"):
+            self.note_drawn(name, 2 * seed + offset)
+        pointers = [self.pointer(name) for name in "abc"]
+        shape, seeds = (self.m, self.n, self.k), [self.drawn[name] for name in "ab"]
+        elements = max(self.m * self.n, self.m * self.k, self.n * self.k) // _REFRESHED_AT_ONCE
+        entry = f"refresh_product<{self._both_types()}>"
+        self.gpu.harness.run(entry, elements, *pointers, int(self._signed.handle), *shape, *seeds)
+
+    def inspect(self, params: Params, seal: Seal) -> None:
+        """Freivalds' check of every row, and random elements, up to a thousand: see check.cu. Follows a refresh."""
+        if self.scalars["beta"] != 0.0:
+            raise NotImplementedError("timed launches have beta = 0")
+        harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
+        along, signed = "rows" if by[1] == 1 else "columns", self._signed_pointers()
+        rows, columns = self.tensors["b"].shape
+        entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
+        harness.run(entry, _threads(rows), seal, *signed, b, rows, columns)
+        spots = max(_SPOTS[0], min(_SPOTS[1], _SPOTS[2] // self.k))
+        given = (self.pointer("c"), self.pointer("a"), b, *signed, spots, self.m, self.n, self.k, *by)
+        alpha, _, rounding = self._weights()
+        entry = f"check_product<{self._both_types()}>"
+        harness.run(entry, spots * _BLOCK + _threads(self.m), seal, *given, alpha, rounding)
+
+    def _signed_pointers(self) -> tuple[int, int]:
+        """Addresses of B times random signs, and of the sum of B's squares ahead of it."""
+        return int(self._signed.handle) + 16, int(self._signed.handle)
+
     def library(self, name: str) -> Launcher:
-        pointers = (self.pointers["a"], self.pointers["b"], self.pointers["c"])
+        pointers = (self.pointer("a"), self.pointer("b"), self.pointer("c"))
         gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout)
         return self.libraries.cublas(gemm) if name == "cublas" else self.libraries.cublaslt(gemm)
 
@@ -153,6 +211,11 @@ class GemmInstance(instance.Instance):
 def _spread(all_of_them: range) -> range:
     """Up to 64 rows or columns, evenly over all."""
     return all_of_them[:: max(len(all_of_them) // _SAMPLED, 1)][:_SAMPLED]
+
+
+def _threads(rows: int) -> int:
+    """That have a row each, as a warp if there are many and else as a block."""
+    return rows * (32 if rows >= _ROWS_TO_WARPS else _BLOCK)
 
 
 INSTANCE = GemmInstance

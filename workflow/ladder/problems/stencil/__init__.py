@@ -13,7 +13,9 @@ class Stencil(Problem):
     buffers = ("input", "output")
     libraries = ("copy",)
     parameters = {"k": "reach; taps are k + 1"}
-    harness = tuple(f"compare_stencil<{C_TYPES[dtype]}>" for dtype in ("fp32", "int32"))
+
+    def harness(self, dtype: str) -> tuple[str, ...]:
+        return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("compare_stencil", "check_stretches"))
 
     def taps(self, params: Params) -> int | None:
         return int(params["k"]) + 1
@@ -25,8 +27,8 @@ class Stencil(Problem):
         return Work(float(outputs * (k + 1)), float((n + outputs) * ELEMENT_BYTES[dtype]))
 
     def device_bytes(self, size: Size, dtype: str) -> int:
-        """Input, output, and the copy's target."""
-        return 3 * size["elements"] * ELEMENT_BYTES[dtype]
+        """Input, two outputs, and the copy's target."""
+        return 4 * size["elements"] * ELEMENT_BYTES[dtype]
 
 
 PROBLEM = Stencil()

@@ -1,32 +1,49 @@
-// Check of the stencil: every mean recomputed in 64 bits.
+// Checks of the stencil: means recomputed in 64 bits, all of them or random stretches.
 
 #include "harness.cuh"
 
-// out[i] = mean(in[i .. i+k]): sums in 64 bits; the largest |out - mean| over the mean of |in| is the error. Outputs
-// from `elements - k` on must still be poison: nobody may write there.
+namespace {
+
+constexpr int stretches = 1024;  // of as many outputs as a block has threads
+
+// Error of out[i] = mean(in[i .. i+k]) over the mean of |in|, by sums in 64 bits. From `elements - k` on there are no
+// outputs: nobody may write there, and 1e300 says that somebody did.
 template <class T>
-__global__ void compare_stencil(double* maximum, unsigned long long* strays, const T* in, const T* out,
-                                index_t elements, int k, unsigned poison) {
+__device__ double error_at(const T* in, const T* out, index_t i, index_t elements, int k, unsigned poison) {
+  if (i >= elements - k) return reinterpret_cast<const unsigned*>(out)[i] == poison ? 0.0 : 1e300;
+  if constexpr (T(1) / T(2) == T(0)) {  // integers: the mean is truncated, as C++ divides
+    long long sum = 0;
+    for (int t = 0; t <= k; ++t) sum += in[i + t];
+    return fabs(static_cast<double>(out[i]) - static_cast<double>(sum / (k + 1)));
+  } else {
+    double sum = 0.0, size = 0.0;
+    for (int t = 0; t <= k; ++t) {
+      sum += in[i + t];
+      size += fabs(static_cast<double>(in[i + t]));
+    }
+    return size > 0.0 ? fabs(out[i] - sum / (k + 1)) / (size / (k + 1)) : fabs(static_cast<double>(out[i]));
+  }
+}
+
+}  // namespace
+
+template <class T>
+__global__ void compare_stencil(double* maximum, const T* in, const T* out, index_t elements, int k, unsigned poison) {
   double worst = 0.0;
   for (index_t i = first_index(); i < elements; i += grid_stride()) {
-    if (i >= elements - k) {
-      if (reinterpret_cast<const unsigned*>(out)[i] != poison) atomicAdd(strays, 1ull);
-      continue;
-    }
-    double error;
-    if constexpr (T(1) / T(2) == T(0)) {  // integers: the mean is truncated, as C++ divides
-      long long sum = 0;
-      for (int t = 0; t <= k; ++t) sum += in[i + t];
-      error = fabs(static_cast<double>(out[i]) - static_cast<double>(sum / (k + 1)));
-    } else {
-      double sum = 0.0, size = 0.0;
-      for (int t = 0; t <= k; ++t) {
-        sum += in[i + t];
-        size += fabs(static_cast<double>(in[i + t]));
-      }
-      error = size > 0.0 ? fabs(out[i] - sum / (k + 1)) / (size / (k + 1)) : fabs(static_cast<double>(out[i]));
-    }
-    if (!(error <= worst)) worst = error == error ? error : 1e300;
+    raise(worst, error_at(in, out, i, elements, k, poison));
   }
   raise_to_block(maximum, worst);
+}
+
+// The same of a timed launch: of stretches at random places, and of the end.
+template <class T>
+__global__ void check_stretches(Seal seal, const T* in, const T* out, index_t elements, int k, unsigned poison) {
+  double worst = 0.0;
+  for (index_t item = blockIdx.x; item <= stretches; item += gridDim.x) {
+    const auto chosen = static_cast<index_t>(mixed(~seal.key, item) % elements);
+    const index_t first = item < stretches ? chosen : elements - blockDim.x, i = first + threadIdx.x;
+    if (i >= 0 && i < elements) raise(worst, error_at(in, out, i, elements, k, poison));
+  }
+  seal_maximum(seal, worst);
 }

@@ -1,0 +1,96 @@
+"""A launch that is timed is a launch that is verified: fresh inputs ahead of it, a check behind it."""
+
+import random
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from ladder.gpu.device import SEALS, Launcher
+from ladder.gpu.instance import Instance
+from ladder.gpu.timing import Watched
+from ladder.model.problem import Params
+
+_SEED_BITS = 62
+_SAMPLED = 4  # launches of a reference for each one that is checked
+
+
+@dataclass
+class Side:
+    """The timed launches of a variant or of a reference: how many were checked, how many were wrong, by how much."""
+
+    params: Params
+    bound: float
+    always: bool = True  # or by chance
+    checked: int = 0
+    wrong: int = 0
+    worst: float = 0.0
+    first_wrong: int = field(default=0)
+
+    def take(self, error: float) -> None:
+        """Count a launch. NaN compares false, so it is wrong."""
+        self.checked += 1
+        self.worst = max(self.worst, error)
+        if not error <= self.bound:
+            self.wrong += 1
+            self.first_wrong = self.first_wrong or self.checked
+
+    def __str__(self) -> str:
+        """What is wrong."""
+        which = f"{self.wrong} of {self.checked} timed launches, launch {self.first_wrong} the first"
+        return f"{which}: largest normalised error {self.worst:.3g}, allowed {self.bound:.3g}"
+
+
+class Watch:
+    """Watches the launches of one instance. What their checks found is known after `settle`."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self._waiting: list[tuple[Side, int]] = []
+
+    def single(self, launcher: Launcher, side: Side | None, place: int) -> Watched:
+        """Every launch of a launcher that writes to the outputs at `place`; not checked without a side."""
+        if side is None:
+            return Watched(launcher, partial(self._refresh, place))
+        return Watched(launcher, partial(self._refresh, place), partial(self._inspect, side, place))
+
+    def chain(
+        self, launcher: Launcher, side: Side | None, places: Sequence[int], poison: Launcher, prime: Launcher
+    ) -> Watched:
+        """A launcher of back-to-back launches, each to a place of its own, of which one is checked by chance."""
+
+        def refresh() -> None:
+            self._refresh(places[0])
+            poison()
+
+        def inspect() -> None:
+            if side is not None:
+                self._inspect(side, random.choice(places))
+
+        return Watched(launcher, refresh, inspect, prime)
+
+    def _refresh(self, place: int) -> None:
+        with self.instance.writing_to(place):
+            self.instance.refresh(secrets.randbits(_SEED_BITS))
+
+    def poison(self, place: int) -> None:
+        """Enqueue poison for the outputs at `place`."""
+        with self.instance.writing_to(place):
+            self.instance.poison_outputs()
+
+    def _inspect(self, side: Side, place: int) -> None:
+        if not side.always and random.randrange(_SAMPLED):
+            return
+        if len(self._waiting) == SEALS:
+            self.settle()
+        key = secrets.randbits(_SEED_BITS)
+        with self.instance.writing_to(place):
+            self.instance.inspect(side.params, self.instance.gpu.harness.seal(len(self._waiting), key))
+        self._waiting.append((side, key))
+
+    def settle(self) -> None:
+        """Read what the checks found since the last time."""
+        errors = self.instance.gpu.harness.unsealed([key for _, key in self._waiting])
+        for (side, _), error in zip(self._waiting, errors, strict=True):
+            side.take(error)
+        self._waiting = []
