@@ -18,26 +18,16 @@ import pytest
 import yaml
 from conftest import ROOT, edit, edit_yaml, environment, make_project, snakemake_command
 from ladder.catalogue.runs import load_run
-from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
-from ladder.model.folders import RunFolder
 from ladder.model.record import Record, from_json
 from ladder.problems.registry import PROBLEMS
+from measuring import GPUS, measured
 
-GPUS = find_gpus()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 
 SIZE = {"m": 64, "n": 96, "k": 32}
 Measure = Callable[..., dict[str, Record]]
-
-
-def ladder(folder: Path, *words: str) -> None:
-    """Run one step in a project."""
-    command = [sys.executable, "-m", "ladder", *words]
-    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -49,24 +39,9 @@ def measure(tmp_path: Path) -> Measure:
     def run(
         kernel: str, params: list[dict[str, Any]], sizes: list[Any], deadline_s: float = 10
     ) -> dict[str, Record]:
-        sweep = {
-            "title": "t",
-            "question": "q?",
-            "problem": "gemm",
-            "dtypes": ["fp32"],
-            "sizes": sizes,
-            "variants": [{"kernel": kernel, "params": given, "unsupported": "record"} for given in params],
-            "references": ["cublas"],
-        }
-        (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
-        results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
-        plan, settings = results.plan("probe"), f"measure={{deadline_s: {deadline_s}}}"
-        ladder(
-            folder, "prepare", str(results.root), "probe", "--arch", arch, "--jobs", "4", "--config", settings
-        )
-        ladder(folder, "measure", str(plan))
+        variants = [{"kernel": kernel, "params": given} for given in params]
         found: dict[str, list[Record]] = {}
-        for record in read_store(results.records):
+        for record in measured(folder, variants, sizes, f"{{deadline_s: {deadline_s}}}"):
             found.setdefault(f"{record.variant} {list(record.cell.size.values())}", []).append(record)
         for records in found.values():
             assert {record.cell.regime for record in records} == {"dirty", "warm"}
