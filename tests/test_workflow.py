@@ -77,6 +77,13 @@ def test_a_new_size_compiles_nothing_and_plans_that_sweep(compiled: Path) -> Non
     assert compiled_of(compiled, "alone") == []
 
 
+def test_a_check_from_another_folder_does_not_disturb_the_workflow(project: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ladder", "--root", str(project), "check"]
+    here = environment() | {"PYTHONPATH": str(PACKAGE.parent)}
+    assert subprocess.run(command, cwd=tmp_path, env=here, check=False).returncode == 0
+    assert run_snakemake(project, "-n", "compile").code == 0
+
+
 def test_rewording_a_sweep_or_a_caption_plans_and_compiles_nothing(compiled: Path) -> None:
     edit(compiled / "config/sweeps/alone.yaml", "How does its time grow", "How does time grow")
     edit(compiled / "config/sweeps/alone.yaml", "Time over size", "Time over the size")

@@ -128,7 +128,7 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
         path for room in (project.kernels, project.sweeps) for path in room.rglob("*") if path.is_file()
     )
     read = [digest_files(documents, root), digest_files(PACKAGE.rglob("*.py"), PACKAGE), sys.version]
-    key = digest_json([*read, config.model_dump(mode="json"), arch])
+    key = digest_json([str(root), *read, config.model_dump(mode="json"), arch])
     kept = root / config.compile.cache / "run.pickle"
     catalog, every, plans = _kept(kept, key, lambda: _loaded(project, config, arch))
     chosen = every if config.sweeps == "all" else named(config.sweeps, every)
