@@ -48,6 +48,9 @@ if _asked.dryrun and RUN.measures:
 
     print(summary(list(forecasts(RUN))), file=sys.stderr)
 
+# Snakemake would import pandas, which takes longer than all else here, only to see that no param is a table.
+sys.modules.setdefault("pandas", None)
+
 # Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that
 # runs snakemake, and it finds the package without an installation.
 PYTHON = shlex.quote(sys.executable)
