@@ -4,7 +4,7 @@ import functools
 import importlib.metadata
 from typing import Any
 
-from ladder.gpu.card import driver_version
+from ladder.gpu.discovery import driver_version
 from ladder.model import code
 from ladder.model.cell import COUNTERS
 from ladder.model.files import digest_json
