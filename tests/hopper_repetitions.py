@@ -18,7 +18,7 @@ from compiling import compile_variant
 from ladder.build.variants import harness
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.runs import read_settings
+from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweep
 from ladder.gpu.device import Gpu
 from ladder.gpu.instance import Maker

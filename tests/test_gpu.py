@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT, edit, edit_yaml, environment, make_project, snakemake_command
-from ladder.catalogue.runs import load_run
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
 from ladder.model.record import Record, from_json
@@ -125,7 +126,7 @@ def statuses(folder: Path) -> Counter[tuple[str, str, str]]:
     """Every record: sweep, variant with size and regime, status."""
     return Counter(
         (record.sweep, f"{record.variant} {dict(record.cell.size)} {record.cell.regime}", record.status)
-        for record in read_store(load_run(folder).folder.records)
+        for record in read_store(load(set_up(folder)).folder.records)
     )
 
 

@@ -11,7 +11,7 @@ from ladder.build.nvrtc import refuse_options
 from ladder.build.variants import Wanted
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.runs import choose_device, parse_over, read_settings
+from ladder.catalogue.settings import choose_device, parse_over, read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.options import Config, Configfile, Folder, SweepName, project
 from ladder.model.errors import LadderError
