@@ -1,6 +1,7 @@
 """What the rules of the workflow ask of documents and code, as plain data."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from ladder.build.variants import Wanted
 from ladder.catalogue.runs import Run, load
@@ -14,6 +15,8 @@ from ladder.model.files import digest_json, sha256
 from ladder.model.plan import to_json
 from ladder.model.sweep import Sweep
 
+_LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "arguments": True}
+
 
 def _code(step: str) -> str:
     """Digest of every file of the package that the module of a step may run."""
@@ -25,6 +28,8 @@ def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
     keys = {variant.id: request.key for variant, request in wanted.variants.items()}
     harness = [one.key for one in wanted.harness.values()]
     plan, code = sha256(to_json(run.plans[sweep.name])), digest("ladder.build.variants")
+    # At sizes that the plan does not have, a variant is verified as well.
+    launched = {one.kernel.name: one.kernel.model_dump_json(include=_LAUNCHED) for one in sweep.variants}
     return SimpleNamespace(
         title=sweep.title,
         question=sweep.question,
@@ -34,7 +39,7 @@ def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
         counted=bool(sweep.counters.groups),
         code={regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
         # Of what its plan says, and of everything that its cubins and their facts depend on.
-        asked=digest_json([plan, harness, keys, code]),
+        asked=digest_json([plan, harness, keys, code, launched]),
     )
 
 
