@@ -16,7 +16,7 @@ from ladder.model.problem import COPY, INPUTS, Params, Problem
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
-_WEIGHTS = ((0.75, 0.5, ""), (1.0, 0.0, "inf"), (-1.5, 1.0, ""), (0.0, -1.5, ""), (0.5, -1.5, ""))
+_WEIGHTS = ((0.75, 0.5, "nan"), (1.0, 0.0, "inf"), (-1.5, 1.0, "nan"), (0.0, -1.5, "nan"), (0.5, -1.5, "nan"))
 """alpha, beta, and what C holds ahead of a launch with beta = 0."""
 _WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
 _SPARE_BYTES = 256 * 1024 * 1024
