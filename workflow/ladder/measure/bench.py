@@ -130,10 +130,10 @@ class Bench:
         with self.timer.working():
             return instance.check(params), launch_us
 
-    def refuse_damage(self, instance: Instance) -> None:
+    def refuse_damage(self, *instances: Instance) -> None:
         """Raises CellOutcome where launches wrote what they must not."""
         with self.timer.working():
-            damage = instance.damage()
+            damage = next((found for one in instances if (found := one.damage())), None)
         if damage:
             raise CellOutcome(*damage, spoilt=True)
 
@@ -142,6 +142,7 @@ class Bench:
         loaded = self.load(launch, instance)
         check, launch_us = self.check(loaded, launch.params, instance)
         if not check.correct:
+            self.refuse_damage(*self._small.values())  # by which the next kernel would be judged
             raise CellOutcome("incorrect", f"{whose}{check}")
         return loaded, check, launch_us
 
@@ -179,6 +180,7 @@ class Bench:
                 loaded()
                 check = instance.check(edge.launch.params)
             if not check.correct:
+                self.refuse_damage(*self._small.values())
                 given = f"alpha = {alpha:g}, beta = {beta:g}" + (f" over {before}" if beta == 0 else "")
                 where = f"at {size_label(edge.size)}" + (f" with {given}" if len(weights) > 1 else "")
                 raise CellOutcome("incorrect", f"{where}, {kind} inputs: {check}")
