@@ -100,6 +100,48 @@ def test_a_kernel_gets_tensor_maps_of_its_operands(measure: Measure) -> None:
     assert [record.status for record in records.values()] == ["ok", "ok"], records
 
 
+KEEPS = """
+import ctypes, functools, sys
+from pathlib import Path
+from statistics import median
+from cuda.core import LaunchConfig, ObjectCode, launch
+from ladder.build.nvrtc import compile_source
+from ladder.build.variants import harness
+from ladder.gpu.device import Gpu
+from ladder.gpu.timing import Timer, Watched
+from ladder.problems.stencil import PROBLEM
+
+text = Path(sys.argv[2]).read_text()
+names = [f"keeps_in_l2<{keeps}>" for keeps in ("true", "false")]
+cubin, symbols, _ = compile_source(text, "keeps.cu", names, [], sys.argv[1])
+own, facts = harness(PROBLEM, "fp32", sys.argv[1]).compile()
+gpu = Gpu(own, facts["symbols"])
+timer, code, count = Timer(gpu), ObjectCode.from_cubin(cubin), 2**22
+data, config = gpu.allocate(4 * count), LaunchConfig(grid=4 * gpu.sms, block=512)
+data.fill(0, stream=gpu.stream)
+arguments = (int(data.handle), ctypes.c_int64(count), int(data.handle))
+kernels = [code.get_kernel(symbols[name]) for name in names]
+launchers = [functools.partial(launch, gpu.stream, config, kernel, *arguments) for kernel in kernels]
+for regime in ("warm", "dirty", "cold"):
+    for launcher in launchers:
+        launcher()
+        times, _ = timer.times([Watched(launcher)] * 50, regime, twice=True)
+        print(regime, median(times))
+"""
+
+
+def test_what_a_kernel_wants_to_keep_in_the_l2_is_gone_after_the_flush() -> None:
+    command = [sys.executable, "-c", KEEPS, GPUS[0].arch, str(ROOT / "tests" / "gpu_kernels" / "keeps.cu")]
+    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    (_, warm), _, *flushed = (line.split() for line in done.stdout.splitlines())
+    for (_, keeping), (regime, other) in zip(flushed[::2], flushed[1::2], strict=True):
+        assert float(keeping) > 0.95 * float(other), f"{regime}: {done.stdout}"
+        assert float(keeping) > 1.2 * float(warm), f"else the test sees nothing: {done.stdout}"
+
+
 @pytest.fixture(scope="module")
 def gpu_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose run measures for several seconds on the first GPU."""

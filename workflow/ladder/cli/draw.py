@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ladder.cli.options import Folder, Into, Published, SweepNames, sweeps_of
+from ladder.cli.asked import sweeps_of
+from ladder.cli.options import Folder, Into, Published, SweepNames
 from ladder.model.folders import RunFolder
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.report.figures.registry import draw_sweeps

@@ -10,7 +10,8 @@ from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.reference import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import ClaimsDocument, load_claims
-from ladder.cli.options import Config, Configfile, project, run_of
+from ladder.cli.asked import run_of
+from ladder.cli.options import Config, Configfile, project
 from ladder.model.cell import size_label
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse

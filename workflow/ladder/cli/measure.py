@@ -22,7 +22,6 @@ from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.plan import read_plan
-from ladder.results import tables
 
 _THROUGHPUT = "throughput"
 
@@ -48,6 +47,8 @@ def clock(
     trials: Annotated[int, typer.Option(min=10, help="Trials of a kernel against itself.")] = 100,
 ) -> None:
     """Hold the timer against NVBench and against itself; the cells of a plan serve as subjects."""
+    from ladder.results import tables  # pandas, which measuring does without
+
     folder, given = folder_of(plan), read_plan(plan)
     view, cubins = View(given, read_store(folder.records)), project(context).root / given.job["cubins"]
     with one_gpu(find_gpus()) as (gpu, _):

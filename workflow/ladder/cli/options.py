@@ -1,17 +1,11 @@
 """Options that several steps share."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.runs import Run, load
-from ladder.catalogue.settings import parse_over, set_up
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.folders import Project, RunFolder
-from ladder.model.sweep import Sweep
 
 Configfile = Annotated[
     list[Path] | None, typer.Option(help="File merged over config/config.yaml; may be repeated.")
@@ -38,16 +32,3 @@ def folder_of(plan: Path) -> RunFolder:
 def project(context: typer.Context) -> Project:
     """The project that --root names."""
     return Project(Path(context.obj))
-
-
-def run_of(
-    context: typer.Context, files: Configfile, given: Config, over: Mapping[str, Any] | None = None
-) -> Run:
-    """The run that files and settings describe, with `over` on top. Raises LadderError for any mistake."""
-    return load(set_up(project(context).root, files or (), {**parse_over(given or ()), **(over or {})}))
-
-
-def sweeps_of(context: typer.Context, names: list[str] | None) -> dict[str, Sweep]:
-    """The named sweeps of the project, or all."""
-    own = project(context)
-    return load_sweeps(own.sweeps, load_catalog(own.kernels), names)

@@ -8,7 +8,8 @@ import typer
 
 from ladder.claims.decide import decide_tables
 from ladder.claims.ledger import load_claims
-from ladder.cli.options import Config, Configfile, project, run_of
+from ladder.cli.asked import run_of
+from ladder.cli.options import Config, Configfile, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder

@@ -9,7 +9,8 @@ import typer
 from ladder.catalogue.sweeps import named
 from ladder.claims.decide import decide_tables
 from ladder.claims.ledger import load_claims
-from ladder.cli.options import Folder, SweepNames, project, sweeps_of
+from ladder.cli.asked import sweeps_of
+from ladder.cli.options import Folder, SweepNames, project
 from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
