@@ -228,8 +228,10 @@ class Timer:
             if collecting:
                 gc.enable()
         self.busy_us += spent
+        before = self.busy_us
         with self.working():
             inspect()
+        self.checking_us += self.busy_us - before
         if regime != "warm":
             refuse_other_clock(times, host_us)
         return times, spent
