@@ -414,6 +414,21 @@ def test_what_the_host_sees_late_now_and_then_is_no_disagreement(gpu: Any, timer
     timer.times([Watched(gpu.steady("A", 10.0))] * 9, "dirty")
 
 
+def test_a_host_that_is_late_for_the_one_launch_to_plan_by_refuses_nothing(gpu: Any, timer: Timer) -> None:
+    gpu.unseen_us = lambda: 9000.0
+    assert timer.once(Watched(gpu.steady("A", 10.0))) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("hiding", [0, 1])
+def test_one_side_that_hides_time_is_refused_whatever_the_other_does(
+    gpu: Any, timer: Timer, hiding: int
+) -> None:
+    """The reference has fewer launches than the variant, and launches take turns."""
+    gpu.unseen_us = lambda: 500.0 if gpu.order[-1] == "AB"[hiding] else 0.0
+    with pytest.raises(TimesDisagree):
+        timer.pairs(sides(gpu.steady("A", 10.0), gpu.steady("B", 10.0)), rule(), "dirty")
+
+
 def test_a_disagreement_leaves_no_launch_without_its_check(gpu: Any, timer: Timer) -> None:
     gpu.unseen_us = lambda: 5000.0
     with pytest.raises(TimesDisagree):

@@ -39,10 +39,9 @@ from ladder.model.intervals import median, median_interval
 from ladder.model.problem import GATE
 
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
-_DISAGREES, _LATEST_US = (
-    0.05,
-    200.0,
-)  # what the host may see more or less: share, and us until it notices the end
+_DISAGREES = 0.05  # share that the host may see more or less
+_LATEST_US = 200.0  # until it notices the end
+_COMPARED = 3  # launches of a kernel at least: a host may be late for one
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream
 _ABBA = (True, False, False, True)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
@@ -232,8 +231,10 @@ class Timer:
         with self.working():
             inspect()
         self.checking_us += self.busy_us - before
-        if regime != "warm":
-            refuse_other_clock(times, host_us)
+        for of in dict.fromkeys(launches) if regime != "warm" else ():
+            own = [index for index, one in enumerate(launches) if one == of]
+            if len(own) >= _COMPARED:
+                refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
         return times, spent
 
     def once(self, one: Watched) -> float:
