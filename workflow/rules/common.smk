@@ -93,7 +93,9 @@ def asked_of(wildcards):
     asked = Wanted(sweep, RUN.project.include, RUN.arch, RUN.config.compile.options)
     variants = {variant.id: request.key for variant, request in asked.variants.items()}
     plan = sha256(to_json(RUN.plans[wildcards.sweep]))
-    return digest_json([plan, [one.key for one in asked.harness.values()], variants, digest("ladder.build.variants")])
+    return digest_json(
+        [plan, [one.key for one in asked.harness.values()], variants, digest("ladder.build.variants")]
+    )
 
 
 def cores(wildcards):

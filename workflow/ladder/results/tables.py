@@ -14,7 +14,7 @@ from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 _ADDED = {"jobs": {"check_share"}}
-"""Columns that tables published earlier lack: there they are empty."""
+"""Columns that tables published earlier do not have: there they are empty."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 
