@@ -18,7 +18,7 @@ import yaml
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.runs import read_settings
+from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.measure.conditions import host_conditions, tree_conditions
 from ladder.measure.store import appending, read_store

@@ -18,9 +18,9 @@ from compiling import compile_variant
 from ladder.build.variants import harness
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.runs import read_settings
+from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweep
-from ladder.gpu.device import Gpu
+from ladder.gpu.device import Gpu, Harness
 from ladder.gpu.instance import Maker
 from ladder.gpu.launching import load
 from ladder.gpu.timing import Timer
@@ -114,7 +114,7 @@ def wrong_results(
             continue
         instance = create(gpu, task.cell.size, task.cell.dtype, task.cell.layout)
         for repetition in range(share):
-            instance.use_beta(0.5 if repetition % 4 == 3 else 0.0)
+            instance.use_scalars(0.75, 0.5 if repetition % 4 == 3 else 0.0)
             instance.fill_inputs(number * share + repetition + 1)
             loaded = load(cubins[task.variant], task.launch, instance)
             instance.poison_outputs()
@@ -145,7 +145,7 @@ def main() -> int:
             path = Path(folder) / "repetitions.yaml"
             path.write_text(yaml.safe_dump(repeated(kernel, dtype, layout)))
             loaded = load_sweep(path, catalog)
-            gpu.use_harness(*own_harness(dtype, arch))
+            gpu.harness = Harness(gpu, *own_harness(dtype, arch))
             with ThreadPoolExecutor() as pool:
                 made = pool.map(
                     lambda one: compile_variant(one, ROOT / "kernels" / "include", arch, ())[0],

@@ -21,7 +21,7 @@ import pytest
 from conftest import edit, edit_yaml, run_snakemake
 from factory import SESSION, Lab
 from ladder.build.sources import _direct_includes
-from ladder.catalogue.runs import parse_over
+from ladder.catalogue.settings import parse_over
 from ladder.cli.app import main
 from ladder.measure.store import appending
 from ladder.model.files import write_json

@@ -15,9 +15,10 @@ import yaml
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-from ladder.catalogue import runs
+from ladder.catalogue import settings
 from ladder.catalogue.reference import BEGIN, END, field_reference
-from ladder.catalogue.runs import choose_device, load_run, merged, read_settings
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import choose_device, merged, read_settings, set_up
 from ladder.cli.app import STEPS, main
 from ladder.cli.inspect import KINDS
 from ladder.gpu import discovery
@@ -121,12 +122,12 @@ def test_only_visible_gpus_are_found(chosen: str | None, expected: list[FoundGpu
 def test_the_run_is_for_the_device_asked_for_or_found(
     device: str, arch_: str, gpus: list[FoundGpu], expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "find_gpus", lambda: gpus)
+    monkeypatch.setattr(settings, "find_gpus", lambda: gpus)
     assert choose_device(read_settings(Project(ROOT), [], {"device": device, "arch": arch_})) == expected
 
 
 def test_a_device_of_another_host_needs_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "find_gpus", list)
+    monkeypatch.setattr(settings, "find_gpus", list)
     with pytest.raises(LadderError, match=r"arch: 'auto' is not accepted.*no nvidia-b200.*such as sm_90a"):
         choose_device(read_settings(Project(ROOT), [], {"device": "nvidia-b200"}))
 
@@ -163,8 +164,8 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
 
 
 def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:
-    everything = load_run(ROOT, over={"device": "none"})
-    quick = load_run(ROOT, [ROOT / "config" / "quick.yaml"], {"device": "none"})
+    everything = load(set_up(ROOT, over={"device": "none"}))
+    quick = load(set_up(ROOT, [ROOT / "config" / "quick.yaml"], {"device": "none"}))
     assert set(quick.sweeps) < set(everything.sweeps)
     few, all_of_them = (
         {variant.id for sweep in run.sweeps.values() for variant in sweep.variants}
@@ -188,7 +189,7 @@ def between_marks(readme: Path) -> str:
 
 
 def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
-    run = load_run(ROOT)
+    run = load(set_up(ROOT))
     published = run.project.published("nvidia-h200")
     if not published.root.is_dir():
         pytest.skip("nothing is published")

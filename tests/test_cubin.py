@@ -191,7 +191,38 @@ LASTING = {
         " __global__ void k(int* p) { *p = 1; cudaDeviceSynchronize(); }",
         ["cudaDeviceSynchronize"],
     ),
+    "a constant pointer": (
+        "__device__ int seen; __constant__ int* where = &seen; __global__ void k(int* p) { p[0] = ++*where; }",
+        ["seen"],
+    ),
+    "constant memory": (
+        "__constant__ int t[4]; __global__ void k(int* p) { int* q = p[1] ? p : const_cast<int*>(t);"
+        " q[p[2]] = 1; }",
+        ["constant memory by its address"],
+    ),
+    "its own code": (
+        'extern "C" __global__ void k(int** p) { asm("mov.u64 %0, k;" : "=l"(p[0])); }',
+        ["k"],
+    ),
+    "a virtual table": (
+        "struct S { __device__ virtual int f(int x) { return x; } };"
+        " struct D : S { __device__ int f(int x) override { return 2 * x; } };"
+        " __global__ void k(int* p) { S s; D d; S* q = p[1] ? &s : &d; p[0] = q->f(p[0]); }",
+        ["_ZTV1D", "_ZTV1S"],
+    ),
     "nothing": ("__global__ void k(int* p) { p[0] = 1; }", []),
+    "function pointers": (
+        "typedef int (*F)(int); __device__ __noinline__ int f(int x) { return 2 * x; }"
+        " __device__ __noinline__ int g(int x) { return x + 1; } __constant__ F t[2] = {f, g};"
+        " __global__ void k(int* p) { F local[2] = {f, g}; p[0] = t[p[1]](local[p[2]](p[3])); }",
+        [],
+    ),
+    "a virtual call that is resolved": (
+        "struct S { __device__ virtual int f(int x) { return x; } };"
+        " struct D : S { __device__ int f(int x) override { return 2 * x; } };"
+        " __global__ void k(int* p) { D d; S& s = d; p[0] = s.f(p[0]); }",
+        [],
+    ),
     "constants": ("__constant__ int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[p[1]]; }", []),
     "a folded table": ("__device__ const int t[4] = {1, 2}; __global__ void k(int* p) { p[0] = t[1]; }", []),
     "a trap": ("__global__ void k(int* p) { if (p[0]) __trap(); }", []),

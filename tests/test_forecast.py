@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake
-from ladder.catalogue.runs import load_run
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
 from ladder.measure.conditions import host_conditions
 from ladder.measure.job import due
 from ladder.measure.store import Records, appending
@@ -42,7 +43,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "workflow").unlink()
     shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
     assert run_snakemake(folder, "compile").code == 0
-    run = load_run(folder)
+    run = load(set_up(folder))
     for name, plan in run.plans.items():
         view = View(read_plan(run.folder.plan(name)), Records())
         on = host_conditions(plan.problem, "NVIDIA H200", "580.1")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ladder.build.occupancy import LIMITS, occupancy
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.runs import read_settings
+from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.ledger import load_claims
 from ladder.model.folders import Project

@@ -17,27 +17,18 @@ from typing import Any
 import pytest
 import yaml
 from conftest import ROOT, edit, edit_yaml, environment, make_project, snakemake_command
-from ladder.catalogue.runs import load_run
-from ladder.gpu.discovery import find_gpus
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
-from ladder.model.folders import RunFolder
 from ladder.model.record import Record, from_json
 from ladder.problems.registry import PROBLEMS
+from measuring import GPUS, measured
 
-GPUS = find_gpus()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 
 SIZE = {"m": 64, "n": 96, "k": 32}
 Measure = Callable[..., dict[str, Record]]
-
-
-def ladder(folder: Path, *words: str) -> None:
-    """Run one step in a project."""
-    command = [sys.executable, "-m", "ladder", *words]
-    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture
@@ -49,24 +40,9 @@ def measure(tmp_path: Path) -> Measure:
     def run(
         kernel: str, params: list[dict[str, Any]], sizes: list[Any], deadline_s: float = 10
     ) -> dict[str, Record]:
-        sweep = {
-            "title": "t",
-            "question": "q?",
-            "problem": "gemm",
-            "dtypes": ["fp32"],
-            "sizes": sizes,
-            "variants": [{"kernel": kernel, "params": given, "unsupported": "record"} for given in params],
-            "references": ["cublas"],
-        }
-        (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
-        results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
-        plan, settings = results.plan("probe"), f"measure={{deadline_s: {deadline_s}}}"
-        ladder(
-            folder, "prepare", str(results.root), "probe", "--arch", arch, "--jobs", "4", "--config", settings
-        )
-        ladder(folder, "measure", str(plan))
+        variants = [{"kernel": kernel, "params": given} for given in params]
         found: dict[str, list[Record]] = {}
-        for record in read_store(results.records):
+        for record in measured(folder, variants, sizes, f"{{deadline_s: {deadline_s}}}"):
             found.setdefault(f"{record.variant} {list(record.cell.size.values())}", []).append(record)
         for records in found.values():
             assert {record.cell.regime for record in records} == {"dirty", "warm"}
@@ -89,7 +65,8 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
     assert found["zeros"].status == "incorrect"
     assert "allowed" in found["zeros"].reason
     assert found["unwritten"].status == "incorrect"
-    assert "96 of 6144 outputs were not written" in found["unwritten"].reason
+    assert "at 1x257x131" in found["unwritten"].reason
+    assert "outputs were not written" in found["unwritten"].reason
     assert found["ignores_beta"].status == "incorrect"
     assert "beta = 0.5" in found["ignores_beta"].reason
     assert found["faulty-fp32"].status == "ok"
@@ -101,7 +78,7 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
         assert found[fault].status == "out_of_bounds", found[fault]
         assert text in found[fault].reason
     assert found["input"].status == "incorrect"
-    assert "1 of 2048 elements of the input a were written" in found["input"].reason
+    assert "1 of 131 elements of the input a were written" in found["input"].reason
 
 
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
@@ -150,7 +127,7 @@ def statuses(folder: Path) -> Counter[tuple[str, str, str]]:
     """Every record: sweep, variant with size and regime, status."""
     return Counter(
         (record.sweep, f"{record.variant} {dict(record.cell.size)} {record.cell.regime}", record.status)
-        for record in read_store(load_run(folder).folder.records)
+        for record in read_store(load(set_up(folder)).folder.records)
     )
 
 

@@ -12,7 +12,7 @@ import yaml
 from emulator.hopper import BOX, HOPPER, ONE, RING, VARIANTS, WIDTHS, box, hold, kernel, loads, variant
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.runs import read_settings
+from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweep
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project

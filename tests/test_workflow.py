@@ -65,6 +65,13 @@ def test_a_changed_header_changes_the_cubins_of_those_who_include_it(compiled: P
     assert facts(compiled, "with_headers-fp32")["cubin_sha256"] != before
 
 
+def test_a_header_behind_a_link_counts(compiled: Path, tmp_path: Path) -> None:
+    linked = compiled / "kernels/include"
+    linked.symlink_to(linked.rename(tmp_path / "headers"))
+    edit(tmp_path / "headers/mean.cuh", "sum / static_cast", "T(2) * sum / static_cast")
+    assert run_snakemake(compiled, "-n", "compile").jobs == ["Preparing with_headers"]
+
+
 def test_a_new_value_in_a_sweep_compiles_the_new_variant_and_plans_that_sweep(compiled: Path) -> None:
     edit(compiled / "config/sweeps/alone.yaml", "k: [2, 4]", "k: [2, 4, 8]")
     assert sorted(run_snakemake(compiled, "compile").jobs) == ["Preparing alone"]
@@ -75,6 +82,13 @@ def test_a_new_size_compiles_nothing_and_plans_that_sweep(compiled: Path) -> Non
     edit(compiled / "config/sweeps/alone.yaml", "2**20", "2**22")
     assert run_snakemake(compiled, "compile").jobs == ["Preparing alone"]
     assert compiled_of(compiled, "alone") == []
+
+
+def test_a_check_from_another_folder_does_not_disturb_the_workflow(project: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ladder", "--root", str(project), "check"]
+    here = environment() | {"PYTHONPATH": str(PACKAGE.parent)}
+    assert subprocess.run(command, cwd=tmp_path, env=here, check=False).returncode == 0
+    assert run_snakemake(project, "-n", "compile").code == 0
 
 
 def test_rewording_a_sweep_or_a_caption_plans_and_compiles_nothing(compiled: Path) -> None:
@@ -180,6 +194,7 @@ SHOWN = {
     "workflow/report/report.md.j2": set(),
     "workflow/ladder/report/figures/curves.py": {"Drawing"},
     "workflow/ladder/results/collect.py": {"Collecting", "Deciding", "Drawing"},
+    "workflow/ladder/gpu/harness.cuh": {"Preparing", "Collecting", "Deciding", "Drawing"},
 }
 """Changed file -> what is done again, beside the environment and the report."""
 

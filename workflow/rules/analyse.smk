@@ -3,8 +3,8 @@
 
 rule collect_tables:
     input:
-        plans=expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),
-        accounts=[accounts_of(sweep) for sweep in RUN.sweeps],
+        plans=expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
+        accounts=[accounts_of(sweep) for sweep in KNOWN.chosen],
         published=published_files("clock_nvbench.csv", "clock_aa.csv", "throughput.json"),
     output:
         tables=tables_in(f"{FOLDER}/tables"),
@@ -13,9 +13,9 @@ rule collect_tables:
     params:
         folder=run_folder,
         published=STANDS_IN,
-        sweeps=list(RUN.sweeps),
-        conditions=[conditions_of(sweep) for sweep in RUN.sweeps],
-        code=code_of("collect"),
+        sweeps=KNOWN.chosen,
+        conditions=[conditions_of(sweep) for sweep in KNOWN.chosen],
+        code=KNOWN.code["collect"],
     message:
         "Collecting the tables"
     shell:
@@ -35,7 +35,7 @@ rule collect_sweep:
         published=STANDS_IN,
         into=lambda wildcards, output: Path(output.tables[0]).parent,
         conditions=lambda wildcards: conditions_of(wildcards.sweep),
-        code=code_of("collect"),
+        code=KNOWN.code["collect"],
     message:
         "Collecting the tables of {wildcards.sweep}"
     shell:
@@ -71,11 +71,11 @@ rule decide_claims:
         f"{LOGS}/decide_claims.log",
     params:
         folder=run_folder,
-        sweeps=list(RUN.sweeps),
+        sweeps=KNOWN.chosen,
         content=contents(
             [RUN.project.claims, *(WORKFLOW / f"report/{name}.j2" for name in ("evidence", "where"))]
         ),
-        code=code_of("claims"),
+        code=KNOWN.code["claims"],
     message:
         "Deciding the claims"
     shell:

@@ -1,6 +1,5 @@
 """The run, loaded and checked once for all rules, and the small functions that rules share."""
 
-import functools
 import json
 import re
 import shlex
@@ -15,15 +14,11 @@ from snakemake.shell import shell
 WORKFLOW = Path("workflow")
 sys.path.insert(0, str(WORKFLOW.resolve()))
 
-from ladder.build.variants import Wanted
-from ladder.catalogue.runs import load_run
-from ladder.claims.ledger import load_claims
-from ladder.cli.app import STEPS
-from ladder.measure.conditions import known_conditions
-from ladder.model.code import closure, digest
+from ladder.catalogue.settings import set_up
+from ladder.gpu.discovery import driver_version
+from ladder.measure.conditions import host_conditions
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
-from ladder.model.plan import to_json
 from ladder.model.schemas import SWEEP_TABLES
 
 # Where snakemake's own words are asked for, or those of a plugin, they stay.
@@ -37,16 +32,27 @@ if workflow.is_main_process and not (
         logger.removeHandler(_usual)
         logger.addHandler(Display())
 
+
+def _known():
+    from ladder.cli.rules import known  # slow to import, and needed only where something changed
+
+    return known(RUN)
+
+
 try:
-    RUN = load_run(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
-    load_claims(RUN.project.claims, RUN.every_sweep)
+    RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
+    KNOWN = RUN.kept("rules", _known)
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
 if _asked.dryrun and RUN.measures:
+    from ladder.catalogue.runs import load
     from ladder.results.forecast import forecasts, summary
 
-    print(summary(list(forecasts(RUN))), file=sys.stderr)
+    print(summary(list(forecasts(load(RUN)))), file=sys.stderr)
+
+# Snakemake would import pandas, which takes longer than all else here, only to see that no param is a table.
+sys.modules.setdefault("pandas", None)
 
 # Rules say `python -m ladder …`, a line that runs by hand as well. Here python is the very interpreter that
 # runs snakemake, and it finds the package without an installation.
@@ -63,7 +69,7 @@ FORMATS = ["csv", "parquet"]
 
 
 wildcard_constraints:
-    sweep="|".join(map(re.escape, RUN.every_sweep)),
+    sweep="|".join(map(re.escape, KNOWN.sweeps)),
 
 
 def contents(files):
@@ -76,26 +82,9 @@ def words_of(sweeps):
     return contents([f"config/sweeps/{sweep}.yaml" for sweep in sweeps])
 
 
-@functools.cache
-def code_of(step):
-    """Digest of every file of the package that the module of a step may run."""
-    return contents(closure([f"ladder.cli.{STEPS[step]}"]))
-
-
 def run_folder(wildcards):
     """results/RUN/DEVICE."""
     return FOLDER
-
-
-def asked_of(wildcards):
-    """Digest of what a sweep's plan says, and of everything that its cubins and their facts depend on."""
-    sweep = RUN.every_sweep[wildcards.sweep]
-    asked = Wanted(sweep, RUN.project.include, RUN.arch, RUN.config.compile.options)
-    variants = {variant.id: request.key for variant, request in asked.variants.items()}
-    plan = sha256(to_json(RUN.plans[wildcards.sweep]))
-    return digest_json(
-        [plan, [one.key for one in asked.harness.values()], variants, digest("ladder.build.variants")]
-    )
 
 
 def cores(wildcards):
@@ -105,7 +94,7 @@ def cores(wildcards):
 
 def compiling_threads(wildcards):
     """A core for each few variants; half of them where no GPU waits, so that two sweeps fill each other's gaps."""
-    few = -(-len(RUN.every_sweep[wildcards.sweep].variants) // 4)
+    few = -(-KNOWN.sweeps[wildcards.sweep].variants // 4)
     return min(few, cores(wildcards) if RUN.measures else max(1, cores(wildcards) // 2))
 
 
@@ -127,7 +116,8 @@ def conditions_of(sweep):
 
     That a job runs again for a change of it does not mean that cells are measured again: the job compares each.
     """
-    return digest_json(known_conditions(RUN.every_sweep[sweep].problem.name))
+    known = KNOWN.sweeps[sweep]
+    return digest_json({"code": known.code, **host_conditions(known.problem, "", driver_version())})
 
 
 def published_files(*names):
@@ -148,18 +138,18 @@ def accounts_of(sweep):
     """What the jobs that measured and profiled a sweep left behind."""
     if not RUN.measures:
         return [*archive(), *published_files("notes.csv", "jobs.csv")]
-    counted = ["profiled"] if RUN.every_sweep[sweep].counters.groups else []
+    counted = ["profiled"] if KNOWN.sweeps[sweep].counted else []
     return [RUN.folder.account(job, sweep).as_posix() for job in ("measured", *counted)]
 
 
 def figures_of(sweep, folder):
     """Figures of a sweep."""
-    return [f"{folder}/{name}" for name in RUN.every_sweep[sweep].figure_names()]
+    return [f"{folder}/{name}" for name in KNOWN.sweeps[sweep].figures]
 
 
 def shown(figure, sweep):
     """A figure as `snakemake --report` shows it: braces would be wildcards there, and a tag ends the page's script."""
-    asked, plain = RUN.every_sweep[sweep], str.maketrans("{}<", "()‹")
+    asked, plain = KNOWN.sweeps[sweep], str.maketrans("{}<", "()‹")
     labels = {"sweep": asked.title.translate(plain), "question": asked.question.translate(plain)}
     return report(figure, category="Figures", subcategory=sweep, labels=labels)
 

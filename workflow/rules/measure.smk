@@ -44,7 +44,7 @@ rule check_clock:
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.
-for _name in RUN.every_sweep if RUN.measures else ():
+for _name in KNOWN.sweeps if RUN.measures else ():
 
     rule:
         name:

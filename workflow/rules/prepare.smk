@@ -18,7 +18,7 @@ rule prepare_sweep:
         folder=run_folder,
         arch=RUN.arch,
         settings=settings_of,
-        asked=asked_of,
+        asked=lambda wildcards: KNOWN.sweeps[wildcards.sweep].asked,
     message:
         "Preparing {wildcards.sweep}"
     shell:
@@ -28,4 +28,4 @@ rule prepare_sweep:
 
 rule compile:
     input:
-        expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),
+        expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),

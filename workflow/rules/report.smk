@@ -5,16 +5,16 @@ rule draw_figures:
     input:
         tables=rules.collect_tables.output.tables,
     output:
-        [shown(figure, sweep) for sweep in RUN.sweeps for figure in figures_of(sweep, f"{FOLDER}/figures")],
+        [shown(figure, sweep) for sweep in KNOWN.chosen for figure in figures_of(sweep, f"{FOLDER}/figures")],
     log:
         f"{LOGS}/draw_figures.log",
     threads: cores
     params:
         folder=run_folder,
-        sweeps=list(RUN.sweeps),
+        sweeps=KNOWN.chosen,
         published=STANDS_IN,
-        words=words_of(RUN.sweeps),
-        code=code_of("figures"),
+        words=words_of(KNOWN.chosen),
+        code=KNOWN.code["figures"],
     message:
         "Drawing the figures"
     shell:
@@ -22,7 +22,7 @@ rule draw_figures:
 
 
 # One sweep on its own, beside what a run makes of all of them.
-for _name in RUN.every_sweep:
+for _name in KNOWN.sweeps:
 
     rule:
         name:
@@ -39,7 +39,7 @@ for _name in RUN.every_sweep:
             into=lambda wildcards, input: Path(input.tables[0]).parent,
             published=STANDS_IN,
             words=words_of([_name]),
-            code=code_of("figures"),
+            code=KNOWN.code["figures"],
         message:
             f"Drawing the figures of {_name}"
         shell:
@@ -59,14 +59,14 @@ rule write_report:
         throughput=throughput_record(),
         # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,
-        plans=expand(rules.prepare_sweep.output.plan, sweep=RUN.sweeps),
+        plans=expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
     log:
         f"{LOGS}/write_report.log",
     params:
         folder=run_folder,
-        sweeps=list(RUN.sweeps),
+        sweeps=KNOWN.chosen,
     message:
         "Writing the report"
     shell:

@@ -43,7 +43,7 @@ class Cache:
         found = iter(listings)
         for request, cubin, facts in answers:
             listing = next(found) if cubin else []
-            if names := ", ".join(lasting(cubin, listing)):
+            if cubin and (names := ", ".join(lasting(cubin, listing))):
                 facts |= {"status": "stateful", "reason": f"uses what outlives a launch: {names}"}
             replace_file(self.folder / f"{request.key}.cubin", cubin)
             facts |= instruction_counts(listing) if cubin else {}

@@ -19,6 +19,9 @@ from ladder.model.errors import LadderError
 _INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;", re.MULTILINE)
 _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
+_RELOCATED = re.compile(r"\.rela?\.nv\.constant(\d+)")
+_CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
+"""Where the driver leaves the address of constant memory: before sm_90, on it, and later."""
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
 _COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"
 COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
@@ -70,20 +73,29 @@ def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
 
 def lasting(cubin: bytes, instructions: Sequence[str]) -> list[str]:
     """What a cubin's code uses that outlives a launch: names of global variables and device functions."""
-    # Their addresses are in constant bank 4.
-    offsets = {found[1].replace("RZ", "0x0") for line in instructions for found in _ADDRESS.finditer(line)}
-    if not offsets:
-        return []
     elf = ELFFile(io.BytesIO(cubin))
     symbols: Any = elf.get_section_by_name(".symtab")
-    table: Any = elf.get_section_by_name(".rela.nv.constant4") or elf.get_section_by_name(".rel.nv.constant4")
-    names = {one["r_offset"]: symbols.get_symbol(one["r_info_sym"]).name for one in table.iter_relocations()}
-    undefined = [one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"]
-    if calls := sorted(one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"):
-        return calls
-    # An address is two words; a computed index may be of any.
-    known = {int(offset, 16) & ~7 for offset in offsets if offset.startswith("0x")}
-    return sorted(names[offset] for offset in known) or sorted(names.values())
+    banks: dict[str, dict[int, str]] = {"4": {}}
+    sections: list[Any] = [*elf.iter_sections()]
+    for section in sections:
+        if found := _RELOCATED.match(section.name):
+            relocations = section.iter_relocations()
+            names = {one["r_offset"]: symbols.get_symbol(one["r_info_sym"]).name for one in relocations}
+            banks.setdefault(found[1], {}).update(names)
+    # Code takes addresses from constant bank 4, and constants of other banks may be addresses themselves.
+    addresses = banks.pop("4")
+    used = {name for bank in banks.values() for name in bank.values()}
+    if any(_CONSTANTS.search(line) for line in instructions):
+        used.add("constant memory by its address")
+    offsets = {found[1].replace("RZ", "0x0") for line in instructions for found in _ADDRESS.finditer(line)}
+    if offsets:
+        undefined = [one for one in symbols.iter_symbols() if one["st_shndx"] == "SHN_UNDEF"]
+        if calls := sorted(one.name for one in undefined if one["st_info"]["type"] == "STT_FUNC"):
+            return calls
+        # An address is two words; a computed index may be of any.
+        known = {int(offset, 16) & ~7 for offset in offsets if offset.startswith("0x")}
+        used.update({addresses[offset] for offset in known} or addresses.values())
+    return sorted(used)
 
 
 def machine_code_digest(cubin: bytes) -> str:

@@ -8,7 +8,7 @@ from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError, within
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Argument, Variant
-from ladder.model.plan import Launch, Plan, Task
+from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
@@ -56,6 +56,20 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
         reference=_launch(against, size) if absent is None and against is not None else None,
         counted=absent is None and size in sweep.counters.sizes and variant in sweep.counters.variants,
     )
+
+
+def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
+    """Where else each variant of a sweep, and each kernel that one is timed against, is verified."""
+    launched = {entry.variant for entry, size in sweep.asked if entry.absent(size, arch) is None}
+    against = {one for variant in launched if (one := sweep.reference.variant_for(variant)) is not None}
+    found = {}
+    for variant in sorted(launched | against, key=lambda one: one.id):
+        groups = variant.kernel.problem.edges(variant.params)
+        taken = [
+            next((size for size in group if variant.absent(size, arch) is None), None) for group in groups
+        ]
+        found[variant.id] = tuple(Edge(size, _launch(variant, size)) for size in taken if size is not None)
+    return found
 
 
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:

@@ -10,8 +10,8 @@ from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
 from ladder.build.variants import Wanted
 from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.plans import plan_sweep
-from ladder.catalogue.runs import choose_device, parse_over, read_settings
+from ladder.catalogue.plans import plan_edges, plan_sweep
+from ladder.catalogue.settings import choose_device, parse_over, read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.options import Config, Configfile, Folder, SweepName, project
 from ladder.model.errors import LadderError
@@ -42,7 +42,8 @@ def prepare(
     for harness in asked.harness.values():
         if found[harness.key]["status"] != "ok":
             raise LadderError(f"{harness.source}: {found[harness.key]['reason']}")
-    made = replace(plan_sweep(chosen, settings, target), **asked.facts(found))
+    edges = plan_edges(chosen, target)
+    made = replace(plan_sweep(chosen, settings, target), edges=edges, **asked.facts(found))
     replace_file(run.plan(sweep), to_json(made))
     for name, facts in made.variants.items():
         if facts["status"] != "ok":

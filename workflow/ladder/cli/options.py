@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.runs import Run, load_run, parse_over
+from ladder.catalogue.runs import Run, load
+from ladder.catalogue.settings import parse_over, set_up
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.folders import Project, RunFolder
 from ladder.model.sweep import Sweep
@@ -43,7 +44,7 @@ def run_of(
     context: typer.Context, files: Configfile, given: Config, over: Mapping[str, Any] | None = None
 ) -> Run:
     """The run that files and settings describe, with `over` on top. Raises LadderError for any mistake."""
-    return load_run(project(context).root, files or (), {**parse_over(given or ()), **(over or {})})
+    return load(set_up(project(context).root, files or (), {**parse_over(given or ()), **(over or {})}))
 
 
 def sweeps_of(context: typer.Context, names: list[str] | None) -> dict[str, Sweep]:

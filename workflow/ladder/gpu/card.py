@@ -14,15 +14,6 @@ _TENSOR_OPS = {
 """Dense operations (a multiply-add counts as two) per SM and cycle, from NVIDIA's architecture white papers."""
 
 
-def driver_version() -> str | None:
-    """Version of the kernel-mode driver, or None without one."""
-    try:
-        nvml.init_v2()
-        return str(nvml.system_get_driver_version())
-    except Exception:
-        return None
-
-
 def theoretical_peaks(number: int, sms: int, clock_mhz: float) -> tuple[float | None, dict[str, float]]:
     """(TFLOP/s of fp32 on CUDA cores, of the tensor cores by dtype) of an architecture such as 90, where known."""
     cycles = sms * clock_mhz * 1e6

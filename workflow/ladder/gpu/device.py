@@ -59,12 +59,8 @@ class Gpu:
         )
         # Data-centre parts have fp64 at half the rate of fp32 or better.
         self.full_rate_fp64 = self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
-        self.use_harness(harness, symbols)
+        self.harness = Harness(self, harness, symbols)
         self.l2 = L2(self, self.l2_bytes)
-
-    def use_harness(self, cubin: bytes, symbols: Mapping[str, str]) -> None:
-        """Take the harness kernels of another dtype."""
-        self.harness = Harness(self, cubin, symbols)
 
     def host_us(self) -> float:
         """The host's clock in µs."""

@@ -50,6 +50,18 @@ def visible(gpus: Sequence[FoundGpu], environment: Mapping[str, str]) -> list[Fo
     return found
 
 
+def driver_version() -> str | None:
+    """Version of the kernel-mode driver, or None without one."""
+    try:
+        ctypes.CDLL(_LIBRARY)  # saves importing the bindings (0.1 s) on a host without a driver
+        from cuda.bindings import nvml
+
+        nvml.init_v2()
+        return str(nvml.system_get_driver_version())
+    except Exception:
+        return None
+
+
 def find_gpus() -> list[FoundGpu]:
     """The GPUs this process may use; none without a driver. Raises LadderError for a GPU whose driver is silent."""
     try:

@@ -46,12 +46,17 @@ __device__ Bits drawn_bits(unsigned long long seed, index_t index) {
 
 template <class T> constexpr int drawn_together = sizeof(T) == 4 ? 4 : 8;
 
-// Element `part` of those that share `bits`: uniform in [-1, 1), of 23 or 16 bits, so that it is exact in fp32.
-template <class T> __device__ T drawn(const Bits& bits, int part) {
+// Inputs are uniform in [-1, 1), uniform in [0, 1) so that errors of one sign add up, or integers from -2 to 2 so that sums
+// are exact.
+enum Kind { UNIFORM, POSITIVE, INTEGERS };
+
+// Element `part` of those that share `bits`, made of 23 or 16 of them, so that it is exact in fp32.
+template <class T> __device__ T drawn(const Bits& bits, int part, int kind) {
   constexpr int of_half = drawn_together<T> / 2, width = 64 / of_half, used = width < 23 ? width : 23;
   const unsigned own = static_cast<unsigned>(bits.half[part / of_half] >> (part % of_half * width));
   // As the mantissa of a number in [2, 4): conversions from integers are slow.
-  return from_float<T>(__uint_as_float(0x40000000u | (own << (32 - width) >> (32 - used) << (23 - used))) - 3.0f);
+  const float x = __uint_as_float(0x40000000u | (own << (32 - width) >> (32 - used) << (23 - used))) - 3.0f;
+  return from_float<T>(kind == UNIFORM ? x : kind == POSITIVE ? 0.5f * x + 0.5f : truncf(3.0f * x));
 }
 
 __device__ double to_double(float x) { return x; }
@@ -116,7 +121,7 @@ __device__ void raise_to_block(double* maximum, double value) {
 }
 
 // Draws a whole buffer.
-template <class T> __device__ void draw_uniform(T* data, index_t count, unsigned long long seed) {
+template <class T> __device__ void draw(T* data, index_t count, unsigned long long seed, int kind) {
   constexpr int together = drawn_together<T>;
   struct alignas(together * sizeof(T)) Pack {
     T element[together];
@@ -124,7 +129,7 @@ template <class T> __device__ void draw_uniform(T* data, index_t count, unsigned
   for (index_t i = first_index(); i * together < count; i += grid_stride()) {
     const Bits bits = drawn_bits(seed, i);
     Pack pack;
-    for (int part = 0; part < together; ++part) pack.element[part] = drawn<T>(bits, part);
+    for (int part = 0; part < together; ++part) pack.element[part] = drawn<T>(bits, part, kind);
     if ((i + 1) * together <= count) {
       reinterpret_cast<Pack*>(data)[i] = pack;
     } else {
@@ -166,17 +171,18 @@ __device__ void seal_maximum(Seal seal, double value) {
 
 }  // namespace
 
-template <class T> __global__ void fill_uniform(T* data, index_t count, unsigned long long seed) {
-  draw_uniform(data, count, seed);
+template <class T> __global__ void fill(T* data, index_t count, unsigned long long seed, int kind) {
+  draw(data, count, seed, kind);
 }
 
-// Counts elements that are not those of fill_uniform: inputs that a kernel wrote.
+// Counts elements that are not those of `fill`: inputs that a kernel wrote.
 template <class T>
-__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, unsigned long long seed) {
+__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, unsigned long long seed,
+                              int kind) {
   constexpr int together = drawn_together<T>;
   unsigned long long found = 0;
   for (index_t i = first_index(); i < elements; i += grid_stride()) {
-    const T expected = drawn<T>(drawn_bits(seed, i / together), i % together);
+    const T expected = drawn<T>(drawn_bits(seed, i / together), i % together, kind);
     const auto* one = reinterpret_cast<const unsigned char*>(&expected);
     const auto* other = reinterpret_cast<const unsigned char*>(data + i);
     bool same = true;

@@ -15,8 +15,9 @@ from cuda.core import Buffer
 from ladder.gpu.device import Gpu, Launcher, Seal
 from ladder.gpu.timing import Timer
 from ladder.model.errors import LadderError
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, Params
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, INPUTS, Params
 
+_KINDS = {kind: ctypes.c_int32(number) for number, kind in enumerate(INPUTS)}
 _GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
 _GUARD = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
 
@@ -71,6 +72,7 @@ class Instance(ABC):
         self.tensors: dict[str, Tensor] = {}
         self.scalars: dict[str, float] = {}
         self.drawn: dict[str, ctypes.c_ulonglong] = {}  # seeds
+        self.inputs = INPUTS[0]  # their kind
         self._place = 0
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
         self._table: tuple[list[str], list[tuple[int, int, bool]], Buffer] | None = None
@@ -110,8 +112,11 @@ class Instance(ABC):
         """A library reference by name. Raises LadderError where the problem has none of that name."""
         raise LadderError(f"the problem has no library reference {name!r}")
 
-    def use_beta(self, beta: float) -> None:
-        """Make launches and the check from here on use `beta`, where the problem has one."""
+    def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
+        """Make kernels that are loaded from here on, and checks, use these, where the problem has them.
+
+        With beta = 0 outputs hold `before`, nan or inf, ahead of a launch.
+        """
 
     def observations(self, params: Params) -> dict[tuple[str, str], float]:
         """Numbers the last launch wrote about itself, by metric and unit: rows of metrics.csv."""
@@ -164,11 +169,14 @@ class Instance(ABC):
         self.drawn.setdefault(name, ctypes.c_ulonglong()).value = seed
 
     def draw(self, name: str, seed: int) -> None:
-        """Enqueue random numbers for all of a buffer: uniform in [-1, 1), as int32 in [-1000, 1000)."""
+        """Enqueue random numbers for all of a buffer, of the kind `inputs`; as int32 a thousand times as large."""
         self.note_drawn(name, seed)
         tensor = self.tensors[name]
-        entry, count = f"fill_uniform<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
-        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name])
+        entry, count = f"fill<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
+        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name], self._kind())
+
+    def _kind(self) -> ctypes.c_int32:
+        return _KINDS[self.inputs]
 
     def damage(self) -> tuple[str, str] | None:
         """(status, reason) where launches wrote what they must not: bytes around a buffer, or an input."""
@@ -190,7 +198,9 @@ class Instance(ABC):
             tensor = self.tensors[name]
             count = math.prod(tensor.shape)
             entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
-            _, changed = harness.reduce(entry, count, harness.count, tensor.pointer, count, seed)
+            _, changed = harness.reduce(
+                entry, count, harness.count, tensor.pointer, count, seed, self._kind()
+            )
             if changed:
                 return "incorrect", f"{changed} of {count} elements of the input {name} were written"
         return None

@@ -87,4 +87,7 @@ def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
         x, y, z = (blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True))
         grid = x, y, z
     config = LaunchConfig(grid=grid, block=plan.block, cluster=plan.cluster, shmem_size=plan.shared_bytes)
-    return Loaded(launch, gpu.stream, config, kernel, *(_argument(one, instance) for one in plan.arguments))
+    loaded = Loaded(launch, gpu.stream, config, kernel, *(_argument(one, instance) for one in plan.arguments))
+    if kernel.attributes.local_size_bytes:
+        loaded()  # for a larger stack the driver waits as well
+    return loaded

@@ -41,7 +41,7 @@ from ladder.model.problem import GATE
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
 _DISAGREES = 0.05  # share that the host may see more or less
 _LATEST_US = 200.0  # until it notices the end
-_COMPARED = 3  # launches of a kernel at least: a host may be late for one
+_FEWEST_TO_COMPARE = 8  # launches of a kernel
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream
 _ABBA = (True, False, False, True)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
@@ -121,7 +121,12 @@ class Pairs:
 
 
 def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None:
-    """Raises TimesDisagree where the host saw launches take longer or shorter than their events say, both in µs."""
+    """Raises TimesDisagree where the host saw launches take longer or shorter than their events say, both in µs.
+
+    A few launches say nothing: the host may be busy with something else.
+    """
+    if len(times) < _FEWEST_TO_COMPARE:
+        return
     event_us, later_us = (
         median(times),
         median([host - event for host, event in zip(host_us, times, strict=True)]),
@@ -233,8 +238,7 @@ class Timer:
         self.checking_us += self.busy_us - before
         for of in dict.fromkeys(launches) if regime != "warm" else ():
             own = [index for index, one in enumerate(launches) if one == of]
-            if len(own) >= _COMPARED:
-                refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
+            refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
         return times, spent
 
     def once(self, one: Watched) -> float:

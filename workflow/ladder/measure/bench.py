@@ -5,18 +5,19 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.device import Gpu, Launcher
+from ladder.gpu.device import Gpu, Harness, Launcher
 from ladder.gpu.instance import Check, Instance
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.timing import Timer, Watched
-from ladder.model.cell import Cell
+from ladder.model.cell import Cell, size_label
 from ladder.model.errors import LadderError
-from ladder.model.plan import Launch, Plan, Task
-from ladder.model.problem import COPY, Params, Problem
+from ladder.model.plan import Edge, Launch, Plan, Task
+from ladder.model.problem import COPY, INPUTS, Params, Problem
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
-_BETA = 0.5
+_WEIGHTS = ((0.75, 0.5, "nan"), (1.0, 0.0, "inf"), (-1.5, 1.0, "nan"), (0.0, -1.5, "nan"), (0.5, -1.5, "nan"))
+"""alpha, beta, and what C holds ahead of a launch with beta = 0."""
 _WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
 _SPARE_BYTES = 256 * 1024 * 1024
 _COPY_BYTES = 2**31
@@ -36,20 +37,28 @@ class Bench:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
-        self._harness = {
-            dtype: ((cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"])
-            for dtype, facts in plan.harness.items()
-        }
-        self.gpu = Gpu(*next(iter(self._harness.values())))
+        self._harness = plan.harness
+        self.gpu = Gpu(*self._compiled(next(iter(plan.harness))))
+        self._of_dtype: dict[str, Harness] = {}
         self.timer = Timer(self.gpu)
         kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
         self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
         self._instance: Instance | None = None
         self._group: tuple[Any, ...] | None = None
-        self._beta_checked: set[str] = set()
+        self._edges, self._edges_checked = plan.edges, dict[str, CellOutcome | None]()
+        self._small: dict[tuple[Any, ...], Instance] = {}  # instances of the edges
         # What is known for the current instance: library launchers, times of references, the copy's time.
         self.known: dict[Any, Any] = {}
         self.gpu.l2.warm_up(_WARM_UP_S)
+
+    def _compiled(self, dtype: str) -> tuple[bytes, dict[str, str]]:
+        facts = self._harness[dtype]
+        return (self.cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"]
+
+    def _use_harness(self, dtype: str) -> None:
+        if dtype not in self._of_dtype:
+            self._of_dtype[dtype] = Harness(self.gpu, *self._compiled(dtype))
+        self.gpu.harness = self._of_dtype[dtype]
 
     def facts(self) -> dict[str, Any]:
         """The GPU as CUDA sees it, its copy rate (GB/s, read and written) and its clock's floor (us)."""
@@ -79,7 +88,7 @@ class Bench:
             free = self.gpu.free_bytes() - _SPARE_BYTES
             if needed > free:
                 raise CellOutcome("unsupported", f"needs {needed} bytes of device memory, {free} are free")
-            self.gpu.use_harness(*self._harness[cell.dtype])
+            self._use_harness(cell.dtype)
             instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
             self.draw(instance)
             self._instance, self._group = instance, group
@@ -121,10 +130,10 @@ class Bench:
         with self.timer.working():
             return instance.check(params), launch_us
 
-    def refuse_damage(self, instance: Instance) -> None:
+    def refuse_damage(self, *instances: Instance) -> None:
         """Raises CellOutcome where launches wrote what they must not."""
         with self.timer.working():
-            damage = instance.damage()
+            damage = next((found for one in instances if (found := one.damage())), None)
         if damage:
             raise CellOutcome(*damage, spoilt=True)
 
@@ -133,19 +142,49 @@ class Bench:
         loaded = self.load(launch, instance)
         check, launch_us = self.check(loaded, launch.params, instance)
         if not check.correct:
+            self.refuse_damage(*self._small.values())  # by which the next kernel would be judged
             raise CellOutcome("incorrect", f"{whose}{check}")
         return loaded, check, launch_us
 
-    def verify_beta(self, launch: Launch, instance: Instance) -> None:
-        """Check a variant once with beta other than 0. Raises CellOutcome for a wrong result."""
-        if "beta" not in self.problem.scalars or launch.variant in self._beta_checked:
-            return
-        instance.use_beta(_BETA)
-        try:
-            self.verified(launch, instance, f"with beta = {_BETA}: ")
-        finally:
-            instance.use_beta(0.0)
-        self._beta_checked.add(launch.variant)
+    def verify_edges(self, variant: str, cell: Cell) -> None:
+        """Check a variant of the cell's dtype and layout once where kernels break, whatever sizes are asked for.
+
+        Raises CellOutcome for a wrong result, whenever it is asked about that variant again.
+        """
+        if variant not in self._edges_checked:
+            self._edges_checked[variant] = None
+            try:
+                for number, edge in enumerate(self._edges.get(variant, ())):
+                    self._verify_edge(edge, cell, number)
+            except CellOutcome as outcome:
+                self._edges_checked[variant] = outcome
+        if (failure := self._edges_checked[variant]) is not None:
+            raise failure
+
+    def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
+        """At one size with inputs of one kind: with alpha = 1 and beta = 0, and if there is beta, with others."""
+        kind, weights = INPUTS[number % len(INPUTS)], [(1.0, 0.0, "nan")]
+        if "beta" in self.problem.scalars:
+            weights.append(_WEIGHTS[number % len(_WEIGHTS)])
+        key = (cell.dtype, cell.layout, kind, *edge.size.items())
+        if key not in self._small:
+            self._small[key] = instance = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
+            instance.inputs = kind
+            self.draw(instance)
+        instance = self._small[key]
+        for alpha, beta, before in weights:
+            instance.use_scalars(alpha, beta, before)
+            loaded = self.load(edge.launch, instance)
+            with self.timer.working():
+                instance.poison_outputs()
+                loaded()
+                check = instance.check(edge.launch.params)
+            if not check.correct:
+                self.refuse_damage(*self._small.values())
+                given = f"alpha = {alpha:g}, beta = {beta:g}" + (f" over {before}" if beta == 0 else "")
+                where = f"at {size_label(edge.size)}" + (f" with {given}" if len(weights) > 1 else "")
+                raise CellOutcome("incorrect", f"{where}, {kind} inputs: {check}")
+        self.refuse_damage(instance)
 
     def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
         """A task's references, which write to outputs of their own; a library without one leaves a note.
@@ -157,6 +196,7 @@ class Bench:
             if task.reference is not None:
                 name = task.reference.variant
                 if name not in known:
+                    self.verify_edges(name, task.cell)
                     known[name] = self.verified(task.reference, instance, f"the reference {name}: ")[0]
                 return {name: known[name]}
             for name in task.cell.reference.libraries:

@@ -4,7 +4,6 @@ import functools
 import importlib.metadata
 from typing import Any
 
-from ladder.gpu.card import driver_version
 from ladder.model import code
 from ladder.model.cell import COUNTERS
 from ladder.model.files import digest_json
@@ -48,12 +47,6 @@ def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str
     """Conditions that the measuring host adds: GPU model, driver, and the libraries that the problem uses."""
     versions = {name: package_version(name) or "system" for name in PROBLEMS[problem].packages}
     return {"gpu": gpu, "driver": driver or "unknown", **versions}
-
-
-def known_conditions(problem: str) -> dict[str, Any]:
-    """What a problem's measurements depend on besides plans and cubins, as far as it is known on this host."""
-    code = {regime: measuring_code(problem, regime) for regime in ("", COUNTERS)}
-    return {"code": code, **host_conditions(problem, "", driver_version())}
 
 
 @functools.cache

@@ -5,8 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ladder.gpu.card import driver_version
-from ladder.gpu.discovery import find_gpus
+from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.measure import host
 from ladder.measure.job import worker_command

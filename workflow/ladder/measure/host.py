@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.card import card_facts, driver_version, theoretical_peaks
+from ladder.gpu.card import card_facts, theoretical_peaks
+from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import package_version
 from ladder.measure.store import new_name, now
 from ladder.model.files import TREE_ROOMS, tree_digest

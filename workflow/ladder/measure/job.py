@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.card import driver_version
 from ladder.gpu.clocks import locked_clocks
-from ladder.gpu.discovery import find_gpus
+from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host

@@ -75,7 +75,7 @@ class WorkerProcess:
 
 
 Answer = dict[str, Any]
-"""What became of a task: `results` by regime, and seconds: of the wall, of the GPU, of that for checks in timing."""
+"""What became of a task: `results` by regime, and seconds of wall, GPU, and the GPU on checks of timed launches."""
 
 
 @dataclass

@@ -142,8 +142,8 @@ class Worker:
         bench = self.bench
         assert task.launch is not None
         instance = bench.instance(task.cell)
+        bench.verify_edges(task.variant, task.cell)
         loaded, before, launch_us = bench.verified(task.launch, instance)
-        bench.verify_beta(task.launch, instance)
         launchers = bench.references(task, instance)
         name, times = bench.fastest(launchers)
         timing = Timing(bench, self.plan, task, name, (launch_us, times[name]))

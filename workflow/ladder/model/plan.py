@@ -37,6 +37,14 @@ class Launch(Geometry):
 
 
 @dataclass(frozen=True)
+class Edge:
+    """A size at which a variant is only verified."""
+
+    size: Mapping[str, int]
+    launch: Launch
+
+
+@dataclass(frozen=True)
 class Task:
     """A variant at a size: verified once, and timed in every regime of the plan.
 
@@ -58,7 +66,8 @@ class Plan:
     """The cells of a sweep on an architecture, in measuring order, and what was compiled for it.
 
     A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
-    are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins.
+    are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins. `edges`: by id, where else
+    variants are verified.
     """
 
     sweep: str
@@ -71,6 +80,7 @@ class Plan:
     tasks: tuple[Task, ...]
     harness: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    edges: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
 
     def broken(self, task: Task) -> str | None:
         """Why the task's own variant did not compile, or None."""
@@ -78,15 +88,19 @@ class Plan:
         return str(facts.get("reason")) if facts.get("status", "ok") != "ok" else None
 
 
-_PLAN, _TASK = TypeAdapter(Plan), TypeAdapter(Task)
+_PLAN, _TASK, _EDGES = TypeAdapter(Plan), TypeAdapter(Task), TypeAdapter(tuple[Edge, ...])
 
 
 def to_json(plan: Plan) -> bytes:
     """A plan with one task and one variant a line, so that a difference between two plans reads well."""
-    head = _PLAN.dump_json(plan, exclude={"tasks", "variants"}, indent=1).removesuffix(b"\n}")
+    head = _PLAN.dump_json(plan, exclude={"tasks", "variants", "edges"}, indent=1).removesuffix(b"\n}")
     variants = ",\n".join(f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in plan.variants.items())
+    edges = b",\n".join(
+        b'"%s": %s' % (name.encode(), _EDGES.dump_json(of)) for name, of in plan.edges.items()
+    )
     tasks = b",\n".join(_TASK.dump_json(task) for task in plan.tasks)
-    return b'%s,\n "variants": {\n%s\n },\n "tasks": [\n%s\n ]\n}\n' % (head, variants.encode(), tasks)
+    form = b'%s,\n "variants": {\n%s\n },\n "edges": {\n%s\n },\n "tasks": [\n%s\n ]\n}\n'
+    return form % (head, variants.encode(), edges, tasks)
 
 
 def read_plan(path: Path) -> Plan:

@@ -1,7 +1,7 @@
 """What the folder of a problem declares: sizes, dtypes, buffers and references, and the work of one cell."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +16,9 @@ C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
 COPY = "copy"  # the one library that does not solve the problem: a copy of its data, which no kernel can beat
+INPUTS = ("uniform", "positive", "integers")  # kinds of inputs, by their number in harness.cuh
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
-_DRAWN = [f"{kernel}<{of}>" for kernel in ("fill_uniform", "count_changed") for of in C_TYPES.values()]
+_DRAWN = [f"{kernel}<{of}>" for kernel in ("fill", "count_changed") for of in C_TYPES.values()]
 HARNESS = (GATE, READ, NOTHING, GUARD, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""
 
@@ -49,6 +50,10 @@ class Problem(ABC):
     def taps(self, params: Params) -> int | None:
         """Taps of a stencil; None elsewhere."""
         return None
+
+    @abstractmethod
+    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
+        """Groups of sizes at which kernels break: of each, a variant is verified at the first that it takes."""
 
     @abstractmethod
     def harness(self, dtype: str) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from statistics import fmean
 from ladder.build.cache import Cache
 from ladder.build.variants import Wanted
 from ladder.catalogue.runs import Run
-from ladder.gpu.card import driver_version
-from ladder.gpu.discovery import find_gpus
+from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.measure.conditions import host_conditions
 from ladder.measure.job import due
 from ladder.measure.store import Records, read_store

@@ -1,8 +1,20 @@
 """GEMM: C = alpha*A@B + beta*C, row-major. NN: A is M x K, B is K x N. TN: B is stored as N x K."""
 
+from collections.abc import Sequence
+
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 _OUTPUT = {"tf32": "fp32", "fp16_acc16": "fp16", "fp8": "bf16"}
+_EDGES = (
+    ((1, 257, 131), (1, 264, 136), (16, 256, 128)),
+    ((257, 1, 67), (257, 8, 72), (128, 16, 64)),
+    ((130, 66, 1), (130, 72, 8), (144, 80, 16)),
+    ((131, 61, 37), (131, 88, 40), (112, 96, 48)),
+    ((257, 129, 65), (257, 136, 72), (272, 144, 80)),
+    ((127, 255, 63), (127, 248, 56), (112, 240, 48)),
+    ((256, 256, 96), (512, 512, 256)),
+    ((129, 130, 2051), (129, 136, 2056), (144, 144, 2064)),
+)
 _INPUT = {"fp16_acc16": "fp16"}
 
 
@@ -28,6 +40,13 @@ class Gemm(Problem):
     libraries = ("cublas", "cublaslt")
     place = 1
     packages = ("nvidia-cublas",)  # the reference, and the fp64 answer of the check
+
+    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
+        """A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, a long K.
+
+        The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16, and of common tiles.
+        """
+        return [[dict(zip("mnk", size, strict=True)) for size in group] for group in _EDGES]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         """The checks' kernels, by the types of input and output."""

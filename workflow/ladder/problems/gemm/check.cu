@@ -181,8 +181,8 @@ __device__ void add_product(const Team& team, const T* row, int count, const typ
 template <class In, class Out>
 __global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t m, index_t n, index_t k,
                                 unsigned long long seed_of_a, unsigned long long seed_of_b) {
-  draw_uniform(a, m * k, seed_of_a);
-  draw_uniform(b, n * k, seed_of_b);
+  draw(a, m * k, seed_of_a, UNIFORM);
+  draw(b, n * k, seed_of_b, UNIFORM);
   poison(c, m * n * sizeof(Out));
   for (index_t i = first_index(); i < k + 2; i += grid_stride()) sums[i] = 0;
 }

@@ -27,6 +27,10 @@ _ROUNDING = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8}
 _ACCUMULATION = {"fp32": 2**-24, "fp16_acc16": 2**-10, "fp8": 2**-13}
 """Tensor cores that accumulate in fp32: 2**-23. fp8's keep about 14 bits (DeepSeek-V3 technical report, 3.3.2)."""
 _SAMPLED = 64
+_INFINITY = {"fp32": b"\x00\x00\x80\x7f", "fp16": b"\x00\x7c", "bf16": b"\x80\x7f"}
+_POISON = {("inf", dtype): number for dtype, number in _INFINITY.items()} | {
+    ("nan", dtype): b"\xff" for dtype in _INFINITY
+}
 _SPOTS = (32, 128, 2**19)  # where single elements are checked: least, most, and times K
 _BLOCK = 256  # threads of a block
 _ROWS_TO_WARPS = 1024
@@ -56,13 +60,13 @@ class GemmInstance(instance.Instance):
     def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
         self.libraries = libraries
         self.regions: list[_Region] = []
-        self._answered: dict[str, int] = {}  # what was drawn when the fp64 answer was worked out
+        self._answered: dict[str, Any] = {}  # what was drawn when the fp64 answer was worked out
         self.m, self.n, self.k = (size[extent] for extent in "mnk")
         self.input, self.output = input_dtype(dtype), output_dtype(dtype)
         super().__init__(gpu, size, dtype, layout)
         self._signed = gpu.allocate(8 * (self.k + _PADDING))
         self._signed.fill(0, stream=gpu.stream)
-        self.use_beta(0.0)
+        self.use_scalars(1.0, 0.0)
 
     @classmethod
     def maker(cls, timer: Timer, settings: Mapping[str, Any]) -> instance.Maker:
@@ -108,7 +112,7 @@ class GemmInstance(instance.Instance):
 
     def _answer(self) -> list[_Region]:
         """The fp64 answer: all of C where fp64 is fast, else 64 rows and 64 columns spread over it."""
-        drawn = {name: self.drawn[name].value for name in "ab"}
+        drawn = {"inputs": self.inputs, **{name: self.drawn[name].value for name in "ab"}}
         if not self.regions or self._answered != drawn:
             self._free_regions()
             self._answered = drawn
@@ -119,9 +123,9 @@ class GemmInstance(instance.Instance):
             self.regions = [self._region(rows, columns) for rows, columns in parts]
         return self.regions
 
-    def use_beta(self, beta: float) -> None:
-        """With beta != 0, C starts as random numbers at each poison_outputs, and alpha differs from 1."""
-        self.scalars = {"alpha": 1.0, "beta": 0.0} if beta == 0.0 else {"alpha": 0.75, "beta": float(beta)}
+    def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
+        """With beta != 0, C starts as random numbers at each poison_outputs."""
+        self.scalars, self._poison = {"alpha": alpha, "beta": beta}, _POISON[before, self.output]
         if beta != 0.0 and "before" not in self.tensors:
             self.add_buffer("before", (self.m, self.n), self.output)
             self.draw("before", 77)
@@ -130,10 +134,11 @@ class GemmInstance(instance.Instance):
         if self.scalars["beta"] != 0.0:
             self.gpu.copy(self.pointer("c"), self.pointer("before"), self.tensors["c"].buffer.size)
         else:
-            self.tensors["c"].buffer.fill(0xFF, stream=self.gpu.stream)
+            self.tensors["c"].buffer.fill(self._poison, stream=self.gpu.stream)
 
     def error_bound(self, params: Params) -> float:
-        return accumulation_bound(self.dtype, self.k)
+        """Sums of integers are exact in every accumulator."""
+        return 0.0 if self.inputs == "integers" else accumulation_bound(self.dtype, self.k)
 
     def check(self, params: Params) -> Check:
         bound, count = self.error_bound(params), self.m * self.n

@@ -1,5 +1,7 @@
 """1-D stencil: output[i] = mean(input[i .. i+k]) for i < elements - k; k + 1 taps."""
 
+from collections.abc import Sequence
+
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 
@@ -13,6 +15,11 @@ class Stencil(Problem):
     buffers = ("input", "output")
     libraries = ("copy",)
     parameters = {"k": "reach; taps are k + 1"}
+
+    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
+        """One output, two, a prime, one more and one less than blocks of outputs."""
+        k = int(params["k"])
+        return [[{"elements": count}] for count in (k + 1, k + 2, 1031 + k, 4097, 8191 + k)]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("compare_stencil", "check_stretches"))

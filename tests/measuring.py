@@ -1,0 +1,48 @@
+"""Kernels of the tests' own, measured on the first GPU as a run measures them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from conftest import ROOT, environment
+from ladder.gpu.discovery import find_gpus
+from ladder.measure.store import read_store
+from ladder.model.folders import RunFolder
+from ladder.model.record import Record
+
+GPUS = find_gpus()
+
+
+def ladder(folder: Path, *words: str) -> None:
+    """Run one step in a project."""
+    command = [sys.executable, "-m", "ladder", *words]
+    path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, cwd=folder, env=path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def measured(
+    folder: Path, variants: Sequence[dict[str, Any]], sizes: list[Any], settings: str
+) -> list[Record]:
+    """Every record of a sweep of GEMM variants in a project; `settings` are those of `measure`, as YAML."""
+    sweep = {
+        "title": "t",
+        "question": "q?",
+        "problem": "gemm",
+        "dtypes": ["fp32"],
+        "sizes": sizes,
+        "variants": [given | {"unsupported": "record"} for given in variants],
+        "references": ["cublas"],
+    }
+    (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
+    results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
+    given = ["--arch", arch, "--jobs", "4", "--config", f"measure={settings}"]
+    ladder(folder, "prepare", str(results.root), "probe", *given)
+    ladder(folder, "measure", str(results.plan("probe")))
+    return list(read_store(results.records))

@@ -1,0 +1,124 @@
+"""What is known of a run before kernels and sweeps are read: its settings, and the device it is for."""
+
+import glob
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from ladder.catalogue.config import Config
+from ladder.catalogue.documents import parse, parse_yaml, read_yaml
+from ladder.gpu.discovery import find_gpus
+from ladder.model.code import PACKAGE
+from ladder.model.errors import refuse
+from ladder.model.files import digest_files, digest_json, replace_file
+from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
+
+Made = TypeVar("Made")
+_DEFAULT_ARCH = "sm_90a"  # to compile for where no device says otherwise
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A checkout, the configuration of a run, and the device and architecture that it is for."""
+
+    project: Project
+    config: Config
+    device: str
+    arch: str
+
+    @property
+    def folder(self) -> RunFolder:
+        return self.project.run(self.config.run, self.device)
+
+    @property
+    def measures(self) -> bool:
+        """Whether kernels are launched; otherwise timings are the published ones."""
+        return self.device != NO_GPU
+
+    @property
+    def published(self) -> PublishedFolder | None:
+        """Published measurements that stand in where nothing is measured, if there are any."""
+        folder = self.project.published(self.config.published)
+        return folder if not self.measures and folder.records.is_dir() else None
+
+    def kept(self, name: str, make: Callable[[], Made]) -> Made:
+        """What `make` made from documents, kernels, settings and this code, from a file while they are the same."""
+        root, files = self.project.root, list[Path]()
+        for room in (self.project.kernels, self.project.config):  # through links too, as includes go
+            found = glob.iglob(f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True)
+            files += [path for path in map(Path, found) if path.is_file()]
+        code = [path for pattern in ("*.py", "*.cu", "*.cuh") for path in PACKAGE.rglob(pattern)]
+        installed = sorted({path.name for place in sys.path for path in Path(place).glob("*.dist-info")})
+        read = [str(root), digest_files(files, root), digest_files(code, PACKAGE), sys.version, installed]
+        key = digest_json([*read, self.config.model_dump(mode="json"), self.arch])
+        path = root / self.config.compile.cache / f"{name}.pickle"
+        with suppress(Exception):  # no file, one of another version, or one cut short
+            known, made = pickle.loads(path.read_bytes())
+            if known == key:
+                return cast(Made, made)
+        made = make()
+        with suppress(OSError):
+            replace_file(path, pickle.dumps((key, made)))
+        return made
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any], typed: bool = False) -> dict[str, Any]:
+    """`base` with the fields of `over`; mappings are merged field by field, everything else is replaced.
+
+    If `typed`, words are read as YAML where `base` has no word: nested values of `--config` arrive as text.
+    """
+    result = dict(base)
+    for key, value in over.items():
+        old = base.get(key, "")
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = merged(old, value, typed)
+        elif typed and isinstance(value, str) and not isinstance(old, str):
+            value = parse_yaml(value, f"command line: --config: {key}")
+        result[key] = value
+    return result
+
+
+def read_settings(project: Project, files: Iterable[Path], over: Mapping[str, Any]) -> Config:
+    """config/config.yaml, then `files`, then `over`, merged and checked. Raises LadderError for the first mistake."""
+    paths, settings = [project.config / "config.yaml", *files], dict[str, Any]()
+    for path in paths:
+        settings = merged(settings, read_yaml(path))
+    config = parse(Config, settings, " + ".join(map(str, paths)))
+    return parse(Config, merged(settings, over, typed=True), "command line: --config") if over else config
+
+
+def choose_device(config: Config) -> tuple[str, str]:
+    """Device slug and architecture of the run. Raises LadderError for another host's device without architecture."""
+    named, arch = config.device not in ("auto", "none"), config.arch
+    # A cluster's login node needs no driver that answers.
+    gpus = [] if config.device == "none" or (named and arch != "auto") else find_gpus()
+    gpus = [gpu for gpu in gpus if not named or gpu.slug == config.device]
+    if named and not gpus and arch == "auto":
+        why = f"this host has no {config.device}, whose architecture is needed"
+        raise refuse("configuration", "arch", "auto", "an architecture such as sm_90a", why=why)
+    found = (gpus[0].slug, gpus[0].arch) if gpus else (NO_GPU, _DEFAULT_ARCH)
+    return config.device if named else found[0], found[1] if arch == "auto" else arch
+
+
+def set_up(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Setup:
+    """The settings of a run, checked for themselves, and its device. Raises LadderError for the first mistake."""
+    project = Project(root)
+    config = read_settings(project, files, over or {})
+    if (least := config.measure.min_pairs) > (most := config.measure.max_pairs):
+        raise refuse("configuration", "measure.min_pairs", least, f"at most max_pairs, which is {most}")
+    return Setup(project, config, *choose_device(config))
+
+
+def parse_over(given: Iterable[str]) -> dict[str, Any]:
+    """Settings given as KEY=VALUE, the value in YAML. Raises LadderError without a key, or for what is no YAML."""
+    over: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise refuse("command line", "--config", text, "KEY=VALUE, such as run=quick")
+        over = merged(over, {key: parse_yaml(value, f"command line: --config: {text!r}")})
+    return over

@@ -1,0 +1,51 @@
+"""What the rules of the workflow ask of documents and code, as plain data."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from ladder.build.variants import Wanted
+from ladder.catalogue.runs import Run, load
+from ladder.catalogue.settings import Setup
+from ladder.claims.ledger import load_claims
+from ladder.cli.app import STEPS
+from ladder.measure.conditions import measuring_code
+from ladder.model.cell import COUNTERS
+from ladder.model.code import closure, digest
+from ladder.model.files import digest_json, sha256
+from ladder.model.plan import to_json
+from ladder.model.sweep import Sweep
+
+_LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "arguments": True}
+
+
+def _code(step: str) -> str:
+    """Digest of every file of the package that the module of a step may run."""
+    return digest_json([sha256(path.read_bytes()) for path in closure([f"ladder.cli.{STEPS[step]}"])])
+
+
+def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
+    wanted = Wanted(sweep, run.project.include, run.arch, run.config.compile.options)
+    keys = {variant.id: request.key for variant, request in wanted.variants.items()}
+    harness = [one.key for one in wanted.harness.values()]
+    plan, code = sha256(to_json(run.plans[sweep.name])), digest("ladder.build.variants")
+    # At sizes that the plan does not have, a variant is verified as well.
+    launched = {one.kernel.name: one.kernel.model_dump_json(include=_LAUNCHED) for one in sweep.variants}
+    return SimpleNamespace(
+        title=sweep.title,
+        question=sweep.question,
+        problem=sweep.problem.name,
+        figures=sweep.figure_names(),
+        variants=len(sweep.variants),
+        counted=bool(sweep.counters.groups),
+        code={regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
+        # Of what its plan says, and of everything that its cubins and their facts depend on.
+        asked=digest_json([plan, harness, keys, code, launched]),
+    )
+
+
+def known(setup: Setup) -> SimpleNamespace:
+    """Every sweep, names of those chosen, digests of code by step. Raises LadderError for any mistake in a document."""
+    run = load(setup)
+    load_claims(run.project.claims, run.every_sweep)
+    sweeps = {name: _sweep(run, sweep) for name, sweep in run.every_sweep.items()}
+    return SimpleNamespace(sweeps=sweeps, chosen=list(run.sweeps), code={step: _code(step) for step in STEPS})
