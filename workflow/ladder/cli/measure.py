@@ -87,6 +87,6 @@ def throughput(
     figures = {"sweep": sweep, "started": started, "variants": len(list(cache.glob("*.cubin")))}
     figures |= {"cells": account["cells"], "wall_s": wall_s, "measure_wall_s": account["wall_s"]}
     figures |= {"gpu_s": account["gpu_s"], "gpu_share": round(account["gpu_s"] / account["wall_s"], 4)}
-    figures |= {"check_share": round(account["check_s"] / account["gpu_s"], 4)}
+    figures |= {"check_share": round(account["check_s"] / account["gpu_s"], 4) if account["gpu_s"] else None}
     write_json(out, figures)
     logging.info("from an empty cache: %s", json.dumps(figures))

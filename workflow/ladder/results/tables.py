@@ -13,6 +13,8 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
+_ADDED = {"jobs": {"check_share"}}
+"""Columns that tables published earlier do not have: there they are empty."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 
@@ -53,6 +55,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
     # Published before resources were kept by sweep: the timings say which sweeps a variant is of.
     if shared := table == "resources" and "sweep" not in found:
         columns.remove("sweep")
+    columns = [name for name in columns if name in found or name not in _ADDED.get(table, ())]
     if list(found) != columns:
         differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
@@ -60,7 +63,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         uses = read("timings", folder)
         uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
         found = uses.drop_duplicates().merge(found, on="variant")
-    return found[list(SCHEMAS[table])]
+    return found.reindex(columns=list(SCHEMAS[table])).astype(_DTYPES[table])
 
 
 def concat(frames: Sequence[pd.DataFrame], table: str) -> pd.DataFrame:

@@ -4,10 +4,11 @@
 
 namespace {
 
-// An error beyond what rounding to the output type explains, over the magnitude of what was added up.
+// An error beyond what rounding to the output type explains, over the magnitude of what was added up. NaN where that is
+// unknown: squares of a wrong C, above 1e19 in bf16, overflow in fp32, and infinite rounding would explain any error.
 __device__ double normalised(double error, double rounding, double magnitude) {
   const double beyond = fabs(error) - rounding;
-  return beyond > 0.0 ? beyond / magnitude : (beyond == beyond ? 0.0 : beyond);
+  return beyond > 0.0 ? beyond / magnitude : (isfinite(beyond) ? 0.0 : beyond - beyond);
 }
 
 }  // namespace

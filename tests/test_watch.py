@@ -1,0 +1,429 @@
+"""Watching timed launches, on an instance that only notes what is asked of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ladder.gpu.device import SEALS
+from ladder.gpu.timing import Pairs, chain_length
+from ladder.measure import worker
+from ladder.measure.bench import REFERENCE, CellOutcome
+from ladder.measure.watch import Side, Watch
+from ladder.measure.worker import Timing
+from ladder.model.plan import Launch
+from ladder.model.problem import COPY
+
+BOUND = 0.5
+
+
+class FakeHarness:
+    """Seals are numbered; `error` says what a check finds."""
+
+    def __init__(self) -> None:
+        self.sealed: list[tuple[int, int]] = []  # index and key
+        self.read: list[list[int]] = []  # keys of each reading
+        self.error: Callable[[int], float] = lambda check: 0.0
+        self.checks = 0
+
+    def seal(self, index: int, key: int) -> tuple[int, int]:
+        assert index < SEALS
+        self.sealed.append((index, key))
+        return index, key
+
+    def unsealed(self, keys: Sequence[int]) -> list[float]:
+        assert list(keys) == [key for _, key in self.sealed[len(self.sealed) - len(keys) :]]
+        self.read.append(list(keys))
+        found = [self.error(self.checks + number) for number in range(len(keys))]
+        self.checks += len(keys)
+        return found
+
+
+class FakeInstance:
+    """`log` holds what is done, with the place that outputs are at."""
+
+    def __init__(self) -> None:
+        self.harness = FakeHarness()
+        self.gpu = SimpleNamespace(harness=self.harness, stream="stream")
+        self.place, self.log = 0, list[tuple[Any, ...]]()
+        self.bounds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def writing_to(self, place: int) -> Iterator[None]:
+        before, self.place = self.place, place
+        try:
+            yield
+        finally:
+            self.place = before
+
+    def refresh(self, seed: int) -> None:
+        self.log.append(("refresh", self.place, seed))
+
+    def poison_outputs(self) -> None:
+        self.log.append(("poison", self.place))
+
+    def inspect(self, params: Any, seal: tuple[int, int]) -> None:
+        self.log.append(("inspect", self.place, params, *seal))
+
+    def error_bound(self, params: Any) -> float:
+        return BOUND
+
+    def library(self, name: str) -> Callable[[], None]:
+        return self.launcher(name)
+
+    def launcher(self, name: str) -> Callable[[], None]:
+        """Writes to where outputs are now."""
+        place = self.place
+        return lambda: self.log.append((name, place))
+
+    def entries(self, name: str) -> list[tuple[Any, ...]]:
+        return [entry for entry in self.log if entry[0] == name]
+
+
+@pytest.fixture
+def instance() -> Any:
+    return FakeInstance()
+
+
+@pytest.fixture
+def watch(instance: Any) -> Watch:
+    return Watch(instance)
+
+
+def nothing() -> None:
+    pass
+
+
+def side(always: bool = True) -> Side:
+    return Side({"k": 3}, BOUND, always)
+
+
+# Single launches.
+
+
+def test_every_launch_of_a_variant_gets_a_fresh_seed_and_a_check_with_a_fresh_key(
+    instance: Any, watch: Watch
+) -> None:
+    own = watch.single(nothing, side(), 0)
+    for _ in range(500):
+        own.refresh()
+        own.inspect()
+    assert [entry[0] for entry in instance.log] == ["refresh", "inspect"] * 500
+    seeds = {seed for _, _, seed in instance.entries("refresh")}
+    _, _, params, indices, keys = zip(*instance.entries("inspect"), strict=True)
+    assert len(seeds) == len(set(keys)) == 500
+    assert not seeds & set(keys)
+    assert all(0 <= number < 2**62 for number in (*seeds, *keys)), "twice a seed and one more is a word"
+    assert list(indices) == list(range(500)), "until they are read, each has a seal of its own"
+    assert all(one == {"k": 3} for one in params)
+
+
+def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(watch: Watch) -> None:
+    launched: list[int] = []
+    own = watch.single(lambda: launched.append(1), side(), 0)
+    own.launch()
+    own.prime()
+    assert launched == [1]
+
+
+def test_each_side_is_watched_where_it_writes(instance: Any, watch: Watch) -> None:
+    for place in (0, REFERENCE):
+        own = watch.single(nothing, side(), place)
+        own.refresh()
+        own.inspect()
+    assert [entry[:2] for entry in instance.log] == [
+        ("refresh", 0),
+        ("inspect", 0),
+        ("refresh", REFERENCE),
+        ("inspect", REFERENCE),
+    ]
+    assert instance.place == 0
+
+
+def test_of_a_reference_about_every_fourth_launch_is_checked(instance: Any, watch: Watch) -> None:
+    sampled = watch.single(nothing, side(always=False), REFERENCE)
+    checked = []
+    for _ in range(4000):
+        before = len(instance.entries("inspect"))
+        sampled.refresh()
+        sampled.inspect()
+        checked.append(len(instance.entries("inspect")) > before)
+        if len(instance.log) > 100:
+            instance.log.clear()
+    # A binomial number is within 8 of its standard deviations.
+    assert abs(sum(checked) - 1000) < 8 * math.sqrt(4000 * 3 / 16)
+    assert not all(checked[::4]), "nobody can know which"
+    assert not any(all(checked[start::4]) for start in range(4))
+
+
+def test_what_is_no_answer_is_refreshed_and_never_checked(instance: Any, watch: Watch) -> None:
+    copy = watch.single(nothing, None, REFERENCE)
+    for _ in range(100):
+        copy.refresh()
+        copy.inspect()
+    assert [entry[:2] for entry in instance.log] == [("refresh", REFERENCE)] * 100
+
+
+# What the checks found.
+
+
+def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: Watch) -> None:
+    first, second = side(), side()
+    for one in (first, second, second, first, second):
+        watch.single(nothing, one, 0).inspect()
+    instance.harness.error = [0.1, 0.9, 0.2, 0.3, 0.8].__getitem__
+    assert (first.checked, second.checked) == (0, 0), "not yet read"
+    watch.settle()
+    assert (first.checked, first.wrong, first.worst) == (2, 0, 0.3)
+    assert (second.checked, second.wrong, second.worst, second.first_wrong) == (3, 2, 0.9, 1)
+
+
+def test_seals_are_used_again_once_they_were_read(instance: Any, watch: Watch) -> None:
+    own = watch.single(nothing, side(), 0)
+    for _ in range(2):
+        own.inspect()
+        own.inspect()
+        watch.settle()
+    assert [index for index, _ in instance.harness.sealed] == [0, 1, 0, 1]
+    watch.settle()
+    assert [len(keys) for keys in instance.harness.read] == [2, 2, 0]
+
+
+def test_checks_are_read_when_all_seals_are_taken(instance: Any, watch: Watch) -> None:
+    one = side()
+    own = watch.single(nothing, one, 0)
+    for _ in range(SEALS):
+        own.inspect()
+    assert one.checked == 0
+    own.inspect()
+    assert one.checked == SEALS
+    assert instance.harness.sealed[-1][0] == 0
+    watch.settle()
+    assert one.checked == SEALS + 1
+    assert [len(keys) for keys in instance.harness.read] == [SEALS, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "wrong"),
+    [(0.0, 0), (BOUND, 0), (math.nextafter(BOUND, 1), 1), (1e300, 1), (math.inf, 1), (math.nan, 1)],
+)
+def test_a_launch_beyond_the_bound_is_wrong_and_so_are_infinity_and_nan(error: float, wrong: int) -> None:
+    one = side()
+    one.take(error)
+    assert (one.checked, one.wrong) == (1, wrong)
+
+
+def test_a_side_says_how_many_launches_were_wrong_and_which_was_the_first() -> None:
+    one = side()
+    for error in (0.1, 0.2, 7.0, 0.1, 0.625):
+        one.take(error)
+    assert str(one) == ("2 of 5 timed launches, launch 3 the first: largest normalised error 7, allowed 0.5")
+
+
+# Chains.
+
+
+def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(instance: Any, watch: Watch) -> None:
+    places, one = [2, 3, 4], side()
+
+    def poison() -> None:
+        for place in places:
+            watch.poison(place)
+
+    chain = watch.chain(nothing, one, places, poison, nothing)
+    inspected = []
+    for _ in range(300):
+        instance.log.clear()
+        chain.refresh()
+        assert [entry[:2] for entry in instance.log] == [
+            ("refresh", 2),
+            ("poison", 2),
+            ("poison", 3),
+            ("poison", 4),
+        ]
+        instance.log.clear()
+        chain.inspect()
+        ((_, place, *_),) = instance.log
+        inspected.append(place)
+    # 100 times each, within 8 standard deviations of a binomial number.
+    assert all(abs(inspected.count(place) - 100) < 8 * math.sqrt(300 * 2 / 9) for place in places)
+    watch.settle()
+    assert one.checked == 300
+    assert instance.place == 0
+
+
+def test_a_chain_of_copies_is_never_checked(instance: Any, watch: Watch) -> None:
+    chain = watch.chain(nothing, None, [2, 3], nothing, nothing)
+    chain.refresh()
+    chain.inspect()
+    assert [entry[0] for entry in instance.log] == ["refresh"]
+
+
+class FakeGraph:
+    def __init__(self, members: Sequence[Callable[[], None]]) -> None:
+        self.members, self.closed = members, False
+
+    def launch(self, stream: str) -> None:
+        assert stream == "stream"
+        for member in self.members:
+            member()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeTimer:
+    """Runs each side once, as `pairs` does a launch."""
+
+    def __init__(self) -> None:
+        self.called: list[tuple[str, float]] = []
+        self.median_us = 10.0
+
+    def pairs(self, sides: Any, rule: Any, regime: str, twice: bool = False, scale: float = 1.0) -> Any:
+        self.called.append((regime, scale))
+        for one in sides:
+            one.refresh()
+            one.prime()
+            one.launch()
+            one.inspect()
+        return Pairs([self.median_us] * 3, [10.0] * 3)
+
+    def singly(self, sides: Any, rule: Any, regime: str, shortest_us: float) -> Any:
+        return self.pairs(sides, rule, regime, shortest_us < 300)
+
+
+class Lab:
+    """A `Timing` of a variant that takes 100 us, with a fake bench."""
+
+    def __init__(self, instance: Any, name: str = "cublas", once_us: float = 100.0) -> None:
+        self.instance, self.timer, self.graphs = instance, FakeTimer(), list[FakeGraph]()
+        self.bench: Any = SimpleNamespace(
+            gpu=instance.gpu,
+            timer=self.timer,
+            instance=lambda cell: instance,
+            loaded=lambda task: instance.launcher("variant"),
+            least_us=lambda cell, params, instance: 1.0,
+        )
+        settings = {"min_pairs": 1, "max_pairs": 1, "precision": 0.1, "cell_seconds": 1, "warm_below_us": 200}
+        plan: Any = SimpleNamespace(settings=settings)
+        launch = Launch((1, 1, 1), (1, 1, 1), None, 0, "variant", {"k": 3}, ())
+        task: Any = SimpleNamespace(
+            cell=SimpleNamespace(in_regime=lambda regime: regime), launch=launch, reference=None
+        )
+        self.timing = Timing(self.bench, plan, task, name, (once_us, 150.0))
+
+    def run(self, *regimes: str) -> Any:
+        launchers = [self.instance.launcher(name) for name in ("alone", "other alone")]
+        return self.timing.run(*launchers, regimes)
+
+    def capture(self, stream: str, members: Sequence[Callable[[], None]]) -> FakeGraph:
+        assert stream == "stream"
+        self.graphs.append(FakeGraph(members))
+        return self.graphs[-1]
+
+
+@pytest.fixture
+def lab(instance: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    made = Lab(instance)
+    monkeypatch.setattr(worker, "capture", made.capture)
+    return made
+
+
+def test_launches_of_a_chain_write_to_places_of_their_own(instance: Any, lab: Lab) -> None:
+    lab.run("warm")
+    length = chain_length(100.0)
+    own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
+    assert [place for _, place in instance.entries("variant")] == own
+    assert [place for _, place in instance.entries("cublas")] == own
+    assert lab.timer.called == [("warm", length)]
+
+
+def test_a_chain_is_refreshed_poisoned_and_behind_one_launch_alone(instance: Any, lab: Lab) -> None:
+    lab.run("warm")
+    first = instance.log[: instance.log.index(("other alone", 0))]
+    length = chain_length(100.0)
+    named = [entry[0] for entry in first]
+    around = ["refresh", *["poison"] * length]
+    assert named == [*around, "alone", *["variant"] * length, "inspect", *around]
+    poisoned = [place for _, place in instance.entries("poison")]
+    assert poisoned == [place for _, place in instance.entries("variant")] * 2
+    assert instance.entries("inspect")[0][1] in poisoned
+
+
+def test_graphs_are_freed_behind_the_last_pair(instance: Any, lab: Lab) -> None:
+    lab.run("warm")
+    assert [graph.closed for graph in lab.graphs] == [True] * 3
+
+
+def test_graphs_are_freed_when_a_launch_fails(instance: Any, lab: Lab) -> None:
+    def fail() -> None:
+        raise RuntimeError("launch failed")
+
+    lab.bench.loaded = lambda task: fail
+    with pytest.raises(RuntimeError, match="launch failed"):
+        lab.run("warm")
+    assert [graph.closed for graph in lab.graphs] == [True] * 3
+
+
+def test_a_slow_kernel_has_no_chain_and_keeps_its_other_regimes(
+    instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Lab(instance, once_us=201.0)
+    monkeypatch.setattr(worker, "capture", slow.capture)
+    found = slow.run("warm", "dirty")
+    assert list(found) == ["dirty", "warm"], "warm comes last"
+    assert found["warm"].result["status"] == "unsupported"
+    assert slow.timer.called == [("dirty", 1.0)]
+    assert not slow.graphs
+
+
+# What a wrong launch makes of a cell.
+
+
+def test_a_wrong_launch_of_the_variant_makes_it_stateful_and_ends_the_process(
+    instance: Any, lab: Lab
+) -> None:
+    instance.harness.error = lambda check: 2.0 if check == 0 else 0.0
+    with pytest.raises(CellOutcome) as outcome:
+        lab.run("dirty", "cold")
+    assert outcome.value.result["status"] == "stateful"
+    assert "right alone, wrong in sequence: 1 of 1 timed launches" in outcome.value.result["reason"]
+    assert outcome.value.spoilt
+    assert lab.timer.called == [("dirty", 1.0)], "the next regime is not timed"
+
+
+def test_a_wrong_launch_of_the_reference_is_not_the_variants(
+    instance: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.randrange", lambda stop: 0)  # checked
+    instance.harness.error = lambda check: 2.0 * check
+    with pytest.raises(CellOutcome) as outcome:
+        lab.run("dirty")
+    assert outcome.value.result["status"] == "incorrect"
+    assert outcome.value.result["reason"].startswith("the reference cublas: 1 of 1 timed launches")
+    assert not outcome.value.spoilt
+
+
+def test_a_time_that_the_hardware_cannot_reach_is_stateful(instance: Any, lab: Lab) -> None:
+    lab.timer.median_us = 0.9
+    with pytest.raises(CellOutcome, match=r"dirty: takes 0\.90 us where the hardware needs 1\.00") as outcome:
+        lab.run("dirty")
+    assert outcome.value.result["status"] == "stateful"
+    assert outcome.value.spoilt
+
+
+def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.randrange", lambda stop: 0)
+    lab = Lab(instance, COPY)
+    lab.run("dirty")
+    assert [entry[:2] for entry in instance.log] == [
+        ("refresh", 0),
+        ("alone", 0),
+        ("inspect", 0),
+        ("refresh", REFERENCE),
+        ("other alone", 0),
+    ]
