@@ -150,6 +150,18 @@ __device__ void poison(void* data, index_t bytes) {
   }
 }
 
+// 0, or 1e300 where an element of an input that was drawn is not as it was.
+template <class T>
+__device__ double error_of_input(const T* data, index_t at, unsigned long long seed, int kind = UNIFORM) {
+  constexpr int together = drawn_together<T>;
+  const T expected = drawn<T>(drawn_bits(seed, at / together), at % together, kind);
+  const auto* one = reinterpret_cast<const unsigned char*>(&expected);
+  const auto* other = reinterpret_cast<const unsigned char*>(data + at);
+  bool same = true;
+  for (int byte = 0; byte < sizeof(T); ++byte) same = same && one[byte] == other[byte];
+  return same ? 0.0 : 1e300;
+}
+
 // Where the checks of one launch end up: their maximum, in `running` until all blocks are done, and its tag. A kernel under
 // test cannot fake a result later, since it never sees the key.
 struct Seal {
@@ -179,16 +191,8 @@ template <class T> __global__ void fill(T* data, index_t count, unsigned long lo
 template <class T>
 __global__ void count_changed(unsigned long long* count, const T* data, index_t elements, unsigned long long seed,
                               int kind) {
-  constexpr int together = drawn_together<T>;
   unsigned long long found = 0;
-  for (index_t i = first_index(); i < elements; i += grid_stride()) {
-    const T expected = drawn<T>(drawn_bits(seed, i / together), i % together, kind);
-    const auto* one = reinterpret_cast<const unsigned char*>(&expected);
-    const auto* other = reinterpret_cast<const unsigned char*>(data + i);
-    bool same = true;
-    for (int byte = 0; byte < sizeof(T); ++byte) same = same && one[byte] == other[byte];
-    found += !same;
-  }
+  for (index_t i = first_index(); i < elements; i += grid_stride()) found += error_of_input(data, i, seed, kind) > 0.0;
   if (found) atomicAdd(count, found);
 }
 

@@ -98,6 +98,11 @@ class Bench:
         """Draw the inputs that `check` has an answer for."""
         instance.fill_inputs(int(self._seed or 0))
 
+    def places(self, instance: Instance) -> int:
+        """For how many more sets of outputs there is room."""
+        size = sum(instance.tensors[name].guarded.size for name in instance.outputs)
+        return max(1, self.gpu.free_bytes() // 2 // size)
+
     def release(self) -> None:
         if self._instance is not None:
             self._instance.close()

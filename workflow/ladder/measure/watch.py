@@ -1,5 +1,6 @@
 """A launch that is timed is a launch that is verified: fresh inputs ahead of it, a check behind it."""
 
+import math
 import random
 import secrets
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ class Side:
     def take(self, error: float) -> None:
         """Count a launch. NaN compares false, so it is wrong."""
         self.checked += 1
-        self.worst = max(self.worst, error)
+        self.worst = max(self.worst, error if error == error else math.inf)
         if not error <= self.bound:
             self.wrong += 1
             self.first_wrong = self.first_wrong or self.checked

@@ -86,10 +86,8 @@ class Timing:
 
     def _warm(self, variant: Launcher, reference: Launcher) -> Pairs:
         """Chains of launches that each write to a place of their own; one alone comes before each chain."""
-        bench, places = (
-            self.bench,
-            [REFERENCE + 1 + number for number in range(chain_length(self.launch_us[0]))],
-        )
+        bench, length = self.bench, chain_length(self.launch_us[0])
+        places = [REFERENCE + 1 + number for number in range(min(length, self.bench.places(self.instance)))]
         stream, against, watch = bench.gpu.stream, self.task.reference, self.watch
 
         def graph(load: Callable[[], Launcher]) -> Any:
