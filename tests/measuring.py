@@ -28,9 +28,12 @@ def ladder(folder: Path, *words: str) -> None:
 
 
 def measured(
-    folder: Path, variants: Sequence[dict[str, Any]], sizes: list[Any], settings: str
+    folder: Path, variants: Sequence[dict[str, Any]], sizes: list[Any], settings: str, **more: Any
 ) -> list[Record]:
-    """Every record of a sweep of GEMM variants in a project; `settings` are those of `measure`, as YAML."""
+    """Every record of a sweep of GEMM variants in a project; `settings` are those of `measure`, as YAML.
+
+    `more` are fields of the sweep, which is in fp32 against cuBLAS if they do not say otherwise.
+    """
     sweep = {
         "title": "t",
         "question": "q?",
@@ -39,7 +42,7 @@ def measured(
         "sizes": sizes,
         "variants": [given | {"unsupported": "record"} for given in variants],
         "references": ["cublas"],
-    }
+    } | more
     (folder / "config" / "sweeps" / "probe.yaml").write_text(yaml.safe_dump(sweep))
     results, arch = RunFolder(folder / "results" / "test" / GPUS[0].slug), GPUS[0].arch
     given = ["--arch", arch, "--jobs", "4", "--config", f"measure={settings}"]

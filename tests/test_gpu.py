@@ -81,6 +81,23 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
     assert "1 of 131 elements of the input a were written" in found["input"].reason
 
 
+def test_a_worker_takes_the_algorithms_of_the_one_before(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "project")
+    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    variants = [{"kernel": "faulty", "params": {"fault": fault}} for fault in ("none", "trap")]
+    variants.append({"kernel": "tma_tile"})
+    libraries = {"references": ["cublas", "cublaslt"], "regimes": ["dirty"]}
+    records = measured(folder, variants, [SIZE], "{deadline_s: 10}", **libraries)
+    good = [record.result for record in records if record.status == "ok"]
+    assert [record.status for record in records] == ["ok", "launch_error", "ok"]
+    assert len({record.session for record in records}) == 2
+    assert set(good[0]["algorithms"]) == {"cublaslt"}
+    assert good[0]["algorithms"] == good[1]["algorithms"]
+    assert not any(result["notes"] for result in good), "it was found in the list again"
+    for result in good:
+        assert result["algorithm"] == result["algorithms"].get(result["reference"], "")
+
+
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
     huge = {"m": 400_000, "n": 400_000, "k": 16}
     records = measure("faulty", [{"shared_kib": 300}, {}], [SIZE, huge])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from conftest import ROOT
-from ladder.gpu.discovery import find_gpus
+from conftest import ROOT, make_project
+from measuring import GPUS, measured
 
-GPUS = find_gpus()
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not GPUS or GPUS[0].arch != "sm_90a", reason="needs a Hopper GPU"),
@@ -22,3 +23,33 @@ def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
     path = os.environ | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "project")
+    shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True)
+    both = {"dtypes": ["fp8"], "layout": "TN", "references": ["cublaslt", "cublaslt_fast"]}
+    both["regimes"] = ["dirty"]
+    wide = {"kernel": "hopper_gemm", "params": {"stagger": 1}}
+    narrow = {"kernel": "hopper_gemm", "params": {"bn": 128, "stages": 6, "stagger": 1}}
+
+    (first,) = measured(folder, [wide], [4096], "{deadline_s: 60}", **both)
+    assert first.status == "ok", first.reason
+    times, algorithms = first.result["references"], first.result["algorithms"]
+    assert set(times) == set(algorithms) == {"cublaslt", "cublaslt_fast"}
+    assert times["cublaslt_fast"] < times["cublaslt"] / 0.95
+    assert first.result["notes"] == []
+    assert all(name.startswith("id ") for name in algorithms.values())
+    assert first.result["algorithm"] == algorithms[first.result["reference"]]
+
+    records = measured(folder, [wide, narrow], [4096], "{deadline_s: 60}", **both)
+    assert len({record.session for record in records}) == len(records) == 2
+    assert [record.result["algorithms"] for record in records] == [algorithms] * 2
+
+    known = {record.session for record in records}
+    free = measured(folder, [wide, narrow], [4096], "{deadline_s: 60, remeasure: true}", **both)
+    free = [record for record in free if record.session not in known]
+    assert [record.status for record in free] == ["ok", "ok"]
+    assert {frozenset(record.result) for record in free} == {frozenset(first.result)}
+    assert len({tuple(record.result["algorithms"].items()) for record in free}) == 1

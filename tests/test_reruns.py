@@ -275,8 +275,9 @@ def test_exactly_what_depends_on_a_change_is_measured_again(measured: Measured, 
     assert bool(found or counted) == (wanted is not nothing)
 
 
-def test_cublaslts_algorithms_matter_where_it_is_a_reference(measured: Measured) -> None:
-    measured.sweep("tensor_ladder", lambda sweep: sweep.update(references=["cublas", "cublaslt"]))
+@pytest.mark.parametrize("library", ["cublaslt", "cublaslt_fast"])
+def test_cublaslts_algorithms_matter_where_it_is_a_reference(measured: Measured, library: str) -> None:
+    measured.sweep("tensor_ladder", lambda sweep: sweep.update(references=["cublas", library]))
     measured.lab.record(["tensor_ladder"])
     assert shown(measured.due()) == []
     measured.settings(lt_heuristics=3)

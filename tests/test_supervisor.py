@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,15 +48,17 @@ if start == "die" or (start == "die twice" and open(folder + "/requests").read()
 pipe.send({"hello": {"pid": os.getpid(), "gpu": {"name": "a GPU"}}})
 good = {"status": "ok", "reason": "", "variant_us": [2.0, 1.0, 3.0], "reference_us": [4.0, 4.0, 4.0],
         "reference": "copy", "speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "stopped_by": "precision"}
+chosen = {"copy": str(os.getpid())}
 
-def answer(regimes, result=good, fatal=False, gpu_s=0.5):
+def answer(regimes, result=None, fatal=False, gpu_s=0.5):
+    result = result or {**good, "algorithms": {**chosen, **algorithms}}
     spent = {"gpu_s": gpu_s, "check_s": 0.1, "wall_s": 1.0}
     pipe.send({"results": dict.fromkeys(regimes, result), "fatal": fatal, **spent})
 
 lost = {"status": "launch_error", "reason": "context lost"}
 while True:
     try:
-        task, regimes = pipe.recv()
+        task, regimes, algorithms = pipe.recv()
     except EOFError:
         sys.exit(0)
     note("task", task, os.getpid())
@@ -205,6 +208,47 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 def statuses(records: list[Record]) -> list[str]:
     return [record.status for record in records]
+
+
+def algorithms(records: list[Record]) -> list[str]:
+    """What each record was measured against; a worker that is free to choose takes its process id."""
+    return [record.result["algorithms"]["copy"] for record in records if record.status == "ok"]
+
+
+def test_a_new_worker_takes_the_algorithms_of_the_first(run: Run) -> None:
+    run.script({"1": "segfault", "3": "killed once"})
+    found = algorithms(run.measure())
+    assert (len(run.workers), found) == (3, [str(run.workers[0])] * 4)
+
+
+def test_a_later_job_of_the_run_takes_the_algorithms_of_its_records(run: Run) -> None:
+    run.script({"4": "hang"})
+    run.measure()
+    run.script({})
+    records = run.measure(deadline_s=10 * DEADLINE_S)
+    assert (len(run.workers), algorithms(records)) == (2, [str(run.workers[0])] * 5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: replace(record, conditions=replace(record.conditions, host={**ON, "driver": "2"})),
+        lambda record: replace(record, cell=replace(record.cell, size={"elements": 64, "rows": 4})),
+        lambda record: replace(record, cell=replace(record.cell, dtype="fp16")),
+        lambda record: replace(
+            record, conditions=replace(record.conditions, tree={"settings": {"lt_heuristics": 3}})
+        ),
+    ],
+    ids=["another driver", "another size", "another dtype", "another list"],
+)
+def test_algorithms_of_other_conditions_are_not_taken(run: Run, change: Callable[[Record], Record]) -> None:
+    own = run.measure()[0]
+    with appending(run.folder / "others", "scripted") as append:
+        append(change(own))
+    shutil.rmtree(run.folder / "records")
+    (run.folder / "others").rename(run.folder / "records")
+    found = algorithms(run.measure())
+    assert sorted(map(int, found), key=run.workers.index) == [run.workers[0]] + [run.workers[1]] * TASKS
 
 
 def test_all_goes_well_in_one_worker(run: Run) -> None:

@@ -73,6 +73,7 @@ class Instance(ABC):
         self.scalars: dict[str, float] = {}
         self.drawn: dict[str, ctypes.c_ulonglong] = {}  # seeds
         self.inputs = INPUTS[0]  # their kind
+        self.algorithms: dict[str, str] = {}  # of libraries, by name: to be taken, or taken
         self._place = 0
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
         self._table: tuple[list[str], list[tuple[int, int, bool]], Buffer] | None = None

@@ -1,5 +1,6 @@
 """cuBLAS and cuBLASLt as references. Row-major C = A@B is column-major C^T = B^T A^T: the operands swap."""
 
+import contextlib
 import ctypes
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -28,6 +29,19 @@ _TYPES = {
 }
 """dtype -> types of the operands, the result, the accumulation and the scalars, and the scalars' on the host."""
 
+_CONFIGURATION = {
+    "id": "ID",
+    "tile": "TILE_ID",
+    "stages": "STAGES_ID",
+    "split-k": "SPLITK_NUM",
+    "reduction": "REDUCTION_SCHEME",
+    "swizzle": "CTA_SWIZZLING",
+    "custom": "CUSTOM_OPTION",
+    "inner": "INNER_SHAPE_ID",
+    "cluster": "CLUSTER_SHAPE_ID",
+}
+"""Words for what cuBLASLt says of an algorithm: numbers, most of its enumerations."""
+
 
 @dataclass(frozen=True)
 class Gemm:
@@ -46,13 +60,25 @@ def _scalars(dtype: str) -> tuple[Any, int, int]:
     return both, both.ctypes.data, both.ctypes.data + both.itemsize
 
 
+def _described(algorithm: int, workspace_bytes: int) -> str:
+    """The algorithm at an address, as far as cuBLASLt tells: `id 66 tile 20 stages 35` and so on."""
+    words, written = [], ctypes.c_size_t()
+    for word, name in _CONFIGURATION.items():
+        attribute = lt.MatmulAlgoConfigAttribute[name]
+        value = np.zeros(1, lt.get_matmul_algo_config_attribute_dtype(attribute))
+        given = (algorithm, attribute, value.ctypes.data, value.nbytes, ctypes.addressof(written))
+        with contextlib.suppress(lt.cuBLASLtError):
+            lt.matmul_algo_config_get_attribute(*given)
+            words.append(f"{word} {value[0]}")
+    return " ".join([*words, f"workspace {workspace_bytes}"])
+
+
 class Libraries:
     """cuBLAS and cuBLASLt on a GPU's stream; the latter tries the first `candidates` of its heuristic list."""
 
     def __init__(self, timer: Timer, candidates: int) -> None:
         self.timer, self.gpu, self._candidates = timer, timer.gpu, candidates
         self._workspace = self.gpu.allocate(WORKSPACE_BYTES)
-        self._chosen: dict[tuple[Any, ...], int] = {}
         self._cublas = cublas.create()
         cublas.set_stream(self._cublas, int(self.gpu.stream.handle))
         # A workspace of our own: the library then allocates nothing while a graph is captured.
@@ -74,24 +100,34 @@ class Libraries:
         operands = (alpha, b, source, k if transposed else n, a, source, k, beta, c, target, n)
         return partial(cublas.gemm_ex, *sizes, *operands, compute, -1)
 
-    def cublaslt(self, gemm: Gemm) -> Launcher:
-        """The fastest of cuBLASLt's candidates, chosen once for all pointers. Raises LadderError where it has none."""
-        launchers, problem = self._lt_candidates(gemm), (gemm.size, gemm.dtype, gemm.layout)
-        if problem not in self._chosen:
-            times = self.timer.quick(launchers)
-            self._chosen[problem] = times.index(min(times))
-        return launchers[self._chosen[problem]]
+    def cublaslt(self, gemm: Gemm, algorithm: str = "", fast: bool = False) -> tuple[Launcher, str]:
+        """cuBLASLt's algorithm of that name, else the fastest of its candidates; and the name of which.
+
+        `fast` is fp8 without promotion of partial sums. Raises LadderError where there is none.
+        """
+        if fast and gemm.dtype != "fp8":
+            raise LadderError("fast accumulation is a setting of fp8")
+        launchers = self._lt_candidates(gemm, fast)
+        if algorithm not in launchers:
+            times = dict(zip(launchers, self.timer.quick(list(launchers.values())), strict=True))
+            algorithm = min(times, key=lambda name: times[name])
+        return launchers[algorithm], algorithm
 
     @cached_property
     def _lt(self) -> int:
         return int(lt.create())
 
-    def _lt_candidates(self, gemm: Gemm) -> list[Launcher]:
-        """Each algorithm of the heuristic list that can be used. Raises LadderError where there is none."""
+    def _lt_candidates(self, gemm: Gemm, fast: bool) -> dict[str, Launcher]:
+        """What can be used of the heuristic list, by name. Raises LadderError where there is none."""
         source, target, compute, scale, _ = _TYPES[gemm.dtype]
         (a, b, c), (m, n, k), transposed = gemm.pointers, gemm.size, gemm.layout == "TN"
         operation, flag = lt.matmul_desc_create(compute, scale), ctypes.c_int32(transposed)
         lt.matmul_desc_set_attribute(operation, lt.MatmulDescAttribute.TRANSA, ctypes.addressof(flag), 4)
+        if fast:
+            one = ctypes.c_int8(1)
+            lt.matmul_desc_set_attribute(
+                operation, lt.MatmulDescAttribute.FAST_ACCUM, ctypes.addressof(one), 1
+            )
         rows, columns = (k, n) if transposed else (n, k)
         left = lt.matrix_layout_create(source, rows, columns, rows)
         right, result = lt.matrix_layout_create(source, k, m, k), lt.matrix_layout_create(target, n, m, n)
@@ -117,4 +153,10 @@ class Libraries:
         def launch(index: int) -> None:
             lt.matmul(handle, operation, *operands, first + index * found.itemsize, *where)
 
-        return [partial(launch, index) for index in usable]
+        launchers: dict[str, Launcher] = {}
+        for index in usable:
+            name = _described(first + index * found.itemsize, int(found["workspace_size"][index]))
+            while name in launchers:  # It says no more of them than that they are two.
+                name += " again"
+            launchers[name] = partial(launch, index)
+        return launchers

@@ -81,8 +81,7 @@ class Bench:
 
     def instance(self, cell: Cell) -> Instance:
         """The instance of a cell. Raises CellOutcome where it does not fit into memory."""
-        group = (cell.dtype, cell.layout, *sorted(cell.size.items()))
-        if group != self._group or self._instance is None:
+        if cell.operands != self._group or self._instance is None:
             self.release()
             needed = self.problem.device_bytes(cell.size, cell.dtype)
             free = self.gpu.free_bytes() - _SPARE_BYTES
@@ -91,7 +90,7 @@ class Bench:
             self._use_harness(cell.dtype)
             instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
             self.draw(instance)
-            self._instance, self._group = instance, group
+            self._instance, self._group = instance, cell.operands
         return self._instance
 
     def draw(self, instance: Instance) -> None:
@@ -101,7 +100,7 @@ class Bench:
     def places(self, instance: Instance) -> int:
         """For how many more sets of outputs there is room."""
         size = sum(instance.tensors[name].guarded.size for name in instance.outputs)
-        return max(1, self.gpu.free_bytes() // 2 // size)
+        return max(1, int(self.gpu.free_bytes() // 2 // size))
 
     def release(self) -> None:
         if self._instance is not None:
@@ -214,11 +213,15 @@ class Bench:
 
     def _library(self, name: str, instance: Instance) -> Launcher | None:
         """A library reference, verified; None, and a note, where there is none or its result is wrong."""
+        wanted = instance.algorithms.get(name)
         try:
             launcher = instance.library(name)
         except LadderError as error:
             self.known["note", name] = str(error)
             return None
+        if wanted and instance.algorithms[name] != wanted:
+            why = "its list has no longer what earlier cells took"
+            self.known["note", name] = f"chosen anew, since {why}: {wanted}"
         launcher()  # which loads its kernel
         # Libraries have no parameters.
         if name != COPY and not (check := self.check(launcher, {}, instance)[0]).correct:
@@ -227,7 +230,7 @@ class Bench:
         return launcher
 
     def notes(self) -> list[str]:
-        """Which libraries have nothing for the current instance, and why."""
+        """Which libraries have nothing here, or another algorithm than before, and why."""
         return [f"{key[1]}: {text}" for key, text in self.known.items() if isinstance(key, tuple)]
 
     def fastest(self, launchers: dict[str, Launcher]) -> tuple[str, dict[str, float]]:

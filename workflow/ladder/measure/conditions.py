@@ -34,7 +34,8 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     assert task.launch is not None
     names = ["seed"] if regime == COUNTERS else list(_OF_TIMING)
     names += ["warm_below_us"] if regime == "warm" else []
-    names += ["lt_heuristics"] if "cublaslt" in task.cell.reference.libraries and regime != COUNTERS else []
+    chooses = any(name.startswith("cublaslt") for name in task.cell.reference.libraries)
+    names += ["lt_heuristics"] if chooses and regime != COUNTERS else []
     conditions: dict[str, Any] = {**_launch(plan, task.launch), "code": measuring_code(plan.problem, regime)}
     conditions["settings"] = {name: plan.settings[name] for name in names}
     conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]

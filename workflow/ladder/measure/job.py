@@ -72,10 +72,14 @@ class Measuring:
     begin_session: Callable[[Mapping[str, Any]], Session]
     job: Job
     session: str = ""
+    algorithms: dict[tuple[Any, ...], dict[str, str]] = field(default_factory=dict)
+    """Of libraries, by operands and name, as the latest records have them: those that workers take."""
 
     def run(self, todo: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
         own, begun, plan = set[int](), time.monotonic(), self.view.plan
+        for record in sorted(self.view.records, key=lambda record: record.time):
+            self.keep_algorithms(record)
 
         def on_start(worker: WorkerProcess) -> None:
             own.add(int(worker.hello["pid"]))
@@ -87,11 +91,13 @@ class Measuring:
         try:
             for done, (index, regimes) in enumerate(todo, 1):
                 since = time.monotonic()
-                answer = supervisor.measure(index, regimes)
+                cell = plan.tasks[index].cell
+                answer = supervisor.measure(index, regimes, self.algorithms.get(cell.operands, {}))
                 device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
                 records = list(self.records(plan.tasks[index], answer, device))
                 for record in records:
                     append(record)
+                    self.keep_algorithms(record)
                 self.job.measured += 1
                 self.job.gpu_s += answer["gpu_s"]
                 self.job.check_s += answer["check_s"]
@@ -100,6 +106,14 @@ class Measuring:
         finally:
             self.job.worker_starts = supervisor.worker_starts
             supervisor.leave()
+
+    def keep_algorithms(self, record: Record) -> None:
+        """Have later cells with the same operands take this record's algorithms, if they choose from one list."""
+        name, tree = "lt_heuristics", record.conditions.tree
+        of_one_list = tree.get("settings", {}).get(name) == self.view.plan.settings.get(name)
+        if of_one_list and record.conditions.host == self.on:
+            known = self.algorithms.setdefault(record.cell.operands, {})
+            known.update(record.result.get("algorithms", {}))
 
     def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> Iterator[Record]:
         """A record a regime."""

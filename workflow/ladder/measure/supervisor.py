@@ -55,10 +55,12 @@ class WorkerProcess:
             raise LadderError(f"the measuring worker failed, and not a kernel:\n{answer['mistake']}")
         return answer
 
-    def answer(self, index: int, regimes: Sequence[str], seconds: float) -> dict[str, Any]:
-        """Have one task measured. Raises WorkerLost."""
+    def answer(
+        self, index: int, regimes: Sequence[str], algorithms: Mapping[str, str], seconds: float
+    ) -> dict[str, Any]:
+        """Have one task measured, against these algorithms of libraries. Raises WorkerLost."""
         with contextlib.suppress(OSError):  # Reading finds out how it ended.
-            self._pipe.send((index, list(regimes)))
+            self._pipe.send((index, list(regimes), dict(algorithms)))
         return self._answer(seconds)
 
     def kill(self) -> None:
@@ -88,15 +90,17 @@ class Supervisor:
     worker_starts: int = 0
     _worker: WorkerProcess | None = field(default=None, init=False)
 
-    def measure(self, index: int, regimes: Sequence[str], again: bool = False) -> Answer:
+    def measure(
+        self, index: int, regimes: Sequence[str], algorithms: Mapping[str, str], again: bool = False
+    ) -> Answer:
         """One task, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
         worker, begun = self._ready_worker(), time.monotonic()
         try:
-            answer = worker.answer(index, regimes, self.deadline_s)
+            answer = worker.answer(index, regimes, algorithms, self.deadline_s)
         except WorkerLost as lost:
             self._worker = None
             if lost.interrupted and not again:
-                return self.measure(index, regimes, again=True)
+                return self.measure(index, regimes, algorithms, again=True)
             limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
             result = {"status": lost.status, "reason": str(lost), **limit}
             wall_s = round(time.monotonic() - begun, 3)

@@ -1,7 +1,8 @@
 """The measuring worker: one process, one context, task after task as the supervisor sends them.
 
-Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe come (task index, regimes);
-back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the context is lost, and it leaves.
+Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe come (task index, regimes,
+algorithms of libraries by name); back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the
+context is lost, and it leaves.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -135,12 +136,13 @@ class Worker:
         self.plan = plan
         self.bench = Bench(plan, cubins)
 
-    def measure(self, task: Task, regimes: Sequence[str]) -> dict[str, Result]:
+    def measure(self, task: Task, regimes: Sequence[str], algorithms: Mapping[str, str]) -> dict[str, Result]:
         """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
         bench = self.bench
         assert task.launch is not None
         instance = bench.instance(task.cell)
         bench.verify_edges(task.variant, task.cell)
+        instance.algorithms = {**algorithms, **instance.algorithms}  # What is in use stays.
         loaded, before, launch_us = bench.verified(task.launch, instance)
         launchers = bench.references(task, instance)
         name, times = bench.fastest(launchers)
@@ -154,12 +156,14 @@ class Worker:
         worst = max(before.max_error, after.max_error)
         common = {
             "reference": name,
+            "algorithm": instance.algorithms.get(name, ""),
             "check": {
                 "max_error": worst,
                 "error_bound": before.error_bound,
                 "launches": timing.variant.checked,
             },
             "references": times,
+            "algorithms": {one: instance.algorithms[one] for one in times if one in instance.algorithms},
             "notes": bench.notes(),
             "copy_us": bench.copy_us(instance),
             "observations": self._observations(loaded, task.launch, instance),
@@ -176,12 +180,12 @@ class Worker:
                 samples.setdefault(metric, []).append(value)
         return [{"metric": name, "unit": unit, "value": median(of)} for (name, unit), of in samples.items()]
 
-    def answer(self, index: int, regimes: Sequence[str]) -> dict[str, Any]:
+    def answer(self, index: int, regimes: Sequence[str], algorithms: Mapping[str, str]) -> dict[str, Any]:
         task, bench = self.plan.tasks[index], self.bench
         start, fatal = time.perf_counter(), False
         before = bench.timer.busy_us, bench.timer.checking_us
         try:
-            results = self.measure(task, regimes)
+            results = self.measure(task, regimes, algorithms)
         except CellOutcome as outcome:
             results, fatal = dict.fromkeys(regimes, outcome.result), outcome.spoilt
         except OutOfDeviceMemory as error:
@@ -226,11 +230,11 @@ def main() -> int:
     pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
     while True:
         try:
-            index, regimes = pipe.recv()
+            index, regimes, algorithms = pipe.recv()
         except EOFError:
             return 0
         try:
-            answer = worker.answer(index, regimes)
+            answer = worker.answer(index, regimes, algorithms)
         except _MISTAKES:
             pipe.send({"mistake": traceback.format_exc()})
             raise

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ladder.model.files import digest_json
 from ladder.model.problem import ParamValue
@@ -37,6 +38,11 @@ class Cell:
         against = self.reference
         parts = (self.kernel, dict(self.params), self.dtype, self.layout, dict(self.size), self.regime)
         return digest_json([*parts, list(against.libraries), against.kernel, dict(against.params)])[:20]
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        """What the problem's data are, whatever the kernel: dtype, layout and size."""
+        return (self.dtype, self.layout, *sorted(self.size.items()))
 
     def in_regime(self, regime: str) -> "Cell":
         """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""

@@ -55,9 +55,9 @@ class Record:
     """What became of one cell: status, reason and result, and what it takes to know where they come from.
 
     `sweep` is the one it was measured for; `limit_s` is the deadline of a timeout. result: `variant_us`, `reference_us`
-    in the order taken (or a `summary`), `reference` (which library), `algorithm`, `speedup` with its interval,
-    `stopped_by`, `check`, `device` (clock, power, temperature), `observations`, `copy_us`, `built` (digests of source
-    and cubin).
+    in the order taken (or a `summary`), `reference` (which library) and its `algorithm` (of cuBLASLt, else ""),
+    `references` (times to choose by) with their `algorithms`, `speedup` with its interval, `stopped_by`, `check`,
+    `device` (clock, power, temperature), `observations`, `copy_us`, `built` (digests of source and cubin).
     """
 
     cell: Cell

@@ -24,7 +24,7 @@ def _columns(text: str) -> Mapping[str, str]:
 SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "timings": _columns(
         f"""sweep problem kernel variant rung params dtype layout {_SIZE} status reason samples:int regime
-        median_us:float median_us_low:float median_us_high:float cv:float reference reference_median_us:float
+        median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
         speedup:float speedup_low:float speedup_high:float stopped_by tflops:float peak_fraction:float
         gbytes_per_s:float copy_fraction:float sm_clock_mhz:float power_w:float temperature_c:float throttled:bool
         busy:bool max_error:float error_bound:float source_sha256 cubin_sha256"""

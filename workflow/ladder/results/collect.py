@@ -86,7 +86,7 @@ class Collector:
             "gbytes_per_s": work.bytes / middle / 1e3 if work.bytes > 0 else None,
             "copy_fraction": copy_us / middle if copy_us else None,
         }
-        outcome = {"status": "ok", "regime": record.cell.regime}
+        outcome = {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
         self.rows["timings"].append({**result, **known, **self.about(task), **found, **rates, **outcome})
 
     def sessions(self, task: Task, record: Record) -> None:
@@ -97,6 +97,7 @@ class Collector:
                 commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:12]
                 made = {"session": one.session, "started": session.started or None, "commit": commit or None}
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
+                made |= {"algorithm": one.result.get("algorithm") or None}
                 found = {**one.result, **times(one.result), **(one.result.get("device") or {})}
                 self.rows["sessions"].append(found | self.about(task) | made)
 

@@ -13,8 +13,8 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
-_ADDED = {"jobs": {"check_share"}}
-"""Columns that tables published earlier do not have: there they are empty."""
+_LATER = {"resources": "sweep", "timings": "algorithm", "jobs": "check_share"}
+"""Columns that tables published earlier do not have."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 
@@ -52,14 +52,13 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
             raise ValueError("its last line is cut short")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    # Published before resources were kept by sweep: the timings say which sweeps a variant is of.
-    if shared := table == "resources" and "sweep" not in found:
-        columns.remove("sweep")
-    columns = [name for name in columns if name in found or name not in _ADDED.get(table, ())]
+    if earlier := table in _LATER and _LATER[table] not in found:
+        columns.remove(_LATER[table])
     if list(found) != columns:
         differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    if shared:
+    # The timings say which sweeps a variant is of.
+    if earlier and table == "resources":
         uses = read("timings", folder)
         uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
         found = uses.drop_duplicates().merge(found, on="variant")

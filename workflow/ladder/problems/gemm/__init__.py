@@ -37,7 +37,7 @@ class Gemm(Problem):
     layouts = ("NN", "TN")
     buffers = ("a", "b", "c")
     scalars = ("alpha", "beta")
-    libraries = ("cublas", "cublaslt")
+    libraries = ("cublas", "cublaslt", "cublaslt_fast")
     place = 1
     packages = ("nvidia-cublas",)  # the reference, and the fp64 answer of the check
 

@@ -204,7 +204,11 @@ class GemmInstance(instance.Instance):
     def library(self, name: str) -> Launcher:
         pointers = (self.pointer("a"), self.pointer("b"), self.pointer("c"))
         gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout)
-        return self.libraries.cublas(gemm) if name == "cublas" else self.libraries.cublaslt(gemm)
+        if name == "cublas":
+            return self.libraries.cublas(gemm)
+        known, fast = self.algorithms.get(name, ""), name == "cublaslt_fast"
+        launcher, self.algorithms[name] = self.libraries.cublaslt(gemm, known, fast)
+        return launcher
 
     def _free_regions(self) -> None:
         for region in self.regions:
