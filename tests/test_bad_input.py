@@ -98,6 +98,9 @@ def source(line: str) -> Callable[[Path], object]:
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
 )
+MERGES = "m0: &m0 {x: 1}\n" + "".join(
+    f"m{level}: &m{level} {{<<: [*m{level - 1}, *m{level - 1}]}}\n" for level in range(1, 20)
+)
 MAP = {"tensor_map": "input", "swizzle": "none"}
 NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
 TAKEN = ["elements", "layout", "element_bytes", "metric", "min", "if"]
@@ -203,6 +206,11 @@ MISTAKES = [
             BOMB.replace("a0:", "question:").replace("a11:", "problem:")
         ),
         (SWEEP,),
+    ),
+    Mistake(
+        "merges of merges",
+        lambda project: (project / SWEEP).write_text(f"{MERGES}title: x\n"),
+        (SWEEP, "line 11", "a mapping of 1024 fields", "at most 1000"),
     ),
     Mistake(
         "list for a name", text(SWEEP, "problem: stencil", "problem: [stencil]"), (SWEEP, "problem", "gemm")
