@@ -101,6 +101,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 MERGES = "m0: &m0 {x: 1}\n" + "".join(
     f"m{level}: &m{level} {{<<: [*m{level - 1}, *m{level - 1}]}}\n" for level in range(1, 20)
 )
+NONE = '#include "none.cuh"'
 MAP = {"tensor_map": "input", "swizzle": "none"}
 NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
 TAKEN = ["elements", "layout", "element_bytes", "metric", "min", "if"]
@@ -287,6 +288,13 @@ MISTAKES = [
         source('#include "../../config/config.yaml"'),
         (SOURCE, "config.yaml", "not found in"),
     ),
+    *(
+        Mistake(
+            f"missing header after {before!r}", source(f"{before}\n{NONE}\n#endif"), ("none.cuh", "not found")
+        )
+        for before in ("#if 0 || 1", "#if 0\n#if 0\n#endif\n#else", "#if 0\n#elif 1", "#if 0\n#endif\n#if 1")
+    ),
+    Mistake("missing header without a space", source(NONE.replace(" ", "")), ("none.cuh", "not found")),
     Mistake(
         "misspelt key of the configuration",
         text(CONFIG, "precision:", "precison:"),
@@ -652,9 +660,11 @@ def test_a_mistake_names_file_field_value_and_what_is_accepted(
     "line",
     [
         '#include "cuda_fp16.h"',
-        '// #include "none.cuh"',
-        '/*\n#include "none.cuh"\n*/',
-        '#if 0\n#include "none.cuh"\n#endif',
+        f"// {NONE}",
+        f"/*\n{NONE}\n*/",
+        f"#if 0\n{NONE}\n#endif",
+        f"#if 0\n#if 1\n#else\n#endif\n{NONE}\n{NONE}\n#endif",
+        f"#if 0\n#ifdef A\n{NONE}\n#else\n{NONE}\n#endif\n#else\n#endif",
         '#define NAME "//"\n#include "mean.cuh"',
     ],
 )
