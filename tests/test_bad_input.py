@@ -723,6 +723,11 @@ def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
     assert set(project.rglob("*")) == before
 
 
+def without(field: str) -> Callable[[Any], Any]:
+    """Drop a field of a JSON object."""
+    return lambda document: {name: value for name, value in document.items() if name != field}
+
+
 JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "{", '{"a": 1} x', "\xff")],
     ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
@@ -749,6 +754,21 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     *[("environment.json", damage, "environment.json: not valid JSON") for damage in ("", "{")],
     ("environment.json", lambda document: [document], "environment.json: a JSON object is expected"),
     ("environment.json", lambda document: document | {"timings_from": "here"}, "timings_from: 'here' is not"),
+    *[
+        ("environment.json", without(name), f"environment.json: {name}: {{")
+        for name in ("device", "arch", "gpu", "driver", "packages", "started")
+    ],
+    (
+        "environment.json",
+        lambda document: document | {"gpus": 3},
+        "environment.json: gpus: 3 is not accepted",
+    ),
+    (
+        "environment.json",
+        lambda document: document | {"gpu": {"power_limit_w": "x"}},
+        "gpu.power_limit_w: 'x' is",
+    ),
+    ("environment.json", lambda document: document | {"trees": [{"commit": 3}]}, "trees.0.commit: 3 is not"),
 ]
 
 
