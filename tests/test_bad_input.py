@@ -113,7 +113,9 @@ LIMITS: list[tuple[str, list[int], str]] = [
     ("grid", [1, 65536], "65535, 65535)"),
     ("grid", [1, 1, 65536], "65535, 65535)"),
     ("grid", [2**31], "(2147483647,"),
-    ("cluster", [4, 8], "16 in all"),
+    ("cluster", [9], "8 in all"),
+    ("cluster", [4, 4], "8 in all"),
+    ("cluster", [4, 8], "8 in all"),
 ]
 
 MISTAKES = [
