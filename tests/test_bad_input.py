@@ -267,7 +267,32 @@ MISTAKES = [
     Mistake(
         "no number in a claim",
         document(CLAIMS, lambda claims: claims["claims"][0]["tests"][0].update(value=float("nan"))),
-        (CLAIMS, "claims[0].tests[0].value", "nan is not accepted"),
+        (CLAIMS, "claims[0].tests[0].value", "nan is not accepted", "a finite number or an expression"),
+    ),
+    *(
+        Mistake(
+            f"{value} as {field} of a claim",
+            text(CLAIMS, "value: registers", f"value: registers, {field}: {value}"),
+            (CLAIMS, f"claims[0].tests[0].{field}", f"{float(value[1:])} is not accepted", "a finite number"),
+        )
+        for field, value in (("tolerance", ".nan"), ("low", ".inf"), ("noise_percent", ".nan"))
+    ),
+    *(
+        Mistake(
+            f"{value} as precision",
+            text(SWEEP, "title:", f"precision: {value}\ntitle:"),
+            (SWEEP, "precision", says),
+        )
+        for value, says in (
+            (".nan", "nan is not accepted; accepted: a finite number"),
+            (".inf", "inf is not accepted"),
+        )
+    ),
+    *(
+        Mistake(
+            f"{value} as a size", text(SWEEP, "2**16", value), (SWEEP, "sizes[0]", says, "a whole number")
+        )
+        for value, says in ((".nan", "nan is not accepted"), (".inf", "inf is not accepted"))
     ),
     Mistake(
         "architecture there is none of",

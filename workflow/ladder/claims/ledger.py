@@ -9,6 +9,7 @@ its tests must hold, and tests that depend on the same columns together in one g
 it; a test without data leaves it not measured unless another refutes it.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -27,13 +28,14 @@ DEFAULT_NOISE_PERCENT = 100 * BETWEEN_GPUS  # a claim speaks of the GPU's model,
 OTHER = "other_"
 CONDITIONS = ("at_least", "at_most", "equals")
 
-Expression = Annotated[
-    str | int | float,
-    *taking(
-        'a number or an expression over columns, parameters and metric("NAME")',
-        lambda value: isinstance(value, int | float | str) and not isinstance(value, bool) and value != "",
-    ),
-]
+
+def _is_expression(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
+    return number or (isinstance(value, str) and value != "")
+
+
+_EXPRESSION = 'a finite number or an expression over columns, parameters and metric("NAME")'
+Expression = Annotated[str | int | float, *taking(_EXPRESSION, _is_expression)]
 
 
 class Against(Document):
