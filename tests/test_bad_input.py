@@ -661,6 +661,13 @@ def _fresh() -> None:
     _direct_includes.cache_clear()
 
 
+def test_a_sweep_may_be_called_sweep(project: Path) -> None:
+    shutil.copy(project / SWEEP, project / "config/sweeps/sweep.yaml")
+    outcome = run_snakemake(project, "-n", "measure_sweep", "--config", "device=nvidia-h200", "arch=sm_90a")
+    assert outcome.code == 0, outcome.text
+    assert outcome.jobs == ["Preparing sweep", "Measuring sweep"]
+
+
 def assert_says(message: str, fragments: tuple[str, ...]) -> None:
     """The fragments stand in the message, in this order."""
     at = 0

@@ -68,10 +68,8 @@ def parse_yaml(text: str, where: File) -> Any:
 def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
     """YAML files in a folder, sorted. Raises LadderError for a name that is not fit for paths and commands."""
     for path in sorted(folder.glob(pattern)):
-        # A rule is called measure_sweep, beside measure_NAME.
-        if path.suffix != ".yaml" or not re.fullmatch(r"(?!sweep$)[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem):
-            accepted = "NAME.yaml, of letters, digits, '_' and '-', and not sweep"
-            raise refuse(path, "file name", path.name, accepted)
+        if path.suffix != ".yaml" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem):
+            raise refuse(path, "file name", path.name, "NAME.yaml, of letters, digits, '_' and '-'")
         yield path
 
 
