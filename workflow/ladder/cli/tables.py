@@ -13,7 +13,7 @@ from ladder.measure.job import Job
 from ladder.measure.profiler import Note
 from ladder.measure.store import read_store
 from ladder.measure.view import View
-from ladder.model.document import read_as
+from ladder.model.document import AN_ARCH, ARCH, read_as
 from ladder.model.errors import refuse
 from ladder.model.files import write_json
 from ladder.model.folders import PublishedFolder, RunFolder
@@ -73,8 +73,8 @@ def environment(
 ) -> None:
     """Record where a run's numbers were measured, from their records, and what analysed them."""
     folder = RunFolder(folder_)
-    if not re.fullmatch(r"sm_\d{2,3}a?", arch):
-        raise refuse("command line", "--arch", arch, "an architecture such as sm_80 or sm_90a")
+    if not re.fullmatch(ARCH, arch):
+        raise refuse("command line", "--arch", arch, AN_ARCH)
     measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
