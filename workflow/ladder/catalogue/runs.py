@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ladder.build.nvrtc import refuse_options
+import pydantic
+
+from ladder.build.nvrtc import nvrtc_version, refuse_options
 from ladder.build.sources import include_closure
 from ladder.catalogue.config import Config
 from ladder.catalogue.documents import parse, parse_yaml, read_yaml
@@ -128,6 +130,7 @@ def load_run(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | N
         path for room in (project.kernels, project.sweeps) for path in room.rglob("*") if path.is_file()
     )
     read = [digest_files(documents, root), digest_files(PACKAGE.rglob("*.py"), PACKAGE), sys.version]
+    read += [pydantic.VERSION, nvrtc_version()]  # of the models kept, and of the options tried
     key = digest_json([*read, config.model_dump(mode="json"), arch])
     kept = root / config.compile.cache / "run.pickle"
     catalog, every, plans = _kept(kept, key, lambda: _loaded(project, config, arch))
