@@ -238,16 +238,21 @@ MISTAKES = [
         text(SWEEP, "[2, 4]", "'2'"),
         (SWEEP, "params.k", "'2' is not accepted (it is text)"),
     ),
-    Mistake(
-        "number without a dot", measure(precision="1e-3"), (CONFIG, "measure.precision", "'1e-3'", "1.0e-3")
+    *(
+        Mistake(f"{field} of {value!r}", measure(**{field: value}), (CONFIG, f"measure.{field}", *says))
+        for field, value, says in [
+            ("precision", "1e-3", ["'1e-3'", "1.0e-3"]),
+            ("cell_seconds", math.inf, ["finite"]),
+            ("cell_seconds", math.nan, ["nan", "a finite number"]),
+            ("throttle_share", 2, ["2 is not accepted", "<= 1"]),
+            ("seed", True, ["True is not accepted", "a whole number"]),
+            ("busy", "refuze", ["'refuze'", "did you mean 'refuse'", "refuse, mark"]),
+        ]
     ),
     Mistake(
         "more pairs at least than at most",
         measure(min_pairs=50, max_pairs=20),
         ("measure.min_pairs", "50 is not accepted", "max_pairs, which is 20"),
-    ),
-    Mistake(
-        "infinite number", measure(cell_seconds=float("inf")), (CONFIG, "measure.cell_seconds", "finite")
     ),
     Mistake(
         "newline after a name",
@@ -340,29 +345,9 @@ MISTAKES = [
         (CONFIG, "measure.min_pairs", "'few'", "a whole number"),
     ),
     Mistake(
-        "number out of range",
-        document(CONFIG, lambda config: config["measure"].update(throttle_share=2)),
-        (CONFIG, "measure.throttle_share", "2 is not accepted", "<= 1"),
-    ),
-    Mistake(
-        "number that is none",
-        document(CONFIG, lambda config: config["measure"].update(cell_seconds=float("nan"))),
-        (CONFIG, "measure.cell_seconds", "nan", "a finite number"),
-    ),
-    Mistake(
-        "truth value for a number",
-        document(CONFIG, lambda config: config["measure"].update(seed=True)),
-        (CONFIG, "measure.seed", "True is not accepted", "a whole number"),
-    ),
-    Mistake(
         "letters that are not UTF-8",
         lambda project: (project / SWEEP).write_bytes("title: Größe".encode("latin-1")),
         (SWEEP, "not UTF-8", "0xf6"),
-    ),
-    Mistake(
-        "word outside a choice",
-        document(CONFIG, lambda config: config["measure"].update(busy="refuze")),
-        (CONFIG, "measure.busy", "'refuze'", "did you mean 'refuse'", "refuse, mark"),
     ),
     Mistake(
         "missing section",
