@@ -30,15 +30,10 @@ def _direct_includes(path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _common(source: Path, include_dir: Path) -> Path:
-    """The folder that sources and headers are in."""
-    return Path(os.path.commonpath([include_dir, source.parent]))
-
-
 def include_closure(source: Path, include_dir: Path) -> list[Path]:
     """`source` and all project headers it includes with quotes, sorted. Raises LadderError for a missing one."""
     found, todo = set[Path](), [source]
-    root = os.path.normpath(_common(source, include_dir))
+    root = os.path.normpath(include_dir.parent)
     while todo:
         if (path := todo.pop()) in found:
             continue
@@ -57,4 +52,4 @@ def include_closure(source: Path, include_dir: Path) -> list[Path]:
 
 def source_digest(source: Path, include_dir: Path) -> str:
     """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
-    return digest_files(include_closure(source, include_dir), _common(source, include_dir))
+    return digest_files(include_closure(source, include_dir), include_dir.parent)

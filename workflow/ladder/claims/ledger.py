@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ladder.catalogue.documents import parse, read_yaml
-from ladder.model.document import Document, Text, matching, taking
+from ladder.model.document import Document, Text, is_value, matching, taking
 from ladder.model.errors import refuse, within
 from ladder.model.expressions import FUNCTIONS, words
 from ladder.model.schemas import SCHEMAS
@@ -28,14 +28,13 @@ DEFAULT_NOISE_PERCENT = 100 * BETWEEN_GPUS  # a claim speaks of the GPU's model,
 OTHER = "other_"
 CONDITIONS = ("at_least", "at_most", "equals")
 
-
-def _is_expression(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
-    return number or (isinstance(value, str) and value != "")
-
-
 _EXPRESSION = 'a finite number or an expression over columns, parameters and metric("NAME")'
-Expression = Annotated[str | int | float, *taking(_EXPRESSION, _is_expression)]
+Expression = Annotated[
+    str | int | float,
+    *taking(
+        _EXPRESSION, lambda one: math.isfinite(one) if isinstance(one, float) else is_value(one) and one != ""
+    ),
+]
 
 
 class Against(Document):

@@ -13,7 +13,7 @@ from ladder.measure.job import Job
 from ladder.measure.profiler import Note
 from ladder.measure.store import read_store
 from ladder.measure.view import View
-from ladder.model.document import AN_ARCH, ARCH, read_as
+from ladder.model.document import AN_ARCH, ARCH
 from ladder.model.errors import refuse
 from ladder.model.files import write_json
 from ladder.model.folders import PublishedFolder, RunFolder
@@ -21,7 +21,7 @@ from ladder.model.plan import read_plan
 from ladder.results import tables
 from ladder.results.archive import records_of
 from ladder.results.collect import changed_code, collect_sweep, merge
-from ladder.results.environment import analysed_here, measured_on, read_environment, reproduced
+from ladder.results.environment import analysed_here, measured_on, read_as, read_environment, reproduced
 from ladder.results.publish import copy_clock, kept_rows
 
 _ACCOUNTS: dict[str, TypeAdapter[Any]] = {

@@ -6,19 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from ladder.model.errors import LadderError, refuse
-from ladder.model.files import read_json
 from ladder.model.problem import ParamValue
 
 NOT_ACCEPTED, NO_FIELD = "not_accepted", "no_field"
@@ -100,11 +91,3 @@ def reading(file: Path | str) -> Iterator[None]:
         raise refuse(file, field, first["input"], first["msg"]) from error
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise LadderError(f"{file}: a field is missing or of another type: {error!r}") from error
-
-
-def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
-    """A JSON object of a kind, or None where the file is missing. Raises LadderError where it is something else."""
-    if (found := read_json(path)) is not None:
-        with reading(path):
-            kind.validate_python(found)
-    return found

@@ -9,8 +9,9 @@ from pydantic import TypeAdapter, create_model
 from ladder.build.nvrtc import nvrtc_version
 from ladder.measure import host
 from ladder.measure.store import Records, now
-from ladder.model.document import read_as
+from ladder.model.document import reading
 from ladder.model.errors import LadderError
+from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Session
 from ladder.results import tables
@@ -27,6 +28,14 @@ _FIELDS |= {"gpu": (_Card | None, ...), "gpus": (list[_Card], []), "trees": (lis
 _FIELDS |= {"host": (dict[str, Any], ...), "packages": (dict[str, Any], ...), "notes": (list[str], [])}
 _FIELDS |= {"reproduced_cubins": (dict[str, int] | None, ...), "published": ("_Environment | None", ...)}
 _Environment: Any = create_model("_Environment", **_FIELDS)
+
+
+def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
+    """A JSON object of a kind, or None where the file is missing. Raises LadderError where it is something else."""
+    if (found := read_json(path)) is not None:
+        with reading(path):
+            kind.validate_python(found)
+    return found
 
 
 def read_environment(folder: RunFolder) -> dict[str, Any]:
