@@ -11,7 +11,6 @@ from ladder.catalogue.reference import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import ClaimsDocument, load_claims
 from ladder.cli.options import Config, Configfile, project, run_of
-from ladder.model.cell import size_label
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse
 from ladder.model.expressions import evaluate, whole
@@ -22,6 +21,7 @@ from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
 from ladder.results.forecast import forecasts, summary
+from ladder.results.templates import TEMPLATES
 
 KINDS: dict[str, tuple[str, type[Document]]] = {
     "config": ("config/config.yaml", ConfigDocument),
@@ -41,21 +41,9 @@ def check(
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
     claims = load_claims(run.project.claims, run.every_sweep)
-    print(f"device {run.device}, architecture {run.arch}, results in {run.folder.root}")
-    variants = {variant.id for sweep in run.sweeps.values() for variant in sweep.variants}
-    print(f"{len(run.catalog)} kernels; {len(variants)} variants to compile; {len(claims)} claims")
-    for name, sweep in run.sweeps.items():
-        asked, sizes = len(sweep.asked), len(sweep.sizes)
-        dropped = f", {sweep.excluded} combinations excluded" if sweep.excluded else ""
-        print(f"  {name}: {len(sweep.entries)} variants, {sizes} sizes, {asked} cells{dropped}")
-        if sweep.unasked:
-            unasked = "; ".join(size_label(size) for size in sweep.unasked)
-            print(f"    nothing is asked for at {unasked}")
+    print(TEMPLATES.get_template("check.j2").render(run=run, claims=claims), end="")
     if run.measures:
         print(summary(list(forecasts(run)), cells))
-    else:
-        none = f"none: nothing is published for {run.config.published}"
-        print(f"no GPU: timings are taken from {run.published.root if run.published else none}")
 
 
 def reference(
