@@ -147,13 +147,12 @@ def compare(
     broken = pooled.others["broken"]
     if not (pooled.changes or broken or pooled.others["repaired"]):
         raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
-    print(f"A  {run_a}: {comparing.describe(before)}")
-    print(f"B  {run_b}: {comparing.describe(after)}")
-    print("\n\n".join(comparing.text(result, by) for result in results))
     slower = [change for result in results for change in result.beyond_noise()[0]]
     worse = {change.name for change in slower if -change.faster > threshold / 100}
+    said = {"sides": [("A", run_a, before), ("B", run_b, after)], "results": results, "threshold": threshold}
+    said |= {"unit": comparing.MEASURES[by], "worse": worse, "broken": broken}
+    print(TEMPLATES.get_template("compare.j2").render(said), end="")
     if worse or broken:
-        print(f"regression: {len(worse)} cells slower by more than {threshold:g} %, {len(broken)} broken")
         raise typer.Exit(1)
 
 
