@@ -12,7 +12,7 @@ from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import ClaimsDocument, load_claims
 from ladder.cli.options import Config, Configfile, project, run_of
 from ladder.model.document import Document
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import evaluate, whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
@@ -57,8 +57,7 @@ def reference(
 ) -> None:
     """Print the field reference of document kinds, or write it down with schemas for editors and README's numbers."""
     for name in kind or ():
-        if name not in KINDS:
-            raise refuse("command line", "kind", name, KINDS)
+        refuse_unknown("command line", "kind", name, KINDS)
     text = "\n".join(field_reference(name, *KINDS[name]) for name in kind or KINDS)
     if not write:
         print(text, end="")
@@ -91,13 +90,11 @@ def banks(
     """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
     if not 1 <= lanes <= model.LANES:
         raise refuse("command line", "--lanes", lanes, f"1 to {model.LANES}")
-    if width not in (1, 2, 4, 8, 16):
-        raise refuse("command line", "--width", width, (1, 2, 4, 8, 16))
-    if matrices not in (None, 1, 2, 4):
-        raise refuse("command line", "--matrices", matrices, (1, 2, 4))
+    refuse_unknown("command line", "--width", width, (1, 2, 4, 8, 16))
     if picture is not None and picture.suffix != ".png":
         raise refuse("command line", "--picture", str(picture), "a file name that ends in .png")
     if matrices is not None:
+        refuse_unknown("command line", "--matrices", matrices, (1, 2, 4))
         lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
     merges = not write and matrices is None
     offsets = [whole(offset, evaluate(offset, {"lane": lane})) for lane in range(lanes)]
@@ -136,8 +133,7 @@ def compare(
     run_a: RunA, run_b: RunB, by: By = "speedup", threshold: Threshold = 2.0, noise: Noise = None
 ) -> None:
     """Compare the records of two runs, per GPU and pooled; exits 1 on a regression."""
-    if by not in comparing.MEASURES:
-        raise refuse("command line", "--by", by, comparing.MEASURES)
+    refuse_unknown("command line", "--by", by, comparing.MEASURES)
     for name, value in (("threshold", threshold), ("noise", noise)):
         if value is not None and not 0 <= value < 100:
             raise refuse("command line", f"--{name}", value, "a percentage from 0 to 100")
