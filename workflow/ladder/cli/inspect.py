@@ -103,13 +103,9 @@ def banks(
         degree = model.conflict_degree(offsets, width, merges)
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
-    print(f"wavefronts {count}, conflict degree {degree:g}")
     phases = model.served(offsets, width, merges)
-    for number, phase in enumerate(phases):
-        print(f"phase {number}:")
-        for bank in range(model.BANKS):
-            held = sorted(lane for lanes in phase.get(bank, {}).values() for lane in lanes)
-            print(f"  bank {bank:2d}: {' '.join(map(str, held))}")
+    said = {"count": count, "degree": degree, "phases": phases, "banks": model.BANKS}
+    print(TEMPLATES.get_template("banks.j2").render(said), end="")
     if picture is not None:
         from ladder.report.figures.bank_map import draw_banks  # plotting takes a second to import
 
