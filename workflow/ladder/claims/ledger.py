@@ -35,6 +35,7 @@ Expression = Annotated[
         _EXPRESSION, lambda one: math.isfinite(one) if isinstance(one, float) else is_value(one) and one != ""
     ),
 ]
+Id = Annotated[str, *matching(r"[a-z0-9]+(-[a-z0-9]+)*", "lower-case words joined by hyphens")]
 
 
 class Against(Document):
@@ -44,9 +45,7 @@ class Against(Document):
     kernel: str | None = Field(None, description="kernel of the partner")
     where: Text | None = Field(None, description="expression that keeps a partner")
     match: list[str] = Field(description="columns and parameters in which both agree")
-    pick: Text | None = Field(
-        None, description="of several partners, the one where this expression is greatest"
-    )
+    pick: Text | None = Field(None, description="of several partners, the one where this is greatest")
 
 
 class Measure(Document):
@@ -60,9 +59,7 @@ class Measure(Document):
         description="timings (default): cells with status ok; cells: with any status; resources: compiled variants, "
         "which needs no GPU",
     )
-    regime: Literal["cold", "dirty", "warm"] = Field(
-        "dirty", description="regime of the timings (default dirty)"
-    )
+    regime: Literal["cold", "dirty", "warm"] = Field("dirty", description="regime of rows (default dirty)")
     kernel: str | None = Field(None, description="only rows of this kernel")
     where: Text | None = Field(None, description="expression that keeps a row")
     against: Against | None = Field(None, description="how the partner of a row is found")
@@ -107,18 +104,12 @@ class Test(Measure):
 class Claim(Document):
     """A statement of a source, the tests that decide it, and the measures that say why."""
 
-    id: Annotated[str, *matching(r"[a-z0-9]+(-[a-z0-9]+)*", "lower-case words joined by hyphens")] = Field(
-        description="name of the claim"
-    )
+    id: Id = Field(description="name of the claim")
     source: Text = Field(description="text or reference that states it")
     statement: Text = Field(description="the statement in one sentence")
     decided_by: Text = Field(description="what decides it, in words")
     tests: list[Test] = Field(min_length=1, description="all of them must hold")
-    because: list[Measure] = Field(
-        [],
-        description="measures printed with the evidence, such as the counters that say why; they "
-        "decide nothing",
-    )
+    because: list[Measure] = Field([], description="measures printed with the evidence; they decide nothing")
 
 
 class ClaimsDocument(Document):

@@ -48,12 +48,8 @@ def check(
 
 def reference(
     context: typer.Context,
-    kind: Annotated[
-        list[str] | None, typer.Argument(help=f"Document kinds (default: {', '.join(KINDS)}).")
-    ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Bring both README.md and config/schemas/ up to date.")
-    ] = False,
+    kind: Annotated[list[str] | None, typer.Argument(help=f"Kinds (default: {', '.join(KINDS)}).")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Update both README.md and the schemas.")] = False,
 ) -> None:
     """Print the field reference of document kinds, or write it down with schemas for editors and README's numbers."""
     for name in kind or ():

@@ -12,9 +12,7 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.folders import Project, RunFolder
 from ladder.model.sweep import Sweep
 
-Configfile = Annotated[
-    list[Path] | None, typer.Option(help="File merged over config/config.yaml; may be repeated.")
-]
+Configfile = Annotated[list[Path] | None, typer.Option(help="File merged over config.yaml; may be repeated.")]
 Config = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting, as for snakemake; may be repeated.")
 ]
