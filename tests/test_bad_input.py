@@ -98,6 +98,10 @@ def source(line: str) -> Callable[[Path], object]:
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
 )
+MERGES = "m0: &m0 {x: 1}\n" + "".join(
+    f"m{level}: &m{level} {{<<: [*m{level - 1}, *m{level - 1}]}}\n" for level in range(1, 20)
+)
+NONE = '#include "none.cuh"'
 MAP = {"tensor_map": "input", "swizzle": "none"}
 NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
 TAKEN = ["elements", "layout", "element_bytes", "metric", "min", "if"]
@@ -109,7 +113,9 @@ LIMITS: list[tuple[str, list[int], str]] = [
     ("grid", [1, 65536], "65535, 65535)"),
     ("grid", [1, 1, 65536], "65535, 65535)"),
     ("grid", [2**31], "(2147483647,"),
-    ("cluster", [4, 8], "16 in all"),
+    ("cluster", [9], "8 in all"),
+    ("cluster", [4, 4], "8 in all"),
+    ("cluster", [4, 8], "8 in all"),
 ]
 
 MISTAKES = [
@@ -205,6 +211,11 @@ MISTAKES = [
         (SWEEP,),
     ),
     Mistake(
+        "merges of merges",
+        lambda project: (project / SWEEP).write_text(f"{MERGES}title: x\n"),
+        (SWEEP, "line 11", "a mapping of 1024 fields", "at most 1000"),
+    ),
+    Mistake(
         "list for a name", text(SWEEP, "problem: stencil", "problem: [stencil]"), (SWEEP, "problem", "gemm")
     ),
     Mistake(
@@ -227,16 +238,21 @@ MISTAKES = [
         text(SWEEP, "[2, 4]", "'2'"),
         (SWEEP, "params.k", "'2' is not accepted (it is text)"),
     ),
-    Mistake(
-        "number without a dot", measure(precision="1e-3"), (CONFIG, "measure.precision", "'1e-3'", "1.0e-3")
+    *(
+        Mistake(f"{field} of {value!r}", measure(**{field: value}), (CONFIG, f"measure.{field}", *says))
+        for field, value, says in [
+            ("precision", "1e-3", ["'1e-3'", "1.0e-3"]),
+            ("cell_seconds", math.inf, ["finite"]),
+            ("cell_seconds", math.nan, ["nan", "a finite number"]),
+            ("throttle_share", 2, ["2 is not accepted", "<= 1"]),
+            ("seed", True, ["True is not accepted", "a whole number"]),
+            ("busy", "refuze", ["'refuze'", "did you mean 'refuse'", "refuse, mark"]),
+        ]
     ),
     Mistake(
         "more pairs at least than at most",
         measure(min_pairs=50, max_pairs=20),
         ("measure.min_pairs", "50 is not accepted", "max_pairs, which is 20"),
-    ),
-    Mistake(
-        "infinite number", measure(cell_seconds=float("inf")), (CONFIG, "measure.cell_seconds", "finite")
     ),
     Mistake(
         "newline after a name",
@@ -256,7 +272,32 @@ MISTAKES = [
     Mistake(
         "no number in a claim",
         document(CLAIMS, lambda claims: claims["claims"][0]["tests"][0].update(value=float("nan"))),
-        (CLAIMS, "claims[0].tests[0].value", "nan is not accepted"),
+        (CLAIMS, "claims[0].tests[0].value", "nan is not accepted", "a finite number or an expression"),
+    ),
+    *(
+        Mistake(
+            f"{value} as {field} of a claim",
+            text(CLAIMS, "value: registers", f"value: registers, {field}: {value}"),
+            (CLAIMS, f"claims[0].tests[0].{field}", f"{float(value[1:])} is not accepted", "a finite number"),
+        )
+        for field, value in (("tolerance", ".nan"), ("low", ".inf"), ("noise_percent", ".nan"))
+    ),
+    *(
+        Mistake(
+            f"{value} as precision",
+            text(SWEEP, "title:", f"precision: {value}\ntitle:"),
+            (SWEEP, "precision", says),
+        )
+        for value, says in (
+            (".nan", "nan is not accepted; accepted: a finite number"),
+            (".inf", "inf is not accepted"),
+        )
+    ),
+    *(
+        Mistake(
+            f"{value} as a size", text(SWEEP, "2**16", value), (SWEEP, "sizes[0]", says, "a whole number")
+        )
+        for value, says in ((".nan", "nan is not accepted"), (".inf", "inf is not accepted"))
     ),
     Mistake(
         "architecture there is none of",
@@ -279,6 +320,13 @@ MISTAKES = [
         source('#include "../../config/config.yaml"'),
         (SOURCE, "config.yaml", "not found in"),
     ),
+    *(
+        Mistake(
+            f"missing header after {before!r}", source(f"{before}\n{NONE}\n#endif"), ("none.cuh", "not found")
+        )
+        for before in ("#if 0 || 1", "#if 0\n#if 0\n#endif\n#else", "#if 0\n#elif 1", "#if 0\n#endif\n#if 1")
+    ),
+    Mistake("missing header without a space", source(NONE.replace(" ", "")), ("none.cuh", "not found")),
     Mistake(
         "misspelt key of the configuration",
         text(CONFIG, "precision:", "precison:"),
@@ -297,29 +345,9 @@ MISTAKES = [
         (CONFIG, "measure.min_pairs", "'few'", "a whole number"),
     ),
     Mistake(
-        "number out of range",
-        document(CONFIG, lambda config: config["measure"].update(throttle_share=2)),
-        (CONFIG, "measure.throttle_share", "2 is not accepted", "<= 1"),
-    ),
-    Mistake(
-        "number that is none",
-        document(CONFIG, lambda config: config["measure"].update(cell_seconds=float("nan"))),
-        (CONFIG, "measure.cell_seconds", "nan", "a finite number"),
-    ),
-    Mistake(
-        "truth value for a number",
-        document(CONFIG, lambda config: config["measure"].update(seed=True)),
-        (CONFIG, "measure.seed", "True is not accepted", "a whole number"),
-    ),
-    Mistake(
         "letters that are not UTF-8",
         lambda project: (project / SWEEP).write_bytes("title: Größe".encode("latin-1")),
         (SWEEP, "not UTF-8", "0xf6"),
-    ),
-    Mistake(
-        "word outside a choice",
-        document(CONFIG, lambda config: config["measure"].update(busy="refuze")),
-        (CONFIG, "measure.busy", "'refuze'", "did you mean 'refuse'", "refuse, mark"),
     ),
     Mistake(
         "missing section",
@@ -618,6 +646,13 @@ def _fresh() -> None:
     _direct_includes.cache_clear()
 
 
+def test_a_sweep_may_be_called_sweep(project: Path) -> None:
+    shutil.copy(project / SWEEP, project / "config/sweeps/sweep.yaml")
+    outcome = run_snakemake(project, "-n", "measure_sweep", "--config", "device=nvidia-h200", "arch=sm_90a")
+    assert outcome.code == 0, outcome.text
+    assert outcome.jobs == ["Preparing sweep", "Measuring sweep"]
+
+
 def assert_says(message: str, fragments: tuple[str, ...]) -> None:
     """The fragments stand in the message, in this order."""
     at = 0
@@ -644,9 +679,11 @@ def test_a_mistake_names_file_field_value_and_what_is_accepted(
     "line",
     [
         '#include "cuda_fp16.h"',
-        '// #include "none.cuh"',
-        '/*\n#include "none.cuh"\n*/',
-        '#if 0\n#include "none.cuh"\n#endif',
+        f"// {NONE}",
+        f"/*\n{NONE}\n*/",
+        f"#if 0\n{NONE}\n#endif",
+        f"#if 0\n#if 1\n#else\n#endif\n{NONE}\n{NONE}\n#endif",
+        f"#if 0\n#ifdef A\n{NONE}\n#else\n{NONE}\n#endif\n#else\n#endif",
         '#define NAME "//"\n#include "mean.cuh"',
     ],
 )
@@ -705,6 +742,11 @@ def test_a_mistake_on_the_command_line_of_a_step_is_reported_the_same_way(
     assert set(project.rglob("*")) == before
 
 
+def without(field: str) -> Callable[[Any], Any]:
+    """Drop a field of a JSON object."""
+    return lambda document: {name: value for name, value in document.items() if name != field}
+
+
 JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "{", '{"a": 1} x', "\xff")],
     ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
@@ -731,6 +773,21 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     *[("environment.json", damage, "environment.json: not valid JSON") for damage in ("", "{")],
     ("environment.json", lambda document: [document], "environment.json: a JSON object is expected"),
     ("environment.json", lambda document: document | {"timings_from": "here"}, "timings_from: 'here' is not"),
+    *[
+        ("environment.json", without(name), f"environment.json: {name}: {{")
+        for name in ("device", "arch", "gpu", "driver", "packages", "started")
+    ],
+    (
+        "environment.json",
+        lambda document: document | {"gpus": 3},
+        "environment.json: gpus: 3 is not accepted",
+    ),
+    (
+        "environment.json",
+        lambda document: document | {"gpu": {"power_limit_w": "x"}},
+        "gpu.power_limit_w: 'x' is",
+    ),
+    ("environment.json", lambda document: document | {"trees": [{"commit": 3}]}, "trees.0.commit: 3 is not"),
 ]
 
 

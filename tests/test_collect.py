@@ -142,6 +142,11 @@ def test_resources_published_without_their_sweeps_are_read_by_the_timings(lab: L
         ("notes", lambda text: text.partition("\n")[0], "not a CSV table of notes: "),
         (
             "notes",
+            lambda text: text.partition("\n")[0] + "\n",
+            r"not a CSV table of notes: 0 rows, and [1-9]\d* in",
+        ),
+        (
+            "notes",
             lambda text: text.replace("stage", "stages", 1),
             "the columns are not those of notes: stage, stages",
         ),

@@ -285,7 +285,7 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
             snakemake_command("--unlock"), cwd=gpu_project, env=here(), capture_output=True, check=False
         )
         assert unlock.returncode == 0, unlock.stderr.decode()
-        for step in gpu_project.glob("results/test/*/logs/measure_sweep/*.log"):
+        for step in gpu_project.glob("results/test/*/logs/time_sweep/*.log"):
             finished.update(
                 line.split("] ", 1)[1].split(":")[0]
                 for line in step.read_text(errors="replace").splitlines()

@@ -71,7 +71,9 @@ def test_the_first_lines_say_what_was_run_where_and_when(text: str) -> None:
     assert "d" * 16 in head
 
 
-def test_without_a_gpu_the_first_lines_say_that_timings_are_published(lab: Lab, tmp_path: Path) -> None:
+def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_was_compiled(
+    lab: Lab, tmp_path: Path
+) -> None:
     here = made(tmp_path)
     here.write_environment(
         timings_from="published",
@@ -84,6 +86,8 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published(lab: Lab, 
     assert "This host has no GPU" in head
     assert "published ones of NVIDIA H200" in head
     assert "measured on GPU-1 from 2026-11-20 10:00 to 10:20 UTC; commit `cccccccccccc`" in head
+    assert "made here, on 2026-12-24 08:00 UTC" in head
+    assert "Of 42 cubins 41 are byte-identical" in head
 
 
 @pytest.mark.parametrize("source", ["measured", "published"])
@@ -115,20 +119,6 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     head = render(folder, lab.sweeps(SWEEPS), {}).split("\n|", 1)[0].replace(">", "")
     start = "Measured on **NVIDIA H200**," if source == "measured" else "of NVIDIA H200**, measured"
     assert f"{start}{says} commit" in " ".join(head.split())
-
-
-def test_a_host_without_a_gpu_says_what_it_compiled(lab: Lab, tmp_path: Path) -> None:
-    here = made(tmp_path)
-    here.write_environment(
-        timings_from="published",
-        published=lab.environment(),
-        gpu=None,
-        started="2026-12-24T08:00:00Z",
-        reproduced_cubins={"same": 41, "of": 42},
-    )
-    head = " ".join(report(here).split("\n|", 1)[0].replace(">", "").split())
-    assert "made here, on 2026-12-24 08:00 UTC" in head
-    assert "Of 42 cubins 41 are byte-identical" in head
 
 
 def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:

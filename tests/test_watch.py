@@ -307,6 +307,7 @@ class Lab:
             instance=lambda cell: instance,
             loaded=lambda task: instance.launcher("variant"),
             least_us=lambda cell, params, instance: 1.0,
+            places=lambda instance: 1000,
         )
         settings = {"min_pairs": 1, "max_pairs": 1, "precision": 0.1, "cell_seconds": 1, "warm_below_us": 200}
         plan: Any = SimpleNamespace(settings=settings)

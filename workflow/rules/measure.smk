@@ -2,13 +2,13 @@
 
 
 # Records are appended to FOLDER/records, which is nobody's output: a job that runs again finds what it has there.
-rule measure_sweep:
+rule time_sweep:
     input:
         plan=rules.prepare_sweep.output.plan,
     output:
         measured=update(f"{FOLDER}/sweeps/{{sweep}}/measured.json"),
     log:
-        f"{LOGS}/measure_sweep/{{sweep}}.log",
+        f"{LOGS}/time_sweep/{{sweep}}.log",
     priority: 10
     threads: measuring_threads
     resources:
@@ -25,7 +25,7 @@ rule check_clock:
     input:
         # The clock is tried, not the kernels: it need not be tried again because a kernel changed.
         plan=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.clock.sweep)),
-        measured=ancient(expand(rules.measure_sweep.output.measured, sweep=RUN.config.clock.sweep)),
+        measured=ancient(expand(rules.time_sweep.output.measured, sweep=RUN.config.clock.sweep)),
     output:
         tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]),
     log:

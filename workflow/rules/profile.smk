@@ -4,7 +4,7 @@
 rule profile_sweep:
     input:
         plan=rules.prepare_sweep.output.plan,
-        measured=rules.measure_sweep.output.measured,
+        measured=rules.time_sweep.output.measured,
     output:
         profiled=update(f"{FOLDER}/sweeps/{{sweep}}/profiled.json"),
     log:

@@ -56,8 +56,9 @@ class Cache:
         that is not kept. Raises LadderError where something of the set-up is missing.
         """
         by_key = {request.key: request for request in requests}
-        missing = [request for request in by_key.values() if self.facts(request) is None]
-        lost, answers = dict[str, dict[str, Any]](), list[tuple[Request, bytes, dict[str, Any]]]()
+        found = {key: self.facts(request) for key, request in by_key.items()}
+        missing = [by_key[key] for key, facts in found.items() if facts is None]
+        answers = list[tuple[Request, bytes, dict[str, Any]]]()
         # Forked, so that nothing is imported anew: the processes only compile.
         fork = multiprocessing.get_context("fork")
         number, limit = min(jobs, len(missing)) or 1, (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
@@ -79,11 +80,11 @@ class Cache:
                     reason = f"the compiler crashed (exit code {error.exitcode}); "
                     reason += f"it may use {_MEMORY_BYTES >> 30} GiB"
                 if reason:
-                    lost[request.key] = {"status": "compile_error", "reason": reason}
+                    found[request.key] = {"status": "compile_error", "reason": reason}
                 logging.info("[%d/%d] %s", done, len(missing), request.entries[0])
                 if answers and (len(answers) >= batch or done == len(missing)):
                     kept.append(disassemblers.submit(self._keep, answers))
                     answers = []
         for one in kept:
             one.result()
-        return {key: lost.get(key) or self.facts(request) or {} for key, request in by_key.items()}
+        return {key: facts or self.facts(by_key[key]) or {} for key, facts in found.items()}

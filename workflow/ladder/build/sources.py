@@ -9,21 +9,31 @@ from ladder.build.nvrtc import header_folders
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_files, read_text
 
-_UNREAD = r'("[^"\n]*")|//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*if[ \t]+0\b.*?^[ \t]*#[ \t]*(?:else|elif|endif)\b'
-"""Text in quotes; and what the compiler does not read: comments, and what stands between #if 0 and #endif."""
-_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
+_UNREAD = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""Text in quotes, and comments."""
+_DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|(0)[ \t]*$)?', re.MULTILINE)
+"""What it is, the file that is included, and whether the condition is 0."""
 
 
 @functools.cache
 def _direct_includes(path: Path) -> tuple[str, ...]:
-    text = re.sub(_UNREAD, lambda found: found[1] or "", read_text(path), flags=re.DOTALL | re.MULTILINE)
-    return tuple(_INCLUDE.findall(text))
+    """Files included with quotes, but for those in comments and behind `#if 0`, which the compiler does not read."""
+    text = _UNREAD.sub(lambda found: found[1] or "", read_text(path))
+    found, unread = list[str](), 0  # how many #if deep in what is not read
+    for directive, file, never in _DIRECTIVE.findall(text):
+        if directive == "include":
+            found += [file] if file and not unread else []
+        elif directive == "if":
+            unread += bool(never or unread)
+        elif unread == 1 or (unread and directive == "endif"):
+            unread -= 1
+    return tuple(found)
 
 
 def include_closure(source: Path, include_dir: Path) -> list[Path]:
     """`source` and all project headers it includes with quotes, sorted. Raises LadderError for a missing one."""
     found, todo = set[Path](), [source]
-    root = os.path.normpath(os.path.commonpath([include_dir, source.parent]))
+    root = os.path.normpath(include_dir.parent)
     while todo:
         if (path := todo.pop()) in found:
             continue
@@ -42,5 +52,4 @@ def include_closure(source: Path, include_dir: Path) -> list[Path]:
 
 def source_digest(source: Path, include_dir: Path) -> str:
     """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
-    root = Path(os.path.commonpath([include_dir, source.parent]))
-    return digest_files(include_closure(source, include_dir), root)
+    return digest_files(include_closure(source, include_dir), include_dir.parent)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ladder.model.document import Document, Share, Text, matching, taking
+from ladder.model.document import ARCH, Document, Share, Text, matching, taking
 
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12)]
@@ -13,7 +13,7 @@ _RUN = "a folder name of letters, digits, '.', '_' and '-', other than published
 RunName = Annotated[str, *matching(r"(?!published$)[A-Za-z0-9][A-Za-z0-9._-]*", _RUN)]
 _DEVICE = "auto, none, or the slug of a GPU such as nvidia-h200"
 Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]*", _DEVICE)]
-AutoArch = Annotated[str, *matching(r"auto|sm_[0-9]{2,3}a?", "auto or an architecture such as sm_90a")]
+AutoArch = Annotated[str, *matching(f"auto|{ARCH}", "auto or an architecture such as sm_90a")]
 
 
 def _is_choice(value: Any) -> bool:

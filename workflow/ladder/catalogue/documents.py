@@ -17,11 +17,19 @@ from ladder.model.problem import Problem
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_FIELDS = 1000
 Kind = TypeVar("Kind", bound=Document)
 
 
 class _StrictLoader(_Loader):  # type: ignore[misc]
     """Refuses a key given twice, of which PyYAML takes the last; a mapping may repeat keys of a merged `*anchor`."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge what `<<` names: merges of merges are copied, so that each level may double their number."""
+        super().flatten_mapping(node)
+        if (count := len(node.value)) > _MOST_FIELDS:
+            wrong = f"a mapping of {count} fields; accepted: at most {_MOST_FIELDS}"
+            raise yaml.constructor.ConstructorError(None, None, wrong, node.start_mark)
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
@@ -60,10 +68,8 @@ def parse_yaml(text: str, where: File) -> Any:
 def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
     """YAML files in a folder, sorted. Raises LadderError for a name that is not fit for paths and commands."""
     for path in sorted(folder.glob(pattern)):
-        # A rule is called measure_sweep, beside measure_NAME.
-        if path.suffix != ".yaml" or not re.fullmatch(r"(?!sweep$)[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem):
-            accepted = "NAME.yaml, of letters, digits, '_' and '-', and not sweep"
-            raise refuse(path, "file name", path.name, accepted)
+        if path.suffix != ".yaml" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem):
+            raise refuse(path, "file name", path.name, "NAME.yaml, of letters, digits, '_' and '-'")
         yield path
 
 

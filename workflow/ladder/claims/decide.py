@@ -56,9 +56,7 @@ def decide(claim: Claim, data: Tables) -> dict[str, object]:
     evidence, where = (TEMPLATES.get_template(name) for name in ("evidence.j2", "where.j2"))
     tested = list(zip(claim.tests, outcomes, strict=True))
     counted = [_counted(measure, data) for measure in claim.because]
-    ordered = {
-        per: {key: found[key] for key in sorted(found, key=_sortable)} for per, found in groups.items()
-    }
+    ordered = {per: {key: own[key] for key in sorted(own, key=_sortable)} for per, own in groups.items()}
     return claim.model_dump(include={"id", "source", "statement"}) | {
         "verdict": combine(verdicts, "all"),
         "evidence": evidence.render(tested=tested, counted=counted),

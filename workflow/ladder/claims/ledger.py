@@ -9,6 +9,7 @@ its tests must hold, and tests that depend on the same columns together in one g
 it; a test without data leaves it not measured unless another refutes it.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ladder.catalogue.documents import parse, read_yaml
-from ladder.model.document import Document, Text, matching, taking
+from ladder.model.document import Document, Text, is_value, matching, taking
 from ladder.model.errors import refuse, within
 from ladder.model.expressions import FUNCTIONS, words
 from ladder.model.schemas import SCHEMAS
@@ -27,13 +28,14 @@ DEFAULT_NOISE_PERCENT = 100 * BETWEEN_GPUS  # a claim speaks of the GPU's model,
 OTHER = "other_"
 CONDITIONS = ("at_least", "at_most", "equals")
 
+_EXPRESSION = 'a finite number or an expression over columns, parameters and metric("NAME")'
 Expression = Annotated[
     str | int | float,
     *taking(
-        'a number or an expression over columns, parameters and metric("NAME")',
-        lambda value: isinstance(value, int | float | str) and not isinstance(value, bool) and value != "",
+        _EXPRESSION, lambda one: math.isfinite(one) if isinstance(one, float) else is_value(one) and one != ""
     ),
 ]
+Id = Annotated[str, *matching(r"[a-z0-9]+(-[a-z0-9]+)*", "lower-case words joined by hyphens")]
 
 
 class Against(Document):
@@ -43,9 +45,7 @@ class Against(Document):
     kernel: str | None = Field(None, description="kernel of the partner")
     where: Text | None = Field(None, description="expression that keeps a partner")
     match: list[str] = Field(description="columns and parameters in which both agree")
-    pick: Text | None = Field(
-        None, description="of several partners, the one where this expression is greatest"
-    )
+    pick: Text | None = Field(None, description="of several partners, the one where this is greatest")
 
 
 class Measure(Document):
@@ -59,9 +59,7 @@ class Measure(Document):
         description="timings (default): cells with status ok; cells: with any status; resources: compiled variants, "
         "which needs no GPU",
     )
-    regime: Literal["cold", "dirty", "warm"] = Field(
-        "dirty", description="regime of the timings (default dirty)"
-    )
+    regime: Literal["cold", "dirty", "warm"] = Field("dirty", description="regime of rows (default dirty)")
     kernel: str | None = Field(None, description="only rows of this kernel")
     where: Text | None = Field(None, description="expression that keeps a row")
     against: Against | None = Field(None, description="how the partner of a row is found")
@@ -106,18 +104,12 @@ class Test(Measure):
 class Claim(Document):
     """A statement of a source, the tests that decide it, and the measures that say why."""
 
-    id: Annotated[str, *matching(r"[a-z0-9]+(-[a-z0-9]+)*", "lower-case words joined by hyphens")] = Field(
-        description="name of the claim"
-    )
+    id: Id = Field(description="name of the claim")
     source: Text = Field(description="text or reference that states it")
     statement: Text = Field(description="the statement in one sentence")
     decided_by: Text = Field(description="what decides it, in words")
     tests: list[Test] = Field(min_length=1, description="all of them must hold")
-    because: list[Measure] = Field(
-        [],
-        description="measures printed with the evidence, such as the counters that say why; they "
-        "decide nothing",
-    )
+    because: list[Measure] = Field([], description="measures printed with the evidence; they decide nothing")
 
 
 class ClaimsDocument(Document):

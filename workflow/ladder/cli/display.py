@@ -70,15 +70,12 @@ class Display(logging.Handler):
 
     def __init__(self, stream: Any = None) -> None:
         super().__init__()
-        self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self.console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True, markup=False)
         self.live: _Live | None = None
         self.running, self.failed, self.began = dict[int, _Job](), set[int](), time.monotonic()
         self.done, self.total, self.whole, self.last = 0, 0, TaskID(0), ""
         if self.console.is_terminal:
             self.live = _Live(self, self.console)
-
-    def say(self, text: str) -> None:
-        self.console.print(text, markup=False)
 
     def look(self) -> None:
         """Read in the logs of running jobs how far they are."""
@@ -117,7 +114,7 @@ class Display(logging.Handler):
     def _begin(self, total: int) -> None:
         self.total = total
         if self.live is None:
-            self.say(f"{total} jobs")
+            self.console.print(f"{total} jobs")
         elif not self.live.tasks:
             self.whole = self.live.add_task("jobs", total=total)
             self.live.start()
@@ -140,20 +137,20 @@ class Display(logging.Handler):
         message = self._end(known["jobid"]) or known["rule_msg"] or known["rule_name"]
         if known["jobid"] not in self.failed:  # snakemake says it again at the end
             self.failed.add(known["jobid"])
-            self.say(failure(message, Path((known["log"] or ["no log"])[0])))
+            self.console.print(failure(message, Path((known["log"] or ["no log"])[0])))
 
     def _progress(self, done: int, total: int) -> None:
         before, self.done, self.total = self.done, done, total
         if self.live is None and done * _LINES // total > before * _LINES // total:
             minutes, seconds = divmod(round(time.monotonic() - self.began), 60)
-            self.say(f"{minutes:3}:{seconds:02}  {done} of {total} jobs done  {self.last}")
+            self.console.print(f"{minutes:3}:{seconds:02}  {done} of {total} jobs done  {self.last}")
 
     def _message(self, record: logging.LogRecord) -> None:
         text = record.getMessage() if record.msg else ""
         if text.startswith("Terminating processes"):
-            self.say("Stopping. What is finished is kept: the same command goes on from there.")
+            self.console.print("Stopping. What is finished is kept: the same command goes on from there.")
         elif text.strip() and (record.levelno >= logging.WARNING or not _CHATTER.match(text.strip())):
-            self.say(text.strip())
+            self.console.print(text.strip())
 
     def close(self) -> None:
         if self.live is not None:

@@ -12,9 +12,8 @@ from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import ClaimsDocument, load_claims
 from ladder.cli.asked import run_of
 from ladder.cli.options import Config, Configfile, project
-from ladder.model.cell import size_label
 from ladder.model.document import Document
-from ladder.model.errors import LadderError, refuse
+from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import evaluate, whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
@@ -23,6 +22,7 @@ from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
 from ladder.results.forecast import forecasts, summary
+from ladder.results.templates import TEMPLATES
 
 KINDS: dict[str, tuple[str, type[Document]]] = {
     "config": ("config/config.yaml", ConfigDocument),
@@ -42,36 +42,19 @@ def check(
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
     claims = load_claims(run.project.claims, run.every_sweep)
-    print(f"device {run.device}, architecture {run.arch}, results in {run.folder.root}")
-    variants = {variant.id for sweep in run.sweeps.values() for variant in sweep.variants}
-    print(f"{len(run.catalog)} kernels; {len(variants)} variants to compile; {len(claims)} claims")
-    for name, sweep in run.sweeps.items():
-        asked, sizes = len(sweep.asked), len(sweep.sizes)
-        dropped = f", {sweep.excluded} combinations excluded" if sweep.excluded else ""
-        print(f"  {name}: {len(sweep.entries)} variants, {sizes} sizes, {asked} cells{dropped}")
-        if sweep.unasked:
-            unasked = "; ".join(size_label(size) for size in sweep.unasked)
-            print(f"    nothing is asked for at {unasked}")
+    print(TEMPLATES.get_template("check.j2").render(run=run, claims=claims), end="")
     if run.measures:
         print(summary(list(forecasts(run)), cells))
-    else:
-        none = f"none: nothing is published for {run.config.published}"
-        print(f"no GPU: timings are taken from {run.published.root if run.published else none}")
 
 
 def reference(
     context: typer.Context,
-    kind: Annotated[
-        list[str] | None, typer.Argument(help=f"Document kinds (default: {', '.join(KINDS)}).")
-    ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Bring both README.md and config/schemas/ up to date.")
-    ] = False,
+    kind: Annotated[list[str] | None, typer.Argument(help=f"Kinds (default: {', '.join(KINDS)}).")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Update both README.md and the schemas.")] = False,
 ) -> None:
     """Print the field reference of document kinds, or write it down with schemas for editors and README's numbers."""
     for name in kind or ():
-        if name not in KINDS:
-            raise refuse("command line", "kind", name, KINDS)
+        refuse_unknown("command line", "kind", name, KINDS)
     text = "\n".join(field_reference(name, *KINDS[name]) for name in kind or KINDS)
     if not write:
         print(text, end="")
@@ -104,13 +87,11 @@ def banks(
     """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
     if not 1 <= lanes <= model.LANES:
         raise refuse("command line", "--lanes", lanes, f"1 to {model.LANES}")
-    if width not in (1, 2, 4, 8, 16):
-        raise refuse("command line", "--width", width, (1, 2, 4, 8, 16))
-    if matrices not in (None, 1, 2, 4):
-        raise refuse("command line", "--matrices", matrices, (1, 2, 4))
+    refuse_unknown("command line", "--width", width, (1, 2, 4, 8, 16))
     if picture is not None and picture.suffix != ".png":
         raise refuse("command line", "--picture", str(picture), "a file name that ends in .png")
     if matrices is not None:
+        refuse_unknown("command line", "--matrices", matrices, (1, 2, 4))
         lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
     merges = not write and matrices is None
     offsets = [whole(offset, evaluate(offset, {"lane": lane})) for lane in range(lanes)]
@@ -119,13 +100,9 @@ def banks(
         degree = model.conflict_degree(offsets, width, merges)
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
-    print(f"wavefronts {count}, conflict degree {degree:g}")
     phases = model.served(offsets, width, merges)
-    for number, phase in enumerate(phases):
-        print(f"phase {number}:")
-        for bank in range(model.BANKS):
-            held = sorted(lane for lanes in phase.get(bank, {}).values() for lane in lanes)
-            print(f"  bank {bank:2d}: {' '.join(map(str, held))}")
+    said = {"count": count, "degree": degree, "phases": phases, "banks": model.BANKS}
+    print(TEMPLATES.get_template("banks.j2").render(said), end="")
     if picture is not None:
         from ladder.report.figures.bank_map import draw_banks  # plotting takes a second to import
 
@@ -149,8 +126,7 @@ def compare(
     run_a: RunA, run_b: RunB, by: By = "speedup", threshold: Threshold = 2.0, noise: Noise = None
 ) -> None:
     """Compare the records of two runs, per GPU and pooled; exits 1 on a regression."""
-    if by not in comparing.MEASURES:
-        raise refuse("command line", "--by", by, comparing.MEASURES)
+    refuse_unknown("command line", "--by", by, comparing.MEASURES)
     for name, value in (("threshold", threshold), ("noise", noise)):
         if value is not None and not 0 <= value < 100:
             raise refuse("command line", f"--{name}", value, "a percentage from 0 to 100")
@@ -160,13 +136,12 @@ def compare(
     broken = pooled.others["broken"]
     if not (pooled.changes or broken or pooled.others["repaired"]):
         raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
-    print(f"A  {run_a}: {comparing.describe(before)}")
-    print(f"B  {run_b}: {comparing.describe(after)}")
-    print("\n\n".join(comparing.text(result, by) for result in results))
     slower = [change for result in results for change in result.beyond_noise()[0]]
     worse = {change.name for change in slower if -change.faster > threshold / 100}
+    said = {"sides": [("A", run_a, before), ("B", run_b, after)], "results": results, "threshold": threshold}
+    said |= {"unit": comparing.MEASURES[by], "worse": worse, "broken": broken}
+    print(TEMPLATES.get_template("compare.j2").render(said), end="")
     if worse or broken:
-        print(f"regression: {len(worse)} cells slower by more than {threshold:g} %, {len(broken)} broken")
         raise typer.Exit(1)
 
 

@@ -7,9 +7,7 @@ import typer
 
 from ladder.model.folders import Project, RunFolder
 
-Configfile = Annotated[
-    list[Path] | None, typer.Option(help="File merged over config/config.yaml; may be repeated.")
-]
+Configfile = Annotated[list[Path] | None, typer.Option(help="File merged over config.yaml; may be repeated.")]
 Config = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting, as for snakemake; may be repeated.")
 ]

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
@@ -14,29 +13,21 @@ from ladder.measure.job import Job
 from ladder.measure.profiler import Note
 from ladder.measure.store import read_store
 from ladder.measure.view import View
-from ladder.model.document import reading
+from ladder.model.document import AN_ARCH, ARCH
 from ladder.model.errors import refuse
-from ladder.model.files import read_json, write_json
+from ladder.model.files import write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
 from ladder.results import tables
 from ladder.results.archive import records_of
 from ladder.results.collect import changed_code, collect_sweep, merge
-from ladder.results.environment import analysed_here, measured_on, reproduced
+from ladder.results.environment import analysed_here, measured_on, read_as, read_environment, reproduced
 from ladder.results.publish import copy_clock, kept_rows
 
 _ACCOUNTS: dict[str, TypeAdapter[Any]] = {
     "measured": TypeAdapter(Job),
     "profiled": TypeAdapter(dict[str, list[Note]]),
 }
-
-
-def _account(path: Path, kind: TypeAdapter[Any]) -> dict[str, Any] | None:
-    """What a job left behind, if it ran. Raises LadderError where the file holds something else."""
-    if (found := read_json(path)) is not None:
-        with reading(path):
-            kind.validate_python(found)
-    return found
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -63,7 +54,7 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
         if published:
             frames = _stand_in(view, PublishedFolder(published))
         else:
-            accounts = [_account(folder.account(job, plan.sweep), kind) for job, kind in _ACCOUNTS.items()]
+            accounts = [read_as(kind, folder.account(job, plan.sweep)) for job, kind in _ACCOUNTS.items()]
             frames = collect_sweep(view, *accounts)
         counts = frames["timings"]["status"].value_counts()
         summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
@@ -82,12 +73,12 @@ def environment(
 ) -> None:
     """Record where a run's numbers were measured, from their records, and what analysed them."""
     folder = RunFolder(folder_)
-    if not re.fullmatch(r"sm_\d{2,3}a?", arch):
-        raise refuse("command line", "--arch", arch, "an architecture such as sm_80 or sm_90a")
+    if not re.fullmatch(ARCH, arch):
+        raise refuse("command line", "--arch", arch, AN_ARCH)
     measured = measured_on(read_store(folder.records), tables.read("sessions", folder.tables))
     document = analysed_here(project(context).root, folder.root.name, arch) | measured
     document |= {"timings_from": "measured" if measured else "none", "published": None}
-    if published is not None and (source := read_json(PublishedFolder(published).environment)) is not None:
-        same = reproduced(PublishedFolder(published), folder)
-        document |= {"timings_from": "published", "published": source, "reproduced_cubins": same}
+    if published is not None and (source := PublishedFolder(published)).environment.is_file():
+        document |= {"timings_from": "published", "published": read_environment(source)}
+        document["reproduced_cubins"] = reproduced(source, folder)
     write_json(folder.environment, document)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 File = Path | str
-reprlib.aRepr.maxstring = reprlib.aRepr.maxother = 300
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 300
 
 
 class LadderError(Exception):
@@ -23,7 +24,7 @@ def refuse(file: File, field: str, value: Any, accepted: Iterable[Any] | str, wh
     """Build the error for one refused value; `accepted` is a sentence or the values, of which a near one is named."""
     names = [] if isinstance(accepted, str) else [str(name) for name in accepted]
     wanted = accepted if isinstance(accepted, str) else ", ".join(names) or "nothing"
-    shown = reprlib.repr(value)
+    shown = _SHORT.repr(value)
     close = difflib.get_close_matches(shown.strip("'"), names, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     if close and close[0] == str(value):

@@ -72,7 +72,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=int)  # no NaN
+        document = json.loads(read_text(path), parse_constant=int)  # no NaN
     except ValueError as error:
         raise LadderError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(document, dict):

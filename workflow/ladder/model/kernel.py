@@ -16,8 +16,8 @@ from ladder.model.plan import Geometry
 from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
 _CLUSTERS_FROM = 90
-_MOST = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
-"""Most in x, y and z, and in all as many as in x."""
+_MOST = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (8, 8, 8)}
+"""Most in x, y and z, and in all as many as in x. Clusters of up to 16 need an attribute that no launch sets."""
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
 
 

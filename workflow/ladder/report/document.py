@@ -20,6 +20,7 @@ from ladder.report.steps import rate, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
+from ladder.results.environment import read_environment
 from ladder.results.templates import TEMPLATES
 
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
@@ -32,7 +33,7 @@ _OPTIONAL = ("claims", "clock_nvbench", "clock_aa")
 def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
     """README's lines of what was measured on a device, from its published tables. Raises LadderError without them."""
     frames = {name: tables.read(name, published.tables) for name in (*_REQUIRED, "claims")}
-    environment = read_json(published.environment) or {}
+    environment = read_environment(published)
     return TEMPLATES.get_template("readme.md.j2").render(
         sweeps={name: of_sweep(sweep, frames, environment) for name, sweep in sweeps.items()},
         claims=stats.records(frames["claims"]),
@@ -49,7 +50,7 @@ def render(
     """
     frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
     frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-    environment = read_json(folder.environment) or {}
+    environment = read_environment(folder)
     timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
     refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]

@@ -9,7 +9,6 @@ from ladder.model.record import Record
 from ladder.results.collect import times
 from ladder.results.noise import BETWEEN_GPUS, WITHIN_A_GPU
 from ladder.results.statistics import Estimate, mean_of, ratio
-from ladder.results.templates import TEMPLATES
 
 UNKNOWN = "unknown GPU"
 MEASURES = {"speedup": "x", "time": " launches/s"}
@@ -105,14 +104,3 @@ def compare(
     where = f"{len(cards[0])} and {len(cards[1])} GPUs pooled" if several else "one GPU"
     usual = WITHIN_A_GPU if same else BETWEEN_GPUS
     return [*found, _compared(where, usual if share is None else share, old, new, by)]
-
-
-def text(result: Comparison, by: str) -> str:
-    """What differs, for people to read."""
-    return TEMPLATES.get_template("compare.j2").render(result=result, unit=MEASURES[by])
-
-
-def describe(records: Records) -> str:
-    """GPUs, dates and trees of a set of records, as far as they are known."""
-    sessions = sorted(records.sessions.values(), key=lambda session: session.started)
-    return TEMPLATES.get_template("sessions.j2").render(sessions=sessions)

@@ -4,13 +4,46 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import TypeAdapter, create_model
 
 from ladder.build.nvrtc import nvrtc_version
 from ladder.measure import host
 from ladder.measure.store import Records, now
+from ladder.model.document import reading
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.record import Session
 from ladder.results import tables
+
+# What a report needs of environment.json, which says more, as pydantic takes it: kinds with defaults, `...` without.
+_WORDS, _NUMBERS = "name uuid started finished", "memory_bytes sm_clock_max_mhz power_limit_w copy_gbytes_per_s"
+_FIELDS: Any = dict.fromkeys(_WORDS.split(), (str | None, None))
+_FIELDS |= dict.fromkeys([*_NUMBERS.split(), "fp32_peak_tflops"], (float | None, None))
+_Card: Any = create_model("_Card", tensor_peak_tflops=(dict[str, float | None] | None, None), **_FIELDS)
+_Tree: Any = create_model("_Tree", digest=(str | None, None), commit=(str | None, None))
+_FIELDS = dict.fromkeys(["device", "arch", "started"], (str, ...))
+_FIELDS |= dict.fromkeys(["driver", "nvrtc", "cublas"], (str | None, ...))
+_FIELDS |= {"gpu": (_Card | None, ...), "gpus": (list[_Card], []), "trees": (list[_Tree], [])}
+_FIELDS |= {"host": (dict[str, Any], ...), "packages": (dict[str, Any], ...), "notes": (list[str], [])}
+_FIELDS |= {"reproduced_cubins": (dict[str, int] | None, ...), "published": ("_Environment | None", ...)}
+_Environment: Any = create_model("_Environment", **_FIELDS)
+
+
+def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
+    """A JSON object of a kind, or None where the file is missing. Raises LadderError where it is something else."""
+    if (found := read_json(path)) is not None:
+        with reading(path):
+            kind.validate_python(found)
+    return found
+
+
+def read_environment(folder: RunFolder) -> dict[str, Any]:
+    """What environment.json of a folder says. Raises LadderError where it, or one of its fields, is missing or wrong."""
+    found = read_as(TypeAdapter(_Environment), folder.environment)
+    if found is None:
+        raise LadderError(f"{folder.environment}: the file is missing")
+    return found
 
 
 def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow.parquet as pq
 from pyarrow import csv as arrow
 
 from ladder.model.errors import LadderError
@@ -35,7 +36,8 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
 def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
     """Read `folder`/TABLE.csv; empty where it is missing and not required.
 
-    Raises LadderError where it must be there, its columns are not the schema's, or a line or value is damaged.
+    Raises LadderError where it must be there, its columns are not the schema's, a line or value is damaged, or
+    its rows are not as many as those of the parquet beside it.
     """
     path, columns = folder / f"{table}.csv", list(SCHEMAS[table])
     if not path.is_file():
@@ -50,6 +52,9 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
         if not data.endswith(b"\n"):
             raise ValueError("its last line is cut short")
+        beside = path.with_suffix(".parquet")
+        if beside.is_file() and (rows := pq.read_metadata(beside).num_rows) != len(found):
+            raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
     if earlier := table in _LATER and _LATER[table] not in found:

@@ -45,9 +45,7 @@ def draw_banks(phases: Sequence[Phase], title: str, file: Path) -> None:
                 look = _LOOKS[_WAITS if turn else _SHARED if len(lanes) > 1 else _ALONE]
                 axis.add_patch(Rectangle((bank - 0.5, turn), 1, 1, linewidth=0.8, **look))
                 box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6} if turn else None
-                axis.text(
-                    bank, turn + 0.5, lanes_label(lanes), ha="center", va="center", fontsize=7, bbox=box
-                )
+                axis.text(bank, turn + 0.5, lanes_label(lanes), ha="center", va="center", size=7, bbox=box)
         axis.set(xlim=(-0.5, BANKS - 0.5), ylim=(max(count, 1), 0), xticks=range(BANKS))
         axis.set_yticks([turn + 0.5 for turn in range(count)], [str(turn + 1) for turn in range(count)])
         axis.tick_params(length=0, labelsize=7)
