@@ -104,10 +104,13 @@ class SweepDocument(Document):
 
 
 class _SweepFile:
-    """One sweep file, checked part by part against the catalogue. Raises LadderError for the first mistake."""
+    """One sweep, the `fields` of the file at `path`, checked part by part against the catalogue.
 
-    def __init__(self, path: Path, catalog: Mapping[str, Kernel]) -> None:
-        document = parse(SweepDocument, read_yaml(path), path, problems=PROBLEMS)
+    Raises LadderError for the first mistake.
+    """
+
+    def __init__(self, path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel]) -> None:
+        document = parse(SweepDocument, fields, path, problems=PROBLEMS)
         self.path, self.catalog, self.document, self.problem = path, catalog, document, document.problem
         for index, dtype in enumerate(document.dtypes):
             refuse_unknown(path, f"dtypes[{index}]", dtype, self.problem.dtypes)
@@ -258,7 +261,15 @@ class _SweepFile:
 
 def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
     """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
-    return _SweepFile(path, catalog).sweep()
+    return make_sweep(path, read_yaml(path), catalog)
+
+
+def make_sweep(path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel]) -> Sweep:
+    """The sweep that the fields of a sweep file describe; `path` gives its name, and mistakes name it as the file.
+
+    Raises LadderError for the first mistake.
+    """
+    return _SweepFile(path, fields, catalog).sweep()
 
 
 def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:

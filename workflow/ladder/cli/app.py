@@ -22,11 +22,13 @@ _MODULES = [
     ("report", "claims report"),
     ("draw", "figures"),
     ("publish", "publish"),
+    ("judge", "judge"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function (`import_` where the word is taken)."""
 
 MISTAKE, CRASH = 2, 3  # exit codes: something that the user gave is wrong; the program itself failed
+UNJUDGED = 4  # in place of both for `judge`, whose exit codes up to 3 speak of the kernel
 
 
 def _show_version(wanted: bool) -> None:
@@ -58,6 +60,8 @@ def _app(words: Sequence[str]) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> int:
     """Run one step and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    judges = next((word for word in words if word in STEPS), "") == "judge"
+    mistake, crash, unread = (UNJUDGED, UNJUDGED, UNJUDGED) if judges else (MISTAKE, CRASH, 0)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # of a terminal that knows no "…" or "µ"
     try:
@@ -67,18 +71,19 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.flush()
     except LadderError as error:
         logging.error("error: %s", error)
-        return MISTAKE
+        return mistake
     except SystemExit as leave:
         if not isinstance(leave.__context__, BrokenPipeError):
-            return leave.code if isinstance(leave.code, int) else 0
+            code = leave.code if isinstance(leave.code, int) else 0
+            return code if isinstance(leave.__context__, typer.Exit) else mistake
     except BrokenPipeError:
         pass
     except OSError as error:
         logging.error("error: %s", f"{error.filename}: {error.strerror}" if error.filename else error)
-        return MISTAKE
+        return mistake
     except Exception:
         logging.exception("the program failed; this is no mistake of yours:")
-        return CRASH
+        return crash
     # The reader, such as `head`, has what it wanted; the interpreter must not try to flush the rest.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return 0
+    return unread

@@ -9,6 +9,7 @@ import typer
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
 from ladder.build.variants import Wanted
+from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.settings import choose_device, parse_over, read_settings
@@ -16,8 +17,24 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.options import Config, Configfile, Folder, SweepName, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
-from ladder.model.folders import RunFolder
-from ladder.model.plan import to_json
+from ladder.model.folders import Project, RunFolder
+from ladder.model.plan import Plan, to_json
+from ladder.model.sweep import Sweep
+
+
+def compiled(own: Project, sweep: Sweep, settings: Settings, arch: str, jobs: int) -> Plan:
+    """The plan of a sweep, with what is known of its kernels; those that are not in the cache are compiled.
+
+    Raises LadderError where the set-up is at fault, and not a kernel.
+    """
+    compiling = settings.compile
+    refuse_options(arch, compiling.options)
+    asked = Wanted(sweep, own.include, arch, compiling.options)
+    found = Cache(own.root / compiling.cache).fill(asked.requests, jobs, compiling.timeout_s)
+    for harness in asked.harness.values():
+        if found[harness.key]["status"] != "ok":
+            raise LadderError(f"{harness.source}: {found[harness.key]['reason']}")
+    return replace(plan_sweep(sweep, settings, arch), edges=plan_edges(sweep, arch), **asked.facts(found))
 
 
 def prepare(
@@ -35,15 +52,7 @@ def prepare(
     over = parse_over(config or ()) | ({"arch": arch} if arch else {})
     settings = read_settings(own, configfile or (), over)
     chosen = load_sweeps(own.sweeps, load_catalog(own.kernels), [sweep])[sweep]
-    target, compiling = choose_device(settings)[1], settings.compile
-    refuse_options(target, compiling.options)
-    asked = Wanted(chosen, own.include, target, compiling.options)
-    found = Cache(own.root / compiling.cache).fill(asked.requests, jobs, compiling.timeout_s)
-    for harness in asked.harness.values():
-        if found[harness.key]["status"] != "ok":
-            raise LadderError(f"{harness.source}: {found[harness.key]['reason']}")
-    edges = plan_edges(chosen, target)
-    made = replace(plan_sweep(chosen, settings, target), edges=edges, **asked.facts(found))
+    made = compiled(own, chosen, settings, choose_device(settings)[1], jobs)
     replace_file(run.plan(sweep), to_json(made))
     for name, facts in made.variants.items():
         if facts["status"] != "ok":

@@ -1,0 +1,308 @@
+"""`judge`: one kernel from anywhere gets a verdict, and an exit code that says wrong, slow or broken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, make_project
+from ladder.cli.app import main
+from ladder.gpu.discovery import FoundGpu
+from ladder.measure.store import Records, appending
+from ladder.measure.view import View
+from ladder.model.folders import RunFolder
+from ladder.model.plan import Plan, read_plan
+from measuring import GPUS
+
+EXPLOITS = ROOT / "tests" / "exploits"
+GPU = FoundGpu(0, "NVIDIA H200", "GPU-of-the-tests", (9, 0))
+ARCH = "sm_90a"
+COLUMNS = ["size", "regime", "status", "reason", "median_us", "low", "high", "reference"]
+COLUMNS += ["speedup", "speedup_low", "speedup_high", "launches", "max_error", "error_bound"]
+FAST, EVEN, SLOW = (1.03, 1.02, 1.04), (0.99, 0.97, 1.001), (0.5, 0.49, 0.51)
+
+
+def ok(speedup: tuple[float, float, float] = FAST) -> dict[str, Any]:
+    """What a record says of a cell that was timed."""
+    value, low, high = speedup
+    times = {"variant_us": [100.0] * 20, "reference_us": [100.0 * value] * 20, "reference": "cublaslt"}
+    check = {"max_error": 1e-6, "error_bound": 1e-5, "launches": 212}
+    result = {"speedup": value, "speedup_low": low, "speedup_high": high, "check": check, **times}
+    return {"status": "ok", "result": result}
+
+
+def failed(status: str, reason: str = "that is why") -> dict[str, Any]:
+    return {"status": status, "reason": reason}
+
+
+TOO_SLOW = failed("unsupported", "warm is for kernels below 200 us")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose cache keeps what a test compiled; its includes have the exploits' header."""
+    folder = make_project(tmp_path_factory.mktemp("judge") / "project")
+    shutil.copy(EXPLOITS / "honest.cuh", folder / "kernels" / "include")
+    return folder
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Callable[..., Path]:
+    """Copies an exploit, or text as its source, to a folder outside of the project: its description."""
+
+    def place(name: str = "honest", source: str | None = None) -> Path:
+        shutil.copy(EXPLOITS / "exploit.yaml", tmp_path / f"{name}.yaml")
+        text = source or (EXPLOITS / f"{name}.cu").read_text(encoding="utf-8")
+        (tmp_path / f"{name}.cu").write_text(text, encoding="utf-8")
+        return tmp_path / f"{name}.yaml"
+
+    return place
+
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def judge(
+    checkout: Path, kernel: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Run:
+    """Judges a kernel on a GPU that is none: a cell gets what it is given by M and regime."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: [GPU])
+
+    def run(outcomes: Any, *words: str, path: Path | None = None) -> int:
+        def measure(plan_path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
+            assert (read_plan(plan_path), root) == (plan, checkout)
+            view = View(plan, Records())
+            with appending(folder.records, plan.sweep) as append:
+                for _, task in view.launched():
+                    for regime in plan.regimes:
+                        outcome = outcomes[task.cell.size["m"], regime]
+                        append(view.new_record(task, regime, {}, "session", **outcome))
+
+        monkeypatch.setattr("ladder.measure.job.measure", measure)
+        given = [str(path or kernel()), "--arch", ARCH, *words]
+        try:
+            return main(["--root", str(checkout), "judge", *given])
+        finally:
+            assert not list((tmp_path / "temporary").iterdir())
+            assert not (checkout / "results").exists()
+
+    return run
+
+
+STATUS_CODES = {"incorrect": 2, "out_of_bounds": 2, "stateful": 2}
+STATUS_CODES |= {"compile_error": 3, "launch_error": 3, "timeout": 3, "unsupported": 3}
+
+
+@pytest.mark.parametrize(("status", "code"), STATUS_CODES.items())
+def test_a_status_has_its_exit_code_and_its_reason_in_full(
+    status: str, code: int, judge: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = failed(status, "the first line\nthe second line")
+    assert judge({(2048, "cold"): bad, (2048, "warm"): bad}) == code
+    text = capsys.readouterr().out
+    verdict = {2: "wrong", 3: "broken"}[code]
+    assert text.splitlines()[-1].startswith(f"{verdict}, {status} at 2048, cold")
+    assert f"  2048  cold   {status}: the first line\n    the second line\n" in text
+    assert f"  2048  warm   {status}: as above\n" in text
+
+
+@pytest.mark.parametrize(
+    ("speedup", "code", "verdict"),
+    [
+        (FAST, 0, "right, 1.03 [1.02, 1.04] x cublaslt at 2048, cold"),
+        (EVEN, 0, "right, 0.99 [0.97, 1] x cublaslt at 2048, cold"),
+        (SLOW, 1, "right but slower, 0.5 [0.49, 0.51] x cublaslt at 2048, cold"),
+    ],
+)
+def test_the_interval_of_the_first_regime_says_slower(
+    speedup: tuple[float, float, float],
+    code: int,
+    verdict: str,
+    judge: Run,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert judge({(2048, "cold"): ok(speedup), (2048, "warm"): ok(SLOW)}) == code
+    head, cold, warm, last = capsys.readouterr().out.splitlines()
+    assert head == "honest-fp32 on NVIDIA H200"
+    assert cold.startswith("  2048  cold   ok  100.00 [100.00, 100.00] us  ")
+    assert cold.endswith(" x cublaslt, 212 launches verified, largest error 0.1 of its bound")
+    assert warm.startswith("  2048  warm   ok")
+    assert last == verdict
+
+
+def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(judge: Run) -> None:
+    outcomes = {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
+    assert judge(outcomes) == 0
+    assert judge(outcomes, "--regime", "warm", "--regime", "cold") == 3
+
+
+def test_of_several_sizes_wrong_counts_before_broken_and_broken_before_slower(
+    judge: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--regime", "dirty", "--size", "64", "--size", "{m: 128, n: 64, k: 32}", "--size", "2**8"]
+    outcomes = {(64, "dirty"): ok(), (128, "dirty"): ok(SLOW), (256, "dirty"): ok()}
+    assert judge(outcomes, *sizes) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "right but slower, 0.5 [0.49, 0.51] x cublaslt at 128x64x32, dirty"
+    assert judge(outcomes | {(64, "dirty"): failed("timeout")}, *sizes) == 3
+    broken = {(64, "dirty"): failed("timeout"), (256, "dirty"): failed("stateful")}
+    assert judge(outcomes | broken, *sizes) == 2
+    assert capsys.readouterr().out.splitlines()[-1] == "wrong, stateful at 256, dirty"
+    assert judge(outcomes | {(128, "dirty"): ok()}, *sizes) == 0
+    assert capsys.readouterr().out.splitlines()[-1].count(" x cublaslt at ") == 3
+
+
+def test_the_json_has_a_cell_a_size_and_regime(
+    judge: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, outcomes = tmp_path / "verdict.json", {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
+    assert judge(outcomes, "--json", str(path)) == 0
+    capsys.readouterr()
+    assert judge(outcomes, "--json", "-") == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found == json.loads(path.read_text())
+    assert err.splitlines()[-1].startswith("right, ")
+    cold, warm = found.pop("cells")
+    assert found == {"kernel": "honest", "dtype": "fp32", "device": GPU.name, "verdict": "right"}
+    assert list(cold) == list(warm) == COLUMNS
+    size = {"m": 2048, "n": 2048, "k": 2048}
+    times = [100.0, 100.0, 100.0, "cublaslt", *FAST]
+    assert [*cold.values()] == [size, "cold", "ok", "", *times, 212, 1e-6, 1e-5]
+    assert [*warm.values()] == [size, "warm", "unsupported", TOO_SLOW["reason"], *[None] * 10]
+
+
+def test_docs_name_every_field_and_exit_code() -> None:
+    page = (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in page for name in [*COLUMNS, "kernel", "dtype", "device", "verdict", "cells"])
+    assert all(f"| {code} |" in page for code in range(5))
+    assert all(f"`{status}`" in page for status in STATUS_CODES)
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "says"),
+    [
+        (
+            'extern "C" __global__ void exploit() { no_such_thing(); }',
+            3,
+            "compile_error: honest.cu(1): error",
+        ),
+        ('extern "C" __global__ void exploit() { printf("x"); }', 2, "stateful: uses what outlives a launch"),
+    ],
+)
+def test_what_the_compiler_finds_is_judged_without_a_launch(
+    source: str,
+    code: int,
+    says: str,
+    judge: Run,
+    kernel: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert judge({}, path=kernel("honest", source)) == code
+    assert says in capsys.readouterr().out
+
+
+def test_a_size_that_a_constraint_excludes_is_unsupported(
+    judge: Run, kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = kernel()
+    path.write_text(path.read_text() + "constraints: [{expr: m % 64 == 0, reason: M is whole tiles}]\n")
+    assert judge({}, "--size", "100", path=path) == 3
+    assert "  100  cold   unsupported: M is whole tiles\n" in capsys.readouterr().out
+
+
+def test_a_reference_may_be_a_kernel_and_its_fault_is_not_the_kernels(
+    judge: Run, checkout: Path, kernel: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    other = checkout / "kernels" / "other.yaml"
+    shutil.copy(EXPLOITS / "exploit.yaml", other)
+    source = 'extern "C" __global__ void exploit() { no_such_thing(); }'
+    other.with_suffix(".cu").write_text(source)
+    try:
+        assert judge({}, "--reference", "{kernel: other}") == 4
+        assert "the reference other-fp32: compile_error: other.cu(1): error" in caplog.text
+        other.with_suffix(".cu").write_text("#include <honest.cuh>\n\nEXPLOIT { honest(ARGUMENTS); }\n")
+        outcomes = {(2048, "cold"): ok(SLOW), (2048, "warm"): ok()}
+        assert judge(outcomes, "--reference", "{kernel: other}") == 1
+        clash = kernel("other", "void")
+        assert judge({}, "--reference", "{kernel: other}", path=clash) == 4
+        assert "the name 'other', which --reference has, is" in caplog.text
+    finally:
+        other.unlink()
+        other.with_suffix(".cu").unlink()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--size", "{m: 64, x: 3}"], "command line: sizes[0]: 'x' is not accepted; no such size field"),
+        (["--size", "{m: 64}"], "sizes[0]: the size field 'n' is missing"),
+        (["--size", "0"], "sizes[0].m: 0 is not accepted"),
+        (["--size", "{"], "command line: --size: line 2, column 1: not valid YAML"),
+        (["--param", "bm=64"], "variants[0].params: 'bm' is not accepted; honest has no such parameter"),
+        (["--param", "bm"], "--param: 'bm' is not accepted; accepted: NAME=VALUE"),
+        (["--param", "bm=[1, 2]"], "accepted: NAME=VALUE, the value a whole number or a word"),
+        (["--dtype", "bf16"], "honest is not written for it; accepted: fp32"),
+        (["--layout", "NT"], "layout: 'NT' is not accepted"),
+        (["--reference", "cublass"], "references[0]: 'cublass' is not accepted (did you mean 'cublas'?)"),
+        (
+            ["--reference", "{kernel: gemm_nothing}"],
+            "references[0].kernel: 'gemm_nothing' is not accepted; no such kernel",
+        ),
+        (["--regime", "hot"], "regimes[0]: 'hot' is not accepted; accepted: cold, dirty, warm"),
+        (["--arch", "hopper"], "'hopper' is not accepted; accepted: auto or an architecture"),
+    ],
+)
+def test_a_mistake_is_no_judgement(
+    words: list[str], says: str, judge: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert judge({}, *words) == 4
+    assert says in caplog.text
+
+
+def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
+    checkout: Path,
+    kernel: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    begin = ["--root", str(checkout), "judge"]
+    assert main(begin) == 4
+    assert main([*begin, str(kernel()), "--nothing"]) == 4
+    assert capsys.readouterr().err.count("Usage: python -m ladder judge") == 2
+    for name, says in (("none.yaml", "none.yaml: cannot be read"), ("honest.cu", "accepted: a kernel's")):
+        assert main([*begin, str(kernel().with_name(name))]) == 4
+        assert says in caplog.text
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
+    assert main([*begin, str(kernel())]) == 4
+    assert caplog.messages[-1] == "error: no GPU is visible, and a kernel is judged by running it on one"
+    monkeypatch.setattr("ladder.cli.judge.load_kernel", lambda path: 1 / 0)
+    assert main([*begin, str(kernel())]) == 4
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS or GPUS[0].arch != ARCH, reason="needs a Hopper GPU")
+def test_on_a_gpu_a_right_a_wrong_and_a_broken_kernel(
+    checkout: Path, kernel: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = 'extern "C" __global__ void exploit() { no_such_thing(); }'
+    codes = []
+    for path in (kernel(), kernel("skip_when_done"), kernel("broken", broken)):
+        words = [str(path), "--size", "512", "--json", str(tmp_path / "verdict.json")]
+        codes.append(main(["--root", str(checkout), "judge", *words]))
+        found = json.loads((tmp_path / "verdict.json").read_text())
+        if path.stem == "honest":
+            assert all(one["status"] == "ok" and one["launches"] > 0 for one in found["cells"])
+    assert codes[0] in (0, 1)
+    assert codes[1:] == [2, 3]
+    assert "broken, compile_error at 512, cold" in capsys.readouterr().out
+    assert not (checkout / "results").exists()

@@ -1,0 +1,138 @@
+"""The step that judges one kernel: whether it is right, and as fast as its reference."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ladder.catalogue.documents import parse_yaml
+from ladder.catalogue.kernels import load_catalog, load_kernel
+from ladder.catalogue.settings import choose_device, parse_over, read_settings
+from ladder.catalogue.sweeps import make_sweep
+from ladder.cli.build import compiled
+from ladder.cli.options import Config, project
+from ladder.gpu.discovery import find_gpus
+from ladder.measure import job
+from ladder.measure.store import read_store
+from ladder.measure.view import View
+from ladder.model.document import is_value
+from ladder.model.errors import LadderError, refuse
+from ladder.model.files import replace_file, write_json
+from ladder.model.folders import Project, RunFolder
+from ladder.model.kernel import Kernel
+from ladder.model.plan import to_json
+from ladder.model.sweep import Sweep
+from ladder.results.judgement import VERDICTS, cells_of, decide, text
+
+_LINE = Path("command line")
+_SIZES = {"gemm": 2048, "stencil": "2**26"}
+_OTHER_SIZE = 4096
+
+Words = list[str] | None
+_SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
+Size = Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)]
+_AGAINST = "Library, or '{kernel: NAME}' of the catalogue (default: the libraries); may be repeated."
+Against = Annotated[Words, typer.Option(metavar="REFERENCE", help=_AGAINST)]
+
+
+def _reference(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
+    """References as a sweep has them, and the kernels that they may name. Raises LadderError without any."""
+    found = [parse_yaml(one, f"{_LINE}: --reference") for one in given or kernel.problem.libraries]
+    if not found:
+        why = f"the problem {kernel.problem.name} has no library"
+        raise LadderError(f"{_LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}'")
+    names = [one.get("kernel") for one in found if isinstance(one, Mapping)]
+    catalog = {**load_catalog(own.kernels)} if names else {}
+    same = catalog.get(kernel.name)
+    if kernel.name in names and same is not None and not same.path.samefile(kernel.path):
+        raise LadderError(f"{kernel.path}: the name {kernel.name!r}, which --reference has, is {same.path}'s")
+    return found, catalog | {kernel.name: kernel}
+
+
+def _parameters(given: Words) -> dict[str, Any]:
+    """Parameters given as NAME=VALUE."""
+    found = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        found[name] = parse_yaml(value, f"{_LINE}: --param: {one!r}")
+        if not equals or not is_value(found[name]):
+            raise refuse(_LINE, "--param", one, "NAME=VALUE, the value a whole number or a word")
+    return found
+
+
+def _run(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple[View, str]:
+    """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name."""
+    settings = read_settings(own, (), {**over, "device": "auto"})
+    if not (gpus := find_gpus()):
+        raise LadderError("no GPU is visible, and a kernel is judged by running it on one")
+    plan = compiled(own, sweep, settings, choose_device(settings)[1], os.cpu_count() or 1)
+    for name, facts in plan.variants.items():
+        if name != plan.tasks[0].variant and facts["status"] != "ok":
+            raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
+    with tempfile.TemporaryDirectory(prefix="ladder-judge-") as place:
+        folder = RunFolder(Path(place))
+        path = folder.plan(sweep.name)
+        replace_file(path, to_json(plan))
+        job.measure(path, plan, folder, own.root)
+        return View(plan, read_store(folder.records)), gpus[0].name
+
+
+def judge(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="KERNEL.yaml", help="Description; NAME.cu lies beside it.")],
+    size: Size = None,
+    param: Annotated[Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="Dtype (default: the description's first).")] = None,
+    layout: Annotated[str | None, typer.Option(help="Layout of a GEMM (default: its first).")] = None,
+    reference: Against = None,
+    regime: Annotated[
+        Words, typer.Option(metavar="REGIME", help="Default: cold and warm; may be repeated.")
+    ] = None,
+    json_: Annotated[Path | None, typer.Option("--json", help="JSON to write; - is standard output.")] = None,
+    arch: Annotated[str | None, typer.Option(help="Architecture (default: the GPU's).")] = None,
+    config: Config = None,
+) -> None:
+    """Judge one kernel, which may lie anywhere: verify it, and time it against a reference.
+
+    Exit codes: 0 right, and at least as fast as the reference within the interval of the speed-up in the first
+    regime at every size; 1 right but slower; 2 wrong (incorrect, out_of_bounds, stateful); 3 broken
+    (compile_error, launch_error, timeout, unsupported); 4 not judged (a mistake on the command line or in a
+    file, no GPU, or another error). docs/judge.md describes the JSON.
+    """
+    own = Project(Path(os.path.abspath(project(context).root)))
+    if path.suffix != ".yaml":
+        raise refuse(_LINE, "KERNEL.yaml", str(path), "a kernel's description NAME.yaml, beside its NAME.cu")
+    kernel = load_kernel(Path(os.path.abspath(path)))
+    against, catalog = _reference(kernel, own, reference)
+    asked = [parse_yaml(one, f"{_LINE}: --size") for one in size or ()]
+    entry = {"kernel": kernel.name, "params": _parameters(param), "unsupported": "record"}
+    fields = {
+        "title": kernel.name,
+        "question": "Is it right, and how fast?",
+        "problem": kernel.problem.name,
+        "dtypes": [dtype or next(iter(kernel.dtypes))],
+        "layout": layout,
+        "sizes": asked or [_SIZES.get(kernel.problem.name, _OTHER_SIZE)],
+        "variants": [entry],
+        "references": against,
+        "regimes": regime or ["cold", "warm"],
+    }
+    sweep = make_sweep(_LINE, fields, catalog)
+    over = parse_over(config or ()) | ({"arch": arch} if arch else {})
+    view, device = _run(own, replace(sweep, name="judge"), over)
+    cells = cells_of(view)
+    code, _ = decide(cells)
+    head = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device, "verdict": VERDICTS[code]}
+    alone = json_ == Path("-")
+    if alone:
+        print(json.dumps(head | {"cells": cells}, indent=1))
+    elif json_ is not None:
+        write_json(json_, head | {"cells": cells})
+    print(text(view.plan.tasks[0].variant, device, cells), file=sys.stderr if alone else sys.stdout)
+    raise typer.Exit(code)
