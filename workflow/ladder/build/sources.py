@@ -30,10 +30,15 @@ def _direct_includes(path: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _root(source: Path, include_dir: Path) -> Path:
+    """The folder that a kernel, which may lie outside of the project, and its headers have in common."""
+    return Path(os.path.normpath(os.path.commonpath([include_dir, source.parent])))
+
+
 def include_closure(source: Path, include_dir: Path) -> list[Path]:
     """`source` and all project headers it includes with quotes, sorted. Raises LadderError for a missing one."""
     found, todo = set[Path](), [source]
-    root = os.path.normpath(include_dir.parent)
+    root = _root(source, include_dir)
     while todo:
         if (path := todo.pop()) in found:
             continue
@@ -52,4 +57,4 @@ def include_closure(source: Path, include_dir: Path) -> list[Path]:
 
 def source_digest(source: Path, include_dir: Path) -> str:
     """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
-    return digest_files(include_closure(source, include_dir), include_dir.parent)
+    return digest_files(include_closure(source, include_dir), _root(source, include_dir))
