@@ -189,7 +189,7 @@ class GemmInstance(instance.Instance):
         if self.scalars["beta"] != 0.0:
             raise NotImplementedError("timed launches have beta = 0")
         harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
-        along, signed = "rows" if by[1] == 1 else "columns", self._signed_pointers()
+        along, signed = "columns" if self.layout == "TN" else "rows", self._signed_pointers()
         rows, columns = self.tensors["b"].shape
         entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
         harness.run(entry, _threads(rows), seal, *signed, b, rows, columns)
