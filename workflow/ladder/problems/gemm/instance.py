@@ -47,10 +47,10 @@ _PADDING = 18
 _REFRESHED_AT_ONCE = 8  # elements that a thread draws
 
 
-def accumulation_bound(dtype: str, k: int) -> float:
-    """acc(K): the share of |A||B| that accumulating K products in `dtype` may lose, of inputs with both signs."""
+def accumulation_bound(dtype: str, k: int, both_signs: bool = True) -> float:
+    """acc(K): the share of |A||B| that accumulating K products in `dtype` may lose."""
     root = math.sqrt(k)
-    units = min(2 + 4 * root, 12 + root / 12) if dtype in _BY_WALKS else 2 + 4 * root
+    units = min(2 + 4 * root, 12 + root / 12) if both_signs and dtype in _BY_WALKS else 2 + 4 * root
     return units * _ACCUMULATION.get(dtype, 2**-23)
 
 
@@ -149,7 +149,8 @@ class GemmInstance(instance.Instance):
 
     def error_bound(self, params: Params) -> float:
         """Sums of integers are exact in every accumulator."""
-        return 0.0 if self.inputs == "integers" else accumulation_bound(self.dtype, self.k)
+        both_signs = self.inputs != "positive"
+        return 0.0 if self.inputs == "integers" else accumulation_bound(self.dtype, self.k, both_signs)
 
     def check(self, params: Params) -> Check:
         bound, count = self.error_bound(params), self.m * self.n
