@@ -1,0 +1,598 @@
+"""Wrong results of GEMM, which its two checks must reject: each way of being wrong, per dtype and depth.
+
+What a mutation adds to C is a sum of some products, of root mean square R = 1/3 each for uniform inputs, and
+|A||B| is about K / 4. From that `size` says how large a mutation is, and `seen` where the check of all elements
+must reject it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import ROOT
+from cuda.core import Kernel, LaunchConfig, ObjectCode, launch
+from emulator.check_ptx import CheckMachine, check_program
+from emulator.ptx import Array, Memory
+from emulator.tensor_ptx import from_bits, to_bits
+from ladder.build.nvrtc import compile_source
+from ladder.build.variants import harness
+from ladder.gpu.device import Gpu, Launcher, Seal, _mixed
+from ladder.gpu.instance import Maker
+from ladder.gpu.timing import Timer
+from ladder.measure.watch import Side, Watch
+from ladder.model.code import PACKAGE
+from ladder.model.errors import LadderError
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES
+from ladder.problems.gemm import PROBLEM, input_dtype, instance, output_dtype
+from ladder.problems.gemm.instance import _PADDING, _ROUNDING, INSTANCE, GemmInstance, accumulation_bound
+from measuring import GPUS
+
+DTYPES = PROBLEM.dtypes
+DEPTHS = [64, 256, 1024, 4096, 16384]
+TILE = 128
+R = 1 / 3
+BITS = {"fp32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8": 4}
+"""Of an input's mantissa, the leading one counted."""
+NARROWER = {"fp32": 11, "tf32": 8, "fp16": 8, "fp16_acc16": 8, "bf16": 4, "fp8": 3}
+"""Those of a type that inputs may be rounded to: TF32 for fp32, bf16 for tf32 and fp16, e4m3 for bf16."""
+EVERYWHERE = (
+    "zeros",
+    "last_product",
+    "dropped_tile",
+    "doubled_tile",
+    "last_quarter",
+    "half_sums",
+    "narrower",
+)
+MUTATIONS = (*EVERYWHERE, "swapped_rows", "one_element")
+KEY = 0x1234_5678_9ABC_DEF
+
+
+def mutations(dtype: str) -> list[str]:
+    """Those that are wrong in a dtype."""
+    return [one for one in MUTATIONS if (one, dtype) != ("half_sums", "fp16_acc16")]
+
+
+def roundoff(dtype: str) -> float:
+    """Unit roundoff of the output."""
+    return _ROUNDING[output_dtype(dtype)]
+
+
+def size(mutation: str, dtype: str, k: int) -> float:
+    """Root mean square of what a mutation adds to an element that it touches; half_sums: as emulated."""
+    return {
+        "zeros": R * math.sqrt(k),
+        "last_product": R,
+        "dropped_tile": R * math.sqrt(min(TILE, k)),
+        "doubled_tile": R * math.sqrt(min(TILE, k)),
+        "last_quarter": R * math.sqrt(k / 4),
+        "half_sums": 0.2 * 2**-10 * k / 4,
+        "narrower": 0.53 * 2.0 ** -NARROWER[dtype] * R * math.sqrt(k),
+        "swapped_rows": R * math.sqrt(2 * k),
+        "one_element": R * math.sqrt(k),
+    }[mutation]
+
+
+def seen(mutation: str, dtype: str, k: int, times: float) -> bool:
+    """Whether an error `times` its root mean square, less what rounding explains, exceeds 1.2 bounds."""
+    rounding = roundoff(dtype) * R * math.sqrt(k)
+    return times * size(mutation, dtype, k) - rounding > 1.2 * accumulation_bound(dtype, k) * k / 4
+
+
+def largest(mutation: str) -> float:
+    """The largest error of 256 x 256 elements, or those it touches, is this many root mean squares at least."""
+    return {"swapped_rows": 2.0, "one_element": 1.0, "last_product": 2.7}.get(mutation, 3.5)
+
+
+ESCAPES: dict[str, dict[str, int]] = {
+    "fp16": {"narrower": 16384},
+    "fp16_acc16": {
+        "last_product": 256,
+        "dropped_tile": 4096,
+        "doubled_tile": 4096,
+        "last_quarter": 16384,
+        "narrower": 64,
+        "one_element": 16384,
+    },
+    "fp8": {
+        "last_product": 4096,
+        "dropped_tile": 16384,
+        "doubled_tile": 16384,
+        "half_sums": 64,
+        "narrower": 16384,
+    },
+}
+"""Mutations too small to be told from the errors of honest sums, from a depth on."""
+
+
+def test_what_may_escape_is_known_and_nothing_else_does() -> None:
+    for dtype in DTYPES:
+        found: dict[str, int] = {}
+        for mutation in mutations(dtype):
+            unseen = [k for k in DEPTHS if not seen(mutation, dtype, k, largest(mutation))]
+            assert unseen == [k for k in DEPTHS if unseen and k >= unseen[0]]
+            if unseen:
+                found[mutation] = unseen[0]
+        assert found == ESCAPES.get(dtype, {}), dtype
+
+
+def test_no_bound_is_wider_than_that_of_any_inputs() -> None:
+    units = {"fp32": 2**-24, "fp16_acc16": 2**-10, "fp8": 2**-13}
+    for dtype in DTYPES:
+        for k in range(1, 30_000):
+            general = (2 + 4 * math.sqrt(k)) * units.get(dtype, 2**-23)
+            assert 0 < accumulation_bound(dtype, k) <= general
+
+
+def test_every_result_that_was_published_lies_within_its_bound() -> None:
+    for path in sorted((ROOT / "results" / "published").glob("*/timings.parquet")):
+        rows = pd.read_parquet(path)
+        rows = rows[(rows.problem == "gemm") & (rows.status == "ok") & rows.max_error.notna()]
+        cells = zip(rows.max_error, rows["dtype"], rows.k, strict=True)
+        share = [float(error) / accumulation_bound(str(dtype), int(k)) for error, dtype, k in cells]
+        print(pd.Series(share, rows["dtype"]).groupby(level=0).max().to_dict())
+        assert max(share) < 0.5
+
+
+# Honest sums and wrong ones in NumPy: arrays of (trial, m, k) and (trial, k, n).
+
+
+def narrowed(x: Array, bits: int, least: int = -126) -> Array:
+    """Rounded to `bits` of mantissa, the leading one counted; normal numbers have exponents from `least` on."""
+    unit = np.exp2(np.maximum(np.frexp(x)[1], least + 1) - float(bits))
+    return np.asarray(np.rint(x / unit) * unit)
+
+
+def drawn(random: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    values = random.uniform(-1, 1, shape)
+    return narrowed(values, BITS[input_dtype(dtype)], -6 if dtype == "fp8" else -126).astype(np.float32)
+
+
+def stored(c: Array, dtype: str) -> Array:
+    """Rounded to the type of the output."""
+    bits = {"fp32": 24, "fp16": 11, "bf16": 8}[output_dtype(dtype)]
+    return narrowed(c.astype(np.float64), bits)
+
+
+def truncated_sum(total: Array, products: Array, width: int) -> Array:
+    """One instruction of a tensor core: all that it adds is cut `width` bits below the largest exponent."""
+    top = np.maximum(np.abs(products).max(-1), np.abs(total))
+    unit = np.ldexp(products.dtype.type(1), np.frexp(top)[1] - 1 - width)
+    cut = np.trunc(products / unit[..., None]).sum(-1, dtype=products.dtype)
+    return np.asarray((np.trunc(total / unit) + cut) * unit)
+
+
+def sums(dtype: str, a: Array, b: Array, width: int = 23) -> Iterator[tuple[int, Array]]:
+    """(products added, sum so far) of an honest kernel: product by product, or as tensor cores add."""
+    depth = {"fp32": 1, "fp16_acc16": 1, "tf32": 8, "fp8": 32}.get(dtype, 16)
+    element = np.float64 if width > 16 and depth > 1 else np.float32
+    a, b = a.astype(element), np.swapaxes(b, -1, -2).astype(element)
+    total = np.zeros((*a.shape[:-1], b.shape[-2]), element)
+    for first in range(0, a.shape[-1], depth):
+        part = slice(first, first + depth)
+        products = a[..., :, None, part] * b[..., None, :, part]
+        if depth > 1:
+            total = truncated_sum(total, products, width)
+        elif dtype == "fp32":
+            total = total + products[..., 0]
+        else:
+            total = (total + products[..., 0]).astype(np.float16).astype(np.float32)
+        yield first + depth, total
+
+
+def honest(dtype: str, a: Array, b: Array) -> Array:
+    *_, (_, total) = sums(dtype, a, b, 13 if dtype == "fp8" else 23)
+    return stored(total, dtype)
+
+
+def wrong(mutation: str, dtype: str, a: Array, b: Array) -> Array:
+    """C of exact sums with a mutation."""
+    k = a.shape[-1]
+    middle = slice(k // 2 // TILE * TILE, k // 2 // TILE * TILE + TILE)
+    weights = np.ones(k)
+    if mutation == "half_sums":
+        return stored(honest("fp16_acc16", a, b), dtype)
+    if mutation == "narrower":
+        least = -6 if NARROWER[dtype] <= 4 else -126
+        a, b = (narrowed(one, NARROWER[dtype], least) for one in (a, b))
+    elif mutation == "last_product":
+        weights[-1] = 0
+    elif mutation == "last_quarter":
+        weights[k - k // 4 :] = 0
+    elif mutation in ("dropped_tile", "doubled_tile"):
+        weights[middle] = 2 if mutation == "doubled_tile" else 0
+    c = stored((a * weights) @ b.astype(np.float64), dtype)
+    if mutation == "zeros":
+        c[:] = 0
+    elif mutation == "swapped_rows":
+        c[:, [0, 5]] = c[:, [5, 0]]
+    elif mutation == "one_element":
+        c[:, 3, 4] += size(mutation, dtype, k)
+    return c
+
+
+def normalised(error: Array, rounding: Array, magnitude: Array) -> Array:
+    """The same function of check.cu."""
+    return np.asarray(np.maximum(np.abs(error) - rounding, 0) / magnitude)
+
+
+def by_elements(c: Array, a: Array, b: Array, rounding: float) -> Array:
+    """What the check of all elements finds, per trial."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    expected = a @ b
+    found = normalised(c - expected, rounding * np.abs(expected), np.abs(a) @ np.abs(b))
+    return np.asarray(found.max((-1, -2)))
+
+
+def by_signs(c: Array, a: Array, b: Array, x: Array, rounding: float, dtype: str = "fp32") -> Array:
+    """What check.cu finds in rows times the signs x, per trial; sums of narrow types are made in fp32."""
+    sum_type: Any = np.float64 if BITS[input_dtype(dtype)] == 24 or dtype == "tf32" else np.float32
+    y = (b.astype(sum_type) @ x.astype(sum_type)[..., None]).astype(np.float64)
+    of_c = (c.astype(np.float64) @ x[..., None])[..., 0]
+    of_a = (a.astype(np.float64) @ y)[..., 0]
+    squares = (a.astype(np.float64) ** 2).sum(-1) * (b.astype(np.float64) ** 2).sum((-1, -2))[..., None]
+    rounded = 8 * rounding * np.sqrt((c**2).sum(-1))
+    return np.asarray(normalised(of_c - of_a, rounded, 8 * np.sqrt(squares)).max(-1))
+
+
+def trials(dtype: str, k: int, number: int, side: int) -> tuple[Array, Array, Array]:
+    """Inputs of `number` GEMMs of side x side x k, and signs."""
+    random = np.random.default_rng([k, DTYPES.index(dtype)])
+    a, b = drawn(random, dtype, (number, side, k)), drawn(random, dtype, (number, k, side))
+    return a, b, random.choice([-1.0, 1.0], (number, side))
+
+
+@pytest.mark.parametrize("k", [64, 256, 1024])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_honest_sums_pass_both_checks_two_hundred_times(dtype: str, k: int) -> None:
+    a, b, x = trials(dtype, k, 200, 12)
+    c, bound, rounding = honest(dtype, a, b), accumulation_bound(dtype, k), roundoff(dtype)
+    by_all, by_rows = by_elements(c, a, b, rounding).max(), by_signs(c, a, b, x, rounding, dtype).max()
+    print(f"{dtype} {k}: bound {bound:.3g}, elements {by_all / bound:.3f} of it, rows {by_rows / bound:.3f}")
+    assert by_all <= bound / 2
+    assert by_rows <= bound / 2
+
+
+@pytest.mark.parametrize("k", [64, 256, 1024])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_each_mutation_is_rejected_or_known_to_be_too_small(dtype: str, k: int) -> None:
+    a, b, x = trials(dtype, k, 30, 16)
+    bound, rounding = accumulation_bound(dtype, k), roundoff(dtype)
+    for mutation in mutations(dtype):
+        c = wrong(mutation, dtype, a, b)
+        by_all = by_elements(c, a, b, rounding) > bound
+        by_rows = by_signs(c, a, b, x, rounding, dtype) > bound
+        print(f"{dtype} {k} {mutation}: all {by_all.mean():.2f}, rows {by_rows.mean():.2f}")
+        if seen(mutation, dtype, k, 1.0 if mutation in ("one_element", "swapped_rows") else 2.0):
+            assert by_all.all(), mutation
+
+
+def emulated(width: int, number: int, one_sign: bool = False) -> dict[int, float]:
+    """By depth, the largest error over |A||B| of sums of fp8 cut to `width` bits: 96 x `number` elements."""
+    random = np.random.default_rng(width)
+    a, b = (drawn(random, "fp8", shape) for shape in ((96, DEPTHS[-1]), (DEPTHS[-1], number)))
+    a, b = (abs(a), abs(b)) if one_sign else (a, b)
+    found = {}
+    for k, total in sums("fp8", a, b, width):
+        if k in DEPTHS:
+            left, right = a[:, :k].astype(np.float64), b[:k].astype(np.float64)
+            found[k] = float(np.max(np.abs(total - left @ right) / (np.abs(left) @ np.abs(right))))
+    return found
+
+
+def test_the_bound_of_fp8_lies_above_what_accumulators_of_its_width_err() -> None:
+    for k, error in emulated(13, 64).items():
+        bound = accumulation_bound("fp8", k)
+        print(f"{k}: {error:.3g}, bound {bound:.3g}, {bound / error:.1f} times as much")
+        assert bound / 20 < error < bound / 3
+    for k, error in emulated(14, 32).items():
+        assert error < accumulation_bound("fp8", k) / 6
+
+
+def test_positive_inputs_err_far_more_and_no_bound_here_is_for_them() -> None:
+    errors = emulated(13, 16, one_sign=True)
+    print(errors)
+    for k in DEPTHS[1:]:
+        assert errors[k] > accumulation_bound("fp8", k)
+    assert (
+        errors[4096] > (2 + 4 * math.sqrt(4096)) * 2**-13
+    )  # the bound of any inputs, which it therefore is not
+    assert 0.2 < errors[16384] < 0.3
+
+
+def in_launches(number: int, one_in: int = 100) -> float:
+    """The chance that a race, wrong once in so many launches, is wrong in one of `number`."""
+    return 1 - (1 - 1 / one_in) ** number
+
+
+def test_a_race_is_rejected_in_every_launch_that_it_spoils() -> None:
+    a, b, x = trials("fp32", 256, 1000, 16)
+    c = stored(a @ b.astype(np.float64), "fp32")
+    spoilt = np.random.default_rng(1).random(1000) < 1 / 100
+    c[spoilt, :8, :8] -= (a[:, :8, :TILE] @ b[:, :TILE, :8].astype(np.float64))[spoilt]
+    rejected = by_signs(c, a, b, x, 0.0) > accumulation_bound("fp32", 256)
+    assert (rejected == spoilt).all()
+    print({number: round(in_launches(number), 4) for number in (30, 100, 300, 1000)}, spoilt.sum())
+    assert in_launches(1000) > 0.9999
+
+
+# The kernels of check.cu themselves, by the emulator.
+
+
+class EmulatedHarness:
+    """Runs checking kernels on the CPU as Harness.run does on a GPU."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+
+    def allocate(self, size: int) -> int:
+        """Address of a buffer of `size` bytes, of which whole words exist."""
+        place = self.memory.buffer(0, np.zeros(-(-size // 4), np.uint32), writable=True)
+        self.memory.readable = self.memory.writable.copy()
+        return place
+
+    def view(self, place: int, count: int, kind: Any) -> Array:
+        return np.asarray(self.memory.words.view(kind)[place // np.dtype(kind).itemsize :][:count])
+
+    def run(self, entry: str, elements: int, *arguments: Any) -> None:
+        given: list[int] = []
+        for one in arguments:
+            if isinstance(one, Seal):
+                given += [one.running, one.result, one.key]
+            elif isinstance(one, float):
+                given.append(int(np.float64(one).view(np.uint64)))
+            else:
+                given.append(getattr(one, "value", one))
+        program = check_program(PACKAGE / "problems" / "gemm" / "check.cu", entry, PACKAGE / "gpu")
+        CheckMachine(program, self.memory, max(1, -(-elements // 256)), given).run()
+
+
+def emulated_instance(
+    m: int, n: int, k: int, dtype: str, layout: str
+) -> tuple[GemmInstance, EmulatedHarness]:
+    made, on = GemmInstance.__new__(GemmInstance), EmulatedHarness()
+    made.m, made.n, made.k, made.dtype, made.layout = m, n, k, dtype, layout
+    made.input, made.output = input_dtype(dtype), output_dtype(dtype)
+    made.scalars, made.drawn, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}, {}
+    for name, (shape, element) in made.shapes().items():
+        place = on.allocate(math.prod(shape) * ELEMENT_BYTES[element])
+        made.tensors[name] = cast(Any, SimpleNamespace(pointer=place, shape=shape))
+    made._signed = cast(Any, SimpleNamespace(handle=on.allocate(8 * (k + _PADDING))))
+    made.gpu = cast(Any, SimpleNamespace(harness=on))
+    return made, on
+
+
+def inspected(made: GemmInstance, on: EmulatedHarness) -> float:
+    """What the check of a timed launch finds, and that its seal holds."""
+    place = on.allocate(32)
+    made.inspect({}, Seal(place, place + 16, KEY))
+    words = [int(one) for one in on.view(place, 4, np.uint64)]
+    assert words == [0, 0, words[2], _mixed(KEY, words[2])]
+    return float(on.view(place, 4, np.float64)[2])
+
+
+def signs(count: int) -> Array:
+    """As check.cu has them."""
+    return np.array([-1.0 if _mixed(KEY, at // 32) >> at % 32 & 1 else 1.0 for at in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "shape"),
+    [
+        ("fp32", "NN", (1, 1, 1)),
+        ("bf16", "NN", (3, 130, 17)),
+        ("fp32", "NN", (17, 3, 130)),
+        ("bf16", "NN", (16, 64, 48)),
+        ("fp32", "TN", (3, 130, 1)),
+        ("bf16", "TN", (17, 3, 130)),
+        ("fp32", "TN", (130, 17, 3)),
+        ("fp32", "TN", (16, 48, 64)),
+    ],
+)
+def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
+    dtype: str, layout: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m, n, k = shape
+    monkeypatch.setattr(instance, "_SPOTS", (8, 8, 1))  # blocks of 256 threads each
+    made, on = emulated_instance(m, n, k, dtype, layout)
+
+    def get(name: str) -> Array:
+        given, count = made.tensors[name], math.prod(made.tensors[name].shape)
+        flat = on.view(given.pointer, count, np.float32 if dtype == "fp32" else np.uint16)
+        return (flat if dtype == "fp32" else from_bits(flat, "bf16")).reshape(given.shape).copy()
+
+    def put(values: Array) -> None:
+        bits = values.astype(np.float32) if dtype == "fp32" else to_bits(values.astype(np.float32), "bf16")
+        on.view(made.pointer("c"), m * n, bits.dtype)[:] = bits.reshape(-1)
+
+    made.refresh(5)
+    a, b = get("a"), get("b").T if layout == "TN" else get("b")
+    assert np.isnan(get("c")).all()
+    assert np.abs(a).max() <= 1
+    assert len({*a.reshape(-1), *b.reshape(-1)}) > min(a.size + b.size, 500) / 2
+    right = stored(a.astype(np.float64) @ b, dtype)
+    bound, rounding = accumulation_bound(dtype, k), roundoff(dtype)
+    put(right)
+    assert inspected(made, on) <= bound
+    y = on.view(made._signed_pointers()[0], k, np.float64 if dtype == "fp32" else np.float32)
+    np.testing.assert_allclose(y, b.astype(np.float64) @ signs(n), rtol=1e-5, atol=1e-5)
+    # The sums were cleared by the refresh alone, so that it comes again.
+    made.refresh(5)
+    spoilt = right.copy()
+    spoilt[m // 2, n // 2] += 1 + R * math.sqrt(k)
+    spoilt = stored(spoilt, dtype)
+    put(spoilt)
+    found = inspected(made, on)
+    assert found > bound
+    rows = by_signs(spoilt, a, b, signs(n), rounding)
+    assert (
+        rows * (1 - 1e-4)
+        <= found
+        <= max(float(rows), float(by_elements(spoilt, a, b, rounding))) * (1 + 1e-4)
+    )
+
+
+# The same on a GPU: a kernel of the tests' own is wrong on demand, and the referee's two checks judge it.
+
+SIDE = 256
+NUMBERS = ["right", "zeros", "last_product", "dropped_tile", "doubled_tile", "last_quarter", "swapped_rows"]
+NUMBERS += ["one_element", "tile_of_c"]
+"""As mutations.cu counts them."""
+SURE = ("zeros", "dropped_tile", "doubled_tile", "last_quarter")
+"""What one launch suffices for, where the bound allows it."""
+
+
+@dataclass
+class Bench:
+    """Two checks, and the kernel that is wrong."""
+
+    gpu: Gpu
+    create: Maker
+    kernels: dict[str, Kernel]
+    dtype: str = ""
+
+    def take(self, dtype: str) -> None:
+        """Load what a dtype needs: the harness, and the kernel for both kinds of sums."""
+        if dtype == self.dtype:
+            return
+        self.dtype = dtype
+        self.gpu.use_harness(*own_harness(dtype))
+        cubin, symbols = own_kernels(dtype, GPUS[0].arch)
+        code = ObjectCode.from_cubin(cubin)
+        self.kernels = {of: code.get_kernel(symbol) for of, symbol in symbols.items()}
+
+    def launcher(self, made: GemmInstance, mutation: str) -> Launcher:
+        half = (mutation == "half_sums") != (made.dtype == "fp16_acc16")
+        bits = NARROWER[made.dtype] if mutation == "narrower" else 24
+        number = NUMBERS.index(mutation) if mutation in NUMBERS else 0
+        pointers = [made.pointer(name) for name in "cab"]
+        shape = (made.m, made.n, made.k, *made._strides("b"))
+        off = R * math.sqrt(made.k)
+        config = LaunchConfig(grid=made.m * made.n // 128, block=128)
+        kernel = self.kernels["__half" if half else "float"]
+        return functools.partial(
+            launch, self.gpu.stream, config, kernel, *pointers, *shape, number, bits, off
+        )
+
+    def full(self, made: GemmInstance, run: Launcher) -> float:
+        """What the check of all elements finds, over its bound."""
+        made.refresh(secrets.randbits(60))
+        run()
+        check = made.check({})
+        return check.max_error / check.error_bound
+
+    def timed(self, made: GemmInstance, runs: Sequence[Launcher]) -> list[float]:
+        """What the checks of timed launches find, over the bound."""
+        watch, found = Watch(made), []
+        for run in runs:
+            side = Side({}, made.error_bound({}))
+            watched = watch.single(run, side, 0)
+            watched.refresh()
+            watched.launch()
+            watched.inspect()
+            found.append(side)
+        watch.settle()
+        assert all(side.checked == 1 for side in found)
+        return [side.worst / side.bound for side in found]
+
+
+@functools.cache
+def own_harness(dtype: str) -> tuple[bytes, dict[str, str]]:
+    cubin, facts = harness(PROBLEM, dtype, GPUS[0].arch).compile()
+    return cubin, facts["symbols"]
+
+
+@functools.cache
+def own_kernels(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
+    """Cubin of mutations.cu, and a symbol for each type that sums are made in."""
+    given, made = C_TYPES[input_dtype(dtype)], C_TYPES[output_dtype(dtype)]
+    entries = {of: f"mutated<{given}, {made}, {of}>" for of in ("float", "__half")}
+    source = ROOT / "tests" / "gpu_kernels" / "mutations.cu"
+    text = source.read_text(encoding="utf-8")
+    cubin, symbols, _ = compile_source(text, source.name, [*entries.values()], [PACKAGE / "gpu"], arch)
+    return cubin, {of: symbols[entry] for of, entry in entries.items()}
+
+
+def test_the_kernel_that_is_wrong_on_demand_compiles_for_all_types() -> None:
+    for dtype in ("fp32", "fp8"):
+        assert own_kernels(dtype, "sm_90a")[0]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    gpu = Gpu(*own_harness("fp32"))
+    return Bench(gpu, INSTANCE.maker(Timer(gpu), {"lt_heuristics": 8}), {})
+
+
+def instances(bench: Bench, dtype: str, layout: str) -> Iterator[GemmInstance]:
+    bench.take(dtype)
+    for k in DEPTHS:
+        made = bench.create(bench.gpu, {"m": SIDE, "n": SIDE, "k": k}, dtype, layout)
+        assert isinstance(made, GemmInstance)
+        yield made
+        made.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@pytest.mark.parametrize(("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts])
+def test_a_right_product_passes_both_checks(dtype: str, layout: str, bench: Bench) -> None:
+    for made in instances(bench, dtype, layout):
+        runs = {"own": bench.launcher(made, "right")}
+        for name in PROBLEM.libraries:
+            try:
+                runs[name] = made.library(name)
+            except LadderError as error:
+                print(f"{dtype} {layout} {name}: {error}")
+        for name, run in runs.items():
+            full, timed = bench.full(made, run), max(bench.timed(made, [run] * 20))
+            print(f"{dtype} {layout} {made.k} {name}: {full:.3f} of the bound, {timed:.3f} when timed")
+            assert full < 1
+            assert timed < 1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@pytest.mark.parametrize(("dtype", "layout"), [(one, layout) for one in DTYPES for layout in PROBLEM.layouts])
+def test_each_mutation_is_rejected_on_a_gpu(dtype: str, layout: str, bench: Bench) -> None:
+    for made in instances(bench, dtype, layout):
+        for mutation in mutations(dtype):
+            run = bench.launcher(made, mutation)
+            full = bench.full(made, run)
+            must = seen(mutation, dtype, made.k, largest(mutation))
+            share = float(np.mean([error > 1 for error in bench.timed(made, [run] * 50)]))
+            where = f"{dtype} {layout} {made.k} {mutation}"
+            print(
+                f"{where}: {full:.3g} of the bound{'' if must else ' (too small)'}, {share:.0%} of launches"
+            )
+            assert full > 1 or not must, where
+            # Elements are checked in every launch, of which one errs by 1.5 times the rms but for e-14.
+            if mutation in SURE and seen(mutation, dtype, made.k, 1.5):
+                assert share == 1.0, where
+            if mutation == "swapped_rows" and made.k <= 4096 and dtype not in ("fp8", "fp16_acc16"):
+                assert share > 0.8, where
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_race_once_in_a_hundred_launches_is_seen_on_a_gpu(dtype: str, bench: Bench) -> None:
+    bench.take(dtype)
+    made = bench.create(bench.gpu, {"m": SIDE, "n": SIDE, "k": 512}, dtype, "NN")
+    assert isinstance(made, GemmInstance)
+    spoilt = np.random.default_rng(3).random(1000) < 1 / 100
+    runs = [bench.launcher(made, "tile_of_c" if one else "right") for one in spoilt]
+    rejected = np.array(bench.timed(made, runs)) > 1
+    made.close()
+    print(f"{dtype}: {rejected.sum()} of 1000 launches rejected, {spoilt.sum()} were wrong;", end=" ")
+    print({number: f"{in_launches(number):.2%}" for number in (30, 100, 300, 1000)}, "in so many launches")
+    assert (rejected == spoilt).all()
