@@ -1,7 +1,8 @@
 """Wrong results of GEMM, which its two checks must reject: each way of being wrong, per dtype and depth.
 
-What a mutation adds to C is a sum of some products, of root mean square R = 1/3 each for uniform inputs, and |A||B| is
-about K / 4. From that `size` says how large a mutation is, and `seen` where the check of all elements must reject it.
+What a mutation adds to C is a sum of some products, of root mean square R = 1/3 each for uniform inputs, and
+|A||B| is about K / 4. From that `size` says how large a mutation is, and `seen` where the check of all elements
+must reject it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ R = 1 / 3
 BITS = {"fp32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "fp8": 4}
 """Of an input's mantissa, the leading one counted."""
 NARROWER = {"fp32": 11, "tf32": 8, "fp16": 8, "fp16_acc16": 8, "bf16": 4, "fp8": 3}
-"""Those of a type that inputs may be rounded to on the way: TF32 for fp32, bf16 for tf32 and fp16, e4m3 for bf16."""
+"""Those of a type that inputs may be rounded to: TF32 for fp32, bf16 for tf32 and fp16, e4m3 for bf16."""
 EVERYWHERE = (
     "zeros",
     "last_product",
@@ -67,7 +68,7 @@ def roundoff(dtype: str) -> float:
 
 
 def size(mutation: str, dtype: str, k: int) -> float:
-    """Root mean square of what a mutation adds to an element that it touches. Of half_sums: what an emulation saw."""
+    """Root mean square of what a mutation adds to an element that it touches; half_sums: as emulated."""
     return {
         "zeros": R * math.sqrt(k),
         "last_product": R,
@@ -82,13 +83,13 @@ def size(mutation: str, dtype: str, k: int) -> float:
 
 
 def seen(mutation: str, dtype: str, k: int, times: float) -> bool:
-    """Whether an error `times` its root mean square exceeds the bound by a fifth, beyond what rounding explains."""
+    """Whether an error `times` its root mean square, less what rounding explains, exceeds 1.2 bounds."""
     rounding = roundoff(dtype) * R * math.sqrt(k)
     return times * size(mutation, dtype, k) - rounding > 1.2 * accumulation_bound(dtype, k) * k / 4
 
 
 def largest(mutation: str) -> float:
-    """The largest error among 256 x 256 elements, or those it touches, over the root mean square: at least."""
+    """The largest error of 256 x 256 elements, or those it touches, is this many root mean squares at least."""
     return {"swapped_rows": 2.0, "one_element": 1.0, "last_product": 2.7}.get(mutation, 3.5)
 
 
@@ -110,7 +111,7 @@ ESCAPES: dict[str, dict[str, int]] = {
         "narrower": 16384,
     },
 }
-"""Mutations too small to be told from the errors of honest sums, from a depth on. In fp16_acc16 half sums are right."""
+"""Mutations too small to be told from the errors of honest sums, from a depth on."""
 
 
 def test_what_may_escape_is_known_and_nothing_else_does() -> None:
@@ -146,7 +147,7 @@ def test_every_result_that_was_published_lies_within_its_bound() -> None:
 
 
 def narrowed(x: Array, bits: int, least: int = -126) -> Array:
-    """Rounded to `bits` of mantissa, the leading one counted; `least` is the least exponent of a normal number."""
+    """Rounded to `bits` of mantissa, the leading one counted; normal numbers have exponents from `least` on."""
     unit = np.exp2(np.maximum(np.frexp(x)[1], least + 1) - float(bits))
     return np.asarray(np.rint(x / unit) * unit)
 
@@ -171,7 +172,7 @@ def truncated_sum(total: Array, products: Array, width: int) -> Array:
 
 
 def sums(dtype: str, a: Array, b: Array, width: int = 23) -> Iterator[tuple[int, Array]]:
-    """(products added, sum so far) as an honest kernel has it: product by product, or instructions of tensor cores."""
+    """(products added, sum so far) of an honest kernel: product by product, or as tensor cores add."""
     depth = {"fp32": 1, "fp16_acc16": 1, "tf32": 8, "fp8": 32}.get(dtype, 16)
     element = np.float64 if width > 16 and depth > 1 else np.float32
     a, b = a.astype(element), np.swapaxes(b, -1, -2).astype(element)
@@ -276,7 +277,7 @@ def test_each_mutation_is_rejected_or_known_to_be_too_small(dtype: str, k: int) 
 
 
 def emulated(width: int, number: int, one_sign: bool = False) -> dict[int, float]:
-    """By depth, the largest error over |A||B| of sums of fp8 cut to `width` bits, among 96 x `number` elements."""
+    """By depth, the largest error over |A||B| of sums of fp8 cut to `width` bits: 96 x `number` elements."""
     random = np.random.default_rng(width)
     a, b = (drawn(random, "fp8", shape) for shape in ((96, DEPTHS[-1]), (DEPTHS[-1], number)))
     a, b = (abs(a), abs(b)) if one_sign else (a, b)

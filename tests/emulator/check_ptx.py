@@ -22,7 +22,8 @@ _PLAIN: dict[str, Any] = {
 _PLAIN |= {"not.b64": np.invert, "cvt.f64.f32": np.float64, "cvt.rn.f32.f64": np.float32}
 _PLAIN["fma.rn.f64"] = lambda a, b, add: a * b + add
 ptx._TYPES["f64"], ptx._BITS[1] = np.float64, np.bool_
-ptx._COMPARE |= {"num": lambda a, b: (a == a) & (b == b), "ltu": lambda a, b: ~(a >= b)}
+ptx._COMPARE |= {"num": lambda a, b: (a == a) & (b == b)}
+ptx._COMPARE |= {"ltu": lambda a, b: ~(a >= b), "geu": lambda a, b: ~(a < b)}  # or NaN
 ptx._ARITHMETIC |= {"div.rn": np.divide, "div": np.floor_divide, "rem": np.remainder}
 
 

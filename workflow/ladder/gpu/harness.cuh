@@ -36,7 +36,7 @@ template <> __device__ int from_float<int>(float x) { return static_cast<int>(x 
 
 // 128 random bits, which neighbours share: eight elements of at most 16 bits, or four of 32.
 struct Bits {
-  unsigned long long half[2];
+  unsigned long long first, second;
 };
 
 __device__ Bits drawn_bits(unsigned long long seed, index_t index) {
@@ -53,7 +53,7 @@ enum Kind { UNIFORM, POSITIVE, INTEGERS };
 // Element `part` of those that share `bits`, made of 23 or 16 of them, so that it is exact in fp32.
 template <class T> __device__ T drawn(const Bits& bits, int part, int kind) {
   constexpr int of_half = drawn_together<T> / 2, width = 64 / of_half, used = width < 23 ? width : 23;
-  const unsigned own = static_cast<unsigned>(bits.half[part / of_half] >> (part % of_half * width));
+  const unsigned own = static_cast<unsigned>((part < of_half ? bits.first : bits.second) >> (part % of_half * width));
   // As the mantissa of a number in [2, 4): conversions from integers are slow.
   const float x = __uint_as_float(0x40000000u | (own << (32 - width) >> (32 - used) << (23 - used))) - 3.0f;
   return from_float<T>(kind == UNIFORM ? x : kind == POSITIVE ? 0.5f * x + 0.5f : truncf(3.0f * x));
@@ -150,16 +150,19 @@ __device__ void poison(void* data, index_t bytes) {
   }
 }
 
+__device__ unsigned bits_of(float x) { return __float_as_uint(x); }
+__device__ unsigned bits_of(Tf32 x) { return __float_as_uint(x.value); }
+__device__ unsigned bits_of(__half x) { return __half_as_ushort(x); }
+__device__ unsigned bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushort(x); }
+__device__ unsigned bits_of(__nv_fp8_e4m3 x) { return x.__x; }
+__device__ unsigned bits_of(int x) { return static_cast<unsigned>(x); }
+
 // 0, or 1e300 where an element of an input that was drawn is not as it was.
 template <class T>
 __device__ double error_of_input(const T* data, index_t at, unsigned long long seed, int kind = UNIFORM) {
   constexpr int together = drawn_together<T>;
   const T expected = drawn<T>(drawn_bits(seed, at / together), at % together, kind);
-  const auto* one = reinterpret_cast<const unsigned char*>(&expected);
-  const auto* other = reinterpret_cast<const unsigned char*>(data + at);
-  bool same = true;
-  for (int byte = 0; byte < sizeof(T); ++byte) same = same && one[byte] == other[byte];
-  return same ? 0.0 : 1e300;
+  return bits_of(data[at]) == bits_of(expected) ? 0.0 : 1e300;
 }
 
 // Where the checks of one launch end up: their maximum, in `running` until all blocks are done, and its tag. A kernel under

@@ -11,7 +11,8 @@ products and the sum at u |sum|. All K/32 of them: errors of u |sum| / sqrt(3) a
 u r K / sqrt(6), 0.54 u |A||B|, and what the sum loses, u |sum| / 2 each time, to u r K^1.5 / 96, sqrt(K) / 72 u |A||B|.
 Errors 4 times as large, along a walk 5 times as wide: (20 * 0.54 + 5 / 72 sqrt(K)) u. Sums that are rounded to nearest
 at each product err by the first part alone. Sums of inputs with one sign grow as K, and their errors over |A||B| with
-them, beyond any of these bounds: by a quarter at K = 16384 for fp8.
+them: for such inputs tensor cores may lose K/4 units more, as each product loses half a unit of a sum that is half of
+the last one.
 """
 
 import ctypes
@@ -51,6 +52,7 @@ def accumulation_bound(dtype: str, k: int, both_signs: bool = True) -> float:
     """acc(K): the share of |A||B| that accumulating K products in `dtype` may lose."""
     root = math.sqrt(k)
     units = min(2 + 4 * root, 12 + root / 12) if both_signs and dtype in _BY_WALKS else 2 + 4 * root
+    units += 0 if both_signs or dtype == "fp32" else k / 4
     return units * _ACCUMULATION.get(dtype, 2**-23)
 
 
