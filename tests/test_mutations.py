@@ -111,7 +111,7 @@ ESCAPES: dict[str, dict[str, int]] = {
         "narrower": 16384,
     },
 }
-"""Mutations too small to be told from the errors of honest sums, from a depth on."""
+"""Mutations too small to be distinguished from the errors of honest sums, from a depth on."""
 
 
 def test_what_may_escape_is_known_and_nothing_else_does() -> None:
