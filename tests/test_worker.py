@@ -1,0 +1,142 @@
+"""Without a GPU: the worker takes tasks of every problem through all regimes, on a GPU that is only played."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from conftest import ROOT
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.plans import plan_edges, plan_sweep
+from ladder.catalogue.settings import read_settings
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.gpu import timing
+from ladder.gpu.device import SEALS
+from ladder.gpu.instance import Check
+from ladder.measure import bench, worker
+from ladder.model.folders import Project
+from ladder.model.plan import Plan, read_plan, to_json
+from test_harness_calls import FakeBuffer, FakeGpu
+
+SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16")
+LAUNCH_US = 900.0
+
+
+class Harness:
+    """Kernels that find nothing wrong."""
+
+    kernels: dict[str, Any] = {timing.GATE: None}
+    maximum, count = 64, 72
+
+    def __init__(self, *_: Any) -> None:
+        self.waiting = 0
+
+    def run(self, entry: str, elements: int, *arguments: Any) -> None:
+        assert elements > 0
+
+    def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
+        return 0.0, 0
+
+    def seal(self, index: int, key: int) -> Any:
+        assert 0 <= index < SEALS
+        return SimpleNamespace(key=key)
+
+    def unsealed(self, keys: list[int]) -> list[float]:
+        return [0.0] * len(keys)
+
+
+class Gpu(FakeGpu):
+    l2_bytes, block_shared_bytes, compute_capability = 50 << 20, 227 << 10, (9, 0)
+    memory_bytes_per_us, fp32_tflops, tensor_tflops = 1e12, None, {}
+
+    def __init__(self, *_: Any) -> None:
+        self.harness: Any = Harness()
+        self.stream: Any = SimpleNamespace(record=lambda event: None)
+        self.device: Any = SimpleNamespace(create_event=lambda options: Event())
+        self.l2: Any = SimpleNamespace(prepare=lambda regime: None, warm_up=lambda seconds: None)
+        self._free, self.now = iter(range(2**40, 2**60, 2**34)), 0.0
+
+    def free_bytes(self) -> int:
+        return 10**11
+
+    def host_us(self) -> float:
+        self.now += LAUNCH_US / 2
+        return self.now
+
+    def sync(self) -> None:
+        pass
+
+
+class Event:
+    def __sub__(self, earlier: Event) -> float:
+        return LAUNCH_US / 2e3
+
+
+class Libraries:
+    """Those of a GEMM; cuBLASLt names its algorithm."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def cublas(self, problem: Any) -> Callable[[], None]:
+        return lambda: None
+
+    def cublaslt(self, problem: Any, *_: Any, **__: Any) -> tuple[Callable[[], None], str]:
+        return (lambda: None), "id 1"
+
+
+def plan_of(name: str, folder: Path) -> Plan:
+    """A sweep's plan with its edges, through its file, as if all had been compiled."""
+    own = Project(ROOT)
+    sweep = load_sweeps(own.sweeps, load_catalog(own.kernels), [name])[name]
+    made = plan_sweep(sweep, read_settings(own, (), {}), "sm_90a")
+    facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {}}
+    launched = {one.variant for task in made.tasks for one in (task.launch, task.reference) if one}
+    made = replace(
+        made,
+        harness=dict.fromkeys(sweep.dtypes, facts),
+        variants=dict.fromkeys(launched, facts),
+        edges=plan_edges(sweep, "sm_90a"),
+    )
+    path = folder / f"{name}.json"
+    path.write_bytes(to_json(made))
+    assert read_plan(path) == made
+    return made
+
+
+@pytest.fixture(autouse=True)
+def played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ladder.gpu.instance.Buffer", FakeBuffer)
+    monkeypatch.setattr("ladder.problems.gemm.instance.Libraries", Libraries)
+    monkeypatch.setattr(timing, "Gate", lambda *_: contextlib.nullcontext())
+    for name, other in (("Gpu", Gpu), ("Harness", Harness), ("static_shared_bytes", lambda cubin: 0)):
+        monkeypatch.setattr(bench, name, other)
+    monkeypatch.setattr(bench, "load", lambda cubin, launch, instance: lambda: None)
+    for problem in ("banks", "stencil", "gemm"):
+        kind = f"ladder.problems.{problem}.instance.{problem.capitalize()}Instance"
+        monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
+    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None)
+    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.observations", lambda *_: {})
+    graph = SimpleNamespace(launch=lambda stream: None, close=lambda: None)
+    monkeypatch.setattr(worker, "capture", lambda stream, members: graph)
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
+    plan = plan_of(name, tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path)
+    launched = [index for index, task in enumerate(plan.tasks) if task.launch is not None]
+    for index in launched[:: max(1, len(launched) // 6)]:
+        answer = own.answer(index, ["cold", "dirty", "warm"], {})
+        json.dumps(answer)
+        assert not answer["fatal"]
+        for regime, result in answer["results"].items():
+            found = result["status"], result["reason"]
+            assert found in {("ok", ""), ("unsupported", "warm is for kernels below 200 us")}, (regime, found)
