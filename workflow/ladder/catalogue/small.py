@@ -1,0 +1,48 @@
+"""What the sanitizer launches: every kernel in every dtype at a small size, as one sweep per problem."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+from ladder.model.kernel import Kernel, Variant
+from ladder.model.problem import Problem, Size
+from ladder.model.schemas import SIZE_COLUMNS
+from ladder.model.sweep import Counters, Entry, Reference, Sweep
+
+_EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003), strict=True))
+"""Some tiles and a part of one, and no two alike."""
+
+
+def small_size(variant: Variant) -> Size:
+    """The least regular small size that the variant's constraints admit; where they admit none, any.
+
+    Extents are doubled until the grid grows no more, if ever: blocks that stay take more than one tile each.
+    """
+    least = {name: _EXTENTS[name] for name in variant.kernel.problem.size_fields}
+    for step in (2**power for power in range(10)):
+        sizes = [
+            {name: -(-extent * times // step) * step for name, extent in least.items()}
+            for times in (1, 2, 4, 8)
+        ]
+        if all(variant.absent(size) is None for size in sizes):
+            *blocks, most = [math.prod(variant.geometry(size).grid) for size in sizes]
+            return sizes[blocks.index(most)] if most in blocks else sizes[0]
+    return least
+
+
+def small_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> Iterator[Sweep]:
+    """Of each kernel and dtype the defaults in each layout that takes them, else a variant of `sweeps`."""
+    used = [variant for sweep in sweeps.values() for variant in sweep.variants]
+    entries = dict[Problem, list[Entry]]()
+    for kernel in catalog.values():
+        for dtype in kernel.dtypes:
+            layouts = kernel.layouts or kernel.problem.layouts[:1]
+            default = [kernel.variant({}, dtype, layout, excluded=True) for layout in layouts]
+            others = [one for one in used if one.kernel is kernel and one.dtype == dtype]
+            known = [Entry(one, sizes=(small_size(one),)) for one in dict.fromkeys([*default, *others])]
+            good = [one for one in known if one.absent(one.sizes[0]) is None]
+            own = [one for one in good if one.variant in default]
+            entries.setdefault(kernel.problem, []).extend(own or good[:1] or known[:1])
+    for problem, asked in entries.items():
+        sizes = tuple({tuple(one.sizes[0].values()): one.sizes[0] for one in asked}.values())
+        head = (f"sanitize-{problem.name}", "", "", problem, problem.dtypes)
+        yield Sweep(*head, sizes, (), tuple(asked), 0, Reference(), None, ("dirty",), Counters(), ())
