@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
@@ -14,7 +13,7 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.settings import choose_device, parse_over, read_settings
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.cli.options import Config, Configfile, Folder, SweepName, project
+from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs, SweepName, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.folders import Project, RunFolder
@@ -41,8 +40,8 @@ def prepare(
     context: typer.Context,
     folder: Folder,
     sweep: SweepName,
-    arch: Annotated[str | None, typer.Option(help="Architecture (default: the run's).")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Compilers at once.")] = 1,
+    arch: Arch = None,
+    jobs: Jobs = 1,
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:

@@ -11,6 +11,8 @@ Configfile = Annotated[list[Path] | None, typer.Option(help="File merged over co
 Config = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting, as for snakemake; may be repeated.")
 ]
+Arch = Annotated[str | None, typer.Option(help="Architecture (default: the run's).")]
+Jobs = Annotated[int, typer.Option(min=1, help="Compilers at once.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVICE/plans/SWEEP.json")]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="results/RUN/DEVICE")]
 SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]

@@ -62,6 +62,12 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "clock_aa": _columns(
         "trial:int subject samples:int speedup:float speedup_low:float speedup_high:float covers:bool"
     ),
+    # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
+    # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
+    "sanitizer": _columns(
+        """problem kernel variant dtype layout m:int n:int k:int elements:int tool status errors:int where
+        reason cubin_sha256"""
+    ),
 }
 """Table -> its columns with their kinds."""
 

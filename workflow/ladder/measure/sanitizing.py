@@ -1,0 +1,114 @@
+"""compute-sanitizer over the tasks of a plan: per tool one process, which launches kernel after kernel.
+
+Its reports name a kernel by its symbol. A kernel that ends the process, or hangs, does not take the
+later ones with it: they are launched in another process.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from subprocess import STDOUT, TimeoutExpired, run
+from typing import Any
+
+from ladder.gpu.discovery import find_gpus
+from ladder.gpu.lock import one_gpu
+from ladder.measure.job import worker_command
+from ladder.model.plan import Plan
+
+TOOLS: dict[str, list[str]] = {
+    # What the driver says the worker reports. Padding keeps buffers apart.
+    "memcheck": ["--report-api-errors", "no", "--padding", "4096"],
+    **{tool: [] for tool in ("racecheck", "synccheck", "initcheck")},
+}
+_OPTIONS = ["--demangle", "no", "--show-backtrace", "device", "--print-limit", "2000"]
+_START_S = 120.0
+_SUMMARY, _CUT, _TIMED_OUT = re.compile(r"SUMMARY: \d+ "), "were not printed", "Timeout ("
+
+Row = dict[str, Any]
+
+
+def find_sanitizer() -> str | None:
+    """compute-sanitizer, on the path or where the toolkit puts it; None without it."""
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+    toolkit = f"{home / 'bin'}{os.pathsep}{home / 'compute-sanitizer'}"
+    return shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=toolkit)
+
+
+def reports(log: str) -> list[list[str]]:
+    """The lines of each report of a log; the first is not indented, the others are."""
+    ours = rf"^=+ (?!COMPUTE-SANITIZER|.*SUMMARY|.*{_CUT})\S.*(?:\n=+  .*)*"
+    return [
+        [line.strip("= ") for line in report.splitlines()] for report in re.findall(ours, log, re.MULTILINE)
+    ]
+
+
+def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, Row]:
+    """What became of the tasks with these symbols, as far as one process settled it; the rest is left."""
+    by_symbol, known = dict[str, list[list[str]]](), set(symbols.values())
+    for lines in (written := reports(log)):
+        named = [word for word in re.findall(r"\w+", " ".join(lines)) if word in known]
+        by_symbol.setdefault(named[0] if named else "", []).append(lines)
+    for head, *_ in by_symbol.pop("", []):
+        logging.warning("compute-sanitizer names no kernel: %s", head)
+    last = [*output.splitlines()[-3:], *(head for head, *_ in written[-3:])]
+    last_words = " ".join(last)[-500:] or "it printed nothing"
+    settled, whole = dict[int, Row](), _SUMMARY.search(log) and _CUT not in log
+    said = [json.loads(line) for line in output.splitlines() if line.startswith('{"index"')]
+    for index, status in {one.pop("index"): one for one in said}.items():
+        if own := by_symbol.get(symbols[index]):
+            head, where, *_ = (line.replace(symbols[index], "KERNEL") for line in [*own[0], ""])
+            settled[index] = {"status": "errors", "errors": len(own), "reason": head, "where": where}
+        elif status["status"] == "begun":
+            ended = "timeout" if _TIMED_OUT in output else "launch_error"
+            settled[index] = {"status": ended, "reason": last_words}
+        elif status["status"] != "clean" or whole:
+            settled[index] = {"errors": 0 if status["status"] == "clean" else None, **status}
+    why = {"status": "not run", "reason": f"compute-sanitizer gave no result: {last_words}"}
+    return settled or dict.fromkeys(symbols, why)
+
+
+def _checked(symbols: Mapping[int, str], deadline_s: float, command: list[str], lock: int) -> dict[int, Row]:
+    """What one tool finds in the tasks with these symbols, launched in as many processes as it takes."""
+    found = dict[int, Row]()
+    while todo := {index: symbol for index, symbol in symbols.items() if index not in found}:
+        with tempfile.TemporaryDirectory() as folder:
+            log, said = Path(folder) / "log", Path(folder) / "said"
+            words, limit_s = [*command, json.dumps(list(todo))], _START_S + deadline_s * len(todo)
+            words[1:1] = ["--log-file", str(log)]
+            with said.open("wb") as out, contextlib.suppress(TimeoutExpired):
+                run(words, stdout=out, stderr=STDOUT, pass_fds=[lock], timeout=limit_s, check=False)
+            log.touch()
+            written, printed = (path.read_text(errors="replace") for path in (log, said))
+        found |= outcomes(written, printed, todo)
+    return found
+
+
+def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[Row]:
+    """Rows of sanitizer.csv for the plan at `path`: one for each task and tool, on a GPU to itself."""
+    facts = [plan.variants.get(task.variant, {}) for task in plan.tasks]
+    symbols = {
+        index: "".join(own.get("symbols", {}).values())  # none where it did not compile
+        for index, own in enumerate(facts)
+        if plan.tasks[index].absent is None
+    }
+    gpus, program, found = find_gpus(), find_sanitizer(), {tool: dict[int, Row]() for tool in TOOLS}
+    if gpus and program:
+        with one_gpu(gpus) as (gpu, lock):
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+            worker = worker_command("sanitize_worker", path, plan, root)
+            for tool, own in TOOLS.items():
+                command = [program, "--tool", tool, *own, *_OPTIONS, *worker]
+                found[tool] = _checked(symbols, plan.job["deadline_s"], command, lock)
+    why = "compute-sanitizer was not found; it comes with the CUDA toolkit" if gpus else "no GPU is visible"
+    for index, (task, about) in enumerate(zip(plan.tasks, facts, strict=True)):
+        row = {**vars(task.cell), **task.cell.size, "problem": plan.problem, "variant": task.variant}
+        row["cubin_sha256"] = about.get("cubin_sha256")
+        absent = {"status": "unsupported", "reason": task.absent}
+        nothing = absent if task.absent else {"status": "not run", "reason": why}
+        yield from ({**row, "tool": tool, **found[tool].get(index, nothing)} for tool in TOOLS)
