@@ -19,11 +19,14 @@ import yaml
 from conftest import ROOT, edit, edit_yaml, environment, make_project, snakemake_command
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
+from ladder.measure.sanitizing import TOOLS, find_sanitizer
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
+from ladder.model.folders import RunFolder
 from ladder.model.record import Record, from_json
 from ladder.problems.registry import PROBLEMS
-from measuring import GPUS, measured
+from ladder.results import tables
+from measuring import GPUS, ladder, measured
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a GPU")]
 
@@ -157,6 +160,24 @@ def test_what_a_kernel_wants_to_keep_in_the_l2_is_gone_after_the_flush() -> None
     for (_, keeping), (regime, other) in zip(flushed[::2], flushed[1::2], strict=True):
         assert float(keeping) > 0.95 * float(other), f"{regime}: {done.stdout}"
         assert float(keeping) > 1.2 * float(warm), f"else the test sees nothing: {done.stdout}"
+
+
+@pytest.mark.skipif(find_sanitizer() is None, reason="needs compute-sanitizer")
+def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) -> None:
+    folder = make_project(tmp_path / "project")
+    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
+    ladder(folder, "sanitize", str(results.root), "--arch", GPUS[0].arch, "--jobs", "4")
+    table = tables.read("sanitizer", results.tables)
+    found = {(row.variant, row.tool): row.status for row in table.itertuples()}
+    faults = {"unsafe-fp32": "racecheck", "unsafe-tf32": "memcheck", "unsafe-fp16": "initcheck"}
+    said = table.dropna(subset="reason").to_string()
+    assert {variant: found[variant, tool] for variant, tool in faults.items()} == dict.fromkeys(
+        faults, "errors"
+    ), said
+    for variant in ("unsafe-bf16", "faulty-fp32", "alone-fp32"):
+        assert {found[variant, tool] for tool in TOOLS} == {"clean"}, said
+    assert {found["unsafe-fp8", tool] for tool in TOOLS} <= {"launch_error", "errors"}
 
 
 @pytest.fixture(scope="module")
