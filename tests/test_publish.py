@@ -329,7 +329,7 @@ def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(run: 
     assert len(list((run.target / "records").iterdir())) == 1
 
 
-@pytest.mark.parametrize("failing", ["write_archive", "merge", "copy_clock"])
+@pytest.mark.parametrize("failing", ["write_archive", "merge", "copy_checks"])
 def test_a_failure_in_the_middle_leaves_the_old_one_whole(
     run: Run, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:

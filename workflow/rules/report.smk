@@ -67,6 +67,8 @@ rule write_report:
     params:
         folder=run_folder,
         sweeps=KNOWN.chosen,
+        # No input: a report is no reason to sanitize again.
+        sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
     message:
         "Writing the report"
     shell:

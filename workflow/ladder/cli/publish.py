@@ -19,7 +19,7 @@ from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
 from ladder.results.archive import read_archive
 from ladder.results.environment import analysed_here, measured_on
-from ladder.results.publish import copy_clock, load_publication, replaced
+from ladder.results.publish import copy_checks, load_publication, replaced
 
 
 def publish(
@@ -48,7 +48,7 @@ def publish(
         fresh = PublishedFolder(place)
         publication.write_records(fresh)
         for source in (target, folder):
-            copy_clock(source, fresh)
+            copy_checks(source, fresh)
         frames = publication.frames()
         if not (frames["timings"]["status"] == "ok").any():
             raise LadderError(f"{folder.root} is not published: no cell of its sweeps has a result")

@@ -22,7 +22,7 @@ from ladder.results import tables
 from ladder.results.archive import records_of
 from ladder.results.collect import changed_code, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, read_as, read_environment, reproduced
-from ladder.results.publish import copy_clock, kept_rows
+from ladder.results.publish import copy_checks, kept_rows
 
 _ACCOUNTS: dict[str, TypeAdapter[Any]] = {
     "measured": TypeAdapter(Job),
@@ -62,7 +62,7 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
         parts[plan.sweep] = frames
     tables.write(merge(parts), into or folder.tables)
     if published is not None and into is None:
-        copy_clock(PublishedFolder(published), folder)
+        copy_checks(PublishedFolder(published), folder)
 
 
 def environment(

@@ -141,9 +141,10 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
     return {table: rows[rows["sweep"] == name] for table, rows in found.items()}
 
 
-def copy_clock(source: RunFolder, target: RunFolder) -> None:
+def copy_checks(source: RunFolder, target: RunFolder) -> None:
+    """Copy the tables that are of no sweep: checks of the timer, what the sanitizer found."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for path in source.tables.glob("clock_*.*"):
+    for path in (*source.tables.glob("clock_*.*"), *source.tables.glob("sanitizer.*")):
         shutil.copyfile(path, target.tables / path.name)
     if source.throughput.is_file():
         shutil.copyfile(source.throughput, target.throughput)

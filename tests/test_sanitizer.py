@@ -1,0 +1,321 @@
+"""The sanitizer: what its output says of which kernel, what is launched, and why a kernel was not checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, edit, run_snakemake
+from ladder.catalogue.config import Config
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.settings import read_settings
+from ladder.catalogue.small import small_size, small_sweeps
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.cli.app import main
+from ladder.gpu.discovery import FoundGpu
+from ladder.measure import sanitizing
+from ladder.measure.sanitizing import TOOLS, outcomes, reports
+from ladder.model.folders import Project
+from ladder.model.plan import Task
+from ladder.results import tables
+from test_report import made, report, section
+
+NAIVE, STAGED, RING = "_Z10gemm_naiveILi256EEvPKfS1_Pfiii", "_Z6stagedIfLi128EEvPKfPfi", "_Z4ringv"
+SYMBOLS = {0: NAIVE, 1: STAGED, 2: RING}
+MEMCHECK = f"""\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at {STAGED}+0x160
+=========     by thread (3,0,0) in block (1,0,0)
+=========     Address 0x7f6510c00c04 is out of bounds
+=========     and is 5 bytes after the nearest allocation at 0x7f6510c00000 of size 3,072 bytes
+=========
+========= Invalid __global__ read of size 4 bytes
+=========     at {STAGED}+0x160
+=========     by thread (4,0,0) in block (1,0,0)
+=========     Address 0x7f6510c00c08 is out of bounds
+=========     and is 9 bytes after the nearest allocation at 0x7f6510c00000 of size 3,072 bytes
+=========
+========= Error: process didn't terminate successfully
+========= Target application returned an error
+========= ERROR SUMMARY: 3 errors
+"""
+RACECHECK = f"""\
+========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at {RING}+0x90
+=========     and Read access at {RING}+0x100 [508 hazards]
+=========
+========= Warning: Race reported between Read access at {STAGED}+0x20
+=========     and Write access at {STAGED}+0x80 [32 hazards]
+=========
+========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)
+"""
+SYNCCHECK = f"""\
+========= COMPUTE-SANITIZER
+========= Barrier error detected. Divergent thread(s) in block
+=========     at __cuda_sm70_barrier_sync+0x30
+=========     by thread (32,0,0) in block (0,0,0)
+=========         Device Frame: {NAIVE}+0xe40
+=========
+========= ERROR SUMMARY: 1 error
+"""
+INITCHECK = f"""\
+========= COMPUTE-SANITIZER
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at {RING}+0x70
+=========     by thread (31,0,0) in block (1,0,0)
+=========     Address 0x7f3c7ec000fc
+=========
+========= ERROR SUMMARY: 1 error
+"""
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+NO_RACE = (
+    "========= COMPUTE-SANITIZER\n========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)\n"
+)
+REFUSED = """\
+========= COMPUTE-SANITIZER
+========= Error: Device not supported. Please refer to the "Supported Devices" section of the sanitizer documentation
+========= Error: Target application terminated before first instrumented API call
+"""
+
+
+def said(*statuses: str) -> str:
+    """What the worker prints of tasks from 0 on; "begun" is one that did not end."""
+    lines = ["a line of another program"]
+    for index, status in enumerate(statuses):
+        lines.append(json.dumps({"index": index, "status": "begun"}))
+        if status != "begun":
+            lines.append(json.dumps({"index": index, "status": status, "reason": "why"}))
+    return "\n".join(lines)
+
+
+ALL = said("clean", "clean", "clean")
+
+
+def statuses(log: str, output: str) -> dict[int, str]:
+    return {index: row["status"] for index, row in outcomes(log, output, SYMBOLS).items()}
+
+
+@pytest.mark.parametrize("log", [CLEAN, NO_RACE])
+def test_a_summary_without_findings_makes_all_clean(log: str) -> None:
+    found = outcomes(log, ALL, SYMBOLS)
+    assert list(found) == list(SYMBOLS)
+    assert {(row["status"], row["errors"]) for row in found.values()} == {("clean", 0)}
+
+
+@pytest.mark.parametrize(
+    ("log", "index", "errors", "reason", "where"),
+    [
+        (SYNCCHECK, 0, 1, "Barrier error detected. Divergent thread(s) in block", "at __cuda_sm70_barrier"),
+        (INITCHECK, 2, 1, "Uninitialized __global__ memory read of size 4 bytes", "at KERNEL+0x70"),
+        (RACECHECK, 2, 1, "Error: Race reported between Write access at KERNEL+0x90", "and Read access at"),
+        (RACECHECK, 1, 1, "Warning: Race reported between Read access at KERNEL+0x20", "and Write access at"),
+    ],
+)
+def test_a_finding_is_of_the_kernel_that_it_names(
+    log: str, index: int, errors: int, reason: str, where: str
+) -> None:
+    found = outcomes(log, ALL, SYMBOLS)
+    row = found[index]
+    assert (row["status"], row["errors"], row["reason"]) == ("errors", errors, reason)
+    assert row["where"].startswith(where)
+    named = {line for line in range(3) if SYMBOLS[line] in log}
+    assert {line for line, other in found.items() if other["status"] == "clean"} == {0, 1, 2} - named
+
+
+def test_a_symbol_is_no_part_of_a_longer_one() -> None:
+    found = outcomes(INITCHECK.replace(RING, RING + "i"), ALL, SYMBOLS)
+    assert {row["status"] for row in found.values()} == {"clean"}
+
+
+def test_a_killed_context_settles_what_ran_and_leaves_the_rest_to_the_next_process() -> None:
+    found = outcomes(MEMCHECK, said("clean", "launch_error"), SYMBOLS)
+    assert found[0]["status"] == "clean"
+    assert found[1] == {
+        "status": "errors",
+        "errors": 2,
+        "reason": "Invalid __global__ read of size 4 bytes",
+        "where": "at KERNEL+0x160",
+    }
+    assert 2 not in found
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [("", "launch_error"), ("\nTimeout (0:01:00)!\nThread 0x00 (most recent call first):", "timeout")],
+)
+def test_a_worker_that_dies_without_a_finding_gives_its_task_a_status(last: str, status: str) -> None:
+    assert statuses(CLEAN, said("clean", "begun") + last) == {0: "clean", 1: status}
+
+
+def test_what_could_not_be_launched_says_so_itself() -> None:
+    assert statuses(CLEAN, said("unsupported", "clean", "launch_error")) == {
+        0: "unsupported",
+        1: "clean",
+        2: "launch_error",
+    }
+
+
+def test_nothing_is_clean_without_a_summary_or_where_reports_were_left_out() -> None:
+    cut = INITCHECK.replace("1 error", "12 errors were not printed. Use --print-limit option to adjust")
+    assert statuses(cut, ALL) == {2: "errors"}
+    row = outcomes(REFUSED, "Traceback\nCUDAError: CUDA_ERROR_UNKNOWN", SYMBOLS)[1]
+    assert row["status"] == "not run"
+    assert "CUDA_ERROR_UNKNOWN" in row["reason"]
+    assert "Target application terminated" in row["reason"]
+    assert statuses("", ALL) == dict.fromkeys(range(3), "not run")
+
+
+def test_lines_of_the_tool_itself_are_no_findings() -> None:
+    assert reports(CLEAN) == reports(NO_RACE) == []
+    assert [lines[0] for lines in reports(MEMCHECK)][2:] == [
+        "Error: process didn't terminate successfully",
+        "Target application returned an error",
+    ]
+
+
+# What is launched.
+
+
+def planned(root: Path) -> list[Task]:
+    own = Project(root)
+    catalog = load_catalog(own.kernels)
+    config: Config = read_settings(own, [], {})
+    sweeps = small_sweeps(catalog, load_sweeps(own.sweeps, catalog, None))
+    return [task for sweep in sweeps for task in plan_sweep(sweep, config, "sm_90a").tasks]
+
+
+def test_every_kernel_is_launched_in_every_dtype_at_a_size_that_it_admits() -> None:
+    catalog, tasks = load_catalog(ROOT / "kernels"), planned(ROOT)
+    assert {(task.cell.kernel, task.cell.dtype) for task in tasks if task.launch} == {
+        (kernel.name, dtype) for kernel in catalog.values() for dtype in kernel.dtypes
+    }
+    assert [task.variant for task in tasks if task.absent] == []
+    assert all(max(task.cell.size.values()) < 8192 for task in tasks)
+    layouts = {(task.cell.dtype, task.cell.layout) for task in tasks if task.cell.kernel == "hopper_gemm"}
+    assert {("bf16", "NN"), ("bf16", "TN"), ("fp8", "TN")} <= layouts
+
+
+def test_sizes_are_odd_where_a_kernel_takes_them_and_give_blocks_that_stay_more_than_a_tile() -> None:
+    catalog = load_catalog(ROOT / "kernels")
+    assert small_size(catalog["gemm_naive"].variant({}, "fp32")) == {"m": 531, "n": 563, "k": 301}
+    assert small_size(catalog["stencil_shared"].variant({}, "fp32")) == {"elements": 5003}
+    staying = catalog["hopper_gemm"].variant({"blocks": 132}, "bf16")
+    size = small_size(staying)
+    assert staying.geometry(size).grid[0] == 132 < size["m"] // 128 * -(-size["n"] // 256)
+    assert small_size(catalog["hopper_gemm"].variant({"blocks": 0}, "bf16"))["m"] < 600
+
+
+def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reason(project: Path) -> None:
+    edit(project / "kernels/stencil/alone.yaml", "threads * k <= 2048", "k != 2 or elements < 0")
+    (task,) = (task for task in planned(project) if task.cell.kernel == "alone")
+    assert task.cell.params["k"] == 4
+    assert task.launch is not None
+    (sweep,) = small_sweeps(load_catalog(project / "kernels"), {})  # where no sweep has another
+    alone = next(entry for entry in sweep.entries if entry.variant.kernel.name == "alone")
+    assert alone.absent(alone.sizes[0]) == "no more than 2048 loads a block"
+
+
+# The step and the rule.
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return tables.read("sanitizer", folder / "tables").to_dict("records")
+
+
+FAKE = """#!/bin/sh
+''':'
+exec "{python}" -S "$0" "$@"
+'''
+import json, sys
+words = sys.argv[1:]
+log, todo = words[words.index("--log-file") + 1], json.loads(words[-1])
+print(json.dumps(words), file=open({calls!r}, "a"))
+for index in todo:
+    print(json.dumps({{"index": index, "status": "begun"}}))
+    if index == 0:
+        break
+    print(json.dumps({{"index": index, "status": "clean", "reason": ""}}))
+open(log, "w").write({log!r})
+"""
+
+
+@pytest.fixture
+def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU, and a compute-sanitizer under which the first kernel of a plan ends its process."""
+    path = tmp_path / "compute-sanitizer"
+    path.write_text(FAKE.format(python=sys.executable, calls=str(tmp_path / "calls"), log=CLEAN))
+    path.chmod(0o755)
+    monkeypatch.setattr(sanitizing, "find_sanitizer", lambda: str(path))
+    monkeypatch.setattr(sanitizing, "find_gpus", lambda: [FoundGpu(0, "NVIDIA H200", "GPU-fake", (9, 0))])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-fake")
+
+
+def test_a_kernel_that_ends_its_process_does_not_take_the_later_ones_with_it(
+    compiled: Path, lent: None, tmp_path: Path
+) -> None:
+    folder = compiled / "results/test/nvidia-h200"
+    assert main(["--root", str(compiled), "sanitize", str(folder)]) == 0
+    found = {(row["variant"], row["tool"]): row["status"] for row in rows(folder)}
+    first, second = sorted({variant for variant, _ in found})
+    assert {status for (variant, _), status in found.items() if variant == first} == {"launch_error"}
+    assert {status for (variant, _), status in found.items() if variant == second} == {"clean"}
+    calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+    assert [call[call.index("--tool") + 1] for call in calls] == [tool for tool in TOOLS for _ in range(2)]
+    assert [json.loads(call[-1]) for call in calls] == [[0, 1], [1]] * len(TOOLS)
+    assert all("ladder.measure.sanitize_worker" in call for call in calls)
+
+
+@pytest.mark.parametrize(("gpu", "why"), [(False, "no GPU is visible"), (True, "compute-sanitizer was not")])
+def test_without_a_gpu_or_the_tool_every_row_says_why(
+    gpu: bool, why: str, compiled: Path, lent: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sanitizing, "find_sanitizer" if gpu else "find_gpus", lambda: None)
+    folder = compiled / "results/test/no-gpu"
+    assert main(["--root", str(compiled), "sanitize", str(folder)]) == 0
+    found = rows(folder)
+    assert {(row["status"], row["reason"][: len(why)]) for row in found} == {("not run", why)}
+    assert len(found) == 2 * len(TOOLS)
+    assert (folder / "tables/sanitizer.parquet").is_file()
+
+
+def test_the_tool_is_found_on_the_path_or_in_the_toolkit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert sanitizing.find_sanitizer() is None
+    program = tmp_path / "bin" / "compute-sanitizer"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    assert sanitizing.find_sanitizer() == str(program)
+    monkeypatch.setenv("PATH", os.fspath(shutil.copytree(program.parent, tmp_path / "own")))
+    assert sanitizing.find_sanitizer() == str(tmp_path / "own" / "compute-sanitizer")
+
+
+def test_the_rule_runs_when_it_is_asked_for_and_only_then(project: Path) -> None:
+    asked = run_snakemake(project, "-n", "sanitize", "--config", "device=nvidia-h200", "arch=sm_90a")
+    assert asked.jobs == ["Sanitizing every kernel at a small size"], asked.text
+    assert asked.jobs[0] not in run_snakemake(project, "-n").jobs
+
+
+def test_the_report_shows_what_was_found_where_there_is_a_table(tmp_path: Path) -> None:
+    lab = made(tmp_path)
+    assert "Sanitizer" not in report(lab)
+    place = {"problem": "gemm", "kernel": "gemm_naive", "variant": "gemm_naive-fp32", "dtype": "fp32"}
+    found = [place | {"tool": tool, "status": "clean", "errors": 0} for tool in TOOLS]
+    found[1] |= {"status": "errors", "errors": 2, "reason": "Error: Race reported", "where": "at KERNEL+0x90"}
+    tables.write({"sanitizer": tables.frame("sanitizer", found)}, lab.folder.tables)
+    text = report(lab)
+    part = section(text, "Sanitizer")
+    assert "| memcheck | 1 | 0 |" in part
+    assert "| racecheck | 0 | 1 |" in part
+    assert "| errors | racecheck | gemm_naive-fp32 | Error: Race reported |" in part
+    assert "[Sanitizer](#sanitizer)" in text
+    assert "[sanitizer.csv](tables/sanitizer.csv)" in text

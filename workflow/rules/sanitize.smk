@@ -1,0 +1,22 @@
+"""compute-sanitizer over every kernel: one job, which is slow and made only when it is asked for."""
+
+
+rule sanitize:
+    output:
+        tables=tables_in(f"{FOLDER}/tables", ["sanitizer"]),
+    log:
+        f"{LOGS}/sanitize.log",
+    threads: measuring_threads
+    resources:
+        gpu=1,
+    params:
+        folder=run_folder,
+        arch=RUN.arch,
+        settings=settings_of,
+        tree=tree_digest(Path()),
+        tool=sanitizer,
+    message:
+        "Sanitizing every kernel at a small size"
+    shell:
+        "python -m ladder sanitize {params.folder:q} --jobs {threads} --arch {params.arch:q}"
+        " {params.settings} > {log} 2>&1"
