@@ -127,10 +127,8 @@ def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None
     """
     if len(times) < _FEWEST_TO_COMPARE:
         return
-    event_us, later_us = (
-        median(times),
-        median([host - event for host, event in zip(host_us, times, strict=True)]),
-    )
+    event_us = median(times)
+    later_us = median([host - event for host, event in zip(host_us, times, strict=True)])
     if not -_DISAGREES * event_us - 1.0 <= later_us <= _DISAGREES * event_us + _LATEST_US:
         raise TimesDisagree(
             f"by its events a launch takes {event_us:.1f} us, the host sees {later_us:+.1f} us more"

@@ -47,21 +47,15 @@ class Timing:
     def __init__(
         self, bench: Bench, plan: Plan, task: Task, name: str, launch_us: tuple[float, float]
     ) -> None:
-        self.bench, self.rule, self.task, self.name, self.launch_us = (
-            bench,
-            stopping_rule(plan),
-            task,
-            name,
-            launch_us,
-        )
+        self.bench, self.task, self.name, self.launch_us = bench, task, name, launch_us
+        self.rule = stopping_rule(plan)
         self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
         params = task.reference.params if task.reference else {}
         self.variant = Side(task.launch.params, self.instance.error_bound(task.launch.params))
-        # A copy is no answer.
-        self.reference = (
-            None if name == COPY else Side(params, self.instance.error_bound(params), always=False)
-        )
+        self.reference: Side | None = None
+        if name != COPY:  # which is no answer
+            self.reference = Side(params, self.instance.error_bound(params), always=False)
         self.watch = Watch(self.instance)
 
     def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
@@ -102,12 +96,10 @@ class Timing:
             return self.instance.library(self.name) if against is None else bench.load(against, self.instance)
 
         with contextlib.ExitStack() as graphs:
-            own, other = (
-                graphs.enter_context(graph(load)) for load in (partial(bench.loaded, self.task), again)
-            )
-            clear = graphs.enter_context(
-                contextlib.closing(capture(stream, [partial(watch.poison, place) for place in places]))
-            )
+            own = graphs.enter_context(graph(partial(bench.loaded, self.task)))
+            other = graphs.enter_context(graph(again))
+            clear = capture(stream, [partial(watch.poison, place) for place in places])
+            graphs.callback(clear.close)
             poison = partial(clear.launch, stream)
             sides = (
                 watch.chain(partial(own.launch, stream), self.variant, places, poison, variant),
