@@ -427,6 +427,11 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
     np.testing.assert_allclose(y, b.astype(np.float64) @ signs(n), rtol=1e-5, atol=1e-5)
     # The sums were cleared by the refresh alone, so that it comes again.
     made.refresh(5)
+    cleared = made.tensors["a"]
+    on.view(cleared.pointer, math.prod(cleared.shape) * (4 if dtype == "fp32" else 2), np.uint8)[:] = 0
+    put(np.zeros_like(right))
+    assert inspected(made, on) == 1e300, "zeros are the product of an A that somebody cleared"
+    made.refresh(5)
     spoilt = right.copy()
     spoilt[m // 2, n // 2] += 1 + R * math.sqrt(k)
     spoilt = stored(spoilt, dtype)
