@@ -140,3 +140,20 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
         for regime, result in answer["results"].items():
             found = result["status"], result["reason"]
             assert found in {("ok", ""), ("unsupported", "warm is for kernels below 200 us")}, (regime, found)
+
+
+@pytest.mark.parametrize("damage", [None, ("out_of_bounds", "1 bytes around c were written")])
+def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_any(
+    damage: tuple[str, str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage of one kernel, in an instance of the edges, must not be the next one's."""
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    wrong = Check(1.0, 0.1)
+    monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", lambda self, params: wrong)
+    monkeypatch.setattr("ladder.gpu.instance.Instance.damage", lambda self: damage)
+    answer = worker.Worker(plan, tmp_path).answer(0, ["dirty"], {})
+    status, reason = (answer["results"]["dirty"][name] for name in ("status", "reason"))
+    assert answer["fatal"] == (damage is not None)
+    assert status == (damage[0] if damage else "incorrect")
+    assert reason.startswith(damage[1] if damage else "at 1x257x131 with alpha = 1, beta = 0 over nan")

@@ -134,19 +134,23 @@ class Bench:
         with self.timer.working():
             return instance.check(params), launch_us
 
-    def refuse_damage(self, *instances: Instance) -> None:
-        """Raises CellOutcome where launches wrote what they must not."""
+    def damage(self, *instances: Instance) -> CellOutcome | None:
+        """What launches wrote that they must not, in these instances or in all."""
+        alive = [*self._small.values(), *([self._instance] if self._instance else [])]
         with self.timer.working():
-            damage = next((found for one in instances if (found := one.damage())), None)
-        if damage:
-            raise CellOutcome(*damage, spoilt=True)
+            found = next((found for one in instances or alive if (found := one.damage())), None)
+        return CellOutcome(*found, spoilt=True) if found else None
+
+    def refuse_damage(self, instance: Instance) -> None:
+        """Raises CellOutcome where launches wrote what they must not."""
+        if (damage := self.damage(instance)) is not None:
+            raise damage
 
     def verified(self, launch: Launch, instance: Instance, whose: str = "") -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
         loaded = self.load(launch, instance)
         check, launch_us = self.check(loaded, launch.params, instance)
         if not check.correct:
-            self.refuse_damage(*self._small.values())  # by which the next kernel would be judged
             raise CellOutcome("incorrect", f"{whose}{check}")
         return loaded, check, launch_us
 
@@ -184,7 +188,6 @@ class Bench:
                 loaded()
                 check = instance.check(edge.launch.params)
             if not check.correct:
-                self.refuse_damage(*self._small.values())
                 given = f"alpha = {alpha:g}, beta = {beta:g}" + (f" over {before}" if beta == 0 else "")
                 where = f"at {size_label(edge.size)}" + (f" with {given}" if len(weights) > 1 else "")
                 raise CellOutcome("incorrect", f"{where}, {kind} inputs: {check}")

@@ -179,6 +179,9 @@ class Worker:
         try:
             results = self.measure(task, regimes, algorithms)
         except CellOutcome as outcome:
+            if outcome.result["status"] == "incorrect":
+                # By what else it wrote the next kernel would be judged.
+                outcome = bench.damage() or outcome
             results, fatal = dict.fromkeys(regimes, outcome.result), outcome.spoilt
         except OutOfDeviceMemory as error:
             bench.release()
