@@ -59,12 +59,6 @@ template <class T> __device__ T drawn(const Bits& bits, int part, int kind) {
   return from_float<T>(kind == UNIFORM ? x : kind == POSITIVE ? 0.5f * x + 0.5f : truncf(3.0f * x));
 }
 
-__device__ double to_double(float x) { return x; }
-__device__ double to_double(Tf32 x) { return x.value; }
-__device__ double to_double(__half x) { return __half2float(x); }
-__device__ double to_double(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ double to_double(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
-
 // What sums of a type are made in: of a narrow one in fp32, which is far more exact than its products' bound.
 template <class T> struct Sum {
   using type = float;
@@ -81,6 +75,8 @@ __device__ double to_sum(Tf32 x) { return x.value; }
 __device__ float to_sum(__half x) { return __half2float(x); }
 __device__ float to_sum(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ float to_sum(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
+
+template <class T> __device__ double to_double(T x) { return to_sum(x); }
 
 template <class T, int count>
 __device__ void to_sums(const T (&elements)[count], typename Sum<T>::type (&sums)[count]) {

@@ -273,7 +273,7 @@ __device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In*
         if (at < k) right[one] = column_of_b[at * b_by_k];
       }
       for (int one = 0; one < at_once; ++one) {
-        const double product = static_cast<double>(to_sum(left[one])) * to_sum(right[one]);
+        const double product = to_double(left[one]) * to_double(right[one]);
         sum += product;
         magnitude += fabs(product);
       }
