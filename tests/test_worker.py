@@ -156,4 +156,4 @@ def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_a
     status, reason = (answer["results"]["dirty"][name] for name in ("status", "reason"))
     assert answer["fatal"] == (damage is not None)
     assert status == (damage[0] if damage else "incorrect")
-    assert reason.startswith(damage[1] if damage else "at 1x257x131 with alpha = 1, beta = 0 over nan")
+    assert reason.startswith(damage[1] if damage else "at 1x264x136 with alpha = 1, beta = 0 over nan")
