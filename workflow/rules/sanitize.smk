@@ -13,7 +13,7 @@ rule sanitize:
         folder=run_folder,
         arch=RUN.arch,
         settings=settings_of,
-        tree=tree_digest(Path()),
+        tree=lambda wildcards: tree_digest(Path()),
         tool=sanitizer,
     message:
         "Sanitizing every kernel at a small size"

@@ -1,5 +1,6 @@
 """What is known of a run before kernels and sweeps are read: its settings, and the device it is for."""
 
+import functools
 import glob
 import pickle
 import sys
@@ -45,8 +46,9 @@ class Setup:
         folder = self.project.published(self.config.published)
         return folder if not self.measures and folder.records.is_dir() else None
 
-    def kept(self, name: str, make: Callable[[], Made]) -> Made:
-        """What `make` made from documents, kernels, settings and this code, from a file while they are the same."""
+    @functools.cached_property
+    def _read(self) -> str:
+        """Digest of documents, kernels, settings and this code."""
         root, files = self.project.root, list[Path]()
         for room in (self.project.kernels, self.project.config):  # through links too, as includes go
             found = glob.iglob(f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True)
@@ -54,8 +56,11 @@ class Setup:
         code = [path for pattern in ("*.py", "*.cu", "*.cuh") for path in PACKAGE.rglob(pattern)]
         installed = sorted({path.name for place in sys.path for path in Path(place).glob("*.dist-info")})
         read = [str(root), digest_files(files, root), digest_files(code, PACKAGE), sys.version, installed]
-        key = digest_json([*read, self.config.model_dump(mode="json"), self.arch])
-        path = root / self.config.compile.cache / f"{name}.pickle"
+        return digest_json([*read, self.config.model_dump(mode="json"), self.arch])
+
+    def kept(self, name: str, make: Callable[[], Made]) -> Made:
+        """What `make` made from all that is read, from a file while that is the same."""
+        path, key = self.project.root / self.config.compile.cache / f"{name}.pickle", self._read
         with suppress(Exception):  # no file, one of another version, or one cut short
             known, made = pickle.loads(path.read_bytes())
             if known == key:
