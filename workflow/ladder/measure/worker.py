@@ -110,7 +110,7 @@ class Timing:
     def _refuse_impossible(self, regime: str, pairs: Pairs | CellOutcome) -> None:
         least_us = self.bench.least_us(self.task.cell.in_regime(regime), self.variant.params, self.instance)
         if isinstance(pairs, Pairs) and (us := median(pairs.variant_us)) < least_us:
-            why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f}: others do its work"
+            why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
             raise CellOutcome("stateful", why, spoilt=True)
 
     def _settle(self) -> None:
