@@ -57,7 +57,7 @@ def measure(tmp_path: Path) -> Measure:
 
 def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Measure) -> None:
     faults = ["endless", "illegal", "misaligned", "trap", "zeros", "unwritten", "ignores_beta", "none"]
-    faults += ["before", "behind", "far", "input"]
+    faults += ["before", "behind", "far", "input", "multiplies_by_zero"]
     records = measure("faulty", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
     found = {key.split(" ")[0].removeprefix("faulty-fp32-fault="): record for key, record in records.items()}
     assert found["endless"].status == "timeout"
@@ -72,6 +72,8 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
     assert "outputs were not written" in found["unwritten"].reason
     assert found["ignores_beta"].status == "incorrect"
     assert "beta = 0.5" in found["ignores_beta"].reason
+    assert found["multiplies_by_zero"].status == "incorrect"
+    assert "with alpha = 0 over nan, beta = -1.5" in found["multiplies_by_zero"].reason
     assert found["faulty-fp32"].status == "ok"
     for fault, text in (
         ("before", "4 bytes around c were written, the nearest 1 bytes before the start"),
@@ -151,15 +153,54 @@ for regime in ("warm", "dirty", "cold"):
 
 
 def test_what_a_kernel_wants_to_keep_in_the_l2_is_gone_after_the_flush() -> None:
-    command = [sys.executable, "-c", KEEPS, GPUS[0].arch, str(ROOT / "tests" / "gpu_kernels" / "keeps.cu")]
+    printed = run_probe(KEEPS, "keeps.cu")
+    (_, warm), _, *flushed = (line.split() for line in printed.splitlines())
+    for (_, keeping), (regime, other) in zip(flushed[::2], flushed[1::2], strict=True):
+        assert float(keeping) > 0.95 * float(other), f"{regime}: {printed}"
+        assert float(keeping) > 1.2 * float(warm), f"else the test sees nothing: {printed}"
+
+
+LEAVES = """
+import ctypes, struct, sys
+from pathlib import Path
+from cuda.core import LaunchConfig, ObjectCode, launch
+from ladder.build.nvrtc import compile_source
+from ladder.build.variants import harness
+from ladder.gpu.device import Gpu
+from ladder.problems.stencil import PROBLEM
+
+text = Path(sys.argv[2]).read_text()
+names = [f"shared_words<{leaves}>" for leaves in ("true", "false")]
+cubin, symbols, _ = compile_source(text, "shared.cu", names, [], sys.argv[1])
+own, facts = harness(PROBLEM, "fp32", sys.argv[1]).compile()
+gpu = Gpu(own, facts["symbols"])
+code, found, size = ObjectCode.from_cubin(cubin), gpu.allocate(16), 48 * 1024
+leaves, counts = (code.get_kernel(symbols[name]) for name in names)
+config = LaunchConfig(grid=4 * gpu.sms, block=256, shmem_size=size)
+for scrubs in (False, True):
+    gpu.zero(int(found.handle), 16)
+    launch(gpu.stream, config, leaves, ctypes.c_int32(size // 4), int(found.handle))
+    if scrubs:
+        gpu.scrub_shared()
+    launch(gpu.stream, config, counts, ctypes.c_int32(size // 4), int(found.handle))
+    print(*struct.unpack("4I", gpu.download(int(found.handle), 16))[:1])
+"""
+
+
+def run_probe(script: str, source: str) -> str:
+    """What a script prints that is given the architecture and a file of gpu_probes."""
+    command = [sys.executable, "-c", script, GPUS[0].arch, str(ROOT / "tests" / "gpu_probes" / source)]
     path = environment() | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     print(done.stdout)
-    (_, warm), _, *flushed = (line.split() for line in done.stdout.splitlines())
-    for (_, keeping), (regime, other) in zip(flushed[::2], flushed[1::2], strict=True):
-        assert float(keeping) > 0.95 * float(other), f"{regime}: {done.stdout}"
-        assert float(keeping) > 1.2 * float(warm), f"else the test sees nothing: {done.stdout}"
+    return done.stdout
+
+
+def test_no_kernel_finds_what_another_left_in_shared_memory() -> None:
+    left, scrubbed = map(int, run_probe(LEAVES, "shared.cu").split())
+    assert left > 0, "else the test sees nothing"
+    assert scrubbed == 0
 
 
 @pytest.mark.skipif(find_sanitizer() is None, reason="needs compute-sanitizer")

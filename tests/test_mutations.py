@@ -25,13 +25,13 @@ from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import harness
-from ladder.gpu.device import Gpu, Launcher, Seal, _mixed
+from ladder.gpu.device import Gpu, Harness, Launcher, Seal, _mixed
 from ladder.gpu.instance import Maker
 from ladder.gpu.timing import Timer
 from ladder.measure.watch import Side, Watch
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
-from ladder.model.problem import C_TYPES, ELEMENT_BYTES
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, INPUTS
 from ladder.problems.gemm import PROBLEM, input_dtype, instance, output_dtype
 from ladder.problems.gemm.instance import _PADDING, _ROUNDING, INSTANCE, GemmInstance, accumulation_bound
 from measuring import GPUS
@@ -363,6 +363,7 @@ def emulated_instance(
     made.m, made.n, made.k, made.dtype, made.layout = m, n, k, dtype, layout
     made.input, made.output = input_dtype(dtype), output_dtype(dtype)
     made.scalars, made.drawn, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}, {}
+    made.inputs = INPUTS[0]
     for name, (shape, element) in made.shapes().items():
         place = on.allocate(math.prod(shape) * ELEMENT_BYTES[element])
         made.tensors[name] = cast(Any, SimpleNamespace(pointer=place, shape=shape))
@@ -469,11 +470,11 @@ class Bench:
         """Load what a dtype needs: the harness, and the kernel for both kinds of sums."""
         if dtype == self.dtype:
             return
-        self.dtype = dtype
-        self.gpu.use_harness(*own_harness(dtype))
+        self.gpu.harness = Harness(self.gpu, *own_harness(dtype))
         cubin, symbols = own_kernels(dtype, GPUS[0].arch)
         code = ObjectCode.from_cubin(cubin)
         self.kernels = {of: code.get_kernel(symbol) for of, symbol in symbols.items()}
+        self.dtype = dtype
 
     def launcher(self, made: GemmInstance, mutation: str) -> Launcher:
         half = (mutation == "half_sums") != (made.dtype == "fp16_acc16")
@@ -521,7 +522,7 @@ def own_kernels(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
     """Cubin of mutations.cu, and a symbol for each type that sums are made in."""
     given, made = C_TYPES[input_dtype(dtype)], C_TYPES[output_dtype(dtype)]
     entries = {of: f"mutated<{given}, {made}, {of}>" for of in ("float", "__half")}
-    source = ROOT / "tests" / "gpu_kernels" / "mutations.cu"
+    source = ROOT / "tests" / "gpu_probes" / "mutations.cu"
     text = source.read_text(encoding="utf-8")
     cubin, symbols, _ = compile_source(text, source.name, [*entries.values()], [PACKAGE / "gpu"], arch)
     return cubin, {of: symbols[entry] for of, entry in entries.items()}

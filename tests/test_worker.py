@@ -69,6 +69,9 @@ class Gpu(FakeGpu):
         self.now += LAUNCH_US / 2
         return self.now
 
+    def scrub_shared(self) -> None:
+        pass
+
     def sync(self) -> None:
         pass
 

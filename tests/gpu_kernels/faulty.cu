@@ -1,6 +1,9 @@
 // C = alpha*A@B + beta*C with one thread per output, and on demand one of the ways a kernel can go wrong.
 
-enum class Fault { none, endless, illegal, misaligned, trap, zeros, unwritten, ignores_beta, before, behind, far, input };
+enum class Fault {
+  none, endless, illegal, misaligned, trap, zeros, unwritten, ignores_beta, before, behind, far, input,
+  multiplies_by_zero
+};
 
 template <Fault fault>
 __global__ void faulty(const float* a, const float* b, float* c, int m, int n, int k, float alpha, float beta) {
@@ -27,5 +30,6 @@ __global__ void faulty(const float* a, const float* b, float* c, int m, int n, i
   if constexpr (fault == Fault::far) out[at == 0 ? -200000 : 0] = 1.0f;
   if constexpr (fault == Fault::input) const_cast<float*>(a)[0] += 1.0f;
   const bool reads_c = fault != Fault::ignores_beta && beta != 0.0f;
-  *out = alpha * sum + (reads_c ? beta * *out : 0.0f);
+  const bool adds = fault == Fault::multiplies_by_zero || alpha != 0.0f;
+  *out = (adds ? alpha * sum : 0.0f) + (reads_c ? beta * *out : 0.0f);
 }

@@ -52,5 +52,5 @@ __global__ void tma_tile(const __grid_constant__ TensorMap a, const __grid_const
   const int i = blockIdx.y * tile + row, j = blockIdx.x * tile + column;
   if (i >= m || j >= n) return;
   float& out = c[static_cast<long long>(i) * n + j];
-  out = alpha * sum + (beta != 0.0f ? beta * out : 0.0f);
+  out = (alpha == 0.0f ? 0.0f : alpha * sum) + (beta != 0.0f ? beta * out : 0.0f);
 }

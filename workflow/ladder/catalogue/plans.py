@@ -68,7 +68,9 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
         taken = [
             next((size for size in group if variant.absent(size, arch) is None), None) for group in groups
         ]
-        found[variant.id] = tuple(Edge(size, _launch(variant, size)) for size in taken if size is not None)
+        departs = variant.kernel.nan_at_alpha_zero
+        edges = (Edge(size, _launch(variant, size), departs) for size in taken if size is not None)
+        found[variant.id] = tuple(edges)
     return found
 
 

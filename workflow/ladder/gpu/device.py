@@ -13,7 +13,7 @@ from cuda.core import Buffer, Device, Kernel, LaunchConfig, ObjectCode, Stream, 
 
 from ladder.gpu.card import theoretical_peaks
 from ladder.model.errors import LadderError
-from ladder.model.problem import NOTHING, READ
+from ladder.model.problem import NOTHING, READ, SCRUB
 
 Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
@@ -100,6 +100,12 @@ class Gpu:
         """Enqueue zeros for `size` bytes."""
         checked(driver.cuMemsetD8Async(pointer, 0, size, self.stream.handle))
 
+    def scrub_shared(self) -> None:
+        """Enqueue poison for the shared memory of every multiprocessor, as one block's of which it holds only one."""
+        size = self.block_shared_bytes
+        config = LaunchConfig(grid=self.sms, block=_THREADS, shmem_size=size)
+        launch(self.stream, config, self.harness.kernels[SCRUB], ctypes.c_int64(size))
+
     def copy(self, target: int, source: int, size: int) -> None:
         """Enqueue a device-to-device copy of `size` bytes."""
         checked(driver.cuMemcpyDtoDAsync(target, source, size, self.stream.handle))
@@ -167,6 +173,9 @@ class Harness:
         self._seal, self._packed = Seal(), dict[tuple[Any, ...], tuple[int, Any, list[Any]]]()
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
+        limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        where = (driver.CUkernel(int(self.kernels[SCRUB].handle)), driver.CUdevice(gpu.device.device_id))
+        checked(driver.cuKernelSetAttribute(limit, gpu.block_shared_bytes, *where))
         config = LaunchConfig(grid=1, block=1)
         self.nothing: Launcher = functools.partial(launch, gpu.stream, config, self.kernels[NOTHING])
 

@@ -155,7 +155,7 @@ __device__ unsigned bits_of(int x) { return static_cast<unsigned>(x); }
 
 // 0, or 1e300 where an element of an input that was drawn is not as it was.
 template <class T>
-__device__ double error_of_input(const T* data, index_t at, unsigned long long seed, int kind = UNIFORM) {
+__device__ double error_of_input(const T* data, index_t at, unsigned long long seed, int kind) {
   constexpr int together = drawn_together<T>;
   const T expected = drawn<T>(drawn_bits(seed, at / together), at % together, kind);
   return bits_of(data[at]) == bits_of(expected) ? 0.0 : 1e300;
@@ -229,6 +229,12 @@ __global__ void count_guards_changed(unsigned long long* counts, double* nearest
       raise_to(nearest + item / slices, closest);
     }
   }
+}
+
+// Fills a block's shared memory, `bytes` of it, with ones: NaN in every type.
+__global__ void scrub_shared(index_t bytes) {
+  extern __shared__ volatile unsigned words[];
+  for (index_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) words[i] = ~0u;
 }
 
 // Reads `count` chunks of zeros; the compiler must think that it could write.

@@ -176,6 +176,15 @@ class Instance(ABC):
         entry, count = f"fill<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
         self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name], self._kind())
 
+    @contextlib.contextmanager
+    def given(self, inputs: str) -> Iterator[None]:
+        """Inside, inputs are drawn of another kind."""
+        before, self.inputs = self.inputs, inputs
+        try:
+            yield
+        finally:
+            self.inputs = before
+
     def _kind(self) -> ctypes.c_int32:
         return _KINDS[self.inputs]
 

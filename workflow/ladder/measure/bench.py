@@ -117,6 +117,7 @@ class Bench:
         if shared > (most := self.gpu.block_shared_bytes):
             reason = f"needs {shared} bytes of shared memory per block, the device has {most}"
             raise CellOutcome("unsupported", reason)
+        self.gpu.scrub_shared()  # of what another kernel left
         return load(cubin, launch, instance)
 
     def loaded(self, task: Task) -> Loaded:
@@ -183,15 +184,25 @@ class Bench:
         for alpha, beta, before in weights:
             instance.use_scalars(alpha, beta, before)
             loaded = self.load(edge.launch, instance)
+            spoilt = alpha == 0.0 and not edge.nan_at_alpha_zero
             with self.timer.working():
                 instance.poison_outputs()
+                if spoilt:
+                    self._spoil_inputs(instance)
                 loaded()
+                if spoilt:
+                    self.draw(instance)
                 check = instance.check(edge.launch.params)
             if not check.correct:
-                given = f"alpha = {alpha:g}, beta = {beta:g}" + (f" over {before}" if beta == 0 else "")
+                given = f"alpha = {alpha:g}" + (" over nan" if spoilt else "") + f", beta = {beta:g}"
+                given += f" over {before}" if beta == 0 else ""
                 where = f"at {size_label(edge.size)}" + (f" with {given}" if len(weights) > 1 else "")
                 raise CellOutcome("incorrect", f"{where}, {kind} inputs: {check}")
         self.refuse_damage(instance)
+
+    def _spoil_inputs(self, instance: Instance) -> None:
+        for name in sorted(set(self.problem.buffers) - set(instance.outputs)):
+            instance.tensors[name].buffer.fill(b"\xff", stream=self.gpu.stream)  # NaN in every type
 
     def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
         """A task's references, which write to outputs of their own; a library without one leaves a note.

@@ -113,6 +113,19 @@ class Timing:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
             raise CellOutcome("stateful", why, spoilt=True)
 
+    def refuse_drift(self, variant: Launcher) -> None:
+        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors may all have one sign too."""
+        kind, params = "positive", self.variant.params
+        with self.instance.given(kind):
+            side = Side(params, self.instance.error_bound(params))
+            watched = self.watch.single(variant, side, 0)
+            with self.bench.timer.working():
+                for enqueue in (watched.refresh, watched.launch, watched.inspect):
+                    enqueue()
+            self.watch.settle()
+        if side.wrong:
+            raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
+
     def _settle(self) -> None:
         self.watch.settle()
         if self.reference and self.reference.wrong:
@@ -141,6 +154,7 @@ class Worker:
         timing = Timing(bench, self.plan, task, name, (launch_us, times[name]))
         timed = timing.run(loaded, launchers[name], regimes)
         bench.refuse_damage(instance)
+        timing.refuse_drift(loaded)
         bench.draw(instance)
         after, _ = bench.check(loaded, task.launch.params, instance)
         if not after.correct:

@@ -126,6 +126,8 @@ class Kernel(Document):
     """the kernel's arguments in order"""
     spills: Literal["never", "allowed"] = "never"
     """whether register spills are expected, for variants that show them"""
+    nan_at_alpha_zero: bool = False
+    """whether NaN in A or B may reach C where alpha is 0; in BLAS, C = beta * C"""
 
     def model_post_init(self, context: Any) -> None:
         self._path = context["file"]

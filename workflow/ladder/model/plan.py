@@ -38,10 +38,14 @@ class Launch(Geometry):
 
 @dataclass(frozen=True)
 class Edge:
-    """A size at which a variant is only verified."""
+    """A size at which a variant is only verified.
+
+    `nan_at_alpha_zero`: whether NaN in the inputs may reach the output where alpha is 0.
+    """
 
     size: Mapping[str, int]
     launch: Launch
+    nan_at_alpha_zero: bool = False
 
 
 @dataclass(frozen=True)

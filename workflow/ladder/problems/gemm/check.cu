@@ -180,9 +180,9 @@ __device__ void add_product(const Team& team, const T* row, int count, const typ
 // What comes ahead of a timed launch: inputs drawn, C poisoned, `sums` for the check cleared.
 template <class In, class Out>
 __global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t m, index_t n, index_t k,
-                                unsigned long long seed_of_a, unsigned long long seed_of_b) {
-  draw(a, m * k, seed_of_a, UNIFORM);
-  draw(b, n * k, seed_of_b, UNIFORM);
+                                unsigned long long seed_of_a, unsigned long long seed_of_b, int kind) {
+  draw(a, m * k, seed_of_a, kind);
+  draw(b, n * k, seed_of_b, kind);
   poison(c, m * n * sizeof(Out));
   for (index_t i = first_index(); i < k + 2; i += grid_stride()) sums[i] = 0;
 }
@@ -303,12 +303,12 @@ __global__ void __launch_bounds__(block, 3)
     check_product(Seal seal, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
                   const typename Sum<In>::type* squares, index_t spots, index_t m, index_t n, index_t k, index_t b_by_k,
                   index_t b_by_n, double alpha, double rounding, unsigned long long seed_of_a,
-                  unsigned long long seed_of_b) {
+                  unsigned long long seed_of_b, int kind) {
   double worst = worst_of_spots(seal, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
   const unsigned long long chosen = mixed(seal.key + 1, first_index());
-  raise(worst, error_of_input(a, static_cast<index_t>(chosen % (m * k)), seed_of_a));
-  raise(worst, error_of_input(b, static_cast<index_t>(chosen % (n * k)), seed_of_b));
+  raise(worst, error_of_input(a, static_cast<index_t>(chosen % (m * k)), seed_of_a, kind));
+  raise(worst, error_of_input(b, static_cast<index_t>(chosen % (n * k)), seed_of_b, kind));
   const Team team(m);
   for (index_t row = team.first; row < m; row += team.teams) {
     double of_a, sums[3];

@@ -190,7 +190,7 @@ class GemmInstance(instance.Instance):
         shape = (self.m, self.n, self.k)
         elements = max(self.m * self.n, self.m * self.k, self.n * self.k) // _REFRESHED_AT_ONCE
         entry = f"refresh_product<{self._both_types()}>"
-        self.gpu.harness.run(entry, elements, *pointers, int(self._signed.handle), *shape, *self._seeds())
+        self.gpu.harness.run(entry, elements, *pointers, int(self._signed.handle), *shape, *self._drawn_with())
 
     def inspect(self, params: Params, seal: Seal) -> None:
         """Freivalds' check of every row, and random elements, up to a thousand: see check.cu. Follows a refresh."""
@@ -205,11 +205,11 @@ class GemmInstance(instance.Instance):
         given = (self.pointer("c"), self.pointer("a"), b, *signed, spots, self.m, self.n, self.k, *by)
         alpha, _, rounding = self._weights()
         entry = f"check_product<{self._both_types()}>"
-        harness.run(entry, spots * _BLOCK + _threads(self.m), seal, *given, alpha, rounding, *self._seeds())
+        harness.run(entry, spots * _BLOCK + _threads(self.m), seal, *given, alpha, rounding, *self._drawn_with())
 
-    def _seeds(self) -> list[Any]:
+    def _drawn_with(self) -> list[Any]:
         """What A and B were drawn with."""
-        return [self.drawn[name] for name in "ab"]
+        return [*(self.drawn[name] for name in "ab"), self._kind()]
 
     def _signed_pointers(self) -> tuple[int, int]:
         """Addresses of B times random signs, and of the sum of B's squares ahead of it."""

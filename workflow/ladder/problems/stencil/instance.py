@@ -45,7 +45,8 @@ class StencilInstance(instance.Instance):
     def inspect(self, params: Params, seal: Seal) -> None:
         """A quarter of a million outputs in random stretches, and the last ones."""
         entry = f"check_stretches<{C_TYPES[self.dtype]}>"
-        self.gpu.harness.run(entry, _INSPECTED, seal, *self._compared(params), self.drawn["input"])
+        drawn_with = (self.drawn["input"], self._kind())
+        self.gpu.harness.run(entry, _INSPECTED, seal, *self._compared(params), *drawn_with)
 
     def library(self, name: str) -> Launcher:
         target, source, size = self.pointer("copied"), self.pointer("input"), 4 * self.size["elements"]
