@@ -190,7 +190,9 @@ class GemmInstance(instance.Instance):
         shape = (self.m, self.n, self.k)
         elements = max(self.m * self.n, self.m * self.k, self.n * self.k) // _REFRESHED_AT_ONCE
         entry = f"refresh_product<{self._both_types()}>"
-        self.gpu.harness.run(entry, elements, *pointers, int(self._signed.handle), *shape, *self._drawn_with())
+        self.gpu.harness.run(
+            entry, elements, *pointers, int(self._signed.handle), *shape, *self._drawn_with()
+        )
 
     def inspect(self, params: Params, seal: Seal) -> None:
         """Freivalds' check of every row, and random elements, up to a thousand: see check.cu. Follows a refresh."""
@@ -205,7 +207,9 @@ class GemmInstance(instance.Instance):
         given = (self.pointer("c"), self.pointer("a"), b, *signed, spots, self.m, self.n, self.k, *by)
         alpha, _, rounding = self._weights()
         entry = f"check_product<{self._both_types()}>"
-        harness.run(entry, spots * _BLOCK + _threads(self.m), seal, *given, alpha, rounding, *self._drawn_with())
+        harness.run(
+            entry, spots * _BLOCK + _threads(self.m), seal, *given, alpha, rounding, *self._drawn_with()
+        )
 
     def _drawn_with(self) -> list[Any]:
         """What A and B were drawn with."""
