@@ -8,7 +8,6 @@
 #include "index.cuh"
 #include "operand_tile.cuh"
 #include "pair.cuh"
-#include "scaled.cuh"
 #include "stmatrix.cuh"
 #include "warpgroup.cuh"
 
@@ -41,7 +40,7 @@ __device__ inline void blend_sums(float (&sum)[Blocks][Half], Value* c, int m, i
                                   float alpha, float beta, int thread) {
     if (alpha != 1.0f) {
         for (auto& block : sum) {
-            for (float& value : block) value = scaled(value, alpha);
+            for (float& value : block) value *= alpha;
         }
     }
     if (beta == 0.0f) return;

@@ -6,7 +6,6 @@
 #include <cuda_fp16.h>
 
 #include "neighbours.cuh"
-#include "scaled.cuh"
 
 __device__ inline float to_float(float value) { return value; }
 __device__ inline float to_float(__half value) { return __half2float(value); }
@@ -31,7 +30,7 @@ __device__ inline void blend(Neighbours<Element, Count>& c, const float (&sum)[C
 #pragma unroll
     for (int i = 0; i < Count; ++i) {
         const float before = beta != 0.0f ? beta * to_float(c.value[i]) : 0.0f;
-        c.value[i] = from_float<Element>(scaled(sum[i], alpha) + before);
+        c.value[i] = from_float<Element>(alpha * sum[i] + before);
     }
 }
 

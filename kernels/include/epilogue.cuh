@@ -2,10 +2,9 @@
 #pragma once
 
 #include "neighbours.cuh"
-#include "scaled.cuh"
 
 __device__ inline float blend(float sum, const float* c, float alpha, float beta) {
-    return scaled(sum, alpha) + (beta == 0.0f ? 0.0f : beta * *c);
+    return beta == 0.0f ? alpha * sum : alpha * sum + beta * *c;
 }
 
 // Width neighbouring outputs at once; `c` is aligned to them.
@@ -14,6 +13,6 @@ __device__ inline void store_outputs(float* c, const float* sum, float alpha, fl
     Neighbours<float, Width> out{};
     if (beta != 0.0f) out = load_neighbours<Width>(c);
 #pragma unroll
-    for (int w = 0; w < Width; ++w) out.value[w] = scaled(sum[w], alpha) + beta * out.value[w];
+    for (int w = 0; w < Width; ++w) out.value[w] = alpha * sum[w] + beta * out.value[w];
     store_neighbours(c, out);
 }
