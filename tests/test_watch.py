@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ladder.gpu.device import SEALS
-from ladder.gpu.timing import Pairs, chain_length
+from ladder.gpu.timing import Pairs, Watched, chain_length
 from ladder.measure import worker
 from ladder.measure.bench import REFERENCE, CellOutcome
 from ladder.measure.watch import Side, Watch
@@ -50,7 +50,7 @@ class FakeInstance:
         self.harness = FakeHarness()
         self.gpu = SimpleNamespace(harness=self.harness, stream="stream")
         self.place, self.log = 0, list[tuple[Any, ...]]()
-        self.bounds: dict[str, float] = {}
+        self.inputs = "uniform"
 
     @contextlib.contextmanager
     def writing_to(self, place: int) -> Iterator[None]:
@@ -59,6 +59,14 @@ class FakeInstance:
             yield
         finally:
             self.place = before
+
+    @contextlib.contextmanager
+    def given(self, inputs: str) -> Iterator[None]:
+        before, self.inputs = self.inputs, inputs
+        try:
+            yield
+        finally:
+            self.inputs = before
 
     def refresh(self, seed: int) -> None:
         self.log.append(("refresh", self.place, seed))
@@ -70,7 +78,7 @@ class FakeInstance:
         self.log.append(("inspect", self.place, params, *seal))
 
     def error_bound(self, params: Any) -> float:
-        return BOUND
+        return BOUND if self.inputs == "uniform" else BOUND / 2
 
     def library(self, name: str) -> Callable[[], None]:
         return self.launcher(name)
@@ -96,6 +104,13 @@ def watch(instance: Any) -> Watch:
 
 def nothing() -> None:
     pass
+
+
+def launched(one: Watched) -> None:
+    """As the timer does it."""
+    one.refresh()
+    one.launch()
+    one.inspect()
 
 
 def side(always: bool = True) -> Side:
@@ -160,12 +175,23 @@ def test_of_a_reference_about_every_fourth_launch_is_checked(instance: Any, watc
     assert not any(all(checked[start::4]) for start in range(4))
 
 
-def test_what_is_no_answer_is_refreshed_and_never_checked(instance: Any, watch: Watch) -> None:
+def test_a_launch_that_is_not_checked_takes_the_inputs_that_are_there(instance: Any, watch: Watch) -> None:
+    sampled = watch.single(nothing, side(always=False), REFERENCE)
+    kinds = set()
+    for _ in range(200):
+        instance.log.clear()
+        sampled.refresh()
+        sampled.inspect()
+        kinds.add(tuple(entry[:2] for entry in instance.log))
+    assert kinds == {(("refresh", REFERENCE), ("inspect", REFERENCE)), (("poison", REFERENCE),)}
+
+
+def test_what_is_no_answer_is_never_checked(instance: Any, watch: Watch) -> None:
     copy = watch.single(nothing, None, REFERENCE)
     for _ in range(100):
         copy.refresh()
         copy.inspect()
-    assert [entry[:2] for entry in instance.log] == [("refresh", REFERENCE)] * 100
+    assert [entry[:2] for entry in instance.log] == [("poison", REFERENCE)] * 100
 
 
 # What the checks found.
@@ -174,7 +200,7 @@ def test_what_is_no_answer_is_refreshed_and_never_checked(instance: Any, watch: 
 def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: Watch) -> None:
     first, second = side(), side()
     for one in (first, second, second, first, second):
-        watch.single(nothing, one, 0).inspect()
+        launched(watch.single(nothing, one, 0))
     instance.harness.error = [0.1, 0.9, 0.2, 0.3, 0.8].__getitem__
     assert (first.checked, second.checked) == (0, 0), "not yet read"
     watch.settle()
@@ -185,8 +211,8 @@ def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: Watch) 
 def test_seals_are_used_again_once_they_were_read(instance: Any, watch: Watch) -> None:
     own = watch.single(nothing, side(), 0)
     for _ in range(2):
-        own.inspect()
-        own.inspect()
+        launched(own)
+        launched(own)
         watch.settle()
     assert [index for index, _ in instance.harness.sealed] == [0, 1, 0, 1]
     watch.settle()
@@ -197,9 +223,9 @@ def test_checks_are_read_when_all_seals_are_taken(instance: Any, watch: Watch) -
     one = side()
     own = watch.single(nothing, one, 0)
     for _ in range(SEALS):
-        own.inspect()
+        launched(own)
     assert one.checked == 0
-    own.inspect()
+    launched(own)
     assert one.checked == SEALS
     assert instance.harness.sealed[-1][0] == 0
     watch.settle()
@@ -278,6 +304,8 @@ class FakeGraph:
 
 class FakeTimer:
     """Runs each side once, as `pairs` does a launch."""
+
+    working = contextlib.nullcontext
 
     def __init__(self) -> None:
         self.called: list[tuple[str, float]] = []
@@ -417,6 +445,23 @@ def test_a_time_that_the_hardware_cannot_reach_is_stateful(instance: Any, lab: L
     assert outcome.value.spoilt
 
 
+@pytest.mark.parametrize(("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)])
+def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
+    error: float, wrong: bool, instance: Any, lab: Lab
+) -> None:
+    lab.run("dirty")
+    instance.log.clear()
+    instance.harness.error = lambda check: error
+    if wrong:
+        with pytest.raises(CellOutcome, match="with positive inputs: 1 of 1 timed launches") as outcome:
+            lab.timing.refuse_drift(instance.launcher("alone"))
+        assert outcome.value.result["status"] == "incorrect"
+    else:
+        lab.timing.refuse_drift(instance.launcher("alone"))
+    assert [entry[:2] for entry in instance.log] == [("refresh", 0), ("alone", 0), ("inspect", 0)]
+    assert instance.inputs == "uniform"
+
+
 def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.randrange", lambda stop: 0)
     lab = Lab(instance, COPY)
@@ -425,6 +470,6 @@ def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pyte
         ("refresh", 0),
         ("alone", 0),
         ("inspect", 0),
-        ("refresh", REFERENCE),
+        ("poison", REFERENCE),
         ("other alone", 0),
     ]

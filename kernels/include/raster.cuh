@@ -13,6 +13,12 @@ struct TilePosition {
     int row, column;
 };
 
+// A position in shared memory, which one lane reads for its warp: the lane that says when it may be overwritten.
+__device__ inline TilePosition read_by_lane(int reader, const TilePosition& from, int lane) {
+    const TilePosition own = lane == reader ? from : TilePosition{};
+    return {__shfl_sync(~0u, own.row, reader), __shfl_sync(~0u, own.column, reader)};
+}
+
 template <int Strip>
 __host__ __device__ constexpr TilePosition tile_position(int tile, int tile_rows, int tile_columns) {
     if constexpr (Strip == 0) {

@@ -92,8 +92,7 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             };
             const int held = multiply_stages<Cluster>(sum, shared.a, shared.b, ring, at, steps, tile_row, tile_column,
                                                       rank, thread % 32, after_step);
-            const TilePosition origin = shared.origin[held];
-            __syncwarp();  // all lanes have read it
+            const TilePosition origin = read_by_lane(rank, shared.origin[held], thread % 32);
             wgmma_wait<0>();
             release_stage<Cluster>(ring.empty[held], rank, thread % 32);
             if constexpr (Slices > 1) {

@@ -5,7 +5,6 @@ import random
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from ladder.gpu.device import SEALS, Launcher
 from ladder.gpu.instance import Instance
@@ -27,6 +26,10 @@ class Side:
     wrong: int = 0
     worst: float = 0.0
     first_wrong: int = field(default=0)
+
+    def due(self) -> bool:
+        """Whether a launch is to be checked."""
+        return self.always or not random.randrange(_SAMPLED)
 
     def take(self, error: float) -> None:
         """Count a launch. NaN compares false, so it is wrong."""
@@ -50,10 +53,25 @@ class Watch:
         self._waiting: list[tuple[Side, int]] = []
 
     def single(self, launcher: Launcher, side: Side | None, place: int) -> Watched:
-        """Every launch of a launcher that writes to the outputs at `place`; not checked without a side."""
-        if side is None:
-            return Watched(launcher, partial(self._refresh, place))
-        return Watched(launcher, partial(self._refresh, place), partial(self._inspect, side, place))
+        """Every launch of a launcher that writes to the outputs at `place`; not checked without a side.
+
+        A launch of a reference that is not checked takes the inputs that are there, which saves the drawing.
+        """
+        checks = False
+
+        def refresh() -> None:
+            nonlocal checks
+            checks = side is not None and side.due()
+            if checks:
+                self._refresh(place)
+            else:
+                self.poison(place)
+
+        def inspect() -> None:
+            if checks and side is not None:
+                self._inspect(side, place)
+
+        return Watched(launcher, refresh, inspect)
 
     def chain(
         self, launcher: Launcher, side: Side | None, places: Sequence[int], poison: Launcher, prime: Launcher
@@ -65,7 +83,7 @@ class Watch:
             poison()
 
         def inspect() -> None:
-            if side is not None:
+            if side is not None and side.due():
                 self._inspect(side, random.choice(places))
 
         return Watched(launcher, refresh, inspect, prime)
@@ -80,8 +98,6 @@ class Watch:
             self.instance.poison_outputs()
 
     def _inspect(self, side: Side, place: int) -> None:
-        if not side.always and random.randrange(_SAMPLED):
-            return
         if len(self._waiting) == SEALS:
             self.settle()
         key = secrets.randbits(_SEED_BITS)
