@@ -85,6 +85,7 @@ class Libraries:
         cublas.set_workspace(self._cublas, int(self._workspace.handle), WORKSPACE_BYTES)
         # Load cuBLAS's fp64 kernels now, so that no check pays for it.
         tile = self.gpu.allocate(8 * 128 * 128)
+        tile.fill(0, stream=self.gpu.stream)  # else compute-sanitizer tells of what it reads
         pointer = int(tile.handle)
         self.cublas(Gemm((pointer, pointer, pointer), (128, 128, 128), "fp64", "NN"))()
         tile.close(self.gpu.stream)
