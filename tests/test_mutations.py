@@ -560,6 +560,13 @@ def test_a_right_product_passes_both_checks(dtype: str, layout: str, bench: Benc
             except LadderError as error:
                 print(f"{dtype} {layout} {name}: {error}")
         for name, run in runs.items():
+            for kind in INPUTS:
+                with made.given(kind):
+                    made.refresh(secrets.randbits(60))
+                    run()
+                    check = made.check({})
+                print(f"{dtype} {layout} {made.k} {name} {kind}: {check}")
+                assert check.correct, kind
             full, timed = bench.full(made, run), max(bench.timed(made, [run] * 20))
             print(f"{dtype} {layout} {made.k} {name}: {full:.3f} of the bound, {timed:.3f} when timed")
             assert full < 1

@@ -46,9 +46,18 @@ __device__ Bits drawn_bits(unsigned long long seed, index_t index) {
 
 template <class T> constexpr int drawn_together = sizeof(T) == 4 ? 4 : 8;
 
-// Inputs are uniform in [-1, 1), uniform in [0, 1) so that errors of one sign add up, or integers from -2 to 2 so that sums
-// are exact.
-enum Kind { UNIFORM, POSITIVE, INTEGERS };
+// Inputs are uniform in [-1, 1), uniform in [0, 1) so that errors of one sign add up, integers from -2 to 2 so that sums
+// are exact, or uniform times powers of two, so that a narrower range of exponents shows.
+enum Kind { UNIFORM, POSITIVE, INTEGERS, WIDE };
+
+// Those powers: the lowest, and how many. Sums of thousands of products stay finite in the accumulator.
+struct Powers {
+  int lowest, number;
+};
+template <class T> constexpr Powers powers = {-32, 64};
+template <> constexpr Powers powers<__half> = {0, 4};
+template <> constexpr Powers powers<__nv_fp8_e4m3> = {-3, 4};
+template <> constexpr Powers powers<int> = {0, 1};
 
 // Element `part` of those that share `bits`, made of 23 or 16 of them, so that it is exact in fp32.
 template <class T> __device__ T drawn(const Bits& bits, int part, int kind) {
@@ -56,6 +65,10 @@ template <class T> __device__ T drawn(const Bits& bits, int part, int kind) {
   const unsigned own = static_cast<unsigned>((part < of_half ? bits.first : bits.second) >> (part % of_half * width));
   // As the mantissa of a number in [2, 4): conversions from integers are slow.
   const float x = __uint_as_float(0x40000000u | (own << (32 - width) >> (32 - used) << (23 - used))) - 3.0f;
+  if (kind == WIDE) {
+    const unsigned exponent = 127 + powers<T>.lowest + own % powers<T>.number;
+    return from_float<T>(x * __uint_as_float(exponent << 23));
+  }
   return from_float<T>(kind == UNIFORM ? x : kind == POSITIVE ? 0.5f * x + 0.5f : truncf(3.0f * x));
 }
 

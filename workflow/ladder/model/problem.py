@@ -16,7 +16,7 @@ C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
 COPY = "copy"  # the one library that does not solve the problem: a copy of its data, which no kernel can beat
-INPUTS = ("uniform", "positive", "integers")  # kinds of inputs, by their number in harness.cuh
+INPUTS = ("uniform", "positive", "integers", "wide")  # kinds of inputs, by their number in harness.cuh
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
 SCRUB = "scrub_shared"
 _DRAWN = [f"{kernel}<{of}>" for kernel in ("fill", "count_changed") for of in C_TYPES.values()]

@@ -12,7 +12,7 @@ u r K / sqrt(6), 0.54 u |A||B|, and what the sum loses, u |sum| / 2 each time, t
 Errors 4 times as large, along a walk 5 times as wide: (20 * 0.54 + 5 / 72 sqrt(K)) u. Sums that are rounded to nearest
 at each product err by the first part alone. Sums of inputs with one sign grow as K, and their errors over |A||B| with
 them: for such inputs tensor cores may lose K/4 units more, as each product loses half a unit of a sum that is half of
-the last one.
+the last one. Of inputs over many binades a few products may be the whole sum, from the first one on: K/2 units.
 """
 
 import ctypes
@@ -36,6 +36,8 @@ _ROUNDING = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8}
 _ACCUMULATION = {"fp32": 2**-24, "fp16_acc16": 2**-10, "fp8": 2**-13}
 """Tensor cores that accumulate in fp32: 2**-23. fp8's keep about 14 bits (DeepSeek-V3 technical report, 3.3.2)."""
 _BY_WALKS = frozenset({"fp32", "fp16_acc16", "fp8"})
+_CUT = {"uniform": 0.0, "positive": 0.25, "wide": 0.5}
+"""Units that tensor cores lose at each product by cutting off, by the kind of inputs."""
 _SAMPLED = 64
 _INFINITY = {"fp32": b"\x00\x00\x80\x7f", "fp16": b"\x00\x7c", "bf16": b"\x80\x7f"}
 _POISON = {("inf", dtype): number for dtype, number in _INFINITY.items()} | {
@@ -48,11 +50,13 @@ _PADDING = 18
 _REFRESHED_AT_ONCE = 8  # elements that a thread draws
 
 
-def accumulation_bound(dtype: str, k: int, both_signs: bool = True) -> float:
-    """acc(K): the share of |A||B| that accumulating K products in `dtype` may lose."""
+def accumulation_bound(dtype: str, k: int, inputs: str = "uniform") -> float:
+    """acc(K): the share of |A||B| that accumulating K products of such inputs in `dtype` may lose."""
+    if inputs == "integers":
+        return 0.0  # Their sums are exact in every accumulator.
     root = math.sqrt(k)
-    units = min(2 + 4 * root, 12 + root / 12) if both_signs and dtype in _BY_WALKS else 2 + 4 * root
-    units += 0 if both_signs or dtype == "fp32" else k / 4
+    units = min(2 + 4 * root, 12 + root / 12) if inputs == "uniform" and dtype in _BY_WALKS else 2 + 4 * root
+    units += 0 if dtype == "fp32" else _CUT[inputs] * k
     return units * _ACCUMULATION.get(dtype, 2**-23)
 
 
@@ -150,9 +154,7 @@ class GemmInstance(instance.Instance):
             self.tensors["c"].buffer.fill(self._poison, stream=self.gpu.stream)
 
     def error_bound(self, params: Params) -> float:
-        """Sums of integers are exact in every accumulator."""
-        both_signs = self.inputs != "positive"
-        return 0.0 if self.inputs == "integers" else accumulation_bound(self.dtype, self.k, both_signs)
+        return accumulation_bound(self.dtype, self.k, self.inputs)
 
     def check(self, params: Params) -> Check:
         bound, count = self.error_bound(params), self.m * self.n
