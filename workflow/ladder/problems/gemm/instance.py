@@ -12,7 +12,7 @@ u r K / sqrt(6), 0.54 u |A||B|, and what the sum loses, u |sum| / 2 each time, t
 Errors 4 times as large, along a walk 5 times as wide: (20 * 0.54 + 5 / 72 sqrt(K)) u. Sums that are rounded to nearest
 at each product err by the first part alone. Sums of inputs with one sign grow as K, and their errors over |A||B| with
 them: for such inputs tensor cores may lose K/4 units more, as each product loses half a unit of a sum that is half of
-the last one. Of inputs over many binades a few products may be the whole sum, from the first one on: K/2 units.
+the last one. Inputs over many binades have the general bound.
 """
 
 import ctypes
@@ -36,8 +36,6 @@ _ROUNDING = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8}
 _ACCUMULATION = {"fp32": 2**-24, "fp16_acc16": 2**-10, "fp8": 2**-13}
 """Tensor cores that accumulate in fp32: 2**-23. fp8's keep about 14 bits (DeepSeek-V3 technical report, 3.3.2)."""
 _BY_WALKS = frozenset({"fp32", "fp16_acc16", "fp8"})
-_CUT = {"uniform": 0.0, "positive": 0.25, "wide": 0.5}
-"""Units that tensor cores lose at each product by cutting off, by the kind of inputs."""
 _SAMPLED = 64
 _INFINITY = {"fp32": b"\x00\x00\x80\x7f", "fp16": b"\x00\x7c", "bf16": b"\x80\x7f"}
 _POISON = {("inf", dtype): number for dtype, number in _INFINITY.items()} | {
@@ -56,7 +54,7 @@ def accumulation_bound(dtype: str, k: int, inputs: str = "uniform") -> float:
         return 0.0  # Their sums are exact in every accumulator.
     root = math.sqrt(k)
     units = min(2 + 4 * root, 12 + root / 12) if inputs == "uniform" and dtype in _BY_WALKS else 2 + 4 * root
-    units += 0 if dtype == "fp32" else _CUT[inputs] * k
+    units += k / 4 if inputs == "positive" and dtype != "fp32" else 0
     return units * _ACCUMULATION.get(dtype, 2**-23)
 
 
