@@ -15,6 +15,7 @@ from ladder.model.files import replace_file
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_json
+from ladder.model.schemas import SIZE_COLUMNS
 
 _SAMPLES = ("variant_us", "reference_us")
 _UUID_LETTERS = 12
@@ -71,6 +72,36 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
             raise LadderError(f"{path}: not an archive of records: {error}") from error
     return Records().add(found)
+
+
+_CELL_SIZE = [(name, pa.int64()) for name in SIZE_COLUMNS]
+_OF_SAMPLES = pa.schema([*((name, pa.string()) for name in "cell variant session regime".split()), *_CELL_SIZE])
+
+
+def write_samples(path: Path, records: Iterable[Record]) -> None:
+    """Write every raw time of records as a row: its cell (digest), session, and place among the launches of both sides.
+
+    `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even ones, and reference,
+    variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
+    """
+    rows, orders, sides, times, of = list[dict[str, Any]](), list[int](), list[str](), list[float](), list[int]()
+    for record in records:
+        for side, name in zip(("variant", "reference"), _SAMPLES, strict=True):
+            given = record.result.get(name) or ()
+            for index, us in enumerate(given):
+                group, second = divmod(index, 2)
+                outer = (side == "variant") == (group % 2 == 0)
+                orders.append(4 * group + (3 * second if outer else 1 + second))
+                times.append(us)
+            of += [len(rows)] * len(given)
+            sides += [side] * len(given)
+        rows.append({**vars(record), **record.cell.size, "cell": record.cell.id, "regime": record.cell.regime})
+    table = pa.Table.from_pylist(rows, _OF_SAMPLES).take(pa.array(of, pa.int64()))
+    for name, values in (("order", pa.array(orders, pa.int32())), ("side", pa.array(sides, pa.string()))):
+        table = table.append_column(name, values)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.append_column("us", pa.array(times, pa.float64())), sink, compression="zstd")
+    replace_file(path, sink.getvalue())
 
 
 def read_records(folder: Path) -> Records:

@@ -27,7 +27,7 @@ from ladder.model.plan import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.archive import read_archive, write_archive
+from ladder.results.archive import public, read_archive, write_archive
 from ladder.results.collect import collect_sweep, merge
 from ladder.results.statistics import listed
 
@@ -100,7 +100,8 @@ class Publication:
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
         sessions = {**self.archive.sessions, **self.sessions}
-        both = Records().add((*sessions.values(), *self.archive, *self.additions))
+        # The same GPU has one UUID, be its session in the archive or new.
+        both = Records().add((*map(public, sessions.values()), *self.archive, *self.additions))
         parts = {}
         for name in self.run.every_sweep:
             if name not in self.views:
