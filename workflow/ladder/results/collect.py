@@ -29,19 +29,6 @@ def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
     return {dtype: peak for dtype, peak in peaks.items() if peak}
 
 
-def _interval(result: Mapping[str, Any]) -> Row:
-    """Ends of the speed-up's interval, wider where the ratios of groups are positively correlated in time.
-
-    n samples of a first-order process with autocorrelation r count as n (1 - r) / (1 + r) (Bayley & Hammersley 1946).
-    """
-    own, other = result["variant_us"], result["reference_us"]
-    ratios = [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]
-    correlation = max(lag_1(ratios), 0.0)
-    wider = math.sqrt((1 + correlation) / (1 - correlation))
-    middle, ends = result["speedup"], ("speedup_low", "speedup_high")
-    return {name: middle * (result[name] / middle) ** wider for name in ends}
-
-
 def times(result: Mapping[str, Any]) -> Row:
     """Median of a record's times with its interval, their spread, and the reference's median (us)."""
     if "variant_us" not in result:
@@ -50,7 +37,22 @@ def times(result: Mapping[str, Any]) -> Row:
     low, high = median_interval(own)
     middle = {"median_us": median(own), "median_us_low": low, "median_us_high": high}
     spread = {"samples": len(own), "cv": stdev(own) / fmean(own) if len(own) > 1 else None}
-    return {**middle, **spread, **_interval(result), "reference_median_us": median(result["reference_us"])}
+    return {**middle, **spread, "reference_median_us": median(result["reference_us"])}
+
+
+def interval(result: Mapping[str, Any]) -> Row:
+    """Ends of the speed-up's interval, wider where the ratios of groups are positively correlated in time.
+
+    n samples of a first-order process with autocorrelation r count as n (1 - r) / (1 + r) (Bayley & Hammersley 1946).
+    """
+    if "variant_us" not in result:
+        return {}
+    own, other = result["variant_us"], result["reference_us"]
+    ratios = [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]
+    correlation = max(lag_1(ratios), 0.0)
+    wider = math.sqrt((1 + correlation) / (1 - correlation))
+    middle, ends = result["speedup"], ("speedup_low", "speedup_high")
+    return {name: middle * (result[name] / middle) ** wider for name in ends}
 
 
 class Collector:
@@ -88,7 +90,7 @@ class Collector:
         if record.status != "ok":
             self.failed(task, known, record.status, record.reason)
             return
-        found, cell = times(result), task.cell
+        found, cell = times(result) | interval(result), task.cell
         middle = found["median_us"]
         work = self.problem.work(cell.size, cell.dtype, cell.params)
         # Integer additions are no floating-point operations: no TFLOP/s for them.
@@ -115,7 +117,7 @@ class Collector:
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
-                found = {**one.result, **times(one.result), **(one.result.get("device") or {})}
+                found = {**one.result, **times(one.result), **interval(one.result), **(one.result.get("device") or {})}
                 self.rows["sessions"].append(found | self.about(task) | made)
 
     def task(self, task: Task) -> None:

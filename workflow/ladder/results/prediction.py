@@ -37,7 +37,7 @@ _POOLED_CELLS, _POOLED_SESSIONS, _ASSUMED_HOSTS = 20, 4, 1
 _FLOORS_APART_US = 1.8
 """How far apart the clock's floors of two kinds of host may be: on H200s 1.66 to 1.79 us were seen."""
 
-_TOO_FEW = "too few sessions: no cell was measured on two GPUs and, without either of them, on two others"
+_TOO_FEW = "too few sessions of a cell: what another GPU reads takes two GPUs and its check three"
 
 
 def _classes(found: Frame) -> Frame:
@@ -214,13 +214,14 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     columns |= {"gpus": gpus.where(gpus > 0), "clock_floor_us": cells["clock_floor_us"].median()}
     columns |= {"predicted_low": np.exp(there["low"]), "predicted_high": np.exp(there["high"])}
     combined = timings[_CELL].merge(cells[_CELL].first().assign(**columns), "left", _CELL).set_axis(timings.index)
-    made = {name: combined[name].where(timings["status"] == "ok").fillna(timings[name]) for name in columns}
+    combined = combined[list(columns)].astype(timings.dtypes[list(columns)]).where(timings["status"] == "ok")
+    combined = combined.fillna(timings)
     pairs = known["session"].notna() | known["gpu"].notna()
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     deviations = (known[pairs] ** 0.5).join(found.groupby("class").agg(**counted)).rename_axis("class")
     given: dict[str, list[Row]] = {"components": records(deviations.reset_index()), "coverage": coverage(found)}
-    few = [name for name in given if len(found) and not given[name]]
-    absent = [{"stage": "predict", "subject": f"{name}.csv", "reason": _TOO_FEW} for name in few]
+    empty = " and ".join(name for name in given if not given[name])
+    absent = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
     notes = tables.concat([frames["notes"], tables.frame("notes", absent)], "notes")
     own = {name: tables.frame(name, rows) for name, rows in given.items()}
-    return {**frames, "timings": timings.assign(**made), "notes": notes, **own}
+    return {**frames, "timings": timings.assign(**combined), "notes": notes, **own}
