@@ -128,6 +128,13 @@ def test_on_one_gpu_nothing_is_predicted_and_a_note_says_so() -> None:
     assert list(made["notes"]["subject"]) == ["coverage"]
 
 
+def test_two_gpus_of_two_kinds_of_host_predict_others() -> None:
+    found = read(sessions_of(50, [("s1", "GPU-1", 1), ("s2", "GPU-2", 8)]))
+    known = components(found)
+    assert known["gpu"].isna().all()
+    assert predict(found, known)["low"].notna().all()
+
+
 def test_an_outlying_cell_widens_no_other_interval() -> None:
     plain = sessions_of(100, THREE_HOSTS)
     outlying = plain.copy()

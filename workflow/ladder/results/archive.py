@@ -1,7 +1,7 @@
 """The archive of published records: a parquet file a publication, none of them ever rewritten."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ _SAMPLES = ("variant_us", "reference_us")
 _UUID_LETTERS = 12
 """Of a published UUID, GPU- included: enough to distinguish GPUs."""
 
-_TEXTS = [(name, pa.string()) for name in "kernel variant sweep session time status record".split()]
+_COLUMNS = ["kernel", "variant", "sweep", "session", "time", "status", "record"]
+_TEXTS = [(name, pa.string()) for name in _COLUMNS]
 _SCHEMA = pa.schema([*_TEXTS, *((name, pa.list_(pa.float64())) for name in _SAMPLES)])
 """A row a record. `record` is its line of a store without the times, which have columns of their own; the texts before
 it are for queries. The sessions' lines are in the file's metadata.
@@ -75,32 +76,33 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
 
 
 _CELL_SIZE = [(name, pa.int64()) for name in SIZE_COLUMNS]
-_OF_SAMPLES = pa.schema([*((name, pa.string()) for name in "cell variant session regime".split()), *_CELL_SIZE])
+_OF_SAMPLES = pa.schema(
+    [*((name, pa.string()) for name in ("cell", "variant", "session", "regime")), *_CELL_SIZE]
+)
 
 
 def write_samples(path: Path, records: Iterable[Record]) -> None:
     """Write every raw time of records as a row: its cell (digest), session, and place among the launches of both sides.
 
-    `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even ones, and reference,
-    variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
+    `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even groups, and
+    reference, variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
     """
-    rows, orders, sides, times, of = list[dict[str, Any]](), list[int](), list[str](), list[float](), list[int]()
+    rows, taken = list[dict[str, Any]](), list[tuple[int, int, str, float]]()
     for record in records:
         for side, name in zip(("variant", "reference"), _SAMPLES, strict=True):
-            given = record.result.get(name) or ()
-            for index, us in enumerate(given):
+            for index, us in enumerate(record.result.get(name) or ()):
                 group, second = divmod(index, 2)
                 outer = (side == "variant") == (group % 2 == 0)
-                orders.append(4 * group + (3 * second if outer else 1 + second))
-                times.append(us)
-            of += [len(rows)] * len(given)
-            sides += [side] * len(given)
-        rows.append({**vars(record), **record.cell.size, "cell": record.cell.id, "regime": record.cell.regime})
+                taken.append((len(rows), 4 * group + (3 * second if outer else 1 + second), side, us))
+        about = {"cell": record.cell.id, "regime": record.cell.regime}
+        rows.append({**vars(record), **record.cell.size, **about})
+    of, *columns = ([one[place] for one in taken] for place in range(4))
     table = pa.Table.from_pylist(rows, _OF_SAMPLES).take(pa.array(of, pa.int64()))
-    for name, values in (("order", pa.array(orders, pa.int32())), ("side", pa.array(sides, pa.string()))):
-        table = table.append_column(name, values)
+    kinds = {"order": pa.int32(), "side": pa.string(), "us": pa.float64()}
+    for (name, kind), values in zip(kinds.items(), columns, strict=True):
+        table = table.append_column(name, pa.array(values, kind))
     sink = pa.BufferOutputStream()
-    pq.write_table(table.append_column("us", pa.array(times, pa.float64())), sink, compression="zstd")
+    pq.write_table(table, sink, compression="zstd")
     replace_file(path, sink.getvalue())
 
 

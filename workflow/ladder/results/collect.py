@@ -117,7 +117,12 @@ class Collector:
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
-                found = {**one.result, **times(one.result), **interval(one.result), **(one.result.get("device") or {})}
+                found = {
+                    **one.result,
+                    **times(one.result),
+                    **interval(one.result),
+                    **(one.result.get("device") or {}),
+                }
                 self.rows["sessions"].append(found | self.about(task) | made)
 
     def task(self, task: Task) -> None:

@@ -33,7 +33,7 @@ _CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS, "regime"]
 _TIMES = ["median_us", "reference_median_us"]
 _NORMAL = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 _POOLED_CELLS, _POOLED_SESSIONS, _ASSUMED_HOSTS = 20, 4, 1
-"""As how many cells, sessions and kinds of host that counts which is pooled or assumed."""
+"""How many cells, sessions and kinds of host the pooled or assumed values count as."""
 _FLOORS_APART_US = 1.8
 """How far apart the clock's floors of two kinds of host may be: on H200s 1.66 to 1.79 us were seen."""
 
@@ -66,7 +66,9 @@ def read(sessions: Frame) -> Frame:
     `log`: of the speed-up. `level`: the same if the session had the median floor. `shift`: its floor less the median
     one, us, of launches timed alone. `variance`: of the session's median. A GPU that is not known is the session's own.
     """
-    found = sessions.dropna(subset=["speedup", *_TIMES]).drop_duplicates([*_CELL, "session"], ignore_index=True)
+    found = sessions.dropna(subset=["speedup", *_TIMES]).drop_duplicates(
+        [*_CELL, "session"], keep="last", ignore_index=True
+    )
     found["cell"] = found.groupby(_CELL, dropna=False).ngroup()
     found[["kind", "class"]] = _classes(found)
     found["gpu"] = found["gpu_uuid"].fillna(found["session"]).astype(str)
@@ -83,8 +85,8 @@ def read(sessions: Frame) -> Frame:
 def _spread(pairs: Frame) -> float:
     """Variance of one reading by differences of two: from their 95th percentile, as if they were normal.
 
-    A quantile of pairwise differences is no matter of a few outliers (Rousseeuw & Croux 1993; Genton 1998), and this one
-    is what a 95 % interval needs, whatever the tails. Each cell counts once.
+    A few outliers do not move a quantile of pairwise differences (Rousseeuw & Croux 1993; Genton 1998), and this one is
+    what a 95 % interval needs, whatever the tails. Each cell counts once.
     """
     weights = 1 / pairs.groupby("cell")["cell"].transform("size")
     apart = np.quantile(pairs["apart"], 0.95, weights=weights, method="inverted_cdf")
@@ -92,16 +94,19 @@ def _spread(pairs: Frame) -> float:
 
 
 def components(found: Frame) -> Frame:
-    """Variances of log speed-ups by class: `residual`, `session`, `gpu`, `host`; NaN where no pair tells.
+    """Variances of log speed-ups by class: `residual`, `session`, `gpu`, `host`; NaN where no pair shows it.
 
     Pairs of sessions on one GPU, on two of one kind of host, and on two kinds give sums of components; their
     differences are the components, 0 at least (moments, as in Henderson 1953 for unbalanced data). Each sum is shrunk
     towards that of all classes with this kind of reference, which counts as 20 cells (Smyth 2004). Without pairs on one
-    GPU, `gpu` holds what sessions add. Kinds of host are few: one more is assumed, which differs by as much as GPUs,
-    sessions and residuals together do. Where there is only one kind, this assumption is all there is.
+    GPU, `gpu` holds what sessions add; without pairs of one kind of host, `host` holds both. Kinds of host are few: one
+    more is assumed, which differs by as much as GPUs, sessions and residuals together do. Where there is only one kind,
+    this assumption is all there is.
     """
     about = ["session", "gpu", "host", "level"]
-    pairs = found[["cell", "kind", "class", *about]].merge(found[["cell", *about]], on="cell", suffixes=("", "_2"))
+    pairs = found[["cell", "kind", "class", *about]].merge(
+        found[["cell", *about]], on="cell", suffixes=("", "_2")
+    )
     pairs = pairs[pairs["session"] < pairs["session_2"]]
     pairs["apart"] = (pairs["level"] - pairs["level_2"]).abs()
     same = [pairs[name] == pairs[f"{name}_2"] for name in ("gpu", "host")]
@@ -119,7 +124,10 @@ def components(found: Frame) -> Frame:
             row[of] = np.maximum(total - below, 0.0)
             below = np.fmax(total, below)
         alike = np.nansum([row[of] for of in ("residual", "session", "gpu")])
-        apart = (kinds - 1) * np.nan_to_num(row["host"]) + _ASSUMED_HOSTS * alike
+        seen = (
+            row["gpu"] * 0 if np.isnan(row["host"]) else row["host"]
+        )  # NaN where no GPU was compared with another
+        apart = (kinds - 1) * seen + _ASSUMED_HOSTS * alike
         rows[name] = row | {"host": apart / (kinds - 1 + _ASSUMED_HOSTS)}
     return Frame.from_dict(rows, "index", columns=["residual", "session", "gpu", "host"], dtype=float)
 
@@ -135,11 +143,14 @@ def predict(found: Frame, known: Frame) -> Frame:
     own = known.reindex(cells["class"].first()).set_index(count.index)
     # Both the new reading and the mean of the old ones deviate.
     variance = (own["residual"] + own["session"].fillna(0.0)) * (1 + 1 / count)
-    for of in ("gpu", "host"):
+    for of, deviation in (("gpu", own["gpu"].fillna(0.0)), ("host", own["host"])):
         shares = found.groupby(["cell", of]).size() / count
-        variance += own[of] * (1 + (shares**2).groupby("cell").sum())
+        variance += deviation * (1 + (shares**2).groupby("cell").sum())
     half, shift = _NORMAL * np.sqrt(variance), found["shift"]
-    ends = (min(shift.min(), shift.max() - _FLOORS_APART_US), max(shift.max(), shift.min() + _FLOORS_APART_US))
+    ends = (
+        min(shift.min(), shift.max() - _FLOORS_APART_US),
+        max(shift.max(), shift.min() + _FLOORS_APART_US),
+    )
     moved = [_lengthened(typical, typical["alone"] * end) for end in ends]
     low, high = np.minimum(*moved) - half, np.maximum(*moved) + half
     return Frame({"low": typical["level"] + low, "high": typical["level"] + high})
@@ -170,7 +181,9 @@ def coverage(found: Frame) -> list[Row]:
             held = pd.concat([own for of, own in held_out if of == sessions])
             width = held["high"] - held["low"]
             outside = (held["low"] - held["log"]).clip(lower=0) + (held["log"] - held["high"]).clip(lower=0)
-            held = held.assign(covered=outside == 0, half_width=width / 2, interval_score=width + 40 * outside)
+            held = held.assign(
+                covered=outside == 0, half_width=width / 2, interval_score=width + 40 * outside
+            )
             parts = {"all": held, "kernel": held[held["kind"] == "kernel"]}
             parts["library, over 50 us"] = held[(held["kind"] == "library") & (held["median_us"] > 50)]
             parts |= {str(name): own for name, own in held.groupby("class")}
@@ -179,7 +192,10 @@ def coverage(found: Frame) -> list[Row]:
             for part, own in parts.items():
                 row = {"left_out": left_out, "sessions": sessions, "part": part, "readings": len(own)}
                 row |= {"cells": own["cell"].nunique(), "covered": own["covered"].mean()}
-                row |= {"half_width": own["half_width"].median(), "interval_score": own["interval_score"].mean()}
+                row |= {
+                    "half_width": own["half_width"].median(),
+                    "interval_score": own["interval_score"].mean(),
+                }
                 rows += [row] if len(own) else []
     return rows
 
@@ -197,7 +213,13 @@ def measured(found: Frame, known: Frame) -> Frame:
     squares = cells["log"].var().fillna(0.0) * (count - 1) + _POOLED_SESSIONS * usual
     half = stdtrit(freedom, 0.975) * np.sqrt(squares / freedom / count)
     low, high = (np.log(cells[f"speedup_{end}"].first()) for end in ("low", "high"))
-    return Frame({"value": mean, "low": (mean - half).where(count > 1, low), "high": (mean + half).where(count > 1, high)})
+    return Frame(
+        {
+            "value": mean,
+            "low": (mean - half).where(count > 1, low),
+            "high": (mean + half).where(count > 1, high),
+        }
+    )
 
 
 def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
@@ -213,13 +235,18 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     gpus = cells["gpu_uuid"].nunique()
     columns |= {"gpus": gpus.where(gpus > 0), "clock_floor_us": cells["clock_floor_us"].median()}
     columns |= {"predicted_low": np.exp(there["low"]), "predicted_high": np.exp(there["high"])}
-    combined = timings[_CELL].merge(cells[_CELL].first().assign(**columns), "left", _CELL).set_axis(timings.index)
+    combined = (
+        timings[_CELL].merge(cells[_CELL].first().assign(**columns), "left", _CELL).set_axis(timings.index)
+    )
     combined = combined[list(columns)].astype(timings.dtypes[list(columns)]).where(timings["status"] == "ok")
     combined = combined.fillna(timings)
-    pairs = known["session"].notna() | known["gpu"].notna()
+    pairs = known["session"].notna() | known["host"].notna()
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     deviations = (known[pairs] ** 0.5).join(found.groupby("class").agg(**counted)).rename_axis("class")
-    given: dict[str, list[Row]] = {"components": records(deviations.reset_index()), "coverage": coverage(found)}
+    given: dict[str, list[Row]] = {
+        "components": records(deviations.reset_index()),
+        "coverage": coverage(found),
+    }
     empty = " and ".join(name for name in given if not given[name])
     absent = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
     notes = tables.concat([frames["notes"], tables.frame("notes", absent)], "notes")

@@ -84,7 +84,9 @@ class Publication:
             missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
         if not run.measures:
             return found
-        timed = [(cell_name(one.variant, one.cell), one) for one in self.chosen if one.cell.regime != COUNTERS]
+        timed = [
+            (cell_name(one.variant, one.cell), one) for one in self.chosen if one.cell.regime != COUNTERS
+        ]
         checks = [(name, one.result.get("check") or {}) for name, one in timed if one.status == "ok"]
         cells = {
             "not measured by this checkout: its code, settings or kernels are others": missing,
