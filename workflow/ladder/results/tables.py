@@ -14,7 +14,12 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
-_LATER = {"resources": "sweep", "timings": "algorithm", "jobs": "check_share"}
+_LATER = {
+    "resources": ("sweep",),
+    "timings": ("algorithm", "sessions", "gpus", "predicted_low", "predicted_high", "clock_floor_us"),
+    "sessions": ("host_gpus", "clock_floor_us"),
+    "jobs": ("check_share",),
+}
 """Columns that tables published earlier do not have."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
@@ -57,8 +62,8 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
             raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    if earlier := table in _LATER and _LATER[table] not in found:
-        columns.remove(_LATER[table])
+    earlier = {*_LATER.get(table, ())} - {*found}
+    columns = [name for name in columns if name not in earlier]
     if list(found) != columns:
         differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
