@@ -76,7 +76,7 @@ def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
     """Raises LadderError for a claim with a margin that is smaller than the noise to which its sweep is measured."""
     nothing = Tables({name: tables.frame(name, []) for name in TABLES}, sweeps, precision)
     for claim in CLAIMS:
-        with within(claim.id):
+        with within(f"{claim.decide.__module__}: {claim.id}"):
             rows_of(claim, nothing)
 
 

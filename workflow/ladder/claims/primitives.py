@@ -317,8 +317,8 @@ def decide(
         said = f"{number(near)} within {number(margin)}" if margin else number(near)
     label = f"{label}: {said}"
     if margin and values.noise > margin:
-        measured = f">= {number(values.noise)}, the noise to which {values.sweep} is measured"
-        raise refuse("claims", f"margin of {label!r}", margin, measured)
+        measured = f">= {number(values.noise)}, the noise that the precision of {values.sweep} leaves"
+        raise refuse(f"part {label!r}", "margin", margin, measured)
     if not values.found:
         return Part(
             label, NOT_MEASURED, "", f"Not measured: {values.why or 'no pair of rows'}.", values, unit
