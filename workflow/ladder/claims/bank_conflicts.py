@@ -1,16 +1,18 @@
 """Claims of `bank-conflicts`: which accesses to shared memory conflict."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from math import gcd
 
-from ladder.claims.counters import ENOUGH, over_fewest, per_request
+from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request
 from ladder.claims.primitives import Answer, Part, Row, Rows, Tables, decide
 
 _CYCLES = 0.15  # share by which cycles may exceed wavefronts: an access has a cost of its own
 
 
-def _three_views(data: Tables, rows: Rows, by_stride: bool = False, access: str = "ld") -> Iterator[Part]:
-    """Bank model, profiler and clock, each over the stated degree of conflict."""
+def _three_views(
+    data: Tables, rows: Rows, by_stride: bool = False, access: str = "ld"
+) -> Generator[Part, None, Part]:
+    """Bank model, profiler and clock, each over the stated degree of conflict; the clock's part comes back."""
 
     def degree(row: Row) -> int:
         return gcd(row["stride"], 32) if by_stride else 1
@@ -21,7 +23,9 @@ def _three_views(data: Tables, rows: Rows, by_stride: bool = False, access: str 
     counted = data.numbers(rows, lambda row: per_request(row, access) / degree(row))
     yield decide(f"wavefronts by the profiler over {over}", counted, near=1, margin=ENOUGH - 1)
     timed = data.numbers(rows, lambda row: row.metric("cycles_per_access") / degree(row))
-    yield decide(f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES)
+    clock = decide(f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES)
+    yield clock
+    return clock
 
 
 def stride_gcd(data: Tables) -> Answer:
@@ -29,9 +33,8 @@ def stride_gcd(data: Tables) -> Answer:
 
     Source: bank-conflicts (strides).
     """
-    parts = list(_three_views(data, data.timed("bank_stride", "bank_stride"), by_stride=True))
-    yield from parts
-    return f"Use odd strides: a stride s costs {parts[-1].span} gcd(s, 32) cycles."
+    clock = yield from _three_views(data, data.timed("bank_stride", "bank_stride"), by_stride=True)
+    return f"Use odd strides: a stride s costs {clock.span} gcd(s, 32) cycles."
 
 
 def broadcast_free(data: Tables) -> Answer:
@@ -40,11 +43,8 @@ def broadcast_free(data: Tables) -> Answer:
     Source: bank-conflicts (broadcast).
     """
     shared = data.timed("bank_broadcast", "bank_broadcast", pattern=lambda pattern: pattern != "two_words")
-    parts = list(_three_views(data, shared))
-    yield from parts
-    return (
-        f"Let lanes read the same word: it takes {parts[-1].span} the cycles of an access without conflicts."
-    )
+    clock = yield from _three_views(data, shared)
+    return f"Let lanes read the same word: it takes {clock.span} the cycles of an access without conflicts."
 
 
 def same_word_write(data: Tables) -> Answer:
@@ -52,11 +52,10 @@ def same_word_write(data: Tables) -> Answer:
 
     Source: bank-conflicts (writes).
     """
-    parts = list(
-        _three_views(data, data.timed("bank_write", "bank_access", access="write", stride=0), access="st")
+    clock = yield from _three_views(
+        data, data.timed("bank_write", "bank_access", access="write", stride=0), access="st"
     )
-    yield from parts
-    return f"Do not guard writes to one word for speed: they take {parts[-1].span} the cycles of one access."
+    return f"Do not guard writes to one word for speed: they take {clock.span} the cycles of one access."
 
 
 def tiled_gemm_conflict_free(data: Tables) -> Answer:
@@ -66,8 +65,6 @@ def tiled_gemm_conflict_free(data: Tables) -> Answer:
     """
     # The raw conflict counter is not used, because it counts arbitration as well.
     rows = data.timed("fp32_ladder", "gemm_shared_tile", tile=32, n=1024)
-    loads = decide("wavefronts per shared load over the fewest", data.numbers(rows, over_fewest), most=ENOUGH)
+    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
     yield loads
-    return (
-        f"Look elsewhere for the time of a 32 x 32 tile: its loads take {loads.span} the fewest wavefronts."
-    )
+    return f"Look elsewhere for the time of such a tile: its loads take {loads.span} the fewest wavefronts."

@@ -7,9 +7,8 @@ from ladder.claims.primitives import Row
 _SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 DRAM_READ = "dram__bytes_read.sum"
-ENOUGH = (
-    1.05  # up to this many times the fewest, wavefronts count as without conflicts: other traffic adds some
-)
+LOADS = "wavefronts per shared load over the fewest"
+ENOUGH = 1.05  # times the fewest wavefronts still count as without conflicts: other traffic adds some
 
 
 def metric(name: str) -> Callable[[Row], float]:

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from ladder.claims.counters import ENOUGH, over_fewest, per_request, stalled, stores_over_fewest
-from ladder.claims.primitives import EQUIVALENT, HOLDS, SLIGHT, Answer, Rows, Tables, beside, decide
-
-_LOADS = "wavefronts per shared load over the fewest"
+from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request, stalled, stores_over_fewest
+from ladder.claims.primitives import EQUIVALENT, SLIGHT, Answer, Rows, Tables, beside, decide
 
 
 def _lanes(data: Tables, lane_map: Any, split: Any, **wanted: Any) -> Rows:
@@ -59,14 +57,13 @@ def linear_map_conflicts_b(data: Tables) -> Answer:
 
     Source: double-buffering (lane maps).
     """
-    both, a = (
-        _lanes(data, "rows_2x16", "adjacent", n=1024, tiles=tiles) for tiles in ("padded", "interleaved")
-    )
-    part = decide(f"{_LOADS}, A and B", data.numbers(both, over_fewest), least=ENOUGH)
+    both, a = (_lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one) for one in ("padded", "interleaved"))
+    part = decide(f"{LOADS}, A and B", data.numbers(both, over_fewest), least=ENOUGH)
     yield part
     # Interleaved B is read in single words without conflicts, and A as before.
-    yield decide(f"{_LOADS}, B interleaved", data.numbers(a, over_fewest), most=ENOUGH)
-    return f"Do not number a warp's threads 2 x 16: shared loads take {part.span} the fewest wavefronts."
+    yield decide(f"{LOADS}, B interleaved", data.numbers(a, over_fewest), most=ENOUGH)
+    advice = part.either("Do not number", "Number")
+    return f"{advice} a warp's threads 2 x 16: loads take {part.span} the fewest wavefronts."
 
 
 def zigzag_map_conflict_free(data: Tables) -> Answer:
@@ -75,13 +72,11 @@ def zigzag_map_conflict_free(data: Tables) -> Answer:
     Source: double-buffering (lane maps), after maxas.
     """
     rows = _lanes(data, "zigzag_8x4", "quadrants", n=1024)
-    loads = decide(_LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
+    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
     yield loads
     splits = _lanes(data, "zigzag_4x8", ("adjacent", "contiguous", "quadrants"), n=1024)
     yield beside("wavefronts per shared load of the 4 x 8 zigzag", data.numbers(splits, per_request))
-    return (
-        f"Use a zigzag with outputs in quadrants: its shared loads take {loads.span} the fewest wavefronts."
-    )
+    return f"{loads.either('Use', 'Check')} a zigzag in quadrants: loads take {loads.span} the fewest wavefronts."
 
 
 def plain_map_also_conflict_free(data: Tables) -> Answer:
@@ -90,7 +85,7 @@ def plain_map_also_conflict_free(data: Tables) -> Answer:
     Source: double-buffering (lane maps).
     """
     rows = _lanes(data, "rows_4x8", "quadrants", n=1024)
-    loads = decide(_LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
+    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
     yield loads
     # Not needed: slower by no more than a slight difference.
     values = data.speeds(_lanes(data, "rows_4x8", "quadrants"))
@@ -106,17 +101,14 @@ def transposed_store_conflicts(data: Tables) -> Answer:
 
     Source: double-buffering (transposed A).
     """
-    plain, padded, swizzled = (
-        data.numbers(
-            data.timed("fp32_transpose", transpose_a=1, n=1024, tiles=tiles, pad=pad), stores_over_fewest
-        )
-        for tiles, pad in (("padded", 0), ("padded", 4), ("xor_groups", (0, 4)))
-    )
+    rows = data.numbers(data.timed("fp32_transpose", transpose_a=1, n=1024), stores_over_fewest)
+    plain, padded = (rows.only(tiles="padded", pad=pad) for pad in (0, 4))
     stores = decide("wavefronts per shared store over the fewest, without padding", plain, least=ENOUGH)
     yield stores
     yield beside("with four words of padding", padded, "x")
-    yield beside("XOR-swizzled in groups of four", swizzled, "x")
-    return f"Pad or swizzle the tile of a transposed A: without, its stores take {stores.span} the fewest wavefronts."
+    yield beside("XOR-swizzled in groups of four", rows.only(tiles="xor_groups"), "x")
+    advice = stores.either("Pad or swizzle", "Leave")
+    return f"{advice} the tile of a transposed A: as it is, stores take {stores.span} the fewest wavefronts."
 
 
 def compute_first_faster_large(data: Tables) -> Answer:
@@ -124,11 +116,9 @@ def compute_first_faster_large(data: Tables) -> Answer:
 
     Source: double-buffering (double buffering).
     """
-    first, fetch = (
-        _buffering(data, order=order, n=lambda n: n >= 2048) for order in ("compute_first", "prefetch_first")
-    )
+    first, fetch = (_buffering(data, order=order) for order in ("compute_first", "prefetch_first"))
     # Sometimes and slightly: one buffering at one size is enough, and any gain counts.
-    values = data.speeds_over(first, fetch, "n", "stages", "buffers")
+    values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(n=lambda n: n >= 2048)
     speed = decide("speed over the same kernel that fetches first", values, least=1, per="n", some=True)
     yield speed
     return f"Try both orders last of all: computing first has {speed.span} the speed."
@@ -140,14 +130,14 @@ def b_swizzle_loses_vectors(data: Tables) -> Answer:
     Source: double-buffering (interleaved B, its kernel 7).
     """
     loads = data.numbers(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved", n=1024), over_fewest)
-    yield decide(_LOADS, loads, most=ENOUGH)
+    yield decide(LOADS, loads, most=ENOUGH)
     own, plain = (data.compiled("fp32_lane_maps", tiles=tiles) for tiles in ("interleaved", "padded"))
     vectors = data.ratios(own, plain, lambda row: row["lds_128"], "bm", "bn", "lane_map", "split", "loader")
     yield decide("LDS.128 over those of the plain layout", vectors, most=0.99)
     values = data.speeds(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved"))
     speed = decide("speed over the zigzag in quadrants", values, most=1, margin=SLIGHT, per="n")
     yield speed
-    return f"Prefer a lane map without conflicts: interleaved B has {speed.span} its speed."
+    return f"{speed.either('Prefer', 'Compare')} other lane maps: interleaved B has {speed.span} the speed."
 
 
 def quadrants_vs_contiguous(data: Tables) -> Answer:
@@ -158,10 +148,8 @@ def quadrants_vs_contiguous(data: Tables) -> Answer:
     values = data.speeds(_lanes(data, "zigzag_4x8", "contiguous"))
     speed = decide("speed of a single piece over quadrants", values, most=1, margin=SLIGHT, per="n")
     yield speed
-    advice = (
-        "Split a warp's outputs or not, as is simpler" if speed.verdict == EQUIVALENT else "Time both splits"
-    )
-    return f"{advice}: a single piece has {speed.span} the speed."
+    advice = "Split as is simpler" if speed.verdict == EQUIVALENT else "Time both splits"
+    return f"{advice}: a warp with a single piece has {speed.span} the speed."
 
 
 def async_copy_helps(data: Tables) -> Answer:
@@ -175,6 +163,4 @@ def async_copy_helps(data: Tables) -> Answer:
     yield speed
     more = data.timed("fp32_async_stages", stages=(3, 4, 5), n=4096, **kernel)
     yield beside("speed of more stages at 4096", data.speeds(more), "x")
-    return (
-        f"{'Use' if speed.verdict == HOLDS else 'Try'} cp.async: {speed.span} the speed of register staging."
-    )
+    return f"{speed.either('Use', 'Try')} cp.async: {speed.span} the speed of register staging."

@@ -1,23 +1,11 @@
 """Claims of `gemm-practice`: FP32 and TF32 GEMMs, shared memory, stages, and the threadblock swizzle."""
 
-from collections.abc import Callable
-
-from ladder.claims.counters import DRAM_READ, ENOUGH, metric, over_fewest, shared_bytes, wavefronts
-from ladder.claims.primitives import (
-    HOLDS,
-    SLIGHT,
-    Answer,
-    Row,
-    Rows,
-    Tables,
-    Value,
-    Values,
-    beside,
-    decide,
-)
+from ladder.claims.counters import DRAM_READ, ENOUGH, LOADS, metric, over_fewest, shared_bytes, wavefronts
+from ladder.claims.primitives import SLIGHT, Answer, Row, Rows, Tables, Value, Values, beside, decide
 from ladder.results.statistics import Estimate, estimate, ratio
 
 _SHARED = 228 * 1024  # bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block
+_STAGED = ("gemm_staged", "mma_staged", "wmma_staged")
 
 
 def transpose_pays(data: Tables) -> Answer:
@@ -28,22 +16,15 @@ def transpose_pays(data: Tables) -> Answer:
     own = data.timed("fp32_transpose", transpose_a=1, tiles="padded")
     speed = decide("speed over plain A", data.speeds(own), least=1, margin=SLIGHT, per="n")
     yield speed
+    own, plain = (data.timed("fp32_transpose", transpose_a=yes, tiles="padded", n=1024) for yes in (1, 0))
+    stores = data.ratios(own, plain, lambda row: wavefronts(row, "st"), "bk", "pad")
     # Padding is the remedy for slow stores: what it leaves of them stands beside.
-    for pad in (0, 4):
-        own, plain = (
-            data.timed("fp32_transpose", transpose_a=yes, tiles="padded", pad=pad, n=1024) for yes in (1, 0)
-        )
-        stores = data.ratios(own, plain, lambda row: wavefronts(row, "st"), "bk")
-        label = "wavefronts of shared stores over those of plain A"
-        yield (
-            beside(f"{label}, four words of padding", stores, "x")
-            if pad
-            else decide(label, stores, least=ENOUGH)
-        )
+    yield decide("wavefronts of stores over those of plain A, no padding", stores.only(pad=0), least=ENOUGH)
+    yield beside("wavefronts of stores with four words of padding", stores.only(pad=4), "x")
     own, plain = (data.compiled("fp32_transpose", transpose_a=yes, tiles="padded") for yes in (1, 0))
     more = data.ratios(own, plain, lambda row: row["lds_128"], "bk", "pad")
     yield decide("LDS.128 over those of plain A", more, least=1.01)
-    return f"Transpose A: {speed.span} {'at every size' if speed.verdict == HOLDS else f'({speed.where})'}."
+    return f"{speed.either('Transpose A', 'Time both')}: {speed.span} {speed.either('at every size', speed.where)}."
 
 
 def padding_needs_alignment(data: Tables) -> Answer:
@@ -52,12 +33,8 @@ def padding_needs_alignment(data: Tables) -> Answer:
     Source: gemm-practice (padding).
     """
     kernel = {"kernel": "gemm_staged", "loader": "direct"}
-    aligned, others = (
-        data.numbers(
-            data.compiled("fp32_padding", pad=pads, **kernel), lambda row: row["lds_32"] + row["lds_64"]
-        )
-        for pads in ((0, 4, 8), (1, 2, 3, 5, 6, 7))
-    )
+    narrow = data.numbers(data.compiled("fp32_padding", **kernel), lambda row: row["lds_32"] + row["lds_64"])
+    aligned, others = (narrow.only(pad=pads) for pads in ((0, 4, 8), (1, 2, 3, 5, 6, 7)))
     yield decide("loads narrower than LDS.128 with 0, 4 or 8 words", aligned, near=0, unit="")
     yield decide("loads narrower than LDS.128 with other paddings", others, least=1, unit="")
     broken = data.speeds(data.timed("fp32_padding", pad=(1, 2, 3, 5, 6, 7), n=4096, **kernel))
@@ -70,9 +47,7 @@ def bcf_still_conflicts(data: Tables) -> Answer:
     Source: gemm-practice (bcf).
     """
     rows = data.timed("fp32_lane_maps", lane_map="rows_2x16", split="quadrants", bm=128, n=1024)
-    loads = decide(
-        "wavefronts per shared load over the fewest", data.numbers(rows, over_fewest), least=ENOUGH
-    )
+    loads = decide(LOADS, data.numbers(rows, over_fewest), least=ENOUGH)
     yield loads
     return f"Count wavefronts before you call a kernel conflict-free: this one takes {loads.span} the fewest."
 
@@ -83,29 +58,20 @@ def smem_formula(data: Tables) -> Answer:
     Source: gemm-practice (stages).
     """
 
-    def over_formula(element: int, padding: Callable[[Row], float]) -> Callable[[Row], float]:
-        def over(row: Row) -> float:
-            tile = element * row["stages"] * row["bk"] * (row["bm"] + row["bn"])
-            return float((shared_bytes(row) - element * row["stages"] * padding(row)) / tile)
+    def over_formula(row: Row) -> float:
+        """Without the padding, which is one of rows along N, and in FP32 of rows along M too."""
+        size = {"fp32": 4, "tf32": 4, "fp16": 2}[row["dtype"]]
+        lengths = 2 * row["bk"] if row["dtype"] == "fp32" else row["bm"] + row["bk"]
+        tile, padding = row["bk"] * (row["bm"] + row["bn"]), lengths * row.names.get("pad", 0)
+        return float((shared_bytes(row) / size / row["stages"] - padding) / tile)
 
-        return over
-
-    for name, sweep, kernel, of in (
-        (
-            "FP32 by cp.async",
-            "fp32_async_stages",
-            "gemm_staged",
-            over_formula(4, lambda row: 2 * row["bk"] * row["pad"]),
-        ),
-        ("FP32 without padding", "fp32_lane_maps", "gemm_staged", over_formula(4, lambda _: 0)),
-        ("TF32 by mma.sync", "tensor_stages_swizzle", "mma_staged", over_formula(4, lambda _: 0)),
-        ("fp16", "tensor_layouts", None, over_formula(2, lambda row: row["pad"] * (row["bm"] + row["bk"]))),
+    for name, sweep in (
+        ("FP32", "fp32_async_stages"),
+        ("TF32", "tensor_stages_swizzle"),
+        ("fp16", "tensor_layouts"),
     ):
-        yield decide(
-            f"bytes without padding over the formula's, {name}",
-            data.numbers(data.compiled(sweep, kernel), of),
-            near=1,
-        )
+        bytes_over = data.numbers(data.compiled(sweep, kernel=_STAGED), over_formula)
+        yield decide(f"bytes without padding over the formula's, {name}", bytes_over, near=1)
     return "Budget shared memory by the formula, and add the padding."
 
 
@@ -114,19 +80,14 @@ def occupancy_collapse(data: Tables) -> Answer:
 
     Source: gemm-practice (stages).
     """
-    for name, sweep, kernel in (
-        ("FP32", "fp32_async_stages", "gemm_staged"),
-        ("tensor", "tensor_tiles", "mma_staged"),
-    ):
-        rows = data.compiled(sweep, kernel)
+    for name, sweep in (("FP32", "fp32_async_stages"), ("tensor", "tensor_tiles")):
+        rows = data.compiled(sweep, kernel=_STAGED)
         large = Rows(sweep, [row for row in rows.found if shared_bytes(row) + 1024 > _SHARED / 2], rows.why)
         blocks = data.numbers(large, lambda row: row["blocks_per_sm"])
         yield decide(f"blocks per multiprocessor above half, {name} kernels", blocks, near=1, unit="")
     deep = data.speeds(data.timed("fp32_async_stages", "gemm_staged", bk=32, n=4096))
     yield beside("speed of tiles of 32 K steps over register staging in tiles of 8", deep, "x")
-    return (
-        f"Plan for one block per multiprocessor above {_SHARED // 2048} KiB: such tiles run at {deep.span()}."
-    )
+    return f"Plan for one block per multiprocessor above {_SHARED // 2048} KiB: they have {deep.span()} the speed."
 
 
 def block_swizzle_l2(data: Tables) -> Answer:
@@ -139,15 +100,13 @@ def block_swizzle_l2(data: Tables) -> Answer:
         own, rows = (data.timed(sweep, strip=strip, **wanted) for strip in (lambda strip: strip > 0, 0))
         # What matters is the width that suits a size. Counters repeat within 0.5 %, and bytes within 1 %.
         hits = data.ratios(own, rows, metric("lts__t_sector_hit_rate.pct"), "n").best("n")
-        yield decide(f"L2 hit rate of the best width over that of rows, {name}", hits, least=1.005, per="n")
+        yield decide(f"L2 hit rate of the best width over rows, {name}", hits, least=1.005, per="n")
         read = data.ratios(own, rows, metric(DRAM_READ), "n").best("n", min)
-        yield decide(
-            f"bytes from DRAM of the best width over those of rows, {name}", read, most=0.99, per="n"
-        )
+        yield decide(f"bytes from DRAM of the best width over rows, {name}", read, most=0.99, per="n")
     speed = data.speeds(data.timed("fp32_block_swizzle", strip=lambda strip: strip > 0)).best("n")
     yield beside("speed of the best width over rows, FP32", speed, "x")
     return (
-        f"Swizzle to save traffic, and time it: the best width has {speed.span()} the speed of rows in FP32."
+        f"Swizzle to save traffic, and time it: the best width has {speed.span()} the speed of rows (FP32)."
     )
 
 
@@ -157,18 +116,13 @@ def cublas_best_small(data: Tables) -> Answer:
     Source: gemm-practice (results).
     """
     parts = []
-    for name, sweep in (
-        ("FP32", "fp32_ladder"),
-        ("fp16", "tensor_ladder_fp16"),
-        ("TF32", "tensor_ladder_tf32"),
-    ):
+    for name in ("fp32", "fp16", "tf32"):
+        sweep = "fp32_ladder" if name == "fp32" else f"tensor_ladder_{name}"
         best = data.speeds(data.timed(sweep, n=lambda n: n < 1024)).best("n")
         parts.append(decide(f"fastest rung over cuBLAS, {name}", best, most=1, margin=SLIGHT, per="n"))
         yield parts[-1]
     fp32, fp16, tf32 = (part.span for part in parts)
-    return (
-        f"Below 1024 try your own kernel in FP32 alone: {fp32} the speed of cuBLAS; fp16 {fp16}, TF32 {tf32}."
-    )
+    return f"Below 1024 expect {fp32} the speed of cuBLAS in FP32, {fp16} in fp16 and {tf32} in TF32."
 
 
 def tf32_overtakes_at_2048(data: Tables) -> Answer:
@@ -185,12 +139,12 @@ def tf32_overtakes_at_2048(data: Tables) -> Answer:
             cublas = Estimate(times[len(times) // 2], times[0], times[-1])
             found.append(Value(row, ratio(cublas, estimate(row.names, "median_us"))))
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
-    speed = decide(
-        "speed of the fastest rung over FP32 cuBLAS", best.only(n=lambda n: n >= 2048), least=1, per="n"
-    )
+    large = best.only(n=lambda n: n >= 2048)
+    speed = decide("speed of the fastest rung over FP32 cuBLAS", large, least=1, per="n")
     yield speed
     yield beside("speed of the fastest rung below 2048", best.only(n=lambda n: n < 2048), "x")
-    return f"Use TF32 where its precision is enough: {speed.span} the speed of FP32 cuBLAS from 2048 on."
+    advice = speed.either("Use TF32 where its precision is enough", "Time TF32")
+    return f"{advice}: {speed.span} the speed of FP32 cuBLAS from 2048 on."
 
 
 def stage3_for_16384(data: Tables) -> Answer:
@@ -220,9 +174,7 @@ def large_size_retention(data: Tables) -> Answer:
 
     Source: gemm-practice (results).
     """
-    rows = data.timed(
-        "tensor_ladder_tf32", ("mma_staged", "wmma_staged"), strip=8, stages=lambda stages: stages >= 3
-    )
+    rows = data.timed("tensor_ladder_tf32", _STAGED, strip=8, stages=lambda stages: stages >= 3)
 
     def rate(row: Row) -> Estimate:
         time = estimate(row.names, "median_us")
@@ -232,9 +184,8 @@ def large_size_retention(data: Tables) -> Answer:
     for row in sorted(rows.found, key=lambda row: row["tflops"]):
         best[row["variant"]] = rate(row)
     kept = [Value(row, ratio(rate(row), best[row["variant"]])) for row in rows.found if row["n"] == 16384]
-    part = decide(
-        "rate at 16384 over the best of the same rung", Values(rows.sweep, kept, rows.why), least=0.9
-    )
+    values = Values(rows.sweep, kept, rows.why)
+    part = decide("rate at 16384 over the best of the same rung", values, least=0.9)
     yield part
     clocks = data.timed("tensor_ladder_tf32", "mma_staged", n=(2048, 16384), stages=4)
     yield beside("clock", data.numbers(clocks, lambda row: row["sm_clock_mhz"]), "MHz")
@@ -255,26 +206,21 @@ def xor_no_extra_memory(data: Tables) -> Answer:
     def over_tiles(row: Row) -> float:
         return float(row["shared_bytes_dynamic"] / (2 * row["stages"] * row["bk"] * (row["bm"] + row["bn"])))
 
-    xor, plain, padded = {"swizzle": "xor"}, {"swizzle": "none", "pad": 0}, {"pad": (8, 16)}
-    loads = [
-        data.numbers(data.timed("tensor_layouts", "mma_staged", **one), over_fewest_ldmatrix)
-        for one in (xor, plain, padded)
-    ]
-    memory = [
-        data.numbers(data.compiled("tensor_layouts", "mma_staged", **one), over_tiles)
-        for one in (xor, padded)
-    ]
-    best = decide("wavefronts over those without conflicts, XOR", loads[0], most=ENOUGH)
+    loads = data.numbers(data.timed("tensor_layouts", "mma_staged"), over_fewest_ldmatrix)
+    memory = data.numbers(data.compiled("tensor_layouts", "mma_staged"), over_tiles)
+    padded = memory.only(pad=(8, 16))
+    best = decide("wavefronts over those without conflicts, XOR", loads.only(swizzle="xor"), most=ENOUGH)
     yield best
-    yield decide("bytes over those of the tiles, XOR", memory[0], near=1)
-    yield decide("wavefronts over those without conflicts, plain", loads[1], least=1.5)
-    yield decide("bytes over those of the tiles, padded", memory[1], least=1.01)
+    yield decide("bytes over those of the tiles, XOR", memory.only(swizzle="xor"), near=1)
+    plain = loads.only(swizzle="none", pad=0)
+    yield decide("wavefronts over those without conflicts, plain", plain, least=1.5)
+    yield decide("bytes over those of the tiles, padded", padded, least=1.01)
     matrices = data.timed("bank_ldmatrix", "bank_matrix", tile_layout="xor")
     model = data.numbers(matrices, lambda row: row.metric("predicted_wavefronts") / row["matrices"])
     yield decide("wavefronts per matrix by the bank model, XOR", model, near=1)
-    yield beside("wavefronts, padded", loads[2], "x")
+    yield beside("wavefronts, padded", loads.only(pad=(8, 16)), "x")
     yield beside("speed over cuBLAS", data.speeds(data.timed("tensor_layouts", "mma_staged")), "x")
-    return f"Swizzle with XOR: {best.span} the fewest wavefronts; padding takes {memory[1].span()} the bytes."
+    return f"Swizzle with XOR: {best.span} the fewest wavefronts; padding takes {padded.span()} the bytes."
 
 
 def wmma_cannot_xor(data: Tables) -> Answer:
@@ -284,11 +230,7 @@ def wmma_cannot_xor(data: Tables) -> Answer:
     """
     # By the signature of load_matrix_sync, which is a constraint of the kernel.
     cells = data.cells("tensor_layouts", "wmma_staged", swizzle="xor")
-    yield decide(
-        "cells that are unsupported",
-        data.numbers(cells, lambda row: row["status"] == "unsupported"),
-        near=1,
-        unit="",
-    )
+    refused = data.numbers(cells, lambda row: row["status"] == "unsupported")
+    yield decide("share of cells that are unsupported", refused, near=1, unit="")
     speeds = data.speeds(data.timed("tensor_layouts", "wmma_staged"))
     return f"For swizzled tiles use ldmatrix with mma.sync: WMMA without has {speeds.span()} the speed of cuBLAS."

@@ -94,7 +94,7 @@ class Values:
         found = [
             one for one in self.found if all(_fits(one.row.names.get(name), w) for name, w in wanted.items())
         ]
-        return replace(self, found=found)
+        return replace(self, found=found, why=self.why or f"no such row of {self.sweep}")
 
     def over(self, other: "Values", *match: str) -> "Values":
         """Quotients of these and the values of `other` whose rows agree in the columns `match`: how a gain changes."""
@@ -131,6 +131,10 @@ class Part:
     @property
     def span(self) -> str:
         return self.values.span(self.unit)
+
+    def either(self, holds: str, otherwise: str) -> str:
+        """The first where the part holds, for advice."""
+        return holds if self.verdict == HOLDS else otherwise
 
 
 Answer = Generator[Part | str, None, str]

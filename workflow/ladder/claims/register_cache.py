@@ -98,4 +98,5 @@ def coarsening_pays_then_spills(data: Tables) -> Answer:
     yield decide("spilled with eight outputs at k from 24", spilled, least=1, per="k", unit="bytes")
     yield beside("registers per thread", data.numbers(large, lambda row: row["registers"]))
     yield beside("their occupancy", data.numbers(large, lambda row: 100 * row["occupancy"]), "%")
-    return f"Give a thread several outputs: {speed.span} the speed of one; at large k look at the occupancy."
+    advice = speed.either("Give a thread several outputs", "Time several outputs per thread")
+    return f"{advice}: {speed.span} the speed of one; at large k look at the occupancy."
