@@ -103,7 +103,7 @@ MERGES = "m0: &m0 {x: 1}\n" + "".join(
 NONE = '#include "none.cuh"'
 MAP = {"tensor_map": "input", "swizzle": "none"}
 NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
-TAKEN = ["elements", "layout", "element_bytes", "metric", "min", "if"]
+TAKEN = ["elements", "layout", "element_bytes", "min", "if"]
 ENTRIES = ["alone<{T:d}>", "alone<{T!r}>", "alone<{T[0]}>", "alone<{T}, {k>", "alone<T}>", "alone<{T:{k}}>"]
 LIMITS: list[tuple[str, list[int], str]] = [
     ("block", [2048], "1024 in all"),
