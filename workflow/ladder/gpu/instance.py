@@ -72,7 +72,8 @@ class Instance(ABC):
         self.tensors: dict[str, Tensor] = {}
         self.scalars: dict[str, float] = {}
         self.drawn: dict[str, ctypes.c_ulonglong] = {}  # seeds
-        self.inputs = INPUTS[0]  # their kind
+        self.kinds: dict[str, ctypes.c_int32] = {}  # that were drawn
+        self.inputs = INPUTS[0]  # the kind to draw
         self.algorithms: dict[str, str] = {}  # of libraries, by name: to be taken, or taken
         self._place = 0
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
@@ -168,13 +169,14 @@ class Instance(ABC):
     def note_drawn(self, name: str, seed: int) -> None:
         """Remember what the numbers in a buffer were drawn with."""
         self.drawn.setdefault(name, ctypes.c_ulonglong()).value = seed
+        self.kinds[name] = _KINDS[self.inputs]
 
     def draw(self, name: str, seed: int) -> None:
         """Enqueue random numbers for all of a buffer, of the kind `inputs`; as int32 a thousand times as large."""
         self.note_drawn(name, seed)
         tensor = self.tensors[name]
         entry, count = f"fill<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
-        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name], self._kind())
+        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name], self.kinds[name])
 
     @contextlib.contextmanager
     def given(self, inputs: str) -> Iterator[None]:
@@ -184,9 +186,6 @@ class Instance(ABC):
             yield
         finally:
             self.inputs = before
-
-    def _kind(self) -> ctypes.c_int32:
-        return _KINDS[self.inputs]
 
     def damage(self) -> tuple[str, str] | None:
         """(status, reason) where launches wrote what they must not: bytes around a buffer, or an input."""
@@ -209,7 +208,7 @@ class Instance(ABC):
             count = math.prod(tensor.shape)
             entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
             _, changed = harness.reduce(
-                entry, count, harness.count, tensor.pointer, count, seed, self._kind()
+                entry, count, harness.count, tensor.pointer, count, seed, self.kinds[name]
             )
             if changed:
                 return "incorrect", f"{changed} of {count} elements of the input {name} were written"

@@ -213,7 +213,7 @@ class GemmInstance(instance.Instance):
 
     def _drawn_with(self) -> list[Any]:
         """What A and B were drawn with."""
-        return [*(self.drawn[name] for name in "ab"), self._kind()]
+        return [*(self.drawn[name] for name in "ab"), self.kinds["a"]]
 
     def _signed_pointers(self) -> tuple[int, int]:
         """Addresses of B times random signs, and of the sum of B's squares ahead of it."""
