@@ -28,3 +28,9 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     ordered = sorted(values)
     low, high = interval_ranks(len(ordered))
     return ordered[low], ordered[high]
+
+
+def group_ratios(variant_us: Sequence[float], reference_us: Sequence[float]) -> list[float]:
+    """The reference's time over the variant's, of each group of two launches a side."""
+    own, other = variant_us, reference_us
+    return [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]
