@@ -507,7 +507,6 @@ def make_record(sweep: Sweep, place: Place, random_numbers: random.Random) -> di
         "copy_us": 503.0 if sweep.problem.name == "stencil" else None,
         "device": {
             "sm_clock_mhz": 1980,
-            "start_clock_mhz": 1980,
             "power_w": 500.0,
             "temperature_c": 50,
             "busy": False,

@@ -320,6 +320,9 @@ class FakeTimer:
             one.inspect()
         return Pairs([self.median_us] * 3, [10.0] * 3)
 
+    def blocks(self, sides: Any, scale: float) -> Any:
+        return self.pairs(sides, None, "sustained", scale=scale)
+
     def singly(self, sides: Any, rule: Any, regime: str, shortest_us: float) -> Any:
         return self.pairs(sides, rule, regime, shortest_us < 300)
 
@@ -443,6 +446,22 @@ def test_a_time_that_the_hardware_cannot_reach_is_stateful(instance: Any, lab: L
         lab.run("dirty")
     assert outcome.value.result["status"] == "stateful"
     assert outcome.value.spoilt
+
+
+def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(instance: Any, lab: Lab) -> None:
+    lab.run("sustained", "dirty")
+    assert [regime for regime, _ in lab.timer.called] == ["dirty", "sustained"]
+    length = chain_length(100.0, sustained=True)
+    assert lab.timer.called[-1] == ("sustained", length)
+    own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
+    assert [place for _, place in instance.entries("variant")] == own
+    assert instance.entries("poison") == [("poison", REFERENCE)] * len(instance.entries("poison"))
+    assert [entry[1] for entry in instance.entries("refresh")][-2:] == [REFERENCE + 1] * 2, "of each chain"
+
+
+def test_short_kernels_are_not_sustained(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Lab(instance, once_us=99.0).run("sustained")["sustained"]
+    assert found.result == {"status": "unsupported", "reason": "sustained is for kernels from 100 us on"}
 
 
 @pytest.mark.parametrize(("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)])

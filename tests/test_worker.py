@@ -72,11 +72,20 @@ class Gpu(FakeGpu):
     def scrub_shared(self) -> None:
         pass
 
+    def read_clocks(self) -> str:
+        return "cycles"
+
+    def mean_mhz(self, before: str, after: str) -> float:
+        return 1980.0
+
     def sync(self) -> None:
         pass
 
 
 class Event:
+    def sync(self) -> None:
+        pass
+
     def __sub__(self, earlier: Event) -> float:
         return LAUNCH_US / 2e3
 
@@ -118,6 +127,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ladder.gpu.instance.Buffer", FakeBuffer)
     monkeypatch.setattr("ladder.problems.gemm.instance.Libraries", Libraries)
     monkeypatch.setattr(timing, "Gate", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(timing, "_BLOCK_US", 10 * LAUNCH_US)
+    monkeypatch.setattr(timing, "_SETTLE_US", LAUNCH_US)
     for name, other in (("Gpu", Gpu), ("Harness", Harness), ("static_shared_bytes", lambda cubin: 0)):
         monkeypatch.setattr(bench, name, other)
     monkeypatch.setattr(bench, "load", lambda cubin, launch, instance: lambda: None)
@@ -137,8 +148,10 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch is not None]
     for index in launched[:: max(1, len(launched) // 6)]:
-        answer = own.answer(index, ["cold", "dirty", "warm"], {})
+        answer = own.answer(index, ["cold", "dirty", "warm", "sustained"], {})
         json.dumps(answer)
+        blocks = answer["results"]["sustained"].get("blocks", {})
+        assert {side: len(of) for side, of in blocks.items()} in ({}, {"variant": 6, "reference": 6})
         assert not answer["fatal"]
         for regime, result in answer["results"].items():
             found = result["status"], result["reason"]

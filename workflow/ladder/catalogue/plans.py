@@ -1,6 +1,7 @@
 """Plans: what a sweep and the configuration say, worked out for an architecture."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ladder.catalogue.config import Config
@@ -12,7 +13,7 @@ from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
-_JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
+_JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions")
 
 
 def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -54,8 +55,25 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
         absent=absent,
         launch=_launch(variant, size) if absent is None else None,
         reference=_launch(against, size) if absent is None and against is not None else None,
-        counted=absent is None and size in sweep.counters.sizes and variant in sweep.counters.variants,
+        counted=absent is None and sweep.counters.has(variant, size),
+        sustained=absent is None and sweep.sustained.has(variant, size),
+        repeated=absent is None and sweep.repeated.has(variant, size),
     )
+
+
+def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
+    """The task of each cell; of a rung also that with the rung it changes, where both are launched."""
+    for entry, size in sweep.asked:
+        task, baseline = _task(sweep, entry, size, arch), entry.baseline
+        yield task
+        if task.absent is not None or baseline is None or baseline.absent(size, arch) is not None:
+            continue
+        against = Reference(kernel=baseline.variant.kernel.name, params=baseline.variant.params)
+        if against != task.cell.reference:
+            cell, other = replace(task.cell, reference=against), _launch(baseline.variant, size)
+            yield replace(
+                task, cell=cell, reference=other, counted=False, sustained=False, baseline=baseline.rung
+            )
 
 
 def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
@@ -88,5 +106,5 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         settings=settings,
         job=job,
         counter_groups=sweep.counters.groups,
-        tasks=tuple(_task(sweep, entry, size, arch) for entry, size in sweep.asked),
+        tasks=tuple(_tasks(sweep, arch)),
     )

@@ -13,7 +13,7 @@ from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, ProblemName, Variant
 from ladder.model.problem import Size
-from ladder.model.sweep import Counters, Entry, Figure, Reference, SizeText, Sweep
+from ladder.model.sweep import Counters, Entry, Figure, Reference, Selection, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
 
@@ -35,6 +35,8 @@ class EntryDocument(Document):
     """name of the step on a ladder (single combinations only)"""
     technique: Text | None = None
     """what the rung adds over the one below"""
+    baseline: Text | None = None
+    """rung that this one changes, with which it is paired directly as well (default the rung above)"""
     where: Text | None = None
     """expression over parameters and the size; where it is false the sweep does not have the variant, and there is
     no row, unless a reason is given"""
@@ -62,15 +64,20 @@ _AGAINST = "a library of the problem, or {kernel: NAME, params: {...}}"
 Against = Annotated[str | ReferenceDocument, *taking(_AGAINST, _is_reference)]
 
 
-class CountersDocument(Document):
+class SelectionDocument(Document):
+    """some of the sweep's cells"""
+
+    sizes: Some[SizeText] | None = None
+    """sizes (default the first)"""
+    where: Text | None = None
+    """expression over parameters that keeps a variant"""
+
+
+class CountersDocument(SelectionDocument):
     """profiler metrics to collect"""
 
     groups: Some[Literal["banks", "memory", "compute", "pipes", "stalls", "occupancy"]]
     """groups of metrics"""
-    sizes: Some[SizeText] | None = None
-    """sizes to profile (default the first)"""
-    where: Text | None = None
-    """expression over parameters that keeps a variant to profile"""
 
 
 class SweepDocument(Document):
@@ -94,11 +101,15 @@ class SweepDocument(Document):
     """what cells are timed against: libraries, of which the fastest counts, or one kernel"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
-    regimes: Some[Literal["cold", "dirty", "warm"]] = ["dirty", "warm"]
+    regimes: Some[Literal["cold", "dirty", "warm", "sustained"]] = ["dirty", "warm"]
     """cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a memset, as
     NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings speak of
     the first"""
     counters: CountersDocument | None = None
+    sustained: SelectionDocument | None = None
+    """cells to measure sustained as well: back to back for seconds, at the clock that the power limit allows"""
+    repeated: SelectionDocument | None = None
+    """cells that headlines and claims rest on: measured in measure.sessions sessions"""
     figures: list[Figure] = []
     """figures drawn from this sweep"""
 
@@ -131,8 +142,34 @@ class _SweepFile:
                 if entry.variant in self.entries:
                     raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
                 self.entries[entry.variant] = entry
+        self._pair_rungs()
         asked = [size for entry in self.entries.values() for size in entry.sizes]
         self.asked = tuple(size for size in self.sizes if size in asked)
+
+    def _pair_rungs(self) -> None:
+        """Give each rung its baseline: the one that it names, or the one above, of the same dtype."""
+        named = {given.rung: (index, given.baseline) for index, given in enumerate(self.document.variants)}
+        for index, given in enumerate(self.document.variants):
+            if given.baseline is not None:
+                field, others = (
+                    f"variants[{index}].baseline",
+                    [one for one in named if one and one != given.rung],
+                )
+                refuse_unknown(self.path, field, given.baseline, others, "the sweep has no such rung")
+                if given.rung is None:
+                    raise refuse(self.path, field, given.baseline, "a baseline beside `rung` only")
+        above = dict[str, Entry]()
+        for variant, entry in self.entries.items():
+            if entry.rung:
+                wanted = named[entry.rung][1]
+                alike = [one for one in self.entries.values() if one.variant.dtype == variant.dtype]
+                other = (
+                    next((one for one in alike if one.rung == wanted), None)
+                    if wanted
+                    else above.get(variant.dtype)
+                )
+                above[variant.dtype] = entry
+                self.entries[variant] = replace(entry, baseline=other)
 
     def _kernel(self, field: str, name: str) -> Kernel:
         """A kernel of the sweep's problem, named in `field`."""
@@ -215,21 +252,22 @@ class _SweepFile:
                     reference.variant_for(variant)
         return reference
 
-    def _counters(self) -> Counters:
-        """What to profile: the first size where none is named, and the variants that `where` keeps."""
-        given = self.document.counters
+    def _selected(
+        self, given: SelectionDocument | None, field: str
+    ) -> tuple[tuple[Size, ...], tuple[Variant, ...]]:
+        """Sizes and variants: the first size where none is named, and the variants that `where` keeps."""
         if given is None:
-            return Counters()
+            return (), ()
         listed = enumerate(given.sizes or ())
-        sizes = [self._size(size, f"counters.sizes[{index}]") for index, size in listed] or self.asked[:1]
+        sizes = [self._size(size, f"{field}.sizes[{index}]") for index, size in listed] or self.asked[:1]
         kept = [entry for entry in self.entries.values() if entry.variant.absent() is None]
         if given.where is not None:
-            with within(f"{self.path}: counters.where"):
+            with within(f"{self.path}: {field}.where"):
                 kept = [entry for entry in kept if evaluate(given.where, entry.variant.names())]
             if not any(size in entry.sizes for entry in kept for size in sizes):
-                accepted = "an expression that keeps a variant asked for at a size to profile"
-                raise refuse(self.path, "counters.where", given.where, accepted)
-        return Counters(tuple(given.groups), tuple(sizes), tuple(entry.variant for entry in kept))
+                accepted = "an expression that keeps a variant asked for at one of these sizes"
+                raise refuse(self.path, f"{field}.where", given.where, accepted)
+        return tuple(sizes), tuple(entry.variant for entry in kept)
 
     def _figure(self, index: int, figure: Figure) -> Figure:
         axes = sorted({name for variant in self.entries for name in variant.params})
@@ -241,6 +279,7 @@ class _SweepFile:
 
     def sweep(self) -> Sweep:
         document = self.document
+        groups = tuple(document.counters.groups) if document.counters else ()
         return Sweep(
             name=self.path.stem,
             title=document.title,
@@ -254,7 +293,9 @@ class _SweepFile:
             reference=self._reference(),
             precision=document.precision,
             regimes=tuple(document.regimes),
-            counters=self._counters(),
+            counters=Counters(*self._selected(document.counters, "counters"), groups=groups),
+            sustained=Selection(*self._selected(document.sustained, "sustained")),
+            repeated=Selection(*self._selected(document.repeated, "repeated")),
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
         )
 

@@ -250,6 +250,17 @@ __global__ void scrub_shared(index_t bytes) {
   for (index_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) words[i] = ~0u;
 }
 
+// For each multiprocessor its cycle counter and the global timer in ns, at 2 * its number.
+__global__ void read_clocks(long long* found) {
+  unsigned number;
+  long long cycles, ns;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  found[2 * number] = cycles;
+  found[2 * number + 1] = ns;
+}
+
 // Reads `count` chunks of zeros; the compiler must think that it could write.
 __global__ void read_through(const uint4* data, index_t count, unsigned* never) {
   unsigned seen = 0;

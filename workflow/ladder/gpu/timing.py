@@ -9,6 +9,10 @@ Launch. A gate holds the stream until event, launch and event are enqueued behin
 alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
 their instructions are cached, as in any loop that calls one kernel, and their data are not.
 
+Sustained. Chains of launches follow each other without a pause for a second, of one side and then of the other, so that
+each is alone on the GPU and runs at the clock that its own power leaves it. A block begins with a time that does not
+count, until clock and power have settled.
+
 Watching. What is enqueued ahead of a launch gives it fresh inputs and poisons its output, and what follows checks it: a
 launch that is timed is a launch that is verified. Both are outside of the events, and the first is ahead of the L2's
 preparation.
@@ -24,10 +28,11 @@ import contextlib
 import ctypes
 import gc
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import quantiles
+from statistics import fmean, quantiles
 from typing import Any
 
 from cuda.bindings import driver
@@ -35,7 +40,7 @@ from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher, checked
 from ladder.model.errors import LadderError
-from ladder.model.intervals import median, median_interval
+from ladder.model.intervals import few_ratios, median, median_interval
 from ladder.model.problem import GATE
 
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
@@ -50,13 +55,31 @@ _QUICK_US = 5000.0
 _QUICK_ROUNDS = (2, 20)
 _GRAPH_US = 500.0
 _GRAPH_LAUNCHES = 100
+_SUSTAINED_US = 50_000.0  # of a chain
+_BLOCK_US = 1e6
+_SETTLE_US = 0.4e6
+_BLOCKS = (
+    True,
+    False,
+    False,
+    True,
+    False,
+    True,
+    True,
+    False,
+    True,
+    False,
+    False,
+    True,
+)  # whose: three groups
+_IN_FLIGHT = 3  # chains
 
 
 class TimesDisagree(Exception):
     """Events and the host's clock tell different times."""
 
 
-def _nothing() -> None:
+def nothing() -> None:
     pass
 
 
@@ -68,9 +91,9 @@ class Watched:
     """
 
     launch: Launcher
-    refresh: Launcher = _nothing
-    inspect: Launcher = _nothing
-    prime: Launcher = _nothing
+    refresh: Launcher = nothing
+    inspect: Launcher = nothing
+    prime: Launcher = nothing
 
 
 Sides = tuple[Watched, Watched]  # of a variant and of its reference
@@ -118,6 +141,28 @@ class Pairs:
         middle, low, high = self.speedup()
         narrow = (high - low) / 2 <= rule.precision * middle
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Chains of one side without a pause: mean time in µs of a launch, mean SM clock, and when by the host's clock."""
+
+    us: float
+    sm_clock_mhz: float
+    begin_s: float
+    end_s: float
+
+
+@dataclass
+class Blocks(Pairs):
+    """Pairs of blocks: a time is the mean of a block."""
+
+    variant: list[Block] = field(default_factory=list)
+    reference: list[Block] = field(default_factory=list)
+
+    def speedup(self) -> tuple[float, float, float]:
+        """Geometric mean of the groups' ratios with its 95 % interval."""
+        return few_ratios(self.ratios())
 
 
 def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None:
@@ -175,7 +220,11 @@ class Timer:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu, self.busy_us, self.checking_us = gpu, 0.0, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
-        self._events = [gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(7)]
+        events = [
+            gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(7 + 2 * _IN_FLIGHT)
+        ]
+        self._events, rest = events[:7], events[7:]
+        self._chains = list(zip(rest[::2], rest[1::2], strict=True))
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -198,7 +247,7 @@ class Timer:
         """
         gpu, record = self.gpu, self.gpu.stream.record
         begin, prepared, start, stop, inspected, launched, refreshed = self._events
-        times, host_us, spent, inspect = [], [], 0.0, _nothing
+        times, host_us, spent, inspect = [], [], 0.0, nothing
         collecting = gc.isenabled()
         gc.disable()  # It would only make the GPU wait at the gate.
         try:
@@ -257,7 +306,7 @@ class Timer:
         order = (there + there[::-1]) * (rounds + 1)
         found, _ = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
         counted = [*zip(order, found, strict=True)][2 * len(there) :]
-        return [median([time for index, time in counted if index == own]) for own in there]
+        return [median([us for index, us in counted if index == own]) for own in there]
 
     def pairs(
         self,
@@ -278,8 +327,8 @@ class Timer:
             # One launch more in front: the first after a pause takes longer.
             times, spent = self.times([launches[0], *launches], regime, twice)
             pairs.gpu_us += spent
-            for own, time in zip(order, times[1:], strict=True):
-                (pairs.variant_us if own else pairs.reference_us).append(time / scale)
+            for own, us in zip(order, times[1:], strict=True):
+                (pairs.variant_us if own else pairs.reference_us).append(us / scale)
             count = len(pairs.variant_us)
             if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"
@@ -291,11 +340,56 @@ class Timer:
                 target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         return pairs
 
+    def block(self, one: Watched, scale: float) -> Block:
+        """Chains of `scale` launches for a second, after some that do not count."""
+        gpu, record = self.gpu, self.gpu.stream.record
+        free, waiting, times = list(self._chains), deque[tuple[Any, Any, bool]](), list[float]()
+        begun = settled = gpu.host_us()
+        before = None
+
+        def wait() -> None:
+            start, stop, counts = waiting.popleft()
+            stop.sync()
+            times.extend([(stop - start) * 1e3] if counts else [])
+            free.append((start, stop))
+
+        while before is None or gpu.host_us() - settled < _BLOCK_US:
+            if before is None and gpu.host_us() - begun >= _SETTLE_US:
+                before, settled = gpu.read_clocks(), gpu.host_us()
+            start, stop = free.pop()
+            one.refresh()
+            record(start)
+            one.launch()
+            record(stop)
+            one.inspect()
+            waiting.append((start, stop, before is not None))
+            if not free:
+                wait()
+        after = gpu.read_clocks()
+        while waiting:
+            wait()
+        ended = gpu.host_us()
+        self.busy_us += ended - begun
+        return Block(fmean(times) / scale, gpu.mean_mhz(before, after), settled / 1e6, ended / 1e6)
+
+    def blocks(self, sides: Sides, scale: float) -> Blocks:
+        """Blocks A B B A, B A A B, A B B A, each of chains of `scale` launches."""
+        found = Blocks(stopped_by="blocks")
+        for own in _BLOCKS:
+            block = self.block(sides[0] if own else sides[1], scale)
+            (found.variant if own else found.reference).append(block)
+        found.variant_us = [block.us for block in found.variant]
+        found.reference_us = [block.us for block in found.reference]
+        return found
+
     def singly(self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float) -> Pairs:
         """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`."""
         return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US)
 
 
-def chain_length(once_us: float) -> int:
-    """Back-to-back launches of about `once_us` in a CUDA graph, so many that the graph's own start does not count."""
-    return max(4, min(_GRAPH_LAUNCHES, round(_GRAPH_US / once_us)))
+def chain_length(once_us: float, sustained: bool = False) -> int:
+    """Back-to-back launches of about `once_us` in a CUDA graph, so many that the graph's own start does not count.
+
+    If sustained, so many that what lies between two chains does not count.
+    """
+    return max(4, min(_GRAPH_LAUNCHES, round((_SUSTAINED_US if sustained else _GRAPH_US) / once_us)))

@@ -13,6 +13,7 @@ from ladder.model.cell import Cell, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import COPY, INPUTS, Params, Problem
+from ladder.model.schemas import CHAINED
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
@@ -262,7 +263,7 @@ class Bench:
         peaks = [gpu.tensor_tflops.get("tf32" if fp32 else cell.dtype), gpu.fp32_tflops if fp32 else None]
         tflops = max((peak for peak in peaks if peak), default=math.inf)
         arithmetic_us = self.problem.work(cell.size, cell.dtype, params).operations / tflops / 1e6
-        inputs = set(self.problem.buffers) - set(instance.outputs) if cell.regime != "warm" else ()
+        inputs = set(self.problem.buffers) - set(instance.outputs) if cell.regime not in CHAINED else ()
         size = sum(instance.tensors[name].buffer.size for name in inputs)
         return float(max(arithmetic_us, size / gpu.memory_bytes_per_us))
 

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ladder.gpu.clocks import locked_clocks
@@ -37,14 +39,34 @@ def is_due(record: Record | None, deadline_s: float) -> bool:
     return record is None or (record.status == "timeout" and (record.limit_s or 0.0) < deadline_s)
 
 
-def due(view: View, on: Mapping[str, str] | None) -> Due:
-    """What of a plan is to be measured on a host with the conditions `on` (any, if None): no record stands for it."""
-    plan, deadline_s = view.plan, view.plan.job["deadline_s"]
-    return [
-        (index, regimes)
-        for index, task in view.launched()
-        if (regimes := [one for one in plan.regimes if is_due(view.find(task, one, on), deadline_s)])
-    ]
+def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
+    """What of a plan is to be measured on a host with the conditions `on` (any, if None): no record stands for it.
+
+    On the GPU `uuid` also what has fewer sessions there than a repeated cell must have.
+    """
+    plan, deadline_s, least = view.plan, view.plan.job["deadline_s"], view.plan.job["sessions"]
+
+    def wanted(task: Task, regime: str) -> bool:
+        record = view.find(task, regime, on)
+        if is_due(record, deadline_s) or record is None:
+            return True
+        if uuid is None or least == 1 or not task.repeated or record.status != "ok":
+            return False
+        here = {one.session for one in view.alike(record) if view.session(one).gpu.get("uuid") == uuid}
+        return len(here) < int(least)
+
+    found = [(index, task) for index, task in view.launched()]
+    asked = [(index, [one for one in plan.regimes_of(task) if wanted(task, one)]) for index, task in found]
+    return [(index, regimes) for index, regimes in asked if regimes]
+
+
+def shuffled(todo: Due, plan: Plan) -> Due:
+    """In another order: cells of the same inputs stay together, and both they and their groups are shuffled."""
+    groups = dict[tuple[Any, ...], Due]()
+    for index, regimes in todo:
+        groups.setdefault(plan.tasks[index].cell.operands, []).append((index, regimes))
+    order = random.sample(list(groups.values()), len(groups))
+    return [one for group in order for one in random.sample(group, len(group))]
 
 
 @dataclass
@@ -94,6 +116,9 @@ class Measuring:
                 cell = plan.tasks[index].cell
                 answer = supervisor.measure(index, regimes, self.algorithms.get(cell.operands, {}))
                 device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
+                for result in answer["results"].values():
+                    if blocks := result.pop("blocks", None):
+                        result["sustained"] = {side: self.steady(of) for side, of in blocks.items()}
                 records = list(self.records(plan.tasks[index], answer, device))
                 for record in records:
                     append(record)
@@ -106,6 +131,13 @@ class Measuring:
         finally:
             self.job.worker_starts = supervisor.worker_starts
             supervisor.leave()
+
+    def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+        """Power and clock of one side in its blocks, and the energy of a launch in J."""
+        power_w = self.watch.power_w([(block["begin_s"], block["end_s"]) for block in blocks])
+        us = fmean(block["us"] for block in blocks)
+        found = {"power_w": power_w, "launch_j": power_w * us / 1e6 if power_w is not None else None}
+        return found | {"sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1)}
 
     def keep_algorithms(self, record: Record) -> None:
         """Have later cells with the same operands take this record's algorithms, if they choose from one list."""
@@ -155,9 +187,9 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
     view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
-    todo, job.cells = due(view, on), len(list(view.launched()))
-    job.kept = job.cells - len(todo)
-    if todo or not gpus:
+    job.cells, sessions = len(list(view.launched())), plan.job["sessions"]
+    job.kept = job.cells - len(due(view, on))
+    if not gpus or any(due(view, on, gpu.uuid) for gpu in gpus):
         with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
             if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
                 why = "wait for them, or set it to mark"
@@ -165,10 +197,14 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
             command = worker_command("worker", path, plan, root)
             start = partial(WorkerProcess, command, environment, [lock])
-            measuring = Measuring(view, on, monitor, partial(host.session, gpu.uuid, root), job)
-            lock_clocks = locked_clocks(gpu.uuid, plan.settings["lock_clocks"])
-            with appending(folder.records, plan.sweep) as append, lock_clocks:
-                measuring.run(todo, start, append)
+            begin = partial(host.session, gpu.uuid, root)
+            with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
+                for _ in range(sessions):
+                    todo = due(view, on, gpu.uuid)
+                    with appending(folder.records, plan.sweep) as append:
+                        todo = todo if sessions == 1 else shuffled(todo, plan)
+                        Measuring(view, on, monitor, begin, job).run(todo, start, append)
+                    view = View(plan, read_store(folder.records))
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
     job.check_s = round(job.check_s, 3)
     account = folder.account("measured", plan.sweep)

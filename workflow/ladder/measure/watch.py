@@ -76,7 +76,10 @@ class Watch:
     def chain(
         self, launcher: Launcher, side: Side | None, places: Sequence[int], poison: Launcher, prime: Launcher
     ) -> Watched:
-        """A launcher of back-to-back launches, each to a place of its own, of which one is checked by chance."""
+        """A launcher of back-to-back launches, each to a place of its own, of which one is checked by chance.
+
+        What `poison` leaves at a place is the answer to other inputs at best.
+        """
 
         def refresh() -> None:
             self._refresh(places[0])

@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,15 +19,17 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Pairs, StoppingRule, capture, chain_length
+from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.parents import die_with_parent
 from ladder.measure.watch import Side, Watch
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task, read_plan
 from ladder.model.problem import COPY
+from ladder.model.schemas import CHAINED, SUSTAINED
 
 _OBSERVED_LAUNCHES = 9
+_SUSTAINED_FROM_US = 100.0
 
 _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
@@ -59,29 +62,38 @@ class Timing:
         self.watch = Watch(self.instance)
 
     def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
-        """Pairs by regime, or why there are none; warm comes last and for short kernels only.
+        """Pairs by regime, or why there are none: warm is for short kernels only, sustained for long ones.
 
         Raises CellOutcome for launches that were wrong.
         """
         found, timer, watch = Timed(), self.bench.timer, self.watch
-        for regime in sorted(regimes, key=lambda regime: regime == "warm"):
-            if regime != "warm":
+        for regime in sorted(regimes, key=CHAINED.__contains__):
+            if regime not in CHAINED:
                 sides = (
                     watch.single(variant, self.variant, 0),
                     watch.single(reference, self.reference, REFERENCE),
                 )
                 found[regime] = timer.singly(sides, self.rule, regime, min(self.launch_us))
-            elif self.launch_us[0] < self.limit_us:
-                found[regime] = self._warm(variant, reference)
+            elif (unfit := self._unfit(regime)) is not None:
+                found[regime] = CellOutcome("unsupported", unfit)
             else:
-                found[regime] = CellOutcome("unsupported", f"warm is for kernels below {self.limit_us:g} us")
+                found[regime] = self._chained(regime, variant, reference)
             self._settle()
             self._refuse_impossible(regime, found[regime])
         return found
 
-    def _warm(self, variant: Launcher, reference: Launcher) -> Pairs:
-        """Chains of launches that each write to a place of their own; one alone comes before each chain."""
-        bench, length = self.bench, chain_length(self.launch_us[0])
+    def _unfit(self, regime: str) -> str | None:
+        """Why launches are not chained in a regime, if they are not."""
+        if regime == SUSTAINED:
+            few = self.launch_us[0] < _SUSTAINED_FROM_US
+            return f"sustained is for kernels from {_SUSTAINED_FROM_US:g} us on" if few else None
+        return (
+            None if self.launch_us[0] < self.limit_us else f"warm is for kernels below {self.limit_us:g} us"
+        )
+
+    def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
+        """Chains of launches that each write to a place of their own. In warm one alone comes before each chain."""
+        bench, length = self.bench, chain_length(self.launch_us[0], regime == SUSTAINED)
         places = [REFERENCE + 1 + number for number in range(min(length, self.bench.places(self.instance)))]
         stream, against, watch = bench.gpu.stream, self.task.reference, self.watch
 
@@ -98,14 +110,21 @@ class Timing:
         with contextlib.ExitStack() as graphs:
             own = graphs.enter_context(graph(partial(bench.loaded, self.task)))
             other = graphs.enter_context(graph(again))
-            clear = capture(stream, [partial(watch.poison, place) for place in places])
-            graphs.callback(clear.close)
-            poison = partial(clear.launch, stream)
-            sides = (
-                watch.chain(partial(own.launch, stream), self.variant, places, poison, variant),
-                watch.chain(partial(other.launch, stream), self.reference, places, poison, reference),
+            poisons = [partial(watch.poison, place) for place in places]
+            clear = graphs.enter_context(contextlib.closing(capture(stream, poisons)))
+
+            def sides(poison: Launcher) -> Sides:
+                return (
+                    watch.chain(partial(own.launch, stream), self.variant, places, poison, variant),
+                    watch.chain(partial(other.launch, stream), self.reference, places, poison, reference),
+                )
+
+            if regime == SUSTAINED:
+                # Not poisoned: what places hold are answers to the inputs of the chain before.
+                return bench.timer.blocks(sides(nothing), len(places))
+            return bench.timer.pairs(
+                sides(partial(clear.launch, stream)), self.rule, regime, scale=len(places)
             )
-            return bench.timer.pairs(sides, self.rule, "warm", scale=len(places))
 
     def _refuse_impossible(self, regime: str, pairs: Pairs | CellOutcome) -> None:
         least_us = self.bench.least_us(self.task.cell.in_regime(regime), self.variant.params, self.instance)
@@ -228,6 +247,11 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     found |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
     for name in ("variant_us", "reference_us"):
         found[name] = [round(time, 4) for time in getattr(pairs, name)]
+    if isinstance(pairs, Blocks):
+        found["blocks"] = {
+            "variant": list(map(asdict, pairs.variant)),
+            "reference": list(map(asdict, pairs.reference)),
+        }
     return found | common
 
 

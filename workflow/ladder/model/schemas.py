@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 
-REGIMES = ("cold", "dirty", "warm")
+SUSTAINED = "sustained"
+CHAINED = ("warm", SUSTAINED)  # back to back, the L2 as it is
+REGIMES = ("cold", "dirty", *CHAINED)
 """cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
-lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph."""
+lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
+seconds, at the clock that the power limit allows."""
 
 _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
 STATUSES = tuple(_STATUSES.split())
@@ -23,11 +26,12 @@ def _columns(text: str) -> Mapping[str, str]:
 
 SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "timings": _columns(
-        f"""sweep problem kernel variant rung params dtype layout {_SIZE} status reason samples:int regime
+        f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
         speedup:float speedup_low:float speedup_high:float stopped_by tflops:float peak_fraction:float
         gbytes_per_s:float copy_fraction:float sm_clock_mhz:float power_w:float temperature_c:float throttled:bool
-        busy:bool max_error:float error_bound:float source_sha256 cubin_sha256"""
+        energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
+        source_sha256 cubin_sha256"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known.
     "sessions": _columns(

@@ -47,6 +47,7 @@ class Entry:
     where: str = ""  # an expression over parameters and the size: where it is false there is no cell
     reason: str = ""  # why not; without one there is not even a row
     sizes: tuple[Size, ...] = field(default=(), kw_only=True)  # at which there is a row
+    baseline: "Entry | None" = field(default=None, kw_only=True)  # the rung that it changes, if it is one
 
     def left_out(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
@@ -80,12 +81,21 @@ class Figure(Document):
 
 
 @dataclass(frozen=True)
-class Counters:
-    """What the profiler counts: groups of metrics, at some sizes, of some variants."""
+class Selection:
+    """Some variants at some sizes."""
 
-    groups: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = ()
     variants: tuple[Variant, ...] = ()
+
+    def has(self, variant: Variant, size: Size) -> bool:
+        return size in self.sizes and variant in self.variants
+
+
+@dataclass(frozen=True)
+class Counters(Selection):
+    """What the profiler counts: groups of metrics of some cells."""
+
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,8 @@ class Sweep:
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
     counters: Counters
     figures: tuple[Figure, ...]
+    sustained: Selection = Selection()
+    repeated: Selection = Selection()  # measured in several sessions
 
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:

@@ -13,7 +13,7 @@ from ladder.model.cell import COUNTERS
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
-from ladder.model.schemas import SWEEP_TABLES
+from ladder.model.schemas import CHAINED, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 
@@ -54,7 +54,7 @@ class Collector:
         """The columns that say which task a row is about."""
         cell = task.cell
         own: Row = {"sweep": self.plan.sweep, "problem": self.plan.problem, "rung": task.rung or None}
-        own |= {"kernel": cell.kernel, "variant": task.variant, "params": json.dumps(dict(cell.params))}
+        own |= {"baseline": task.baseline or None, "kernel": cell.kernel, "variant": task.variant, "params": json.dumps(dict(cell.params))}
         own |= {"dtype": cell.dtype, "layout": cell.layout or None, "taps": self.problem.taps(cell.params)}
         return {**own, **cell.size}
 
@@ -65,9 +65,11 @@ class Collector:
 
     def measured(self, task: Task, record: Record) -> None:
         """A row of timings.csv."""
-        result, device = record.result, record.result.get("device") or {}
-        clock, began = device.get("sm_clock_mhz"), device.get("start_clock_mhz")
-        slow = clock < began * (1 - self.plan.job["throttle_share"]) if clock and began else None
+        result, gpu = record.result, self.view.session(record).gpu
+        own = (result.get("sustained") or {}).get("variant") or {}
+        device = (result.get("device") or {}) | own
+        clock, highest = device.get("sm_clock_mhz"), gpu.get("sm_clock_max_mhz")
+        slow = clock < highest * (1 - self.plan.job["throttle_share"]) if clock and highest else None
         known = {"throttled": slow, **(result.get("built") or {}), **(result.get("check") or {}), **device}
         if record.status != "ok":
             self.failed(task, known, record.status, record.reason)
@@ -78,14 +80,17 @@ class Collector:
         # Integer additions are no floating-point operations: no TFLOP/s for them.
         floating = work.operations > 0 and not cell.dtype.startswith("int")
         tflops = work.operations / middle / 1e6 if floating else None
-        peak = dtype_peaks(self.view.session(record).gpu).get(cell.dtype)
-        copy_us = result.get("copy_us") if record.cell.regime != "warm" else None
+        peak = dtype_peaks(gpu).get(cell.dtype)
+        copy_us = result.get("copy_us") if record.cell.regime not in CHAINED else None
         rates = {
             "tflops": tflops,
             "peak_fraction": tflops / peak if tflops and peak else None,
             "gbytes_per_s": work.bytes / middle / 1e3 if work.bytes > 0 else None,
             "copy_fraction": copy_us / middle if copy_us else None,
         }
+        if (launch_j := own.get("launch_j")) is not None:
+            rates["energy_pj_per_flop"] = launch_j * 1e12 / work.operations if floating else None
+            rates["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes if work.bytes > 0 else None
         outcome = {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
         self.rows["timings"].append({**result, **known, **self.about(task), **found, **rates, **outcome})
 
@@ -108,8 +113,8 @@ class Collector:
             status = "unsupported" if task.launch is None else facts["status"]
             self.failed(task, facts, status, broken or task.absent)
             return
-        found = [self.view.find(task, regime) for regime in self.plan.regimes]
-        if found[0] is None:
+        found = [self.view.find(task, regime) for regime in self.plan.regimes_of(task)]
+        if found[0] is None and not task.baseline:
             self.note("measure", f"{task.variant} at {dict(task.cell.size)}", "not measured")
         for place, record in enumerate(found):
             if record is None or (place and record.status != "ok"):

@@ -49,7 +49,7 @@ class Publication:
         found: dict[int, Record] = {}
         for view in self.views.values():
             for _, task in view.launched():
-                for regime in (*view.plan.regimes, *([COUNTERS] if task.counted else [])):
+                for regime in (*view.plan.regimes_of(task), *([COUNTERS] if task.counted else [])):
                     record = view.find(task, regime)
                     found |= {id(one): one for one in (view.alike(record) if record else ())}
         return list(found.values())

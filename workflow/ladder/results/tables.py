@@ -14,8 +14,12 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
-_LATER = {"resources": "sweep", "timings": "algorithm", "jobs": "check_share"}
-"""Columns that tables published earlier do not have."""
+_LATER = {
+    "resources": {"sweep"},
+    "timings": {"algorithm", "baseline", "energy_pj_per_flop", "energy_pj_per_byte"},
+    "jobs": {"check_share"},
+}
+"""Columns that tables published earlier may lack."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 
@@ -57,13 +61,13 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
             raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    if earlier := table in _LATER and _LATER[table] not in found:
-        columns.remove(_LATER[table])
+    lacking = _LATER.get(table, set()) - {*found}
+    columns = [name for name in columns if name not in lacking]
     if list(found) != columns:
         differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
     # The timings say which sweeps a variant is of.
-    if earlier and table == "resources":
+    if lacking and table == "resources":
         uses = read("timings", folder)
         uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
         found = uses.drop_duplicates().merge(found, on="variant")
