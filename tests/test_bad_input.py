@@ -548,7 +548,7 @@ MISTAKES = [
             "    params: {k: [2, 4]}\n    where: k == 2 or elements > 2**18\n"
             "counters: {groups: [memory], where: k == 4}",
         ),
-        (SWEEP, "counters.where", "'k == 4'", "a variant asked for at a size to profile"),
+        (SWEEP, "counters.where", "'k == 4'", "a variant asked for at one of these sizes"),
     ),
     Mistake(
         "counters of variants by a name that does not exist",

@@ -114,7 +114,7 @@ def make_task(index: int) -> Task:
 def make_plan(deadline_s: float = DEADLINE_S) -> Plan:
     names = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks", "warm_below_us")
     tasks = tuple(make_task(index) for index in range(TASKS))
-    job = {"deadline_s": deadline_s, "remeasure": False}
+    job = {"deadline_s": deadline_s, "remeasure": False, "sessions": 1}
     return Plan("scripted", "stencil", "sm_90a", ("dirty",), dict.fromkeys(names, 1), job, (), tasks)
 
 

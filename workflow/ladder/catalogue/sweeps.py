@@ -36,7 +36,7 @@ class EntryDocument(Document):
     technique: Text | None = None
     """what the rung adds over the one below"""
     baseline: Text | None = None
-    """rung that this one changes, with which it is paired directly as well (default the rung above)"""
+    """rung of the sweep that this one changes, with which it is paired directly as well"""
     where: Text | None = None
     """expression over parameters and the size; where it is false the sweep does not have the variant, and there is
     no row, unless a reason is given"""
@@ -147,29 +147,18 @@ class _SweepFile:
         self.asked = tuple(size for size in self.sizes if size in asked)
 
     def _pair_rungs(self) -> None:
-        """Give each rung its baseline: the one that it names, or the one above, of the same dtype."""
-        named = {given.rung: (index, given.baseline) for index, given in enumerate(self.document.variants)}
+        """Give each rung that names a baseline the entry of that rung in its dtype."""
+        rungs = {(entry.rung, entry.variant.dtype): entry for entry in self.entries.values() if entry.rung}
         for index, given in enumerate(self.document.variants):
             if given.baseline is not None:
-                field, others = (
-                    f"variants[{index}].baseline",
-                    [one for one in named if one and one != given.rung],
-                )
-                refuse_unknown(self.path, field, given.baseline, others, "the sweep has no such rung")
+                field, others = f"variants[{index}].baseline", {rung for rung, _ in rungs} - {given.rung}
                 if given.rung is None:
                     raise refuse(self.path, field, given.baseline, "a baseline beside `rung` only")
-        above = dict[str, Entry]()
-        for variant, entry in self.entries.items():
-            if entry.rung:
-                wanted = named[entry.rung][1]
-                alike = [one for one in self.entries.values() if one.variant.dtype == variant.dtype]
-                other = (
-                    next((one for one in alike if one.rung == wanted), None)
-                    if wanted
-                    else above.get(variant.dtype)
-                )
-                above[variant.dtype] = entry
-                self.entries[variant] = replace(entry, baseline=other)
+                refuse_unknown(self.path, field, given.baseline, sorted(others), "the sweep has no such rung")
+                for dtype in self.document.dtypes:
+                    entry, baseline = rungs.get((given.rung, dtype)), rungs.get((given.baseline, dtype))
+                    if entry is not None:
+                        self.entries[entry.variant] = replace(entry, baseline=baseline)
 
     def _kernel(self, field: str, name: str) -> Kernel:
         """A kernel of the sweep's problem, named in `field`."""
