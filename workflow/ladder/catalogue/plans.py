@@ -89,4 +89,5 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         job=job,
         counter_groups=sweep.counters.groups,
         tasks=tuple(_task(sweep, entry, size, arch) for entry, size in sweep.asked),
+        external=sweep.reference.external,
     )
