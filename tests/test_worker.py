@@ -22,6 +22,7 @@ from ladder.gpu.instance import Check
 from ladder.measure import bench, worker
 from ladder.model.folders import Project
 from ladder.model.plan import Plan, read_plan, to_json
+from ladder.model.sweep import Sweep
 from test_harness_calls import FakeBuffer, FakeGpu
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16")
@@ -57,7 +58,7 @@ class Gpu(FakeGpu):
 
     def __init__(self, *_: Any) -> None:
         self.harness: Any = Harness()
-        self.stream: Any = SimpleNamespace(record=lambda event: None)
+        self.stream: Any = SimpleNamespace(record=lambda event: None, handle=7)
         self.device: Any = SimpleNamespace(create_event=lambda options: Event())
         self.l2: Any = SimpleNamespace(prepare=lambda regime: None, warm_up=lambda seconds: None)
         self._free, self.now = iter(range(2**40, 2**60, 2**34)), 0.0
@@ -106,8 +107,12 @@ class Libraries:
 def plan_of(name: str, folder: Path) -> Plan:
     """A sweep's plan with its edges, through its file, as if all had been compiled."""
     own = Project(ROOT)
-    sweep = load_sweeps(own.sweeps, load_catalog(own.kernels), [name])[name]
-    made = plan_sweep(sweep, read_settings(own, (), {}), "sm_90a")
+    return planned(load_sweeps(own.sweeps, load_catalog(own.kernels), [name])[name], folder)
+
+
+def planned(sweep: Sweep, folder: Path) -> Plan:
+    """The same of a sweep that was loaded."""
+    made = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
     facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {}}
     launched = {one.variant for task in made.tasks for one in (task.launch, task.reference) if one}
     made = replace(
@@ -116,7 +121,7 @@ def plan_of(name: str, folder: Path) -> Plan:
         variants=dict.fromkeys(launched, facts),
         edges=plan_edges(sweep, "sm_90a"),
     )
-    path = folder / f"{name}.json"
+    path = folder / f"{sweep.name}.json"
     path.write_bytes(to_json(made))
     assert read_plan(path) == made
     return made

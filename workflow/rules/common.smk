@@ -41,7 +41,7 @@ def _known():
 
 try:
     RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
-    KNOWN = RUN.kept("rules", _known)
+    KNOWN = RUN.kept("rules", _known, lambda known: known.external)
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 

@@ -107,4 +107,5 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         job=job,
         counter_groups=sweep.counters.groups,
         tasks=tuple(_tasks(sweep, arch)),
+        external=sweep.reference.external,
     )

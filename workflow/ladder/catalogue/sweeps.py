@@ -2,15 +2,20 @@
 
 import itertools
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pydantic import Discriminator, Tag
+
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
-from ladder.model.document import Document, Share, Some, Text, Value, is_value, taking
+from ladder.model.cell import External
+from ladder.model.document import Document, Share, Some, Text, Value, is_value, matching, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
+from ladder.model.files import file_sha256
 from ladder.model.kernel import Kernel, ProblemName, Variant
 from ladder.model.problem import Size
 from ladder.model.sweep import Counters, Entry, Figure, Reference, Selection, SizeText, Sweep
@@ -56,12 +61,55 @@ class ReferenceDocument(Document):
     """its parameters; those not named are the variant's"""
 
 
-def _is_reference(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, Mapping) and "kernel" in value)
+_A_NAME = "letters, digits and any of _ . : + -, a letter or digit first"
+_FUNCTION = r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*"
+_Function = Annotated[
+    str, *matching(_FUNCTION, "the name of a function; {dtype} and {layout} stand for the cell's")
+]
 
 
-_AGAINST = "a library of the problem, or {kernel: NAME, params: {...}}"
-Against = Annotated[str | ReferenceDocument, *taking(_AGAINST, _is_reference)]
+class ExternalDocument(Document):
+    """A reference of one's own (docs/references.md)."""
+
+    shared_object: Annotated[str, *matching(r".*\.so(\.\d+)*", "a file name that ends in .so")] | None = None
+    """shared object with a C entry; a path relative to the project"""
+    python: Annotated[str, *matching(r".*\.py", "a file name that ends in .py")] | None = None
+    """Python file with a callable; a path relative to the project"""
+    entry: _Function
+    """its function; in that of a shared object {dtype} and {layout} stand for the cell's"""
+    setup: _Function | None = None
+    """function of the shared object that is called once a size, untimed"""
+    name: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] | None = None
+    """its name in tables (default FILE:ENTRY, the file without folder and ending)"""
+
+    @property
+    def file(self) -> str:
+        return self.shared_object or self.python or ""
+
+    @property
+    def usual_name(self) -> str:
+        return f"{Path(self.file).name.partition('.')[0]}:{self.entry}"
+
+
+def _kind(value: Any) -> str | None:
+    """In brackets, so that errors leave it out of the field's place."""
+    if isinstance(value, str):
+        return "[library]"
+    given = value if isinstance(value, Mapping) else {}
+    kinds = {"kernel": "[kernel]", "shared_object": "[external]", "python": "[external]"}
+    return next((kind for field, kind in kinds.items() if field in given), None)
+
+
+_AGAINST = (
+    "a library of the problem, {kernel: NAME, params: {...}}, {shared_object: FILE.so, entry: NAME} "
+    "or {python: FILE.py, entry: NAME}"
+)
+_ANY = (
+    Annotated[str, Tag("[library]")]
+    | Annotated[ReferenceDocument, Tag("[kernel]")]
+    | Annotated[ExternalDocument, Tag("[external]")]
+)
+Against = Annotated[_ANY, Discriminator(_kind), *taking(_AGAINST, lambda value: _kind(value) is not None)]
 
 
 class SelectionDocument(Document):
@@ -98,7 +146,8 @@ class SweepDocument(Document):
     variants: Some[EntryDocument]
     """kernels and their parameters"""
     references: Some[Against]
-    """what cells are timed against: libraries, of which the fastest counts, or one kernel"""
+    """what cells are timed against: one kernel, or libraries and references of one's own, of which the fastest
+    counts"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
     regimes: Some[Literal["cold", "dirty", "warm", "sustained"]] = ["dirty", "warm"]
@@ -120,8 +169,10 @@ class _SweepFile:
     Raises LadderError for the first mistake.
     """
 
-    def __init__(self, path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel]) -> None:
-        document = parse(SweepDocument, fields, path, problems=PROBLEMS)
+    def __init__(
+        self, path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path
+    ) -> None:
+        self.root, document = root, parse(SweepDocument, fields, path, problems=PROBLEMS)
         self.path, self.catalog, self.document, self.problem = path, catalog, document, document.problem
         for index, dtype in enumerate(document.dtypes):
             refuse_unknown(path, f"dtypes[{index}]", dtype, self.problem.dtypes)
@@ -219,18 +270,43 @@ class _SweepFile:
         self.excluded += len(variants) - len(kept)
         return kept
 
+    def _external(self, given: ExternalDocument, where: str) -> External:
+        """A reference of one's own, whose file is there; what it does is seen where it is launched."""
+        if given.shared_object is not None and given.python is not None:
+            raise refuse(self.path, f"{where}.python", given.python, "shared_object or python, not both")
+        if given.python is not None and given.setup is not None:
+            raise refuse(self.path, f"{where}.setup", given.setup, "a setup entry of a shared object only")
+        kind: Literal["shared_object", "python"] = "shared_object" if given.python is None else "python"
+        if given.python is not None and not given.entry.isidentifier():
+            raise refuse(self.path, f"{where}.entry", given.entry, "the name of a function of the module")
+        file = self.root / given.file
+        if not file.is_file():
+            why = f"{file} is no file"
+            raise refuse(self.path, f"{where}.{kind}", given.file, "a file, relative to the project", why=why)
+        return External(kind, os.path.abspath(file), given.entry, given.setup or "", file_sha256(file))
+
     def _reference(self) -> Reference:
         path, listed = self.path, self.document.references
-        names = [one for one in listed if isinstance(one, str)]
         kernels = [one for one in listed if isinstance(one, ReferenceDocument)]
-        for index, name in enumerate(names):
-            why = f"problem {self.problem.name}"
-            refuse_unknown(path, f"references[{index}]", name, self.problem.libraries, why=why)
+        names, external = list[str](), dict[str, External]()
+        for index, one in enumerate(listed):
+            where = f"references[{index}]"
+            if isinstance(one, ReferenceDocument):
+                continue
+            if isinstance(one, str):
+                name = one
+                refuse_unknown(path, where, name, self.problem.libraries, why=f"problem {self.problem.name}")
+            else:
+                name = one.name or one.usual_name
+                if name in (*self.problem.libraries, *names):
+                    raise refuse(path, f"{where}.name", name, "a name that no other reference has")
+                external[name] = self._external(one, where)
+            names.append(name)
         if (names and kernels) or len(kernels) > 1:
             both = [*names, *(one.kernel for one in kernels)]
-            raise refuse(path, "references", both, "libraries, or one kernel")
+            raise refuse(path, "references", both, "libraries and references of one's own, or one kernel")
         if names:
-            return Reference(libraries=tuple(names))
+            return Reference(libraries=tuple(names), external=external)
         kernel, params = self._kernel("references[0].kernel", kernels[0].kernel), kernels[0].params
         # Its own parameters first, so that a mistake in them names this file.
         kernel.variant(params, next(iter(kernel.dtypes)), where="references[0].", file=path, excluded=True)
@@ -290,16 +366,18 @@ class _SweepFile:
 
 
 def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
-    """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
-    return make_sweep(path, read_yaml(path), catalog)
+    """Read one sweep of a project and check it against the catalogue. Raises LadderError for the first mistake."""
+    return make_sweep(path, read_yaml(path), catalog, path.parent.parent.parent)
 
 
-def make_sweep(path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel]) -> Sweep:
+def make_sweep(path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path) -> Sweep:
     """The sweep that the fields of a sweep file describe; `path` gives its name, and mistakes name it as the file.
+
+    Files that it names are relative to `root`.
 
     Raises LadderError for the first mistake.
     """
-    return _SweepFile(path, fields, catalog).sweep()
+    return _SweepFile(path, fields, catalog, root).sweep()
 
 
 def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -204,11 +204,16 @@ class Gate:
 
 
 def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
-    """A CUDA graph of back-to-back calls of `launchers`, which enqueue on `stream`."""
+    """A CUDA graph of back-to-back calls of `launchers`, which enqueue on `stream`. Raises what one of them raises."""
     builder = stream.create_graph_builder().begin_building("relaxed")
-    for launcher in launchers:
-        launcher()
-    graph = builder.end_building().complete()
+    try:
+        for launcher in launchers:
+            launcher()
+        graph = builder.end_building().complete()
+    except Exception:
+        with contextlib.suppress(Exception):  # It says again what went wrong.
+            builder.close()  # else the stream would go on capturing
+        raise
     graph.upload(stream)
     stream.sync()
     return graph

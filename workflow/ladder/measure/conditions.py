@@ -41,6 +41,9 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
+    external = [name for name in task.cell.reference.libraries if name in plan.external]
+    if external:
+        conditions["external"] = {name: plan.external[name].digest[:_LETTERS] for name in external}
     return conditions | ({"reference": _launch(plan, task.reference)} if task.reference else {})
 
 

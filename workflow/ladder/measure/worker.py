@@ -2,7 +2,7 @@
 
 Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe come (task index, regimes,
 algorithms of libraries by name); back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the
-context is lost, and it leaves.
+context is lost, and it leaves. {"doing": …} says ahead of a result what may end the process, or "" after it.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class Timing:
         self.rule = stopping_rule(plan)
         self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
-        params = task.reference.params if task.reference else {}
+        self.params = params = bench.reference_params(task)
         self.variant = Side(task.launch.params, self.instance.error_bound(task.launch.params))
         self.reference: Side | None = None
         if name != COPY:  # which is no answer
@@ -91,8 +91,11 @@ class Timing:
             None if self.launch_us[0] < self.limit_us else f"warm is for kernels below {self.limit_us:g} us"
         )
 
-    def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
-        """Chains of launches that each write to a place of their own. In warm one alone comes before each chain."""
+    def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
+        """Chains of launches that each write to a place of their own. In warm one alone comes before each chain.
+
+        There are none where an external reference cannot be captured.
+        """
         bench, length = self.bench, chain_length(self.launch_us[0], regime == SUSTAINED)
         places = [REFERENCE + 1 + number for number in range(min(length, self.bench.places(self.instance)))]
         stream, against, watch = bench.gpu.stream, self.task.reference, self.watch
@@ -105,11 +108,20 @@ class Timing:
             return contextlib.closing(capture(stream, members))
 
         def again() -> Launcher:
-            return self.instance.library(self.name) if against is None else bench.load(against, self.instance)
+            if against is not None:
+                return bench.load(against, self.instance)
+            return bench.library(self.name, self.instance, self.params)
 
         with contextlib.ExitStack() as graphs:
             own = graphs.enter_context(graph(partial(bench.loaded, self.task)))
-            other = graphs.enter_context(graph(again))
+            try:
+                other = graphs.enter_context(graph(again))
+            except Exception as error:
+                if self.name not in bench.external:
+                    raise
+                why = f"not captured in a CUDA graph: {error}"
+                bench.note(self.name, f"{regime}: {why}")
+                return CellOutcome("unsupported", f"the reference {self.name}: {why}")
             poisons = [partial(watch.poison, place) for place in places]
             clear = graphs.enter_context(contextlib.closing(capture(stream, poisons)))
 
@@ -260,6 +272,7 @@ def main() -> int:
     die_with_parent()
     plan, cubins = (Path(word) for word in sys.argv[1:3])
     pipe, worker = Connection(int(sys.argv[3])), Worker(read_plan(plan), cubins)
+    worker.bench.doing = lambda what: pipe.send({"doing": what})
     pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
     while True:
         try:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from ladder.model.cell import Cell
+from ladder.model.cell import Cell, External
 from ladder.model.document import reading
 from ladder.model.errors import refuse_unknown
 from ladder.model.problem import ParamValue
@@ -77,7 +77,7 @@ class Plan:
 
     A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
     are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins. `edges`: by id, where else
-    variants are verified.
+    variants are verified. `external`: by name, references that come from files.
     """
 
     sweep: str
@@ -91,6 +91,7 @@ class Plan:
     harness: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     edges: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
+    external: Mapping[str, External] = field(default_factory=dict)
 
     def regimes_of(self, task: Task) -> tuple[str, ...]:
         """Those that a task is timed in."""

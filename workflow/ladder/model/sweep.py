@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from ladder.model.cell import External
 from ladder.model.document import Document, Text, is_value, taking
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
@@ -23,9 +24,13 @@ SizeText = Annotated[int | str | dict[str, int | str], *taking(_SIZE, _is_size)]
 
 @dataclass(frozen=True)
 class Reference:
-    """The fastest of some libraries, or a kernel, with the variant's own parameters where `params` has none."""
+    """The fastest of some libraries, or a kernel, with the variant's own parameters where `params` has none.
+
+    Those of `libraries` that come from files are in `external`.
+    """
 
     libraries: tuple[str, ...] = ()
+    external: Mapping[str, External] = field(default_factory=dict)
     kernel: Kernel | None = None
     params: Mapping[str, ParamValue] = field(default_factory=dict)
 
