@@ -353,6 +353,69 @@ def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
     assert [size["m"] for size in kept_where(lab, "m > 1024").counters.sizes] == [4096]
 
 
+def named_rungs(lab: Lab, **second: object) -> list[dict[str, object]]:
+    """fp32_transpose of two rungs, the second with these fields."""
+    variants = [
+        {"kernel": "gemm_register_tile", "params": {"transpose_a": flag}, "rung": f"rung {flag}"}
+        for flag in (0, 1)
+    ]
+    variants[1] |= second
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(variants=variants))
+    return variants
+
+
+def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    named_rungs(lab, baseline="rung 0")
+    own = lab.plan(lab.sweeps(["fp32_transpose"])["fp32_transpose"])
+    assert not any(task.baseline for task in own.tasks), "the sweep's reference is that rung"
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(references=["cublas"]))
+    lab.record(["fp32_transpose"])
+    plan = lab.view("fp32_transpose").plan
+    pairs = [task for task in plan.tasks if task.baseline]
+    assert len(pairs) == len(plan.tasks) // 3 == len(lab.sweeps(["fp32_transpose"])["fp32_transpose"].sizes)
+    assert {(task.rung, task.baseline, task.cell.reference.kernel) for task in pairs} == {
+        ("rung 1", "rung 0", "gemm_register_tile")
+    }
+    assert all(plan.regimes_of(task) == plan.regimes[:1] for task in pairs)
+    timings = lab.frames("fp32_transpose")["timings"]
+    paired = timings[timings["baseline"].notna()]
+    assert set(paired["reference"]) == {pairs[0].reference.variant if pairs[0].reference else ""}
+    assert len(paired) == len(pairs)
+    assert len(timings[timings["baseline"].isna()]) == len(plan.regimes) * 2 * len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        ({"baseline": "rung 2"}, "variants[1].baseline: 'rung 2' is not accepted (did you mean"),
+        ({"baseline": "rung 1"}, "variants[1].baseline: 'rung 1' is not accepted"),
+        ({"baseline": "rung 0", "rung": None}, "accepted: a baseline beside `rung` only"),
+    ],
+)
+def test_a_baseline_is_another_rung(second: dict[str, object], says: str, tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    named_rungs(lab, **second)
+    with pytest.raises(LadderError) as error:
+        lab.sweeps(["fp32_transpose"])
+    assert says in str(error.value)
+
+
+def test_chosen_cells_are_sustained_and_repeated(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    chosen = {"sizes": [4096], "where": "bk == 8"}
+    edit_yaml(
+        lab.project.sweeps / "fp32_transpose.yaml", lambda it: it.update(sustained=chosen, repeated=chosen)
+    )
+    sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
+    plan = lab.plan(sweep)
+    found = [task for task in plan.tasks if task.sustained]
+    assert found
+    assert found == [task for task in plan.tasks if task.repeated]
+    assert {(task.cell.size["m"], task.cell.params["bk"]) for task in found} == {(4096, 8)}
+    assert plan.regimes_of(found[0]) == (*plan.regimes, "sustained")
+
+
 def test_where_is_asked_of_each_dtype(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     edit_yaml(

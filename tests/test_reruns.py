@@ -450,3 +450,24 @@ def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for known in (code.digest, code._says):
         known.cache_clear()
     return found
+
+
+def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(measured: Measured) -> None:
+    lab = measured.lab
+    measured.sweep("fp32_transpose", lambda sweep: sweep.update(repeated={"sizes": [4096]}))
+    sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
+
+    def wanted(sessions: int, uuid: str | None) -> set[int]:
+        measured.settings(sessions=sessions)
+        lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
+        view = lab.view("fp32_transpose")
+        return {view.plan.tasks[index].cell.size["m"] for index, _ in due(view, lab.on("gemm"), uuid)}
+
+    here, count = SESSION.gpu["uuid"], len(sweep.sizes)
+    assert count > 1
+    assert wanted(1, here) == wanted(1, "GPU-other") == wanted(2, None) == set()
+    assert wanted(2, here) == wanted(2, "GPU-other") == {4096}
+    lab.session = replace(SESSION, id="second")
+    lab.record(["fp32_transpose"])
+    assert wanted(2, here) == set()
+    assert wanted(3, here) == wanted(2, "GPU-other") == {4096}
