@@ -382,7 +382,8 @@ def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(tmp_pat
     paired = timings[timings["baseline"].notna()]
     assert set(paired["reference"]) == {pairs[0].reference.variant if pairs[0].reference else ""}
     assert len(paired) == len(pairs)
-    assert len(timings[timings["baseline"].isna()]) == len(plan.regimes) * 2 * len(pairs)
+    assert set(paired["regime"]) == {"dirty"}
+    assert len(timings[timings["baseline"].isna() & (timings["regime"] == "dirty")]) == 2 * len(pairs)
 
 
 @pytest.mark.parametrize(
