@@ -8,6 +8,7 @@ rule collect_tables:
         published=published_files("clock_nvbench.csv", "clock_aa.csv", "sanitizer.csv", "throughput.json"),
     output:
         tables=tables_in(f"{FOLDER}/tables"),
+        samples=f"{FOLDER}/tables/{SAMPLES}",
     log:
         f"{LOGS}/collect_tables.log",
     params:
@@ -28,6 +29,7 @@ rule collect_sweep:
         accounts=lambda wildcards: accounts_of(wildcards.sweep),
     output:
         tables=tables_in(f"{FOLDER}/sweeps/{{sweep}}"),
+        samples=f"{FOLDER}/sweeps/{{sweep}}/{SAMPLES}",
     log:
         f"{LOGS}/collect_sweep/{{sweep}}.log",
     params:

@@ -19,7 +19,7 @@ from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import host_conditions
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256, tree_digest
-from ladder.model.schemas import SWEEP_TABLES
+from ladder.model.schemas import COLLECTED, SAMPLES
 
 # Where snakemake's own words are asked for, or those of a plugin, they stay.
 _asked = workflow.output_settings
@@ -161,7 +161,7 @@ def shown(figure, sweep):
     return report(figure, category="Figures", subcategory=sweep, labels=labels)
 
 
-def tables_in(folder, names=SWEEP_TABLES):
+def tables_in(folder, names=COLLECTED):
     """Files of tables: CSV with parquet beside it."""
     return [f"{folder}/{name}.{format}" for name in names for format in FORMATS]
 

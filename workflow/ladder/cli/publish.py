@@ -13,11 +13,12 @@ from ladder.cli.options import Config, Configfile, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
+from ladder.model.schemas import SAMPLES
 from ladder.report.document import render
 from ladder.report.figures.registry import draw_sweeps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
-from ladder.results.archive import read_archive
+from ladder.results.archive import read_archive, write_samples
 from ladder.results.environment import analysed_here, measured_on
 from ladder.results.publish import copy_checks, load_publication, replaced
 
@@ -53,8 +54,10 @@ def publish(
         if not (frames["timings"]["status"] == "ok").any():
             raise LadderError(f"{folder.root} is not published: no cell of its sweeps has a result")
         tables.write(frames, fresh.tables)
+        records = read_archive(fresh.records)
+        write_samples(fresh.tables / SAMPLES, records)
         environment = analysed_here(own.root, target.root.name, given.arch)
-        environment |= measured_on(read_archive(fresh.records), frames["sessions"])
+        environment |= measured_on(records, frames["sessions"])
         environment |= {"timings_from": "measured", "published": None}
         write_json(fresh.environment, environment)
         published = set(frames["timings"]["sweep"])

@@ -18,8 +18,9 @@ from ladder.model.errors import refuse
 from ladder.model.files import write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
+from ladder.model.schemas import SAMPLES
 from ladder.results import tables
-from ladder.results.archive import records_of
+from ladder.results.archive import records_of, write_samples
 from ladder.results.collect import changed_code, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, read_as, read_environment, reproduced
 from ladder.results.publish import copy_checks, kept_rows
@@ -61,6 +62,7 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)
         parts[plan.sweep] = frames
     tables.write(merge(parts), into or folder.tables)
+    write_samples((into or folder.tables) / SAMPLES, records)
     if published is not None and into is None:
         copy_checks(PublishedFolder(published), folder)
 

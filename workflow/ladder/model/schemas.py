@@ -31,13 +31,22 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         speedup:float speedup_low:float speedup_high:float stopped_by tflops:float peak_fraction:float
         gbytes_per_s:float copy_fraction:float sm_clock_mhz:float power_w:float temperature_c:float throttled:bool
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
-        source_sha256 cubin_sha256"""
+        source_sha256 cubin_sha256
+        sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known.
     "sessions": _columns(
         f"""sweep variant dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
-        sm_clock_mhz:float power_w:float"""
+        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float"""
+    ),
+    # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
+    "components": _columns(
+        "class cells:int gpus:int hosts:int residual:float session:float gpu:float host:float"
+    ),
+    # How often sessions left out fall into the intervals that all others, or one of them, predict.
+    "coverage": _columns(
+        """left_out sessions part cells:int readings:int covered:float half_width:float interval_score:float"""
     ),
     "metrics": _columns(f"sweep variant {_SIZE} metric unit value:float"),
     # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
@@ -77,3 +86,9 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
 
 SWEEP_TABLES = ("timings", "sessions", "metrics", "resources", "notes", "jobs")
 """Tables that are made sweep by sweep."""
+
+COLLECTED = (*SWEEP_TABLES, "components", "coverage")
+"""What is made of all sweeps together."""
+
+SAMPLES = "samples.parquet"
+"""Beside the tables: every raw time."""

@@ -27,7 +27,7 @@ _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "version": __version__}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
-_OPTIONAL = ("claims", "clock_nvbench", "clock_aa", "sanitizer")
+_OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
 
 
 def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:

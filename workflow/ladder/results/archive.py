@@ -1,7 +1,7 @@
 """The archive of published records: a parquet file a publication, none of them ever rewritten."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from ladder.model.files import replace_file
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.record import Record, Session, from_json
+from ladder.model.schemas import SIZE_COLUMNS
 
 _SAMPLES = ("variant_us", "reference_us")
 _UUID_LETTERS = 12
 """Of a published UUID, GPU- included: enough to distinguish GPUs."""
 
-_TEXTS = [(name, pa.string()) for name in "kernel variant sweep session time status record".split()]
+_COLUMNS = ["kernel", "variant", "sweep", "session", "time", "status", "record"]
+_TEXTS = [(name, pa.string()) for name in _COLUMNS]
 _SCHEMA = pa.schema([*_TEXTS, *((name, pa.list_(pa.float64())) for name in _SAMPLES)])
 """A row a record. `record` is its line of a store without the times, which have columns of their own; the texts before
 it are for queries. The sessions' lines are in the file's metadata.
@@ -71,6 +73,37 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
             raise LadderError(f"{path}: not an archive of records: {error}") from error
     return Records().add(found)
+
+
+_CELL_SIZE = [(name, pa.int64()) for name in SIZE_COLUMNS]
+_OF_SAMPLES = pa.schema(
+    [*((name, pa.string()) for name in ("cell", "variant", "session", "regime")), *_CELL_SIZE]
+)
+
+
+def write_samples(path: Path, records: Iterable[Record]) -> None:
+    """Write every raw time of records as a row: its cell (digest), session, and place among the launches of both sides.
+
+    `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even groups, and
+    reference, variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
+    """
+    rows, taken = list[dict[str, Any]](), list[tuple[int, int, str, float]]()
+    for record in records:
+        for side, name in zip(("variant", "reference"), _SAMPLES, strict=True):
+            for index, us in enumerate(record.result.get(name) or ()):
+                group, second = divmod(index, 2)
+                outer = (side == "variant") == (group % 2 == 0)
+                taken.append((len(rows), 4 * group + (3 * second if outer else 1 + second), side, us))
+        about = {"cell": record.cell.id, "regime": record.cell.regime}
+        rows.append({**vars(record), **record.cell.size, **about})
+    of, *columns = ([one[place] for one in taken] for place in range(4))
+    table = pa.Table.from_pylist(rows, _OF_SAMPLES).take(pa.array(of, pa.int64()))
+    kinds = {"order": pa.int32(), "side": pa.string(), "us": pa.float64()}
+    for (name, kind), values in zip(kinds.items(), columns, strict=True):
+        table = table.append_column(name, pa.array(values, kind))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    replace_file(path, sink.getvalue())
 
 
 def read_records(folder: Path) -> Records:

@@ -1,6 +1,7 @@
 """From records to the tidy tables of one sweep."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from statistics import fmean, stdev
@@ -16,6 +17,8 @@ from ladder.model.record import Record
 from ladder.model.schemas import CHAINED, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
+from ladder.results.prediction import combine
+from ladder.results.statistics import lag_1
 
 Row = dict[str, Any]
 
@@ -37,6 +40,21 @@ def times(result: Mapping[str, Any]) -> Row:
     return {**middle, **spread, "reference_median_us": median(result["reference_us"])}
 
 
+def interval(result: Mapping[str, Any]) -> Row:
+    """Ends of the speed-up's interval, wider where the ratios of groups are positively correlated in time.
+
+    n samples of a first-order process with autocorrelation r count as n (1 - r) / (1 + r) (Bayley & Hammersley 1946).
+    """
+    if "variant_us" not in result:
+        return {}
+    own, other = result["variant_us"], result["reference_us"]
+    ratios = [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]
+    correlation = max(lag_1(ratios), 0.0)
+    wider = math.sqrt((1 + correlation) / (1 - correlation))
+    middle, ends = result["speedup"], ("speedup_low", "speedup_high")
+    return {name: middle * (result[name] / middle) ** wider for name in ends}
+
+
 class Collector:
     """Rows of one sweep as they grow. They may say more than their table has columns for."""
 
@@ -54,7 +72,12 @@ class Collector:
         """The columns that say which task a row is about."""
         cell = task.cell
         own: Row = {"sweep": self.plan.sweep, "problem": self.plan.problem, "rung": task.rung or None}
-        own |= {"baseline": task.baseline or None, "kernel": cell.kernel, "variant": task.variant, "params": json.dumps(dict(cell.params))}
+        own |= {
+            "baseline": task.baseline or None,
+            "kernel": cell.kernel,
+            "variant": task.variant,
+            "params": json.dumps(dict(cell.params)),
+        }
         own |= {"dtype": cell.dtype, "layout": cell.layout or None, "taps": self.problem.taps(cell.params)}
         return {**own, **cell.size}
 
@@ -74,7 +97,7 @@ class Collector:
         if record.status != "ok":
             self.failed(task, known, record.status, record.reason)
             return
-        found, cell = times(result), task.cell
+        found, cell = times(result) | interval(result), task.cell
         middle = found["median_us"]
         work = self.problem.work(cell.size, cell.dtype, cell.params)
         # Integer additions are no floating-point operations: no TFLOP/s for them.
@@ -102,8 +125,14 @@ class Collector:
                 commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:12]
                 made = {"session": one.session, "started": session.started or None, "commit": commit or None}
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
+                made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
-                found = {**one.result, **times(one.result), **(one.result.get("device") or {})}
+                found = {
+                    **one.result,
+                    **times(one.result),
+                    **interval(one.result),
+                    **(one.result.get("device") or {}),
+                }
                 self.rows["sessions"].append(found | self.about(task) | made)
 
     def task(self, task: Task) -> None:
@@ -166,5 +195,6 @@ def changed_code(view: View) -> dict[str, int]:
 
 
 def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
-    """Tables of all sweeps joined in their order."""
-    return {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
+    """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
+    joined = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
+    return combine(joined)

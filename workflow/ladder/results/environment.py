@@ -17,7 +17,10 @@ from ladder.model.record import Session
 from ladder.results import tables
 
 # What a report needs of environment.json, which says more, as pydantic takes it: kinds with defaults, `...` without.
-_WORDS, _NUMBERS = "name uuid started finished", "memory_bytes sm_clock_max_mhz power_limit_w copy_gbytes_per_s"
+_WORDS, _NUMBERS = (
+    "name uuid started finished",
+    "memory_bytes sm_clock_max_mhz power_limit_w copy_gbytes_per_s",
+)
 _FIELDS: Any = dict.fromkeys(_WORDS.split(), (str | None, None))
 _FIELDS |= dict.fromkeys([*_NUMBERS.split(), "fp32_peak_tflops"], (float | None, None))
 _Card: Any = create_model("_Card", tensor_peak_tflops=(dict[str, float | None] | None, None), **_FIELDS)
@@ -39,7 +42,7 @@ def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
 
 
 def read_environment(folder: RunFolder) -> dict[str, Any]:
-    """What environment.json of a folder says. Raises LadderError where it, or one of its fields, is missing or wrong."""
+    """What environment.json of a folder says. Raises LadderError where it or one of its fields is missing or wrong."""
     found = read_as(TypeAdapter(_Environment), folder.environment)
     if found is None:
         raise LadderError(f"{folder.environment}: the file is missing")
@@ -51,7 +54,9 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
 
     Empty where none of them is known.
     """
-    sessions = [records.sessions[name] for name in table["session"].dropna().unique() if name in records.sessions]
+    sessions = [
+        records.sessions[name] for name in table["session"].dropna().unique() if name in records.sessions
+    ]
     if not sessions:
         return {}
     sessions.sort(key=lambda session: session.started)

@@ -27,7 +27,7 @@ from ladder.model.plan import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.archive import read_archive, write_archive
+from ladder.results.archive import public, read_archive, write_archive
 from ladder.results.collect import collect_sweep, merge
 from ladder.results.statistics import listed
 
@@ -84,7 +84,9 @@ class Publication:
             missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
         if not run.measures:
             return found
-        timed = [(cell_name(one.variant, one.cell), one) for one in self.chosen if one.cell.regime != COUNTERS]
+        timed = [
+            (cell_name(one.variant, one.cell), one) for one in self.chosen if one.cell.regime != COUNTERS
+        ]
         checks = [(name, one.result.get("check") or {}) for name, one in timed if one.status == "ok"]
         cells = {
             "not measured by this checkout: its code, settings or kernels are others": missing,
@@ -100,7 +102,8 @@ class Publication:
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
         sessions = {**self.archive.sessions, **self.sessions}
-        both = Records().add((*sessions.values(), *self.archive, *self.additions))
+        # The same GPU has one UUID, be its session in the archive or new.
+        both = Records().add((*map(public, sessions.values()), *self.archive, *self.additions))
         parts = {}
         for name in self.run.every_sweep:
             if name not in self.views:

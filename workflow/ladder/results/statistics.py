@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from statistics import geometric_mean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ladder.model.intervals import median, median_interval
@@ -178,6 +179,12 @@ def mean_of(rows: Sequence[Mapping[str, Any]], column: str = "speedup") -> Estim
     """Geometric mean of a column; its interval is that of the ends, which is wide."""
     ends = zip(*(astuple(estimate(row, column)) for row in rows), strict=True)
     return Estimate(*map(geometric_mean, ends))
+
+
+def lag_1(values: Sequence[float]) -> float:
+    """Autocorrelation of successive values; 0 where they do not differ."""
+    away = np.subtract(values, np.mean(values))
+    return float(away[1:] @ away[:-1] / (away @ away)) if away.any() else 0.0
 
 
 def median_of(values: Sequence[float]) -> Estimate:

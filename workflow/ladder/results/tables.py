@@ -15,9 +15,13 @@ from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 _LATER = {
-    "resources": {"sweep"},
-    "timings": {"algorithm", "baseline", "energy_pj_per_flop", "energy_pj_per_byte"},
-    "jobs": {"check_share"},
+    "resources": ("sweep",),
+    "timings": tuple(
+        "algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high "
+        "clock_floor_us".split()
+    ),
+    "sessions": ("host_gpus", "clock_floor_us"),
+    "jobs": ("check_share",),
 }
 """Columns that tables published earlier may lack."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
@@ -61,8 +65,8 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
             raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    lacking = _LATER.get(table, set()) - {*found}
-    columns = [name for name in columns if name not in lacking]
+    earlier = {*_LATER.get(table, ())} - {*found}
+    columns = [name for name in columns if name not in earlier]
     if list(found) != columns:
         differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")

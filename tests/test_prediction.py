@@ -1,0 +1,312 @@
+"""Intervals that predict another GPU: components of variance, held-out coverage, and what the tables say of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from factory import SESSION, Lab, Place, later
+from ladder.model.schemas import SAMPLES, SWEEP_TABLES
+from ladder.results import tables
+from ladder.results.archive import write_samples
+from ladder.results.collect import interval
+from ladder.results.prediction import combine, components, coverage, measured, predict, read
+from ladder.results.statistics import lag_1
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT.parent / "shared" / "data" / "sessions.parquet"
+SEEN = {"residual": 0.001, "session": 0.002, "gpu": 0.004, "host": 0.006}
+"""Standard deviations of the synthetic log speed-ups."""
+
+Where = tuple[str, str, int]  # session, GPU, GPUs of the host
+ONE_HOST: Sequence[Where] = [(f"s{number}", f"GPU-{number % 6}", 8) for number in range(12)]
+THREE_HOSTS: Sequence[Where] = [(f"s{number}", f"GPU-{number % 9}", 1 << number % 3) for number in range(18)]
+
+
+def sessions_of(
+    cells: int,
+    where: Sequence[Where],
+    seen: Mapping[str, float] = SEEN,
+    share: float = 1.0,
+    floors: Mapping[int, float] | None = None,
+    us: float = 50_000.0,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """sessions.csv of cells of `us` with known components; each is measured by a `share` of the sessions."""
+    draw, rows = np.random.default_rng(seed), []
+    for cell in range(cells):
+        gpu, host = ({key: draw.normal(0, seen[of]) for key in keys} for of, keys in (
+            ("gpu", [gpu for _, gpu, _ in where]),
+            ("host", [host for _, _, host in where]),
+        ))  # fmt: skip
+        true, first = draw.normal(0, 0.5), draw.integers(len(where))
+        for number, (name, card, kind) in enumerate(where):
+            if number != first and draw.random() > share:
+                continue
+            speedup = np.exp(
+                true + gpu[card] + host[kind] + draw.normal(0, np.hypot(seen["session"], seen["residual"]))
+            )
+            floor = floors[kind] if floors else None
+            own, other = (time + (floor or 0) for time in (us, us * speedup))
+            row = {
+                "sweep": "a",
+                "variant": f"kernel-{cell}",
+                "dtype": "fp32",
+                "layout": "NN",
+                "regime": "cold",
+            }
+            row |= {"m": 64, "n": 64, "k": 64, "session": name, "gpu_uuid": card, "host_gpus": kind}
+            row |= {
+                "reference": "kernel-0",
+                "median_us": own,
+                "reference_median_us": other,
+                "clock_floor_us": floor,
+            }
+            ends = np.exp(np.array([-1, 0, 1]) * 1.96 * seen["residual"]) * other / own
+            rows.append(row | dict(zip(("speedup_low", "speedup", "speedup_high"), ends, strict=True)))
+    return tables.frame("sessions", rows)
+
+
+def frames_of(sessions: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The tables of a sweep whose cells have these sessions, as they are before sessions are combined."""
+    latest = sessions.drop_duplicates("variant", keep="last").assign(status="ok")
+    rows = latest.astype(object).where(latest.notna(), None).to_dict("records")
+    return {name: tables.frame(name, []) for name in SWEEP_TABLES} | {
+        "timings": tables.frame("timings", rows).assign(clock_floor_us=np.nan),
+        "sessions": sessions,
+    }
+
+
+def held_out(sessions: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(coverage(read(sessions))).set_index(["left_out", "sessions", "part"])
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_components_are_those_the_data_were_made_with(share: float) -> None:
+    (found,) = (components(read(sessions_of(400, THREE_HOSTS, share=share))) ** 0.5).to_dict("records")
+    assert found["residual"] == pytest.approx(SEEN["residual"], rel=0.01)
+    assert found["session"] == pytest.approx(SEEN["session"], rel=0.15)
+    assert found["gpu"] == pytest.approx(SEEN["gpu"], rel=0.15)
+    assert found["host"] == pytest.approx(SEEN["host"], rel=0.25)  # one more kind is assumed
+
+
+@pytest.mark.parametrize("where", [ONE_HOST, THREE_HOSTS])
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_what_is_left_out_falls_into_its_interval(where: Sequence[Where], share: float) -> None:
+    found = held_out(
+        sessions_of(300, where, share=share, seen=SEEN | ({} if where == THREE_HOSTS else {"host": 0.0}))
+    )
+    # On one kind of host the intervals are wider, since another kind is assumed.
+    assert 0.93 < found.loc[("GPU", "all", "all"), "covered"] < (0.98 if where == THREE_HOSTS else 1)
+    assert 0.93 < found.loc[("GPU", "one", "all"), "covered"] < (0.98 if where == THREE_HOSTS else 1)
+    assert ("kind of host" in found.index.levels[0]) == (where == THREE_HOSTS)
+
+
+def test_a_cell_that_is_measured_once_has_an_interval_too() -> None:
+    many, once = sessions_of(200, ONE_HOST), sessions_of(201, ONE_HOST[:1]).tail(1)
+    found = read(pd.concat([many, once], ignore_index=True))
+    ends = predict(found, components(found))
+    widths = ends["high"] - ends["low"]
+    single = widths.index.isin(found["cell"][found["variant"] == "kernel-200"])
+    assert widths.notna().all()
+    assert widths[single].item() > 1.1 * widths[~single].median()
+
+
+def test_on_one_gpu_nothing_is_predicted_and_a_note_says_so() -> None:
+    made = combine(frames_of(sessions_of(50, [("s1", "GPU-1", 8), ("s2", "GPU-1", 8)])))
+    assert made["timings"]["predicted_low"].isna().all()
+    assert set(made["timings"]["sessions"]) == {2}
+    assert set(made["timings"]["gpus"]) == {1}
+    (row,) = made["components"].to_dict("records")
+    assert row["session"] > 0
+    assert np.isnan(row["gpu"])
+    assert len(made["coverage"]) == 0
+    assert list(made["notes"]["subject"]) == ["coverage"]
+
+
+def test_two_gpus_of_two_kinds_of_host_predict_others() -> None:
+    found = read(sessions_of(50, [("s1", "GPU-1", 1), ("s2", "GPU-2", 8)]))
+    known = components(found)
+    assert known["gpu"].isna().all()
+    assert predict(found, known)["low"].notna().all()
+
+
+def test_an_outlying_cell_widens_no_other_interval() -> None:
+    plain = sessions_of(100, THREE_HOSTS)
+    outlying = plain.copy()
+    here = (plain["variant"] == "kernel-7") & (plain["session"] == "s3")
+    outlying.loc[here, ["speedup", "speedup_low", "speedup_high"]] *= 3
+    widths = []
+    for sessions in (plain, outlying):
+        found = read(sessions)
+        ends = predict(found, components(found))
+        widths.append((ends["high"] - ends["low"])[~ends.index.isin(found["cell"][here])].median())
+    assert widths[1] == pytest.approx(widths[0], rel=0.1)
+
+
+def test_a_class_with_few_cells_leans_on_the_others() -> None:
+    many = sessions_of(200, ONE_HOST)
+    few = sessions_of(2, ONE_HOST, {name: 20 * value for name, value in SEEN.items()}, us=500.0, seed=2)
+    few["variant"] += "-short"
+    alone, known = (
+        components(read(frame)) ** 0.5 for frame in (few, pd.concat([many, few], ignore_index=True))
+    )
+    short, long = "kernel, 100 to 1000 us, cold", "kernel, over 1000 us, cold"
+    assert known.loc[long, "gpu"] < known.loc[short, "gpu"] < 0.5 * alone.loc[short, "gpu"]
+
+
+def test_clock_floors_explain_what_kinds_of_host_differ_in() -> None:
+    seen, floors = SEEN | {"host": 0.0}, {1: 3.2, 2: 4.9, 4: 4.9}
+    sessions = sessions_of(300, THREE_HOSTS, seen, floors=floors, us=8.0)
+    known, unknown = (components(read(frame)) for frame in (sessions, sessions.assign(clock_floor_us=np.nan)))
+    assert (known["host"] ** 0.5).max() < 0.005 < 0.02 < (unknown["host"] ** 0.5).max()
+    # Where one kind of host is known, its floor says nothing of the other's.
+    found = held_out(sessions)
+    assert found.loc[("kind of host", "all", "all"), "covered"] > 0.95
+    warm = components(read(sessions.assign(regime="warm")))
+    assert (warm["host"] ** 0.5).max() > 0.02, "in a chain of launches no floor is subtracted"
+
+
+def test_sessions_of_a_cell_are_its_sample() -> None:
+    seen = dict.fromkeys(SEEN, 0.0) | {"residual": 0.002, "session": 0.003}
+    covered = []
+    for count in (2, 5):
+        found = read(sessions_of(400, [(f"s{number}", f"GPU-{number}", 8) for number in range(count)], seen))
+        cells = measured(found, components(found))
+        # Of the many cells the mean is what all of them would have, were they measured for ever.
+        true = read(sessions_of(400, [("s0", "GPU-0", 8)], dict.fromkeys(SEEN, 0.0) | {"residual": 1e-9}))
+        assert len(true) == len(cells)
+        deviations = found["log"] - found.groupby("cell")["log"].transform("mean")
+        usual = deviations.std() * np.sqrt(count / (count - 1))
+        covered.append(((cells["high"] - cells["low"]) / 2 / (usual / np.sqrt(count))).median())
+    assert 1.96 < covered[1] < covered[0] < 3.5  # standard errors
+
+
+def test_tables_combine_sessions_and_keep_a_single_one_as_it_is() -> None:
+    sessions = sessions_of(40, ONE_HOST[:3])
+    sessions = sessions[(sessions["variant"] != "kernel-0") | (sessions["session"] == "s2")]
+    frames = frames_of(sessions.reset_index(drop=True))
+    failed = frames["timings"]["variant"] == "kernel-9"
+    frames["timings"].loc[failed, ["status", "speedup"]] = "incorrect", np.nan
+    made = combine(frames)["timings"].set_index("variant")
+    names = ["speedup", "speedup_low", "speedup_high"]
+    before = frames["timings"].set_index("variant")
+    assert list(made.loc["kernel-0", names]) == pytest.approx(list(before.loc["kernel-0", names]))
+    logs = np.log(sessions[sessions["variant"] == "kernel-1"]["speedup"])
+    assert made.loc["kernel-1", "speedup"] == pytest.approx(np.exp(logs.mean()))
+    assert list(made.loc[["kernel-0", "kernel-1"], "sessions"]) == [1, 3]
+    assert np.isnan(made.loc["kernel-9", "speedup"])
+    ok = made.drop(index="kernel-9")
+    assert (ok["predicted_low"] < ok["speedup_low"]).all()
+    assert (ok["predicted_high"] > ok["speedup_high"]).all()
+
+
+def test_combining_twice_changes_nothing() -> None:
+    once = combine(frames_of(sessions_of(40, THREE_HOSTS, share=0.5)))
+    twice = combine({name: once[name] for name in SWEEP_TABLES})
+    for name in ("timings", "components", "coverage"):
+        pd.testing.assert_frame_equal(once[name], twice[name])
+
+
+def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None:
+    slow = {"variant_us": [1.0] * 16, "reference_us": [2.0] * 8 + [2.1] * 8}
+    fast = {"variant_us": [1.0] * 16, "reference_us": [2.0, 2.0, 2.1, 2.1] * 4}
+    given = {"speedup": 2.05, "speedup_low": 2.0, "speedup_high": 2.1}
+    assert lag_1([2.0] * 4 + [2.1] * 4) == pytest.approx(5 / 8)
+    wider = (13 / 3) ** 0.5
+    assert interval({**slow, **given})["speedup_low"] == pytest.approx(2.05 * (2 / 2.05) ** wider)
+    assert interval({**slow, **given})["speedup_high"] == pytest.approx(2.05 * (2.1 / 2.05) ** wider)
+    assert interval({**fast, **given}) == pytest.approx({"speedup_low": 2.0, "speedup_high": 2.1})
+    assert interval({"summary": {}}) == {}
+
+
+def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+
+    def numbered(_: Place, record: dict[str, Any]) -> dict[str, Any]:
+        for result in record["regimes"].values():
+            # A B B A, B A A B
+            result |= {"variant_us": [1.0, 4.0, 6.0, 7.0], "reference_us": [2.0, 3.0, 5.0, 8.0]}
+        return record
+
+    lab.record(["tensor_ladder"], numbered)
+    lab.session = later(SESSION, id="session-2")
+    lab.record(["tensor_ladder"], numbered)
+    write_samples(tmp_path / SAMPLES, lab.view("tensor_ladder").records)
+    rows = pd.read_parquet(tmp_path / SAMPLES)
+    assert list(rows["order"] + 1) == list(rows["us"])
+    assert set(rows["side"]) == {"variant", "reference"}
+    assert set(rows["session"]) == {SESSION.id, "session-2"}
+    taken = rows.groupby(["cell", "variant", "regime", "session", "m", "n", "k"])["order"]
+    assert all(sorted(own) == [*range(8)] for _, own in taken)
+
+
+def shortfalls(rows: pd.DataFrame) -> list[str]:
+    """Where coverage is below what is wanted: 93 %, in each class of 50 cells 90 %; half-widths of 1 and 2 %."""
+    found = []
+    for row in rows.to_dict("records"):
+        a_class = row["part"].endswith(("cold", "dirty", "warm"))
+        least = 0.93 if row["part"] == "all" else 0.90 if a_class and row["cells"] >= 50 else 0.0
+        most = {"kernel": 0.01, "library, over 50 us": 0.02}.get(row["part"], np.inf)
+        about = f"{row['left_out']}, {row['sessions']}, {row['part']}"
+        found += [f"{about}: covered {row['covered']:.3f}"] if row["covered"] < least else []
+        found += [f"{about}: half-width {row['half_width']:.4f}"] if row["half_width"] > most else []
+    return found
+
+
+@pytest.mark.skipif(
+    not DATA.is_file(), reason="the sessions of the first release are not beside this checkout"
+)
+class TestSessionsOfTheFirstRelease:
+    """Seven sessions of 996 cells on H200s: hosts with one, two and four GPUs.
+
+    Their clock floors were not recorded. Multi-GPU hosts read every cell about 1.72 us longer.
+    """
+
+    @pytest.fixture
+    def given(self) -> pd.DataFrame:
+        rows = pd.read_parquet(DATA)
+        rows["regime"] = rows["regime"].map({"cold": "dirty", "clean": "cold"})  # their names since then
+        gpus = rows["session"].map({"published": 1, "x1": 1, "x2": 2}).fillna(4)
+        about = {"gpu_uuid": rows["session"], "host_gpus": gpus, "clock_floor_us": np.nan}
+        return tables.frame("sessions", rows.assign(**about).to_dict("records"))
+
+    @pytest.fixture
+    def with_floors(self, given: pd.DataFrame) -> pd.DataFrame:
+        return given.assign(clock_floor_us=np.where(given["host_gpus"] == 1, 3.2, 4.92))
+
+    def test_without_floors_they_cover_and_are_wide(self, given: pd.DataFrame) -> None:
+        short = shortfalls(held_out(given).reset_index())
+        assert not [line for line in short if "covered" in line]
+
+    def test_with_floors_libraries_are_within_2_percent(self, with_floors: pd.DataFrame) -> None:
+        found = held_out(with_floors).reset_index()
+        short = shortfalls(found[(found["left_out"] == "GPU") | (found["sessions"] == "all")])
+        # The published session is of two GPUs that are not known, one of another class: against kernels 1.2 to 1.9 %.
+        assert all("kernel: half-width" in line for line in short)
+
+    def test_where_gpus_are_known_everything_wanted_is_reached(self, with_floors: pd.DataFrame) -> None:
+        found = held_out(with_floors[with_floors["session"] != "published"].reset_index(drop=True))
+        assert shortfalls(found.reset_index()) == []
+
+
+def published() -> list[Path]:
+    return sorted(path.parent for path in (ROOT / "results" / "published").glob("*/coverage.parquet"))
+
+
+def test_the_published_coverage_follows_from_the_published_sessions_and_is_what_is_wanted() -> None:
+    known = {folder: tables.read("coverage", folder) for folder in published()}
+    known = {folder: rows for folder, rows in known.items() if len(rows)}
+    if not known:
+        pytest.skip("no coverage is published: it takes sessions on three GPUs")
+    for folder, rows in known.items():
+        sessions = pd.read_parquet(folder / "sessions.parquet")
+        again = tables.frame(
+            "coverage", coverage(read(tables.frame("sessions", sessions.to_dict("records"))))
+        )
+        pd.testing.assert_frame_equal(again, rows, rtol=1e-5)
+        assert shortfalls(rows) == []

@@ -1,0 +1,254 @@
+"""What a speed-up reads elsewhere: components of its variance, intervals for another GPU, and whether they hold.
+
+The logarithm of a speed-up, read in one session, is taken as the cell's own value plus independent deviations: of the
+kind of host (hosts with one number of GPUs), of the GPU, of the session, and a residual within the session. Cells of a
+class share the variances of these.
+
+The clock's floor, the time of an empty kernel, is part of every launch that is timed alone, and is another one on
+another kind of host. Where sessions know theirs, readings are compared as if all had the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from ladder.model.problem import COPY
+from ladder.model.schemas import SIZE_COLUMNS
+from ladder.problems.registry import PROBLEMS
+from ladder.results import tables
+from ladder.results.statistics import records
+
+Frame = pd.DataFrame
+Row = dict[str, Any]
+
+_LIBRARIES = {name for problem in PROBLEMS.values() for name in problem.libraries} - {COPY}
+_EDGES_US = (20, 100, 1000)
+_LAUNCHED_ALONE = ("cold", "dirty")
+
+_CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS, "regime"]
+_TIMES = ["median_us", "reference_median_us"]
+_NORMAL = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
+_POOLED_CELLS, _POOLED_SESSIONS, _ASSUMED_HOSTS = 20, 4, 1
+"""How many cells, sessions and kinds of host the pooled or assumed values count as."""
+_FLOORS_APART_US = 1.8
+"""How far apart the clock's floors of two kinds of host may be: on H200s 1.66 to 1.79 us were seen."""
+
+_TOO_FEW = "too few sessions of a cell: what another GPU reads takes two GPUs and its check three"
+
+
+def _classes(found: Frame) -> Frame:
+    """`kind` of reference, and `class`: kind, how long the shorter of the two takes, and the regime.
+
+    Libraries choose among algorithms, and may choose another one next time. A copy does not, and counts as a kernel.
+    """
+    shorter = found[_TIMES].min(axis=1).groupby(found["cell"]).median().reindex(found["cell"])
+    between = [f"{low} to {high} us" for low, high in pairwise(_EDGES_US)]
+    spans = [f"below {_EDGES_US[0]} us", *between, f"over {_EDGES_US[-1]} us"]
+    kinds = np.where(found["reference"].isin(_LIBRARIES), "library", "kernel")
+    lasting = np.take(spans, np.searchsorted(_EDGES_US, shorter))
+    named = [", ".join(words) for words in zip(kinds, lasting, found["regime"], strict=True)]
+    return Frame({"kind": kinds, "class": named}, found.index)
+
+
+def _lengthened(times: Frame, shift_us: Any) -> Any:
+    """Change of the log speed-up where launches of both sides take `shift_us` longer; no floor is half of a time."""
+    own, other = (np.log1p((shift_us / times[name]).clip(lower=-0.5)) for name in _TIMES)
+    return other - own
+
+
+def read(sessions: Frame) -> Frame:
+    """The rows of sessions.csv, one per cell and session, with what the model needs.
+
+    `log`: of the speed-up. `level`: the same if the session had the median floor. `shift`: its floor less the median
+    one, us, of launches timed alone. `variance`: of the session's median. A GPU that is not known is the session's own.
+    """
+    found = sessions.dropna(subset=["speedup", *_TIMES]).drop_duplicates(
+        [*_CELL, "session"], keep="last", ignore_index=True
+    )
+    found["cell"] = found.groupby(_CELL, dropna=False).ngroup()
+    found[["kind", "class"]] = _classes(found)
+    found["gpu"] = found["gpu_uuid"].fillna(found["session"]).astype(str)
+    found["host"] = found["host_gpus"].astype(float).fillna(0.0)
+    found["log"] = np.log(found["speedup"])
+    found["variance"] = (np.log(found["speedup_high"] / found["speedup_low"]) / 2 / _NORMAL) ** 2
+    floor = found["clock_floor_us"]
+    found["alone"] = found["regime"].isin(_LAUNCHED_ALONE).astype(float)
+    found["shift"] = (floor - floor.median()).fillna(0.0) * found["alone"]
+    found["level"] = found["log"] + _lengthened(found, -found["shift"])
+    return found
+
+
+def _spread(pairs: Frame) -> float:
+    """Variance of one reading by differences of two: from their 95th percentile, as if they were normal.
+
+    A few outliers do not move a quantile of pairwise differences (Rousseeuw & Croux 1993; Genton 1998), and this one is
+    what a 95 % interval needs, whatever the tails. Each cell counts once.
+    """
+    weights = 1 / pairs.groupby("cell")["cell"].transform("size")
+    apart = np.quantile(pairs["apart"], 0.95, weights=weights, method="inverted_cdf")
+    return float(apart / _NORMAL) ** 2 / 2
+
+
+def components(found: Frame) -> Frame:
+    """Variances of log speed-ups by class: `residual`, `session`, `gpu`, `host`; NaN where no pair shows it.
+
+    Pairs of sessions on one GPU, on two of one kind of host, and on two kinds give sums of components; their
+    differences are the components, 0 at least (moments, as in Henderson 1953 for unbalanced data). Each sum is shrunk
+    towards that of all classes with this kind of reference, which counts as 20 cells (Smyth 2004). Without pairs on one
+    GPU, `gpu` holds what sessions add; without pairs of one kind of host, `host` holds both. Kinds of host are few: one
+    more is assumed, which differs by as much as GPUs, sessions and residuals together do. Where there is only one kind,
+    this assumption is all there is.
+    """
+    about = ["session", "gpu", "host", "level"]
+    pairs = found[["cell", "kind", "class", *about]].merge(
+        found[["cell", *about]], on="cell", suffixes=("", "_2")
+    )
+    pairs = pairs[pairs["session"] < pairs["session_2"]]
+    pairs["apart"] = (pairs["level"] - pairs["level_2"]).abs()
+    same = [pairs[name] == pairs[f"{name}_2"] for name in ("gpu", "host")]
+    pairs["of"] = np.select(same, ["session", "gpu"], "host")
+    pooled = {key: _spread(own) for key, own in pairs.groupby(["kind", "of"])}
+    of_class = {key: (own["cell"].nunique(), _spread(own)) for key, own in pairs.groupby(["class", "of"])}
+    rows, kinds = {}, found["host"].nunique()
+    for (kind, name), own in found.groupby(["kind", "class"]):
+        below = own["variance"].median()
+        row = {"residual": below}
+        for of in ("session", "gpu", "host"):
+            count, spread = of_class.get((name, of), (0, 0.0))
+            pool = pooled.get((kind, of), np.nan)
+            total = (count * spread + _POOLED_CELLS * pool) / (count + _POOLED_CELLS)
+            row[of] = np.maximum(total - below, 0.0)
+            below = np.fmax(total, below)
+        alike = np.nansum([row[of] for of in ("residual", "session", "gpu")])
+        seen = (
+            row["gpu"] * 0 if np.isnan(row["host"]) else row["host"]
+        )  # NaN where no GPU was compared with another
+        apart = (kinds - 1) * seen + _ASSUMED_HOSTS * alike
+        rows[name] = row | {"host": apart / (kinds - 1 + _ASSUMED_HOSTS)}
+    return Frame.from_dict(rows, "index", columns=["residual", "session", "gpu", "host"], dtype=float)
+
+
+def predict(found: Frame, known: Frame) -> Frame:
+    """By cell the `low` and `high` end of a 95 % prediction interval for the log speed-up of one more session.
+
+    That session is on another GPU of a host of any kind. Its floor is any between those of `found`, whose ends are
+    taken to be as far apart as kinds of host may be. `known`: components of variance by class.
+    """
+    cells = found.groupby("cell")
+    count, typical = cells.size(), cells[["level", "alone", *_TIMES]].mean()
+    own = known.reindex(cells["class"].first()).set_index(count.index)
+    # Both the new reading and the mean of the old ones deviate.
+    variance = (own["residual"] + own["session"].fillna(0.0)) * (1 + 1 / count)
+    for of, deviation in (("gpu", own["gpu"].fillna(0.0)), ("host", own["host"])):
+        shares = found.groupby(["cell", of]).size() / count
+        variance += deviation * (1 + (shares**2).groupby("cell").sum())
+    half, shift = _NORMAL * np.sqrt(variance), found["shift"]
+    ends = (
+        min(shift.min(), shift.max() - _FLOORS_APART_US),
+        max(shift.max(), shift.min() + _FLOORS_APART_US),
+    )
+    moved = [_lengthened(typical, typical["alone"] * end) for end in ends]
+    low, high = np.minimum(*moved) - half, np.maximum(*moved) + half
+    return Frame({"low": typical["level"] + low, "high": typical["level"] + high})
+
+
+def _held_out(found: Frame, by: str) -> Iterator[tuple[str, Frame]]:
+    """Readings with the intervals predicted without their GPU, or kind of host (`by`), leaving out each in turn.
+
+    From "all" sessions of a cell, and from "one" of each drawn by chance; components are known from all of them.
+    """
+    for _, held in found.groupby(by):
+        rest = found.drop(held.index)
+        known, one = components(rest), rest.sample(frac=1, random_state=0).drop_duplicates("cell")
+        for sessions, basis in (("all", rest), ("one", one)):
+            yield sessions, held.join(predict(basis, known), on="cell").dropna(subset=["low", "high"])
+
+
+def coverage(found: Frame) -> list[Row]:
+    """Rows of coverage.csv: how often sessions that are left out fall into the intervals predicted without them.
+
+    interval_score: the width, and 40 times the distance of what lies outside, in the mean (Winkler 1972; Gneiting &
+    Raftery 2007), of logarithms, as the half-width is.
+    """
+    rows = []
+    for by, left_out in (("gpu", "GPU"), ("host", "kind of host")):
+        held_out = [*_held_out(found, by)] if found[by].nunique() > 1 else []
+        for sessions in dict.fromkeys(sessions for sessions, _ in held_out):
+            held = pd.concat([own for of, own in held_out if of == sessions])
+            width = held["high"] - held["low"]
+            outside = (held["low"] - held["log"]).clip(lower=0) + (held["log"] - held["high"]).clip(lower=0)
+            held = held.assign(
+                covered=outside == 0, half_width=width / 2, interval_score=width + 40 * outside
+            )
+            parts = {"all": held, "kernel": held[held["kind"] == "kernel"]}
+            parts["library, over 50 us"] = held[(held["kind"] == "library") & (held["median_us"] > 50)]
+            parts |= {str(name): own for name, own in held.groupby("class")}
+            names = held["host"].map("GPUs of the host: {:g}".format) if by == "host" else held["gpu"]
+            parts |= {str(name): own for name, own in held.groupby(names)}
+            for part, own in parts.items():
+                row = {"left_out": left_out, "sessions": sessions, "part": part, "readings": len(own)}
+                row |= {"cells": own["cell"].nunique(), "covered": own["covered"].mean()}
+                row |= {
+                    "half_width": own["half_width"].median(),
+                    "interval_score": own["interval_score"].mean(),
+                }
+                rows += [row] if len(own) else []
+    return rows
+
+
+def measured(found: Frame, known: Frame) -> Frame:
+    """By cell the mean log speed-up over its sessions, with the 95 % interval `low` to `high` over what was measured.
+
+    Several sessions are a sample; its variance is moderated by that of the class, which counts as four sessions (Smyth
+    2004). The interval of a single session is its own.
+    """
+    cells = found.groupby("cell")
+    count, mean = cells.size(), cells["log"].mean()
+    own = known.reindex(cells["class"].first()).set_index(count.index)
+    usual, freedom = own[["residual", "session", "gpu"]].sum(axis=1), count - 1 + _POOLED_SESSIONS
+    squares = cells["log"].var().fillna(0.0) * (count - 1) + _POOLED_SESSIONS * usual
+    half = stdtrit(freedom, 0.975) * np.sqrt(squares / freedom / count)
+    low, high = (np.log(cells[f"speedup_{end}"].first()) for end in ("low", "high"))
+    return Frame(
+        {
+            "value": mean,
+            "low": (mean - half).where(count > 1, low),
+            "high": (mean + half).where(count > 1, high),
+        }
+    )
+
+
+def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+    """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
+
+    A note says where there are too few sessions for these. Classes reach over sweeps, hence all of them at once.
+    """
+    timings, found = frames["timings"], read(frames["sessions"])
+    known = components(found)
+    here, there, cells = measured(found, known), predict(found, known), found.groupby("cell")
+    columns = {"speedup": np.exp(here["value"]), "speedup_low": np.exp(here["low"])}
+    columns |= {"speedup_high": np.exp(here["high"]), "sessions": cells.size()}
+    gpus = cells["gpu_uuid"].nunique()
+    columns |= {"gpus": gpus.where(gpus > 0), "clock_floor_us": cells["clock_floor_us"].median()}
+    columns |= {"predicted_low": np.exp(there["low"]), "predicted_high": np.exp(there["high"])}
+    combined = (
+        timings[_CELL].merge(cells[_CELL].first().assign(**columns), "left", _CELL).set_axis(timings.index)
+    )
+    combined = combined[list(columns)].astype(timings.dtypes[list(columns)]).where(timings["status"] == "ok")
+    combined = combined.fillna(timings)
+    pairs = known["session"].notna() | known["host"].notna()
+    counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
+    deviations = (known[pairs] ** 0.5).join(found.groupby("class").agg(**counted)).rename_axis("class")
+    given: dict[str, list[Row]] = {
+        "components": records(deviations.reset_index()),
+        "coverage": coverage(found),
+    }
+    empty = " and ".join(name for name in given if not given[name])
+    absent = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
+    notes = tables.concat([frames["notes"], tables.frame("notes", absent)], "notes")
+    own = {name: tables.frame(name, rows) for name, rows in given.items()}
+    return {**frames, "timings": timings.assign(**combined), "notes": notes, **own}
