@@ -31,7 +31,6 @@ CONFIG = "config/config.yaml"
 SWEEP = "config/sweeps/alone.yaml"
 KERNEL = "kernels/stencil/alone.yaml"
 SOURCE = "kernels/stencil/with_headers.cu"
-CLAIMS = "config/claims.yaml"
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ MERGES = "m0: &m0 {x: 1}\n" + "".join(
 NONE = '#include "none.cuh"'
 MAP = {"tensor_map": "input", "swizzle": "none"}
 NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
-TAKEN = ["elements", "layout", "element_bytes", "metric", "min", "if"]
+TAKEN = ["elements", "layout", "element_bytes", "min", "if"]
 ENTRIES = ["alone<{T:d}>", "alone<{T!r}>", "alone<{T[0]}>", "alone<{T}, {k>", "alone<T}>", "alone<{T:{k}}>"]
 SO = "shared_object: lib.so, entry: f"
 REFERENCES: list[tuple[str, str, tuple[str, ...]]] = [
@@ -301,27 +300,9 @@ MISTAKES = [
         (CONFIG, "run", "'test\\n'", "a folder name"),
     ),
     Mistake(
-        "newline after a name of a claim",
-        document(CLAIMS, lambda claims: claims["claims"][0].update(id="a\n")),
-        (CLAIMS, "claims[0].id", "'a\\n'", "lower-case"),
-    ),
-    Mistake(
         "newline after an architecture",
         document(KERNEL, lambda kernel: kernel.update(min_arch="sm_80\n")),
         (KERNEL, "min_arch", "'sm_80\\n'", "an architecture"),
-    ),
-    Mistake(
-        "no number in a claim",
-        document(CLAIMS, lambda claims: claims["claims"][0]["tests"][0].update(value=float("nan"))),
-        (CLAIMS, "claims[0].tests[0].value", "nan is not accepted", "a finite number or an expression"),
-    ),
-    *(
-        Mistake(
-            f"{value} as {field} of a claim",
-            text(CLAIMS, "value: registers", f"value: registers, {field}: {value}"),
-            (CLAIMS, f"claims[0].tests[0].{field}", f"{float(value[1:])} is not accepted", "a finite number"),
-        )
-        for field, value in (("tolerance", ".nan"), ("low", ".inf"), ("noise_percent", ".nan"))
     ),
     *(
         Mistake(
@@ -674,16 +655,6 @@ MISTAKES = [
         lambda project: shutil.copytree(project / "kernels/stencil", project / "kernels/another"),
         (KERNEL, "the name 'alone' is taken by", "kernels/another/alone.yaml"),
     ),
-    Mistake(
-        "claim about a sweep there is none of",
-        text(CLAIMS, "sweep: alone", "sweep: alnoe"),
-        (CLAIMS, "claims[0].tests[0].sweep", "'alnoe'", "did you mean 'alone'"),
-    ),
-    Mistake(
-        "claim about a column there is none of",
-        text(CLAIMS, "value: registers", "value: regsters"),
-        (CLAIMS, "claims[0].tests[0].value", "'regsters'", "did you mean 'registers'"),
-    ),
 ]
 
 
@@ -756,7 +727,7 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
         (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
         (
             ["reference", "sweeps"],
-            ("kind", "'sweeps'", "did you mean 'sweep'", "config, sweep, kernel, claims"),
+            ("kind", "'sweeps'", "did you mean 'sweep'", "config, sweep, kernel"),
         ),
         (["prepare", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
         (["prepare", "results/a/b", "alone", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),

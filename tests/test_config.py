@@ -210,7 +210,6 @@ FILES = {
     "config": ["config/config.yaml"],
     "sweep": ["config/sweeps/*.yaml"],
     "kernel": ["kernels/**/*.yaml"],
-    "claims": ["config/claims.yaml"],
 }
 
 
@@ -335,5 +334,5 @@ def test_check_names_the_sizes_that_nothing_is_asked_for_at(
 def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(project), "check"]) == 0
     text = capsys.readouterr().out
-    assert "2 kernels; 4 variants to compile; 1 claims" in text
+    assert "2 kernels; 4 variants to compile; 35 claims" in text
     assert "alone: 2 variants, 2 sizes, 4 cells" in text

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, SESSION, Lab, failed
-from ladder.claims.verdicts import Tables
+from ladder.claims.primitives import Tables
 from ladder.cli.app import main
 from ladder.model.files import tree_digest
 from ladder.results import publish as publishing
@@ -33,8 +33,6 @@ class Run(Lab):
                 path.unlink()
         self.project.config.joinpath("config.yaml").write_text((ROOT / "config" / "config.yaml").read_text())
         edit_yaml(self.project.config / "config.yaml", self.configure)
-        claims = (ROOT / "tests" / "project" / "config" / "claims.yaml").read_text()
-        self.project.claims.write_text(claims.replace("sweep: alone", f"sweep: {SWEEPS[0]}"))
         if not (self.root / ".git").exists():
             self.git("init", "-q")
             self.git("add", "kernels", "config")
@@ -152,13 +150,12 @@ def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
     edited = {"registers": 99, "machine_code": "new", "cubin_sha256": "b" * 64}
     run.measure(["tensor_ladder"], id="session-2", facts=lambda _, facts: facts | edited)
     assert run.publish() == 0
-    rows = run.published("resources").query(f"variant == '{kernel}'").set_index("sweep")["registers"]
-    assert rows.to_dict() == {"tensor_ladder": 99, "tensor_again": 36}
-    data = Tables(run.target, run.sweeps())
-    for sweep, registers in rows.items():
-        for kind in ("resources", "timings"):
-            own = [row.names for row in data.rows(str(sweep), kind, "dirty")]
-            assert {names["registers"] for names in own if names["variant"] == kernel} == {registers}
+    published = run.published("resources").query(f"variant == '{kernel}'").set_index("sweep")["registers"]
+    assert published.to_dict() == {"tensor_ladder": 99, "tensor_again": 36}
+    data = Tables.read(run.target, run.sweeps())
+    for sweep, registers in published.items():
+        for rows in (data.compiled(str(sweep), variant=kernel), data.timed(str(sweep), variant=kernel)):
+            assert {row["registers"] for row in rows.found} == {registers}
     text = (run.target / "report.md").read_text()
     for title, registers in (("Tensor cores", 99), ("Again", 36)):
         assert f"WMMA tile | {registers} |" in text.split(f"\n## {title}\n")[1].split("</details>")[0]

@@ -14,6 +14,9 @@ import pandas as pd
 import pytest
 import yaml
 from factory import Lab, failed
+from ladder.claims import ledger
+from ladder.claims.ledger import Claim
+from ladder.claims.primitives import Answer, Tables, decide
 from ladder.cli.app import main
 from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
@@ -26,19 +29,23 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).resolve().parent.parent
 
 SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
-CLAIM = {
-    "id": "transpose-pays",
-    "source": "gemm-practice",
-    "statement": "Transposing pays.",
-    "decided_by": "paired time",
-    "tests": [{"label": "gain", "sweep": "fp32_transpose", "value": "speedup", "at_least": 1, "per": ["n"]}],
-}
 
 
-def report(lab: Lab) -> str:
-    path = lab.root / "claims.yaml"
-    path.write_text(yaml.safe_dump({"claims": [CLAIM]}))
-    assert main(["--root", str(lab.root), "claims", *lab.collected(), "--claims", str(path)]) == 0
+def claim(source: str = "gemm-practice", statement: str = "Transposing pays.", label: str = "gain") -> Claim:
+    """A claim of a function that decides nothing else."""
+
+    def decided(data: Tables) -> Answer:
+        gain = decide(label, data.speeds(data.timed("fp32_transpose")), least=1, per="n")
+        yield gain
+        return f"Transpose: {gain.span}."
+
+    return Claim("transpose-pays", source, statement, decided)
+
+
+def report(lab: Lab, one: Claim | None = None) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "CLAIMS", (one or claim(),))
+        assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
     return render(lab.folder, lab.sweeps(SWEEPS), lab.plans())
 
 
@@ -254,11 +261,11 @@ def test_a_long_compiler_message_is_cut(tmp_path: Path) -> None:
     assert "Variants compiled: 78 of 79." in text
 
 
-def test_claims_carry_verdict_evidence_and_place(text: str) -> None:
+def test_claims_begin_with_advice_and_carry_verdict_place_and_evidence(text: str) -> None:
     part = section(text, "Claims")
-    row = "| `transpose-pays` | gemm-practice | Transposing pays. | **holds** | holds at n = 1024 … 4096 |"
-    assert row in part
-    assert "8 of 8 cells are at least 1" in part
+    start = "**`transpose-pays`**, from gemm-practice: Transposing pays. **Transpose: 1.25 x.**"
+    assert part.index(start) < part.index("- **holds** at n = 1024, 4096: gain: at least 1. ")
+    assert "All 8 are 1.25 x" in part
 
 
 def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
@@ -435,13 +442,9 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
 
     lab.record(SWEEPS, change)
     lab.collect(SWEEPS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(CLAIM, "statement", f"S {hostile}")
-        patch.setitem(CLAIM, "source", f"O {hostile}")
-        patch.setitem(CLAIM, "tests", [{**CLAIM["tests"][0], "label": f"L {hostile}"}])
-        environment = lab.environment()
-        lab.write_environment(gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}")
-        text = report(lab)
+    environment = lab.environment()
+    lab.write_environment(gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}")
+    text = report(lab, claim(f"O {hostile}", f"S {hostile}", f"L {hostile}"))
     page = MarkdownIt().enable("table").enable("strikethrough").render(text)
     for element, letter in (
         ("<h1>Kernel Ladder: ", "G"),
@@ -454,9 +457,9 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
         ("</strong> \\(", "K"),
         ("<td>", "R"),
         ("<td>", "E"),
-        ("<td>", "S"),
-        ("<td>", "O"),
-        ("holds\\)\\. ", "L"),
+        ("from ", "O"),
+        (": ", "S"),
+        ("at n = 1024, 4096: ", "L"),
         ("<td>", "N"),
         ('<a href="#[^"]*">', "T"),
     ):

@@ -2,108 +2,90 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+import json
+import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
-from factory import Lab, failed
+from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.claims.ledger import load_claims
-from ladder.claims.verdicts import combine, judge
+from ladder.claims import ledger
+from ladder.claims.ledger import CLAIMS, Claim, check_claims, decide_tables, overall, rows_of
+from ladder.claims.primitives import Answer, Part, Tables, beside, combine, decide, judge
 from ladder.cli.app import main
 from ladder.model.errors import LadderError
+from ladder.model.schemas import VERDICTS
+from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.statistics import Estimate
 
 ROOT = Path(__file__).resolve().parent.parent
-WAVES = 'metric("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum")'
-REQUESTS = 'metric("smsp__inst_executed_op_shared_ld.sum")'
-RATIO = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
-
-STRIDES = {
-    "label": "wavefronts",
-    "sweep": "bank_stride",
-    "value": f"{WAVES} / {REQUESTS}",
-    "equals": "gcd(stride, 32)",
-    "tolerance": "0.05 * gcd(stride, 32)",
-    "noise_percent": 0,
-}
-TRANSPOSE = {"label": "gain", "sweep": "fp32_transpose", **RATIO, "at_least": 1, "per": ["n"]}
-CACHE = {
-    "label": "gain",
-    "unit": "x",
-    "sweep": "stencil_reach",
-    "kernel": "stencil_register_cache",
-    **RATIO,
-    "at_least": 1,
-    "noise_percent": 0.5,
-    "per": ["k"],
-    "require": "any",
-}
+PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
+WAVES = "wavefronts"
 
 
-def decide(lab: Lab, *tests: dict[str, Any], because: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The row of claims.csv for one claim made of `tests`, explained by the measures `because`."""
-    document = {
-        "claims": [
-            {
-                "id": "it",
-                "source": "a text",
-                "statement": "It is so.",
-                "decided_by": "tests",
-                "tests": list(tests),
-                **({"because": because} if because else {}),
-            }
-        ]
-    }
-    path = lab.root / "claims.yaml"
-    path.write_text(yaml.safe_dump(document))
-    assert main(["--root", str(lab.root), "claims", *lab.collected(), "--claims", str(path)]) == 0
-    return {str(name): value for name, value in tables.read("claims", lab.folder.tables).iloc[0].items()}
+def cell(n: int, speedup: float, sweep: str = "tiles", spread: float = 0.002, **over: Any) -> dict[str, Any]:
+    """A row of timings: the kernel `new` with one pad, against the kernel `old`."""
+    params = {"pad": over.pop("pad", 0)}
+    variant = f"new-pad={params['pad']}"
+    row = {"sweep": sweep, "kernel": "new", "variant": variant, "params": json.dumps(params), "dtype": "fp32"}
+    row |= {"m": n, "n": n, "k": n, "status": "ok", "regime": "dirty", "reference": "old", "speedup": speedup}
+    return row | {"speedup_low": speedup - spread, "speedup_high": speedup + spread} | over
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    lab = Lab(tmp_path_factory.mktemp("lab"))
-    lab.record()
-    lab.collect()
-    return lab
+def made(
+    *cells: dict[str, Any], metrics: Any = (), resources: Any = (), notes: Any = (), **over: Any
+) -> Tables:
+    """Tables of the sweeps `tiles` and `direct`, measured to 0.5 %."""
+    sweep: Any = SimpleNamespace(regimes=("dirty", "warm"), precision=0.005)
+    given = {"timings": cells, "metrics": metrics, "resources": resources, "notes": notes}
+    frames = {name: tables.frame(name, list(rows)) for name, rows in given.items()}
+    for name, column in over.items():
+        frames["timings"][name] = column
+    return Tables(frames, {"tiles": sweep, "direct": sweep})
 
 
-def changed(root: Path, change: Callable[[Any, dict[str, Any]], dict[str, Any] | None], **more: Any) -> Lab:
-    lab = Lab(root)
-    lab.record(None, change, **more)
-    lab.collect()
-    return lab
-
-
-def scaled(record: dict[str, Any], factor: float) -> dict[str, Any]:
-    """The record with its ratio set to `factor`, 0.2 % wide on either side."""
-    for regime in record["regimes"].values():
-        regime |= {"speedup": factor, "speedup_low": factor * 0.998, "speedup_high": factor * 1.002}
-    return record
+def speed(data: Tables, **condition: Any) -> Part:
+    """The part "at least as fast as `old`" of the rows of `tiles`, with what counts as equal."""
+    return decide(
+        "speed", data.speeds(data.timed("tiles")), **{"least": 1, "margin": 0.01, "per": "n", **condition}
+    )
 
 
 @pytest.mark.parametrize(
-    ("condition", "value", "verdict"),
+    ("least", "most", "value", "verdict"),
     [
-        ("at_least", Estimate(1.10, 1.09, 1.11), "holds"),
-        ("at_least", Estimate(0.90, 0.89, 0.91), "refuted"),
-        ("at_least", Estimate(1.00, 0.99, 1.01), "inconclusive"),
-        ("at_least", Estimate(1.003, 1.002, 1.004), "inconclusive"),  # 0.5 % of noise could flip it
-        ("at_most", Estimate(0.90, 0.89, 0.91), "holds"),
-        ("at_most", Estimate(1.10, 1.09, 1.11), "refuted"),
-        ("equals", Estimate(1.01, 1.00, 1.02), "holds"),
-        ("equals", Estimate(1.20, 1.19, 1.21), "refuted"),
-        ("equals", Estimate(1.05, 1.03, 1.07), "inconclusive"),
+        (1, math.inf, Estimate(1.10, 1.09, 1.11), "holds"),
+        (1, math.inf, Estimate(0.90, 0.89, 0.91), "refuted"),
+        (1, math.inf, Estimate(1.00, 0.98, 1.02), "undecided"),
+        (1, math.inf, Estimate(1.00, 0.995, 1.005), "equivalent"),
+        (1, math.inf, Estimate(1.005, 1.003, 1.007), "equivalent"),  # ahead, but by nothing that matters
+        (1, math.inf, Estimate(1.02, 1.005, 1.03), "holds"),
+        (1, math.inf, Estimate(1.02, 0.995, 1.03), "undecided"),
+        (-math.inf, 1, Estimate(0.90, 0.89, 0.91), "holds"),
+        (-math.inf, 1, Estimate(1.10, 1.09, 1.11), "refuted"),
+        (-math.inf, 1, Estimate(0.995, 0.993, 0.997), "equivalent"),
+        (1, math.inf, Estimate(1.10, 1.12, 1.13), "holds"),  # the value itself is part of its interval
+        (-math.inf, 1.11, Estimate(1.10, 1.12, 1.13), "undecided"),
     ],
 )
-def test_one_value_against_a_condition(condition: str, value: Estimate, verdict: str) -> None:
-    assert judge(condition, value, 1.0, 0.05, 0.005) == verdict
+def test_one_value_against_an_edge(least: float, most: float, value: Estimate, verdict: str) -> None:
+    assert judge(value, least, most, 0.01) == verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [((1.00, 0.995, 1.005), "holds"), ((1.03, 1.02, 1.04), "refuted"), ((1.01, 1.005, 1.02), "undecided")],
+)
+def test_a_statement_of_no_difference_holds_within_its_margin(value: tuple[float, ...], verdict: str) -> None:
+    middle, low, high = value
+    data = made(cell(1024, middle, speedup_low=low, speedup_high=high))
+    part = speed(data, least=-math.inf, near=1)
+    assert part.verdict == verdict
+    assert part.label == "speed: 1 within 0.01"
 
 
 @pytest.mark.parametrize(
@@ -111,259 +93,268 @@ def test_one_value_against_a_condition(condition: str, value: Estimate, verdict:
     [
         (["holds", "holds"], "holds", "holds"),
         (["holds", "refuted"], "refuted", "holds"),
-        (["holds", "inconclusive"], "inconclusive", "holds"),
-        (["inconclusive", "refuted"], "refuted", "inconclusive"),
-        (["holds", "not measured"], "not measured", "holds"),
+        (["holds", "undecided"], "undecided", "holds"),
+        (["holds", "equivalent"], "equivalent", "holds"),
+        (["equivalent", "undecided"], "undecided", "equivalent"),
+        (["undecided", "refuted"], "refuted", "undecided"),
+        (["undecided", "not measured"], "not measured", "undecided"),
         (["refuted", "not measured"], "refuted", "not measured"),
     ],
 )
 def test_several_verdicts_combine(verdicts: list[str], every: str, some: str) -> None:
-    assert combine(verdicts, "all") == every
-    assert combine(verdicts, "any") == some
+    assert combine(verdicts) == every
+    assert combine(verdicts, some=True) == some
 
 
-def test_a_claim_holds_where_the_data_agree(lab: Lab) -> None:
-    row = decide(lab, STRIDES)
-    assert row["verdict"] == "holds"
-    assert "33 of 33 cells are equal to gcd(stride, 32)" in row["evidence"]
-    assert "32 at stride=32" in row["evidence"]
+def test_each_size_has_a_verdict_and_the_part_says_at_which_sizes() -> None:
+    data = made(
+        cell(512, 1.2), cell(1024, 0.9), cell(2048, 1.001), cell(4096, 1.3), cell(8192, 0.99, spread=0.02)
+    )
+    part = speed(data)
+    assert part.verdict == "refuted"
+    assert (
+        part.where
+        == "holds at n = 512, 4096; refuted at n = 1024; equivalent at n = 2048; undecided at n = 8192"
+    )
+    assert part.decisive is not None
+    assert part.decisive.estimate == Estimate(0.9, 0.898, 0.902), "the value that is worst for the statement"
+    assert part.span == "0.900 to 1.30 x"
+    assert part.evidence == (
+        "From 0.9 x [0.898, 0.902] at size 1024 to 1.3 x [1.298, 1.302] at size 4096; "
+        "of 5: 2 holds, 1 refuted, 1 equivalent, 1 undecided."
+    )
 
 
-def test_the_verdict_flips_with_the_data(tmp_path: Path) -> None:
-    lab = changed(tmp_path, lambda _, record: record)
-    (path,) = lab.folder.records.glob("bank_stride-*.jsonl")
-    path.write_text(path.read_text().replace('"value": 2000000', '"value": 3000000'))
-    lab.collect()
-    row = decide(lab, STRIDES)
-    assert row["verdict"] == "refuted"
-    assert "25 of 33 cells are equal to gcd(stride, 32) (8 refuted)" in row["evidence"]
+def test_at_one_size_all_rows_must_hold_or_one_where_the_statement_says_sometimes() -> None:
+    data = made(cell(1024, 1.2), cell(1024, 0.9, pad=4), cell(2048, 0.8))
+    assert speed(data).where == "refuted at n = 1024, 2048"
+    sometimes = speed(data, some=True)
+    assert (sometimes.verdict, sometimes.where) == ("holds", "holds at n = 1024; refuted at n = 2048")
+    assert sometimes.decisive is not None
+    assert sometimes.decisive.estimate.value == 1.2
+    best = decide("speed", data.speeds(data.timed("tiles")).best("n"), least=1, per="n")
+    assert best.where == "holds at n = 1024; refuted at n = 2048"
 
 
-@pytest.mark.parametrize(("ratio", "verdict"), [(1.25, "holds"), (0.8, "refuted"), (1.002, "inconclusive")])
-def test_paired_time_decides(tmp_path: Path, ratio: float, verdict: str) -> None:
-    lab = changed(tmp_path, lambda _, record: scaled(record, ratio))
-    assert decide(lab, TRANSPOSE)["verdict"] == verdict
+def test_the_prediction_is_carried_beside_the_interval_and_decides_nothing() -> None:
+    known = made(cell(1024, 1.2), predicted_low=0.95, predicted_high=1.45)
+    part, without = speed(known), speed(made(cell(1024, 1.2)))
+    assert part.verdict == without.verdict == "holds"
+    assert part.evidence == "1.2 x [1.198, 1.202] (predicted on another GPU: 0.95 to 1.45)."
+    assert without.evidence == "1.2 x [1.198, 1.202]."
+    claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
+    (row,) = rows_of(claim, known)
+    assert (row["effect_low"], row["predicted_low"], row["predicted_high"]) == (1.198, 0.95, 1.45)
 
 
-def test_a_claim_that_depends_on_the_size_says_where(tmp_path: Path) -> None:
-    lab = changed(tmp_path, lambda cell, record: scaled(record, 0.9 if cell.size.get("n") == 1024 else 1.2))
-    row = decide(lab, TRANSPOSE)
-    assert row["verdict"] == "holds"
-    assert row["where"] == "holds at n = 4096; refuted at n = 1024"
-    assert decide(lab, TRANSPOSE | {"scope": "everywhere"})["verdict"] == "refuted"
+def test_rows_are_selected_by_kernel_parameter_column_and_regime() -> None:
+    data = made(
+        cell(1024, 1.1),
+        cell(1024, 1.2, pad=4),
+        cell(4096, 1.3),
+        cell(4096, 2.0, regime="warm"),
+        cell(64, 1, status="timeout"),
+    )
+
+    def found(*kernel: Any, **wanted: Any) -> list[float]:
+        return [row["speedup"] for row in data.timed("tiles", *kernel, **wanted).found]
+
+    assert found() == [1.1, 1.2, 1.3]
+    assert found("old") == []
+    assert found("new", pad=0, n=1024) == [1.1]
+    assert found(pad=(0, 4), n=lambda n: n > 1024) == [1.3]
+    assert found(stages=2) == []
+    assert [row["status"] for row in data.cells("tiles", n=64).found] == ["timeout"]
 
 
-def test_a_claim_holds_only_where_all_its_tests_do(tmp_path: Path) -> None:
-    lab = changed(tmp_path, lambda cell, record: scaled(record, 0.9 if cell.size.get("n") == 1024 else 1.2))
-    fast = TRANSPOSE | {"at_least": 2}
-    assert decide(lab, TRANSPOSE, fast)["where"] == "refuted at n = 1024 … 4096"
-    overall = {name: value for name, value in fast.items() if name != "per"}
-    row = decide(lab, TRANSPOSE, overall)
-    assert row["verdict"] == "refuted"
-    assert row["where"] == "refuted at n = 1024 … 4096", "a test that depends on no size counts at each"
+def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
+    plain, padded = cell(1024, 1.0), cell(1024, 1.5, pad=4)
+    apart = made(plain, padded)
+    quotient = apart.speeds_over(apart.timed("tiles", pad=4), apart.timed("tiles", pad=0), "n")
+    (value,) = quotient.found
+    assert value.estimate == Estimate(1.5, 1.498 / 1.002, 1.502 / 0.998)
+    paired = made(plain, padded, cell(1024, 1.4, "direct", pad=4, reference="new-pad=0"))
+    (value,) = paired.speeds_over(paired.timed("tiles", pad=4), paired.timed("tiles", pad=0), "n").found
+    assert value.estimate == Estimate(1.4, 1.398, 1.402)
 
 
-def test_tests_that_hold_at_different_sizes_hold_together_at_none(tmp_path: Path) -> None:
-    lab = changed(tmp_path, lambda cell, record: scaled(record, 0.9 if cell.size.get("n") == 1024 else 1.2))
-    slower = {name: value for name, value in TRANSPOSE.items() if name != "at_least"} | {"at_most": 1}
-    assert decide(lab, TRANSPOSE)["where"] == "holds at n = 4096; refuted at n = 1024"
-    assert decide(lab, slower)["where"] == "holds at n = 1024; refuted at n = 4096"
-    row = decide(lab, TRANSPOSE, slower)
-    assert (row["verdict"], row["where"]) == ("refuted", "refuted at n = 1024 … 4096")
+def test_a_gain_over_another_gain_takes_the_worst_ends() -> None:
+    data = made(cell(1024, 1.0), cell(2048, 1.5))
+    gains = data.speeds(data.timed("tiles"))
+    (grown,) = gains.only(n=2048).over(gains.only(n=1024), "pad").found
+    assert grown.estimate == Estimate(1.5, 1.498 / 1.002, 1.502 / 0.998)
 
 
-def test_a_parameter_called_like_a_size_is_the_parameter(lab: Lab) -> None:
-    row = decide(lab, CACHE)
-    assert row["where"] == "holds at k <= 16; refuted at k >= 24"
-    assert "16 of 28 cells are at least 1" in row["evidence"]
-    assert "at k=2, coarsen=8, size 2^28" in row["evidence"]
+def test_a_row_with_two_partners_is_refused() -> None:
+    data = made(cell(1024, 1.0), cell(1024, 1.5, pad=4))
+    rows = data.timed("tiles")
+    with pytest.raises(LadderError, match="tiles: new-pad=0: 2 rows agree in n; accepted: one"):
+        data.speeds_over(rows, rows, "n")
 
 
-def test_all_tests_must_hold(lab: Lab) -> None:
-    ambitious = {**CACHE, "at_least": 1.8, "per": []}
-    row = decide(lab, CACHE, ambitious)
-    assert row["verdict"] == "refuted"
-    assert "0 of 28 cells are at least 1.8" in row["evidence"]
-
-
-def test_static_facts_are_held_against_a_partner(lab: Lab) -> None:
-    wide = {
-        "label": "LDS.128 more",
-        "sweep": "fp32_transpose",
-        "rows": "resources",
-        "where": "transpose_a == 1",
-        "against": {"where": "transpose_a == 0", "match": ["bm", "bk"]},
-        "value": "lds_128 - other_lds_128",
-        "at_least": 1,
-        "noise_percent": 0,
-    }
-    row = decide(lab, wide)
-    assert row["verdict"] == "holds"
-    assert "4 of 4 cells" in row["evidence"]
-    assert decide(lab, wide | {"at_least": 17})["verdict"] == "refuted"
-    vague = copy.deepcopy(wide)
-    vague["against"]["match"] = ["bm"]  # type: ignore[index]
-    with pytest.raises(AssertionError):  # exit code 2: a row has two partners
-        decide(lab, vague)
-
-
-def test_neighbours_of_two_rows_with_one_reference_compare_by_their_ratios(lab: Lab) -> None:
-    test = {
-        "label": "register tile over shared tile",
-        "sweep": "fp32_ladder",
-        "kernel": "gemm_register_tile",
-        "where": "transpose_a == 1",
-        "against": {"kernel": "gemm_shared_tile", "match": ["n"]},
-        "value": "speedup / other_speedup",
-        "low": "speedup_low / other_speedup_high",
-        "high": "speedup_high / other_speedup_low",
-        "equals": 0.66 / 0.16,
-        "tolerance": 0.1,
-    }
-    assert decide(lab, test)["verdict"] == "inconclusive", "the tolerance is less than GPUs differ by"
-    assert decide(lab, test | {"noise_percent": 0.5})["verdict"] == "holds"
-    best = test | {
-        "noise_percent": 0.5,
-        "kernel": "gemm_shared_tile",
-        "where": "n == 4096",
-        "against": {"match": ["n"], "pick": "speedup"},
-        "equals": 0.16 / 0.66,
-        "tolerance": 0.01,
-    }
-    assert decide(lab, best)["verdict"] == "holds"
-
-
-def test_a_claim_says_what_was_counted_beside_it(lab: Lab) -> None:
-    because = [
-        {
-            "label": "wavefronts a request",
-            "sweep": "bank_stride",
-            "where": "stride == 8 or stride == 2",
-            "value": f"{WAVES} / {REQUESTS}",
-        },
-        {"label": "temperature", "unit": "K", "sweep": "bank_stride", "value": 'metric("temperature")'},
+def counted(**values: float) -> list[dict[str, Any]]:
+    """Metrics of rows by pad, at 1024."""
+    size = {"m": 1024, "n": 1024, "k": 1024}
+    return [
+        {"sweep": "tiles", "variant": f"new-pad={pad}", **size, "metric": WAVES, "value": value}
+        for pad, value in values.items()
     ]
-    explained = decide(lab, STRIDES, because=because)
-    alone = decide(lab, STRIDES)
-    assert explained["verdict"] == alone["verdict"] == "holds", "what is counted beside it decides nothing"
-    assert explained["evidence"] == (
-        f"{alone['evidence']} Counted beside it: wavefronts a request: 2 at stride=2, 8 at stride=8; "
-        "temperature: not measured: no metric temperature."
+
+
+def test_counters_decide_without_an_interval_and_say_what_is_missing() -> None:
+    cells = [cell(1024, 1.0, pad=pad) for pad in (0, 4, 8)]
+    data = made(*cells, metrics=counted(**{"0": 32, "4": 8}))
+    waves = data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES))
+    part = decide("wavefronts", waves, most=16, unit="")
+    assert part.verdict == "refuted"
+    assert part.evidence == (
+        "32 at pad=0, 8 at pad=4; left out because of missing data: no metric wavefronts (1)."
     )
-
-
-def test_what_was_counted_names_kernels_where_there_are_several(lab: Lab) -> None:
-    measure = {
-        "label": "reach",
-        "unit": "words",
-        "sweep": "stencil_reach",
-        "where": 'coarsen == 1 and dtype == "int32" and (k == 2 or k == 12)',
-        "value": "k",
-    }
-    shared, cache = "stencil_shared, k", "stencil_register_cache, k"
-    assert decide(lab, CACHE, because=[measure])["evidence"].endswith(
-        f"Counted beside it: reach: 2 words at {cache}=2, 12 words at {cache}=12, "
-        f"2 words at {shared}=2, 12 words at {shared}=12."
+    halves = data.ratios(
+        data.timed("tiles", pad=4), data.timed("tiles", pad=0), lambda row: row.metric(WAVES), "n"
     )
+    assert decide("wavefronts over those without padding", halves, near=0.25).verdict == "holds"
+    assert beside("wavefronts", waves) == "wavefronts: 32 at pad=0, 8 at pad=4"
 
 
-def test_a_missing_counter_is_not_measured_with_the_profilers_reason(tmp_path: Path) -> None:
-    lab = changed(tmp_path, lambda _, record: record, metrics=False)
-    row = decide(lab, STRIDES)
-    assert row["verdict"] == "not measured"
-    assert "no metric l1tex" in row["evidence"]
-    assert "ncu was not found" in row["evidence"]
-
-
-def test_cells_that_failed_decide_nothing(tmp_path: Path) -> None:
-    lab = changed(tmp_path, lambda _, record: failed("incorrect", "wrong")(record))
-    row = decide(lab, TRANSPOSE)
-    assert row["verdict"] == "not measured"
-    assert "8 incorrect" in row["evidence"]
-
-
-def test_a_sweep_outside_the_run_is_not_measured(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.record(["bank_stride"])
-    lab.collect(["bank_stride"])
-    row = decide(lab, TRANSPOSE)
-    assert row["verdict"] == "not measured"
-    assert row["evidence"] == "Gain: not measured: the sweep fp32_transpose is not part of this run."
+def test_machine_code_decides_where_nothing_was_timed() -> None:
+    code = {"sweep": "tiles", "kernel": "new", "variant": "new-pad=0", "params": '{"pad": 0}', "status": "ok"}
+    broken = {**code, "variant": "new-pad=4", "params": '{"pad": 4}', "status": "compile_error"}
+    data = made(resources=[{**code, "bar": 2}, {**broken, "bar": 7}])
+    bars = data.numbers(data.compiled("tiles", "new"), lambda row: row["bar"])
+    assert decide("barriers", bars, near=2).verdict == "holds"
+    assert decide("barriers", bars, near=1).verdict == "refuted"
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("data", "sweep", "why"),
     [
-        ({"sweep": "bank_strides"}, r"tests\[0\].sweep: 'bank_strides' .*did you mean 'bank_stride'"),
-        ({"kernel": "bank_column"}, r"tests\[0\].kernel: 'bank_column' is not accepted"),
-        ({"value": "cycles"}, r"tests\[0\].value: 'cycles' is not accepted"),
-        ({"value": "metrics('x')"}, r"tests\[0\].value: 'metrics' is not accepted .*did you mean 'metric'"),
-        ({"value": "1 +"}, r"tests\[0\].value: expression '1 \+'"),
-        ({"equals": "gcd(strid, 32)"}, r"tests\[0\].equals: 'strid' .*did you mean 'stride'"),
-        ({"tolerance": "tol"}, r"tests\[0\].tolerance: 'tol'"),
-        ({"where": "n ="}, r"tests\[0\].where: expression 'n ='"),
-        ({"per": ["size"]}, r"tests\[0\].per: 'size' is not accepted"),
-        ({"at_least": 1}, "exactly one of at_least, at_most and equals"),
-        ({"require": "most"}, r"require: 'most' is not accepted"),
-        ({"noise": 1}, r"tests\[0\]: 'noise' is not accepted.*noise_percent"),
-        ({"regime": "hot"}, r"regime: 'hot' is not accepted"),
-        ({"against": {"match": ["strid"]}}, r"against.match: 'strid'"),
-        ({"against": {"match": ["stride"], "pick": "speed"}}, r"against.pick: 'speed'"),
+        (made(), "banks", "the sweep banks is not part of this run"),
+        (made(), "tiles", "no row with sweep = tiles, such n, regime = dirty"),
+        (made(cell(64, 1)), "tiles", "no row with sweep = tiles, such n, regime = dirty"),
+        (
+            made(cell(1024, 1, status="timeout"), cell(2048, 1, status="incorrect")),
+            "tiles",
+            "no such cell of tiles gave a result (1 timeout, 1 incorrect)",
+        ),
     ],
 )
-def test_a_mistake_in_the_ledger_is_named(
-    lab: Lab, tmp_path: Path, change: dict[str, Any], message: str
+def test_without_rows_a_part_is_not_measured_and_says_why(data: Tables, sweep: str, why: str) -> None:
+    part = decide("speed", data.speeds(data.timed(sweep, n=lambda n: n >= 1024)), least=1)
+    assert (part.verdict, part.evidence, part.decisive) == ("not measured", f"Not measured: {why}.", None)
+
+
+def test_without_counters_the_profilers_reason_is_given() -> None:
+    note = {"sweep": "tiles", "stage": "profile", "subject": "ncu", "reason": "ncu was not found"}
+    data = made(cell(1024, 1), notes=[note])
+    part = decide("wavefronts", data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES)), most=1)
+    assert part.evidence == "Not measured: no metric wavefronts: ncu was not found."
+
+
+def answer(part: Part) -> Answer:
+    yield part
+    yield "clock: 1980 MHz"
+    return f"Expect {part.span}."
+
+
+def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:
+    claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
+    (row,) = rows_of(claim, made(cell(1024, 1.2)))
+    assert row["advice"] == "Expect 1.20 x."
+    assert row["evidence"] == "1.2 x [1.198, 1.202]. Beside it: clock: 1980 MHz."
+    (row,) = rows_of(claim, made())
+    assert row["advice"] == "No advice without measurements: no row with sweep = tiles, regime = dirty."
+    assert "effect" not in row
+
+
+@pytest.mark.parametrize("quotient", [False, True])
+def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
+    quotient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = {
-        "claims": [
-            {
-                "id": "it",
-                "source": "s",
-                "statement": "S.",
-                "decided_by": "d",
-                "tests": [{**STRIDES, **change}],
-            }
-        ]
-    }
-    path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(LadderError, match=message) as caught:
-        load_claims(path, lab.sweeps())
-    assert str(path) in str(caught.value)
+    def claim(margin: float) -> Claim:
+        def decided(data: Tables) -> Answer:
+            rows = data.timed("tiles")
+            values = data.speeds_over(rows, rows, "n") if quotient else data.speeds(rows)
+            yield decide("speed", values, least=1, margin=margin)
+            return ""
+
+        return Claim("it", "a text", "It is so.", decided)
+
+    noise, low = (0.01, 0.009) if quotient else (0.005, 0.004)
+    sweeps = made().sweeps
+    monkeypatch.setattr(ledger, "CLAIMS", (claim(noise),))
+    check_claims(sweeps, 0.0025)
+    monkeypatch.setattr(ledger, "CLAIMS", (claim(low),))
+    with pytest.raises(
+        LadderError, match=rf"it: part 'speed.*: margin: {low} is not accepted.*>= {noise}, .* of tiles"
+    ):
+        check_claims(sweeps, 0.0025)
 
 
-def test_a_mistake_in_what_is_counted_is_named(lab: Lab, tmp_path: Path) -> None:
-    measure = {"label": "waves", "sweep": "bank_stride", "value": "cycles"}
-    claim = {"id": "it", "source": "s", "statement": "S.", "decided_by": "d", "tests": [STRIDES]}
-    path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump({"claims": [{**claim, "because": [measure]}]}))
-    with pytest.raises(LadderError, match=r"claims\[0\].because\[0\].value: 'cycles' is not accepted"):
-        load_claims(path, lab.sweeps())
+@pytest.fixture(scope="module")
+def sweeps() -> dict[str, Sweep]:
+    return load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), None)
 
 
-def test_an_id_twice_is_refused(lab: Lab, tmp_path: Path) -> None:
-    claim = {"id": "it", "source": "s", "statement": "S.", "decided_by": "d", "tests": [STRIDES]}
-    path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump({"claims": [claim, dict(claim)]}, default_flow_style=False))
-    with pytest.raises(LadderError, match=r"claims\[1\].id: 'it'"):
-        load_claims(path, lab.sweeps())
+def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
+    sweeps: dict[str, Sweep],
+) -> None:
+    check_claims(sweeps, 0.0025)
+    with pytest.raises(LadderError, match=r"register-cache.*stencil_reach"):
+        check_claims(sweeps, 0.05)
 
 
-def test_the_projects_own_ledger_fits_its_sweeps() -> None:
-    sweeps = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), None)
-    claims = load_claims(ROOT / "config" / "claims.yaml", sweeps)
-    wanted = {"stride-gcd", "tiled-gemm-conflict-free", "transpose-pays", "register-cache-speedup"}
-    assert wanted <= {claim.id for claim in claims}
+def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]) -> None:
+    data = Tables.read(PUBLISHED, sweeps)
+    empty = Tables({name: tables.frame(name, []) for name in ledger.TABLES}, sweeps)
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) == 35
+    for claim in CLAIMS:
+        assert claim.statement.endswith("."), claim.id
+        assert len(claim.source.split()) > 1, f"{claim.id}: a key of docs/sources.md, and the place"
+        rows, without = rows_of(claim, data), rows_of(claim, empty)
+        assert len(rows) == len(without) > 0, f"{claim.id}: every part has a row, measured or not"
+        assert {row["verdict"] for row in without} == {"not measured"}
+        for row in rows:
+            assert row["verdict"] in set(VERDICTS) - {"not measured"}, row
+            assert math.isfinite(float(str(row["effect"]))), row
+            assert "not measured" not in str(row["evidence"]), row
+            assert str(row["advice"]).endswith("."), row
+            assert "without measurements" not in str(row["advice"]), row
 
 
-def test_cells_may_be_asked_for_their_status(tmp_path: Path) -> None:
-    asked = {"label": "without", "sweep": "fp32_transpose", "value": 'status == "launch_error"', "equals": 1}
-    large = {**asked, "rows": "cells", "where": "n == 4096", "noise_percent": 0}
+def test_what_the_first_release_decided_wrongly_is_settled(sweeps: dict[str, Sweep]) -> None:
+    data = Tables.read(PUBLISHED, sweeps)
+    parts = {claim.id: rows_of(claim, data) for claim in CLAIMS}
+    verdicts = {name: [row["verdict"] for row in rows] for name, rows in parts.items()}
+    assert verdicts["transpose-pays"][0] == "holds"
+    assert parts["double-buffer-faster"][0]["where"] == "holds at n = 1024; refuted at n = 2048, 4096, 8192"
+    assert len(verdicts["ladder-order"]) == 12
+    assert verdicts["padding-variant-neutral"] == ["refuted", "holds"]
+    assert verdicts["split-loader-neutral"] == ["refuted"]
 
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
-        return failed("launch_error", "too large")(record) if cell.size.get("n") == 4096 else record
 
-    lab = changed(tmp_path, change)
-    assert decide(lab, large)["verdict"] == "holds"
-    assert decide(lab, {**large, "where": "n == 1024"})["verdict"] == "refuted"
-    assert decide(lab, {**large, "rows": "timings"})["verdict"] == "not measured"
+def test_the_step_writes_a_row_for_each_part_and_follows_the_data(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(["bank_stride"])
+    lab.collect(["bank_stride"])
+
+    def verdicts() -> list[str]:
+        assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
+        found = tables.read("claims", lab.folder.tables)
+        assert set(found["id"]) == {claim.id for claim in CLAIMS}
+        return list(found[found["id"] == "stride-gcd"]["verdict"])
+
+    assert verdicts() == ["holds"] * 3
+    (path,) = lab.folder.records.glob("bank_stride-*.jsonl")
+    path.write_text(path.read_text().replace('"value": 2000000', '"value": 3000000'))
+    lab.collect(["bank_stride"])
+    assert verdicts() == ["holds", "refuted", "holds"]
+
+
+def test_a_claim_counts_with_the_worst_verdict_of_its_parts(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(["bank_stride"], metrics=False)
+    lab.collect(["bank_stride"])
+    decided = overall(decide_tables(lab.folder.tables, lab.sweeps(["bank_stride"])))
+    assert decided["stride-gcd"] == "not measured", "without counters one part is missing"
+    assert list(decided.index) == [claim.id for claim in CLAIMS]

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 import yaml
+from ladder.claims.ledger import CLAIMS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "docs" / "sources.md"
@@ -44,8 +45,7 @@ def citations() -> list[tuple[str, str]]:
     """(where, what is cited) of every kernel's origin and every claim's source."""
     kernels = sorted((ROOT / "kernels").rglob("*.yaml"))
     origins = [(path.stem, entry) for path in kernels for entry in read(path)["origin"]]
-    claims = read(ROOT / "config" / "claims.yaml")["claims"]
-    return origins + [(claim["id"], claim["source"]) for claim in claims]
+    return origins + [(claim.id, claim.source) for claim in CLAIMS]
 
 
 def key_of(citation: str) -> str:

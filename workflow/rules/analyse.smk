@@ -65,7 +65,7 @@ rule record_environment:
 
 rule decide_claims:
     input:
-        claims=ancient("config/claims.yaml"),
+        modules=ancient(sorted(WORKFLOW.glob("ladder/claims/*.py"))),
         tables=rules.collect_tables.output.tables,
     output:
         tables=tables_in(f"{FOLDER}/tables", ["claims"]),
@@ -74,11 +74,8 @@ rule decide_claims:
     params:
         folder=run_folder,
         sweeps=KNOWN.chosen,
-        content=contents(
-            [RUN.project.claims, *(WORKFLOW / f"report/{name}.j2" for name in ("evidence", "where"))]
-        ),
         code=KNOWN.code["claims"],
     message:
         "Deciding the claims"
     shell:
-        "python -m ladder claims {params.folder:q} {params.sweeps:q} --claims {input.claims:q} > {log} 2>&1"
+        "python -m ladder claims {params.folder:q} {params.sweeps:q} > {log} 2>&1"

@@ -39,7 +39,7 @@ def _check_fields(kernel: Kernel) -> None:
             refuse_unknown(path, f"entry (for {dtype})", field, known)
     for index, layout in enumerate(kernel.layouts):
         refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
-    taken = {*problem.size_fields, "layout", "element_bytes", "metric", *FUNCTIONS, *keyword.kwlist}
+    taken = {*problem.size_fields, "layout", "element_bytes", *FUNCTIONS, *keyword.kwlist}
     for name, axis in kernel.parameters.items():
         if name in taken:
             raise refuse(path, "parameters", name, "a name without another meaning in expressions")

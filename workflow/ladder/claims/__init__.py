@@ -1,1 +1,1 @@
-"""The claims of the literature, decided from the tables."""
+"""The claims of the literature, decided from the tables: a module for each source, a function for each claim."""

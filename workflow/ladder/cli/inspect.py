@@ -9,7 +9,7 @@ from ladder.build import banks as model
 from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.reference import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
-from ladder.claims.ledger import ClaimsDocument, load_claims
+from ladder.claims.ledger import CLAIMS, check_claims
 from ladder.cli.asked import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.document import Document
@@ -28,7 +28,6 @@ KINDS: dict[str, tuple[str, type[Document]]] = {
     "config": ("config/config.yaml", ConfigDocument),
     "sweep": ("config/sweeps/NAME.yaml", SweepDocument),
     "kernel": ("kernels/…/NAME.yaml", Kernel),
-    "claims": ("config/claims.yaml", ClaimsDocument),
 }
 """Document kinds, where such documents stand, and their models."""
 
@@ -41,8 +40,8 @@ def check(
 ) -> None:
     """Check configuration, kernels, sweeps and claims, and say what a run would do."""
     run = run_of(context, configfile, config)
-    claims = load_claims(run.project.claims, run.every_sweep)
-    print(TEMPLATES.get_template("check.j2").render(run=run, claims=claims), end="")
+    check_claims(run.sweeps, run.config.measure.precision)
+    print(TEMPLATES.get_template("check.j2").render(run=run, claims=CLAIMS), end="")
     if run.measures:
         print(summary(list(forecasts(run)), cells))
 

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ladder.claims.decide import decide_tables
-from ladder.claims.ledger import load_claims
+from ladder.claims.ledger import decide_tables
 from ladder.cli.asked import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.errors import LadderError
@@ -62,7 +61,7 @@ def publish(
         write_json(fresh.environment, environment)
         published = set(frames["timings"]["sweep"])
         sweeps = {name: sweep for name, sweep in given.every_sweep.items() if name in published}
-        decide_tables(load_claims(own.claims, given.every_sweep), fresh.tables, sweeps)
+        decide_tables(fresh.tables, sweeps)
         parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
         list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
         replace_file(fresh.report, render(fresh, sweeps, given.plans, given.folder.root).encode("utf-8"))

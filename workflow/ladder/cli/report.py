@@ -1,31 +1,23 @@
 """Steps that decide and write."""
 
 import logging
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from ladder.catalogue.sweeps import named
-from ladder.claims.decide import decide_tables
-from ladder.claims.ledger import load_claims
+from ladder.claims.ledger import decide_tables
 from ladder.cli.asked import sweeps_of
-from ladder.cli.options import Folder, SweepNames, project
+from ladder.cli.options import Folder, SweepNames
 from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
 from ladder.report.document import render
 from ladder.results.statistics import records
 
-Ledger = Annotated[Path | None, typer.Option("--claims", help="The ledger (default: config/claims.yaml).")]
 
-
-def claims(context: typer.Context, folder_: Folder, names: SweepNames, ledger: Ledger = None) -> None:
+def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
     """Decide the claims from the tables."""
-    folder, sweeps = RunFolder(folder_), sweeps_of(context, None)
-    given = load_claims(ledger or project(context).claims, sweeps)
-    for row in records(decide_tables(given, folder.tables, named(names, sweeps))):
-        logging.info("%s: %s", row["id"], row["verdict"])
+    for row in records(decide_tables(RunFolder(folder_).tables, sweeps_of(context, names))):
+        logging.info("%s: %s: %s", row["id"], row["verdict"], row["part"])
 
 
 def report(context: typer.Context, folder_: Folder, sweeps: SweepNames) -> None:

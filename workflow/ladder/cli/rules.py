@@ -6,7 +6,7 @@ from typing import Any
 from ladder.build.variants import Wanted
 from ladder.catalogue.runs import Run, external_files, load
 from ladder.catalogue.settings import Setup
-from ladder.claims.ledger import load_claims
+from ladder.claims.ledger import check_claims
 from ladder.cli.app import STEPS
 from ladder.measure.conditions import measuring_code
 from ladder.model.cell import COUNTERS
@@ -46,7 +46,7 @@ def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
 def known(setup: Setup) -> SimpleNamespace:
     """Every sweep, names of those chosen, digests of code by step. Raises LadderError for any mistake in a document."""
     run = load(setup)
-    load_claims(run.project.claims, run.every_sweep)
+    check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in run.every_sweep.items()}
     external = external_files(run.plans)
     return SimpleNamespace(

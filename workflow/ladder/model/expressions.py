@@ -25,8 +25,7 @@ def align_up(value: int, multiple: int) -> int:
     return ceil_div(value, multiple) * multiple
 
 
-Functions = Mapping[str, Callable[..., Any]]
-FUNCTIONS: Functions = {
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": abs,
     "align_up": align_up,
     "ceil_div": ceil_div,
@@ -79,21 +78,18 @@ def _value(expression: str, *values: Any) -> Any:
         return _INTERPRETER.eval(expression, tree)
 
 
-def evaluate(expression: str | float, names: Mapping[str, Any], functions: Functions | None = None) -> Any:
+def evaluate(expression: str | float, names: Mapping[str, Any]) -> Any:
     """Number or truth value over `names`. Raises LadderError for any other, and for an unknown name, reached or not."""
     if isinstance(expression, int | float):
         return expression
-    tree, used, called = _parsed(expression)
+    _, used, called = _parsed(expression)
     try:
-        if functions is None:
-            value = _value(expression, *[names[name] for name in used])
-        else:
-            value = SimpleEval(_OPERATORS, {**FUNCTIONS, **functions}, names).eval(expression, tree)
+        value = _value(expression, *[names[name] for name in used])
         if not math.isfinite(value):
             raise ValueError(f"gives {value}")
         return value
     except (InvalidExpression, ArithmeticError, TypeError, ValueError, KeyError, RecursionError) as error:
-        known = {*names, *FUNCTIONS, *(functions or ())}
+        known = {*names, *FUNCTIONS}
         unknown = sorted((used | called) - known)
         why = f"{unknown[0]!r} is not defined" if unknown else error
         listed = ", ".join(sorted(known))

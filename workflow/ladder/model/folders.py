@@ -41,7 +41,7 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         self.root, self.config, self.results = root, root / "config", root / "results"
-        self.sweeps, self.claims = self.config / "sweeps", self.config / "claims.yaml"
+        self.sweeps = self.config / "sweeps"
         self.kernels, self.include = root / "kernels", root / "kernels" / "include"
 
     def published(self, device: str) -> PublishedFolder:

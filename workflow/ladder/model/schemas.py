@@ -13,7 +13,7 @@ _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds s
 STATUSES = tuple(_STATUSES.split())
 """What can become of a cell. `unmeasured` cells have no row."""
 
-VERDICTS = ("holds", "refuted", "inconclusive", "not measured")
+VERDICTS = ("holds", "refuted", "equivalent", "undecided", "not measured")
 
 SIZE_COLUMNS = ("m", "n", "k", "elements")
 _SIZE = "m:int n:int k:int elements:int taps:int"
@@ -57,7 +57,11 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         lds_32:int lds_64:int lds_128:int ldsm:int sts:int ldg:int stg:int ldgsts:int utmaldg:int shfl:int bar:int
         ldl:int stl:int source_sha256 cubin_sha256"""
     ),
-    "claims": _columns("id source statement verdict evidence where"),
+    # One row per part of a statement. effect: the value that is worst for it; predicted: where another GPU's may lie.
+    "claims": _columns(
+        """id part source statement verdict where effect:float effect_low:float effect_high:float predicted_low:float
+        predicted_high:float evidence advice"""
+    ),
     # What could not be had, and why: missing metrics, no profiler, a library that cannot do it.
     "notes": _columns("sweep stage subject reason"),
     # One row per measuring job: the share of its wall time that the GPU worked, and the checks' share of that.

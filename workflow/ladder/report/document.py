@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ladder import __version__
-from ladder.claims.ledger import DEFAULT_NOISE_PERCENT
+from ladder.claims.ledger import overall
 from ladder.model.errors import refuse_unknown
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
@@ -36,7 +36,8 @@ def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
     environment = read_environment(published)
     return TEMPLATES.get_template("readme.md.j2").render(
         sweeps={name: of_sweep(sweep, frames, environment) for name, sweep in sweeps.items()},
-        claims=stats.records(frames["claims"]),
+        verdicts=list(overall(frames["claims"])),
+        parts=len(frames["claims"]),
         device=published.root.name,
     )
 
@@ -57,7 +58,7 @@ def render(
     # Of the sweeps with a precision of their own the methodology speaks apart.
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
-    counts = frames["claims"]["verdict"].value_counts()
+    counts = overall(frames["claims"]).value_counts()
     text = TEMPLATES.get_template("report.md.j2").render(
         environment=environment,
         source=environment.get("published") or environment,
@@ -66,7 +67,6 @@ def render(
         sweeps=list(sweeps.values()),
         tables=frames,
         **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
-        noise_percent=DEFAULT_NOISE_PERCENT,
         verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
         throughput=read_json(folder.throughput),
         settings={**plan.settings, "arch": plan.arch} if plan else {},

@@ -1,4 +1,4 @@
-"""How far two measurements of a cell lie apart although nothing changed: the noise model of comparisons and claims."""
+"""How far two measurements of a cell lie apart although nothing changed: the noise model of comparisons."""
 
 WITHIN_A_GPU, BETWEEN_GPUS = 0.005, 0.025
 """Shares within which speed-ups agree from session to session, on one GPU and between GPUs of a model.

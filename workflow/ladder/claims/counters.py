@@ -1,0 +1,46 @@
+"""Numbers of a row that several claims read: wavefronts per access of shared memory, and what is without conflicts."""
+
+from collections.abc import Callable
+
+from ladder.claims.primitives import Row
+
+_SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
+SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
+DRAM_READ = "dram__bytes_read.sum"
+LOADS = "wavefronts per shared load over the fewest"
+ENOUGH = 1.05  # times the fewest wavefronts still count as without conflicts: other traffic adds some
+
+
+def metric(name: str) -> Callable[[Row], float]:
+    return lambda row: row.metric(name)
+
+
+def stalled(reason: str) -> Callable[[Row], float]:
+    """Warps waiting for a reason per instruction issued."""
+    return metric(f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio")
+
+
+def wavefronts(row: Row, access: str = "ld") -> float:
+    """Wavefronts of shared loads (ld) or stores (st)."""
+    return row.metric(_SHARED.format(access))
+
+
+def per_request(row: Row, access: str = "ld") -> float:
+    """Wavefronts per instruction."""
+    return wavefronts(row, access) / row.metric(f"smsp__inst_executed_op_shared_{access}.sum")
+
+
+def over_fewest(row: Row) -> float:
+    """Wavefronts per shared load over the fewest: one for an LDS.32, two for an LDS.128 with 16 addresses or fewer."""
+    words, vectors = row["lds_32"], row["lds_128"]
+    return float(per_request(row) * (words + vectors) / (words + 2 * vectors))
+
+
+def stores_over_fewest(row: Row) -> float:
+    """Wavefronts per shared store over the fewest: one for each word of a transposed A, four for an STS.128 of B."""
+    return float(per_request(row, "st") * (row["bm"] + row["bn"] / 4) / (row["bm"] + row["bn"]))
+
+
+def shared_bytes(row: Row) -> float:
+    """Shared memory of a block."""
+    return float(row["shared_bytes_static"] + row["shared_bytes_dynamic"])

@@ -1,0 +1,166 @@
+"""Claims of `double-buffering`: double buffering, lane maps and bank conflicts of an FP32 GEMM."""
+
+from typing import Any
+
+from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request, stalled, stores_over_fewest
+from ladder.claims.primitives import EQUIVALENT, SLIGHT, Answer, Rows, Tables, beside, decide
+
+
+def _lanes(data: Tables, lane_map: Any, split: Any, **wanted: Any) -> Rows:
+    """Cells of lane maps, with tiles of 128 x 128 that are not interleaved."""
+    given = {"lane_map": lane_map, "split": split, "bm": 128, "tiles": "padded", **wanted}
+    return data.timed("fp32_lane_maps", "gemm_staged", **given)
+
+
+def _buffering(data: Tables, **wanted: Any) -> Rows:
+    """Cells of register staging that store a tile after the FFMAs."""
+    return data.timed("fp32_buffering", "gemm_staged", loader="staged", deposits="behind", **wanted)
+
+
+def double_buffer_barriers(data: Tables) -> Answer:
+    """The double-buffered kernel needs one barrier per K step of a tile where the plain one needs two.
+
+    Source: double-buffering (double buffering).
+    """
+    one, two = (
+        data.compiled("fp32_buffering", "gemm_staged", loader="staged", stages=count) for count in (1, 2)
+    )
+    yield decide(
+        "BAR in the loop, one pair of tiles", data.numbers(one, lambda row: row["bar"]), near=2, unit=""
+    )
+    # With two pairs there is one barrier more before the loop, after the first pair is filled.
+    double = data.numbers(two, lambda row: row["bar"] - 1)
+    part = decide("BAR in the loop, two pairs of tiles", double, near=1, unit="")
+    yield part
+    return f"Count on {part.span} barrier per tile with two pairs of tiles; it alone does not make the kernel faster."
+
+
+def double_buffer_faster(data: Tables) -> Answer:
+    """Double buffering shared memory and registers is faster than the same kernel without.
+
+    Source: double-buffering (double buffering).
+    """
+    fetch_first = {"order": "prefetch_first"}
+    values = data.speeds(_buffering(data, stages=2, buffers=2, **fetch_first))
+    label = "speed of two pairs of tiles and two fragments over one of each"
+    speed = decide(label, values, least=1, margin=SLIGHT, per="n")
+    yield speed
+    for name, stages, buffers in (("two pairs of tiles alone", 2, 1), ("two fragments alone", 1, 2)):
+        yield beside(name, data.speeds(_buffering(data, stages=stages, buffers=buffers, **fetch_first)), "x")
+    counted = _buffering(data, n=4096, **fetch_first)
+    yield beside("warps waiting at a barrier per instruction", data.numbers(counted, stalled("barrier")))
+    return f"Time both at your size: double buffering has {speed.span} the speed ({speed.where})."
+
+
+def linear_map_conflicts_b(data: Tables) -> Answer:
+    """With a warp's threads as 2 x 16, row by row, reading fragments of B conflicts and reading A does not.
+
+    Source: double-buffering (lane maps).
+    """
+    both, a = (_lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one) for one in ("padded", "interleaved"))
+    part = decide(f"{LOADS}, A and B", data.numbers(both, over_fewest), least=ENOUGH)
+    yield part
+    # Interleaved B is read in single words without conflicts, and A as before.
+    yield decide(f"{LOADS}, B interleaved", data.numbers(a, over_fewest), most=ENOUGH)
+    advice = part.either("Do not number", "Number")
+    return f"{advice} a warp's threads 2 x 16: loads take {part.span} the fewest wavefronts."
+
+
+def zigzag_map_conflict_free(data: Tables) -> Answer:
+    """The zigzag lane map has no shared load conflicts.
+
+    Source: double-buffering (lane maps), after maxas.
+    """
+    rows = _lanes(data, "zigzag_8x4", "quadrants", n=1024)
+    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
+    yield loads
+    splits = _lanes(data, "zigzag_4x8", ("adjacent", "contiguous", "quadrants"), n=1024)
+    yield beside("wavefronts per shared load of the 4 x 8 zigzag", data.numbers(splits, per_request))
+    return f"{loads.either('Use', 'Check')} a zigzag in quadrants: loads take {loads.span} the fewest wavefronts."
+
+
+def plain_map_also_conflict_free(data: Tables) -> Answer:
+    """A plain 4 x 8 lane map in quadrants is conflict-free too, so that the zigzag is not needed.
+
+    Source: double-buffering (lane maps).
+    """
+    rows = _lanes(data, "rows_4x8", "quadrants", n=1024)
+    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
+    yield loads
+    # Not needed: slower by no more than a slight difference.
+    values = data.speeds(_lanes(data, "rows_4x8", "quadrants"))
+    speed = decide("speed over the zigzag", values, least=1 - SLIGHT, per="n")
+    yield speed
+    maps = _lanes(data, ("rows_4x8", "zigzag_4x8"), "quadrants", n=1024)
+    yield beside("warps held up by the queue of shared memory", data.numbers(maps, stalled("mio_throttle")))
+    return f"Choose the lane map by its time: the plain one has {speed.span} the speed of the zigzag, conflicts or not."
+
+
+def transposed_store_conflicts(data: Tables) -> Answer:
+    """Storing A transposed conflicts on the store side.
+
+    Source: double-buffering (transposed A).
+    """
+    rows = data.numbers(data.timed("fp32_transpose", transpose_a=1, n=1024), stores_over_fewest)
+    plain, padded = (rows.only(tiles="padded", pad=pad) for pad in (0, 4))
+    stores = decide("wavefronts per shared store over the fewest, without padding", plain, least=ENOUGH)
+    yield stores
+    yield beside("with four words of padding", padded, "x")
+    yield beside("XOR-swizzled in groups of four", rows.only(tiles="xor_groups"), "x")
+    advice = stores.either("Pad or swizzle", "Leave")
+    return f"{advice} the tile of a transposed A: as it is, stores take {stores.span} the fewest wavefronts."
+
+
+def compute_first_faster_large(data: Tables) -> Answer:
+    """Computing before fetching the next tile is sometimes slightly faster for M = N = K >= 2048.
+
+    Source: double-buffering (double buffering).
+    """
+    first, fetch = (_buffering(data, order=order) for order in ("compute_first", "prefetch_first"))
+    # Sometimes and slightly: one buffering at one size is enough, and any gain counts.
+    values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(n=lambda n: n >= 2048)
+    speed = decide("speed over the same kernel that fetches first", values, least=1, per="n", some=True)
+    yield speed
+    return f"Try both orders last of all: computing first has {speed.span} the speed."
+
+
+def b_swizzle_loses_vectors(data: Tables) -> Answer:
+    """Interleaving B removes the conflicts but loses 128-bit loads, and is slower than a lane map of the warp.
+
+    Source: double-buffering (interleaved B, its kernel 7).
+    """
+    loads = data.numbers(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved", n=1024), over_fewest)
+    yield decide(LOADS, loads, most=ENOUGH)
+    own, plain = (data.compiled("fp32_lane_maps", tiles=tiles) for tiles in ("interleaved", "padded"))
+    vectors = data.ratios(own, plain, lambda row: row["lds_128"], "bm", "bn", "lane_map", "split", "loader")
+    yield decide("LDS.128 over those of the plain layout", vectors, most=0.99)
+    values = data.speeds(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved"))
+    speed = decide("speed over the zigzag in quadrants", values, most=1, margin=SLIGHT, per="n")
+    yield speed
+    return f"{speed.either('Prefer', 'Compare')} other lane maps: interleaved B has {speed.span} the speed."
+
+
+def quadrants_vs_contiguous(data: Tables) -> Answer:
+    """A warp that owns a piece of each quarter of the tile is faster than one that owns a single piece (a guess).
+
+    Source: double-buffering (lane maps, an open question).
+    """
+    values = data.speeds(_lanes(data, "zigzag_4x8", "contiguous"))
+    speed = decide("speed of a single piece over quadrants", values, most=1, margin=SLIGHT, per="n")
+    yield speed
+    advice = "Split as is simpler" if speed.verdict == EQUIVALENT else "Time both splits"
+    return f"{advice}: a warp with a single piece has {speed.span} the speed."
+
+
+def async_copy_helps(data: Tables) -> Answer:
+    """cp.async, with no registers in between, is faster than register staging on compute capability 8.0 and later.
+
+    Source: double-buffering (asynchronous copies).
+    """
+    kernel = {"kernel": "gemm_staged", "buffers": 2, "bk": 8}
+    values = data.speeds(data.timed("fp32_async_stages", stages=2, **kernel))
+    speed = decide("speed over register staging", values, least=1, margin=SLIGHT, per="n")
+    yield speed
+    more = data.timed("fp32_async_stages", stages=(3, 4, 5), n=4096, **kernel)
+    yield beside("speed of more stages at 4096", data.speeds(more), "x")
+    return f"{speed.either('Use', 'Try')} cp.async: {speed.span} the speed of register staging."

@@ -1,0 +1,386 @@
+"""What claims are made of: rows of the tables, numbers with intervals, and verdicts over them.
+
+Verdict of a value: its 95 % interval lies inside the condition (holds), outside (refuted) or across its edge
+(undecided); where all of it lies within the margin around the edge, no difference matters (equivalent). A count has no
+interval. A part of a statement has the worst verdict of its values, or the best where the statement says "sometimes".
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ladder.model.cell import size_label
+from ladder.model.errors import LadderError, refuse
+from ladder.model.schemas import VERDICTS
+from ladder.model.sweep import Sweep
+from ladder.results import statistics as stats
+from ladder.results import tables
+from ladder.results.statistics import Estimate
+
+HOLDS, REFUTED, EQUIVALENT, UNDECIDED, NOT_MEASURED = VERDICTS
+_WORST_FIRST = (REFUTED, NOT_MEASURED, UNDECIDED, EQUIVALENT, HOLDS)
+SLIGHT = 0.01  # "faster" and "slower" mean by more than this share, where a source says no more
+TABLES = ("timings", "resources", "metrics", "notes")
+_MOST_LISTED = 8
+
+
+class Unmeasured(Exception):
+    """A number that is not in the tables, and why."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: its columns and over them its parameters, which may be called like a size; and its metrics."""
+
+    names: Mapping[str, Any]
+    size: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.names:
+            raise Unmeasured(f"no {name}")
+        return self.names[name]
+
+    def metric(self, name: str) -> float:
+        if name not in self.metrics:
+            raise Unmeasured(f"no metric {name}")
+        return self.metrics[name]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a sweep that a claim selects; where there are none, `why`."""
+
+    sweep: str
+    found: Sequence[Row]
+    why: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number of a row with its 95 % interval, and the interval that another GPU is predicted to fall into."""
+
+    row: Row
+    estimate: Estimate
+    predicted: tuple[float, float] = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Values:
+    """A number of several rows; `noise` is the half-width, as a share, to which it is measured."""
+
+    sweep: str
+    found: Sequence[Value]
+    why: str = ""
+    noise: float = 0.0
+    left_out: str = ""  # what rows without the number are without
+
+    def best(self, per: str, choose: Callable[..., Value] = max) -> "Values":
+        """For each value of a column or parameter the greatest number, or the least with `min`."""
+        groups: dict[Any, list[Value]] = {}
+        for value in self.found:
+            groups.setdefault(value.row[per], []).append(value)
+        found = [choose(group, key=lambda one: one.estimate.value) for group in groups.values()]
+        return replace(self, found=found)
+
+    def only(self, **wanted: Any) -> "Values":
+        """Those of rows with these columns or parameters."""
+        found = [
+            one for one in self.found if all(_fits(one.row.names.get(name), w) for name, w in wanted.items())
+        ]
+        return replace(self, found=found, why=self.why or f"no such row of {self.sweep}")
+
+    def over(self, other: "Values", *match: str) -> "Values":
+        """Quotients of these and the values of `other` whose rows agree in the columns `match`: how a gain changes."""
+        by_key = {tuple(one.row[name] for name in match): one.estimate for one in other.found}
+        keys = [tuple(one.row[name] for name in match) for one in self.found]
+        pairs = [(one, by_key[key]) for one, key in zip(self.found, keys, strict=True) if key in by_key]
+        found = [Value(one.row, stats.ratio(one.estimate, divisor)) for one, divisor in pairs]
+        return Values(self.sweep, found, self.why or other.why, self.noise + other.noise)
+
+    @property
+    def least(self) -> float:
+        return min(one.estimate.value for one in self.found)
+
+    def span(self, unit: str = "x") -> str:
+        """1.03 to 1.66 x, for advice. Raises Unmeasured where there is no value."""
+        if not self.found:
+            raise Unmeasured(self.why or "no pair of rows")
+        ends = dict.fromkeys(short(choose(one.estimate.value for one in self.found)) for choose in (min, max))
+        return f"{' to '.join(ends)} {unit}".strip()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a statement, and what decided it: `decisive` is the value that is worst for the statement."""
+
+    label: str  # the quantity and its condition
+    verdict: str
+    where: str
+    evidence: str
+    values: Values
+    unit: str
+    decisive: Value | None = None
+
+    @property
+    def span(self) -> str:
+        return self.values.span(self.unit)
+
+    def either(self, holds: str, otherwise: str) -> str:
+        """The first where the part holds, for advice."""
+        return holds if self.verdict == HOLDS else otherwise
+
+
+Answer = Generator[Part | str, None, str]
+"""What the function of a claim yields and returns: parts and numbers beside them; one sentence of advice."""
+
+
+def number(value: float) -> str:
+    """Four significant digits, no exponent for everyday magnitudes."""
+    if value and not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3e}"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def short(value: float) -> str:
+    """Three significant digits, of a whole number no more than it has."""
+    return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:#.3g}"
+
+
+def _fits(found: Any, wanted: Any) -> bool:
+    if found is None or callable(wanted):
+        return found is not None and bool(wanted(found))
+    return found in wanted if isinstance(wanted, tuple) else bool(found == wanted)
+
+
+def _names(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{name: value for name, value in row.items() if not pd.isna(value)}, **json.loads(row["params"])}
+
+
+class Tables:
+    """The tables of `sweeps`; no other is part of the run. `precision` is that of sweeps without one of their own."""
+
+    def __init__(
+        self, frames: Mapping[str, pd.DataFrame], sweeps: Mapping[str, Sweep], precision: float = 0.0
+    ) -> None:
+        self.sweeps, self.precision, self.notes = sweeps, precision, frames["notes"]
+        self._resources = [Row(_names(row)) for row in stats.records(frames["resources"])]
+        code = {(row["sweep"], row["variant"]): row.names for row in self._resources}
+        metrics = stats.metric_table(frames["metrics"])
+        self._cells = []
+        for row in stats.records(frames["timings"]):
+            names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
+            self._cells.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))
+        good = [row for row in self._cells if row["status"] == "ok" and row["sweep"] in sweeps]
+        self._direct = {_pair(row, row["reference"]): row for row in good}
+
+    @classmethod
+    def read(cls, folder: Path, sweeps: Mapping[str, Sweep]) -> "Tables":
+        return cls({name: tables.read(name, folder) for name in TABLES}, sweeps)
+
+    def cells(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
+        """Cells in the sweep's first regime; what is wanted is a value, a tuple of values or a function."""
+        regime = self.sweeps[sweep].regimes[0] if sweep in self.sweeps else ""
+        return self._select(self._cells, sweep, kernel, {**wanted, "regime": regime})
+
+    def timed(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
+        """Cells with a result."""
+        rows = self.cells(sweep, kernel, **wanted)
+        good = [row for row in rows.found if row["status"] == "ok"]
+        counts = Counter(row["status"] for row in rows.found).items()
+        failed = f"no such cell of {sweep} gave a result ({', '.join(f'{n} {name}' for name, n in counts)})"
+        return Rows(sweep, good, failed if rows.found and not good else rows.why)
+
+    def compiled(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
+        """Variants that compiled, with what their machine code says; this needs no GPU."""
+        return self._select(self._resources, sweep, kernel, {**wanted, "status": "ok"})
+
+    def _select(self, rows: Iterable[Row], sweep: str, kernel: Any, wanted: Mapping[str, Any]) -> Rows:
+        if sweep not in self.sweeps:
+            return Rows(sweep, [], f"the sweep {sweep} is not part of this run")
+        given = {"sweep": sweep, **({"kernel": kernel} if kernel else {}), **wanted}
+        found = [row for row in rows if all(_fits(row.names.get(name), one) for name, one in given.items())]
+        shown = [f"such {name}" if callable(one) else f"{name} = {one}" for name, one in given.items()]
+        reasons = self.notes[self.notes["sweep"] == sweep]["reason"].dropna().unique()
+        why = f"no row with {', '.join(shown)}" + (f": {reasons[0]}" if len(reasons) else "")
+        return Rows(sweep, found, "" if found else why)
+
+    def speeds(self, rows: Rows) -> Values:
+        """Speed over the reference that the sweep names."""
+        return Values(rows.sweep, [_speed(row, row) for row in rows.found], rows.why, self._noise(rows))
+
+    def speeds_over(self, rows: Rows, others: Rows, *match: str) -> Values:
+        """Speed over the row of `others` that agrees in the columns `match`.
+
+        From direct pairs where any sweep has them, else the quotient of two speeds over one reference.
+        """
+        found = []
+        for row, other in _partners(rows, others, match):
+            direct = self._direct.get(_pair(row, other["variant"]))
+            quotient = Value(row, stats.speedup_over(row.names, other.names))
+            found.append(_speed(row, direct) if direct else quotient)
+        return Values(rows.sweep, found, rows.why or others.why, 2 * self._noise(rows))
+
+    def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
+        """A number of each row that has it."""
+        return self._counted(rows, [(row, (row,)) for row in rows.found], of, rows.why)
+
+    def ratios(self, rows: Rows, others: Rows, of: Callable[[Row], float], *match: str) -> Values:
+        """A number of each row over that of the row of `others` that agrees in the columns `match`."""
+        pairs = [(row, (row, other)) for row, other in _partners(rows, others, match)]
+        return self._counted(rows, pairs, of, rows.why or others.why)
+
+    def _counted(
+        self, rows: Rows, given: Sequence[tuple[Row, tuple[Row, ...]]], of: Callable[[Row], float], why: str
+    ) -> Values:
+        found, missing = [], Counter[str]()
+        for row, whose in given:
+            try:
+                value, *divisor = (float(of(one)) for one in whose)
+                value /= math.prod(divisor) or math.nan
+                found.append(Value(row, Estimate(value, value, value)))
+            except Unmeasured as error:
+                missing[str(error)] += 1
+        if missing and not found:
+            profile = self.notes[(self.notes["sweep"] == rows.sweep) & (self.notes["stage"] == "profile")]
+            return Values(rows.sweep, [], ": ".join([*missing, *profile["reason"].dropna().unique()]))
+        return Values(
+            rows.sweep, found, why, left_out=", ".join(f"{name} ({n})" for name, n in missing.items())
+        )
+
+    def _noise(self, rows: Rows) -> float:
+        return self.sweeps[rows.sweep].precision or self.precision if rows.sweep in self.sweeps else 0.0
+
+
+def _pair(row: Row, reference: str) -> tuple[Any, ...]:
+    return row["variant"], reference, row["regime"], *row.size.items()
+
+
+def _speed(row: Row, timed: Row) -> Value:
+    low, high = (float(timed.names.get(name, math.nan)) for name in ("predicted_low", "predicted_high"))
+    return Value(row, stats.estimate(timed.names, "speedup"), (low, high))
+
+
+def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:
+    found = []
+    for row in rows.found:
+        same = [
+            one for one in others.found if all(one.names.get(name) == row.names.get(name) for name in match)
+        ]
+        if len(same) > 1:
+            shown = ", ".join(match)
+            raise LadderError(
+                f"{rows.sweep}: {row['variant']}: {len(same)} rows agree in {shown}; accepted: one"
+            )
+        found += [(row, other) for other in same]
+    return found
+
+
+def combine(verdicts: Iterable[str], some: bool = False) -> str:
+    """Verdict of several: the worst, or with `some` the best."""
+    return (max if some else min)(verdicts, key=_WORST_FIRST.index)
+
+
+def judge(value: Estimate, least: float, most: float, margin: float = 0.0) -> str:
+    """Verdict of one value that is said to lie from `least` to `most`; `margin` is a share of the one edge there is."""
+    low, high = min(value.low, value.value), max(value.high, value.value)
+    edge = least if math.isfinite(least) else most
+    if margin and edge * (1 - margin) <= low and high <= edge * (1 + margin):
+        return EQUIVALENT
+    if least <= low and high <= most:
+        return HOLDS
+    return REFUTED if high < least or low > most else UNDECIDED
+
+
+def decide(
+    label: str,
+    values: Values,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    near: float | None = None,
+    margin: float = 0.0,
+    per: str | None = None,
+    some: bool = False,
+    unit: str = "x",
+) -> Part:
+    """A part of a statement: every value (with `some`, one) is at least `least`, at most `most`, or near a number.
+
+    `margin` is what counts as equal: a share of the edge, of `near` the distance from it. With `per` each value of that
+    column has a verdict of its own. Raises LadderError where the margin is smaller than the noise of the values.
+    """
+    said = f"at least {number(least)}" if math.isfinite(least) else f"at most {number(most)}"
+    if near is not None:
+        least, most = near - margin, near + margin
+        said = f"{number(near)} within {number(margin)}" if margin else number(near)
+    label = f"{label}: {said}"
+    if margin and values.noise > margin:
+        measured = f">= {number(values.noise)}, the noise that the precision of {values.sweep} leaves"
+        raise refuse(f"part {label!r}", "margin", margin, measured)
+    if not values.found:
+        return Part(
+            label, NOT_MEASURED, "", f"Not measured: {values.why or 'no pair of rows'}.", values, unit
+        )
+    verdicts = [judge(one.estimate, least, most, margin if near is None else 0.0) for one in values.found]
+    groups: dict[Any, str] = {}
+    for one, own in zip(values.found, verdicts, strict=True):
+        key = one.row[per] if per else None
+        groups[key] = combine([groups.get(key, own), own], some)
+    verdict = combine(groups.values(), some)
+
+    def favour(value: Value) -> float:
+        found = value.estimate.value
+        return -abs(found - near) if near is not None else found if math.isfinite(least) else -found
+
+    deciding = [one for one, own in zip(values.found, verdicts, strict=True) if own == verdict]
+    shown = [(own, [str(key) for key in groups if groups[key] == own]) for own in VERDICTS]
+    where = "; ".join(f"{own} at {per} = {', '.join(keys)}" for own, keys in shown if per and keys)
+    evidence = _found(values, verdicts, unit)
+    evidence += f"; left out because of missing data: {values.left_out}." if values.left_out else "."
+    return Part(label, verdict, where, evidence, values, unit, (max if some else min)(deciding, key=favour))
+
+
+def _shown(values: Values, unit: str, ends: bool) -> list[str]:
+    """Each value with its interval, what another GPU is predicted to show, and what sets its row apart."""
+    rows = [one.row for one in values.found]
+    params = [json.loads(row["params"]) for row in rows]
+    differing = stats.changing(params)
+    kernels, sizes = len({row["kernel"] for row in rows}) > 1, len({str(row.size) for row in rows}) > 1
+    found = []
+    for one, own in zip(values.found, params, strict=True):
+        estimate, (low, high) = one.estimate, one.predicted
+        text = f"{number(estimate.value)} {unit}".strip()
+        if ends and estimate.low != estimate.high:
+            text += f" [{number(estimate.low)}, {number(estimate.high)}]"
+        if ends and math.isfinite(low + high):
+            text += f" (predicted on another GPU: {number(low)} to {number(high)})"
+        place = [one.row["kernel"]] * kernels + [f"{name}={own[name]}" for name in differing if name in own]
+        place = [one.row["rung"]] if place and "rung" in one.row.names else place  # which says more
+        place += [f"size {size_label(one.row.size)}"] * sizes
+        found.append(text + (f" at {', '.join(place)}" if place else ""))
+    return found
+
+
+def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
+    """All values where they are few, else the extremes and how many meet the condition."""
+    shown, found = _shown(values, unit, ends=True), [one.estimate.value for one in values.found]
+    if len(found) > 1 and len(set(found)) == 1:
+        return f"All {len(found)} are {number(found[0])} {unit}".strip()
+    if len(found) <= 4:
+        return ", ".join(shown)
+    least, most = (shown[found.index(choose(found))] for choose in (min, max))
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in Counter(verdicts).items())
+    return f"From {least} to {most}; of {len(found)}: {counts}"
+
+
+def beside(label: str, values: Values, unit: str = "") -> str:
+    """Numbers that decide nothing, and say why it is so."""
+    if not values.found:
+        return f"{label}: not measured: {values.why}"
+    return f"{label}: {stats.listed(_shown(values, unit, ends=False), _MOST_LISTED, ', ')}"
