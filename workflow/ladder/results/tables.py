@@ -14,12 +14,11 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
+_OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
+clock_floor_us"""
 _LATER = {
     "resources": ("sweep",),
-    "timings": tuple(
-        "algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high "
-        "clock_floor_us".split()
-    ),
+    "timings": _OF_TIMINGS.split(),
     "sessions": ("host_gpus", "clock_floor_us"),
     "jobs": ("check_share",),
 }
@@ -71,7 +70,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
     # The timings say which sweeps a variant is of.
-    if lacking and table == "resources":
+    if earlier and table == "resources":
         uses = read("timings", folder)
         uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
         found = uses.drop_duplicates().merge(found, on="variant")
