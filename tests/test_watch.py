@@ -339,6 +339,9 @@ class Lab:
             loaded=lambda task: instance.launcher("variant"),
             least_us=lambda cell, params, instance: 1.0,
             places=lambda instance: 1000,
+            reference_params=lambda task: {},
+            library=lambda name, instance, params: instance.library(name),
+            external={},
         )
         settings = {"min_pairs": 1, "max_pairs": 1, "precision": 0.1, "cell_seconds": 1, "warm_below_us": 200}
         plan: Any = SimpleNamespace(settings=settings)
