@@ -397,4 +397,5 @@ def chain_length(once_us: float, sustained: bool = False) -> int:
 
     If sustained, so many that what lies between two chains does not count.
     """
-    return max(4, min(_GRAPH_LAUNCHES, round((_SUSTAINED_US if sustained else _GRAPH_US) / once_us)))
+    least, wanted_us = (1, _SUSTAINED_US) if sustained else (4, _GRAPH_US)
+    return max(least, min(_GRAPH_LAUNCHES, round(wanted_us / once_us)))
