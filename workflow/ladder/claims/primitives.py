@@ -179,6 +179,7 @@ class Tables:
             self._cells.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))
         good = [row for row in self._cells if row["status"] == "ok" and row["sweep"] in sweeps]
         self._direct = {_pair(row, row["reference"]): row for row in good}
+        self._cells = [row for row in self._cells if "baseline" not in row.names]
 
     @classmethod
     def read(cls, folder: Path, sweeps: Mapping[str, Sweep]) -> "Tables":

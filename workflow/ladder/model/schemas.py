@@ -36,7 +36,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known.
     "sessions": _columns(
-        f"""sweep variant dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
+        f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
         sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float"""
     ),

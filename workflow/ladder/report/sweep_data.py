@@ -33,7 +33,7 @@ def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapp
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
     own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
-    own["timings"] = own["timings"][own["timings"]["baseline"].isna()]
+    own["timings"] = stats.against_references(own["timings"])
     return SweepData(sweep, **own, environment=environment)
 
 

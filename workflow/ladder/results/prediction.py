@@ -29,7 +29,7 @@ _LIBRARIES = {name for problem in PROBLEMS.values() for name in problem.librarie
 _EDGES_US = (20, 100, 1000)
 _LAUNCHED_ALONE = ("cold", "dirty")
 
-_CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS, "regime"]
+_CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime"]
 _TIMES = ["median_us", "reference_median_us"]
 _NORMAL = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 _POOLED_CELLS, _POOLED_SESSIONS, _ASSUMED_HOSTS = 20, 4, 1

@@ -52,6 +52,11 @@ def ok_rows(timings: pd.DataFrame, regime: str) -> pd.DataFrame:
     return timings[(timings["status"] == "ok") & (timings["regime"] == regime)]
 
 
+def against_references(timings: pd.DataFrame) -> pd.DataFrame:
+    """Rows of cells timed against their sweep's reference, without those of rungs paired with a baseline."""
+    return timings[timings["baseline"].isna()]
+
+
 def failures(timings: pd.DataFrame) -> pd.DataFrame:
     """Rows of cells that gave no result, with their reasons."""
     return timings[timings["status"] != "ok"]

@@ -19,7 +19,7 @@ clock_floor_us"""
 _LATER = {
     "resources": ("sweep",),
     "timings": _OF_TIMINGS.split(),
-    "sessions": ("host_gpus", "clock_floor_us"),
+    "sessions": ("baseline", "host_gpus", "clock_floor_us"),
     "jobs": ("check_share",),
 }
 """Columns that tables published earlier may lack."""
