@@ -362,8 +362,8 @@ def emulated_instance(
     made, on = GemmInstance.__new__(GemmInstance), EmulatedHarness()
     made.m, made.n, made.k, made.dtype, made.layout = m, n, k, dtype, layout
     made.input, made.output = input_dtype(dtype), output_dtype(dtype)
-    made.scalars, made.drawn, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}, {}
-    made.inputs = INPUTS[0]
+    made.scalars, made.drawn, made.kinds, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}, {}, {}
+    made.inputs, made._secret = INPUTS[0], 0x1234567890ABCDEF
     for name, (shape, element) in made.shapes().items():
         place = on.allocate(math.prod(shape) * ELEMENT_BYTES[element])
         made.tensors[name] = cast(Any, SimpleNamespace(pointer=place, shape=shape))

@@ -66,7 +66,9 @@ def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
     for entry, size in sweep.asked:
         task, baseline = _task(sweep, entry, size, arch), entry.baseline
         yield task
-        if task.absent is not None or baseline is None or baseline.absent(size, arch) is not None:
+        if task.absent is not None or baseline is None or size not in baseline.sizes:
+            continue
+        if baseline.absent(size, arch) is not None:
             continue
         against = Reference(kernel=baseline.variant.kernel.name, params=baseline.variant.params)
         if against != task.cell.reference:

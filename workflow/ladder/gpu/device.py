@@ -226,6 +226,7 @@ class Harness:
     def seal(self, index: int, key: int) -> Seal:
         """The seal of the check number `index` since `unsealed` was called, of SEALS at most, until the next one."""
         self._seal.running = self.maximum + 16
+        self._gpu.zero(self._seal.running, 16)  # A kernel may have written there.
         self._seal.result, self._seal.key = self._seal.running + 16 * (index + 1), key
         return self._seal
 

@@ -19,6 +19,18 @@ __device__ unsigned long long mixed(unsigned long long seed, index_t index) {
   return z ^ (z >> 31);
 }
 
+// What inputs are drawn with: a seed, and a secret without which the seed does not follow from the numbers drawn.
+struct Seed {
+  unsigned long long seed, secret;
+};
+
+__device__ unsigned long long mixed(Seed seed, index_t index) {
+  unsigned long long z = seed.seed * 0xD1342543DE82EF95ull + (index + 1) * 0x9E3779B97F4A7C15ull;
+  z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull) ^ seed.secret;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
 struct Tf32 {
   float value;
 };
@@ -39,7 +51,7 @@ struct Bits {
   unsigned long long first, second;
 };
 
-__device__ Bits drawn_bits(unsigned long long seed, index_t index) {
+__device__ Bits drawn_bits(Seed seed, index_t index) {
   const unsigned long long first = mixed(seed, index), second = first * 0xD6E8FEB86659FD93ull;
   return {first, second ^ (second >> 32)};
 }
@@ -130,7 +142,7 @@ __device__ void raise_to_block(double* maximum, double value) {
 }
 
 // Draws a whole buffer.
-template <class T> __device__ void draw(T* data, index_t count, unsigned long long seed, int kind) {
+template <class T> __device__ void draw(T* data, index_t count, Seed seed, int kind) {
   constexpr int together = drawn_together<T>;
   struct alignas(together * sizeof(T)) Pack {
     T element[together];
@@ -168,7 +180,7 @@ __device__ unsigned bits_of(int x) { return static_cast<unsigned>(x); }
 
 // 0, or 1e300 where an element of an input that was drawn is not as it was.
 template <class T>
-__device__ double error_of_input(const T* data, index_t at, unsigned long long seed, int kind) {
+__device__ double error_of_input(const T* data, index_t at, Seed seed, int kind) {
   constexpr int together = drawn_together<T>;
   const T expected = drawn<T>(drawn_bits(seed, at / together), at % together, kind);
   return bits_of(data[at]) == bits_of(expected) ? 0.0 : 1e300;
@@ -195,13 +207,13 @@ __device__ void seal_maximum(Seal seal, double value) {
 
 }  // namespace
 
-template <class T> __global__ void fill(T* data, index_t count, unsigned long long seed, int kind) {
+template <class T> __global__ void fill(T* data, index_t count, Seed seed, int kind) {
   draw(data, count, seed, kind);
 }
 
 // Counts elements that are not those of `fill`: inputs that a kernel wrote.
 template <class T>
-__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, unsigned long long seed,
+__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, Seed seed,
                               int kind) {
   unsigned long long found = 0;
   for (index_t i = first_index(); i < elements; i += grid_stride()) found += error_of_input(data, i, seed, kind) > 0.0;

@@ -22,6 +22,12 @@ _GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin 
 _GUARD = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
 
 
+class Seed(ctypes.Structure):
+    """The same struct of harness.cuh."""
+
+    _fields_ = (("seed", ctypes.c_uint64), ("secret", ctypes.c_uint64))
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A dense row-major buffer with its shape, outermost extent first, and element dtype; guards are around it."""
@@ -71,9 +77,11 @@ class Instance(ABC):
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
         self.scalars: dict[str, float] = {}
-        self.drawn: dict[str, ctypes.c_ulonglong] = {}  # seeds
-        self.inputs = INPUTS[0]  # their kind
+        self.drawn: dict[str, Seed] = {}
+        self.kinds: dict[str, ctypes.c_int32] = {}  # that were drawn
+        self.inputs = INPUTS[0]  # the kind to draw
         self.algorithms: dict[str, str] = {}  # of libraries, by name: to be taken, or taken
+        self._secret = secrets.randbits(64)
         self._place = 0
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
         self._table: tuple[list[str], list[tuple[int, int, bool]], Buffer] | None = None
@@ -136,6 +144,10 @@ class Instance(ABC):
         finally:
             self._move(before)
 
+    def places(self) -> int:
+        """How many sets of outputs there are besides the one in use."""
+        return len({place for _, place in self._elsewhere})
+
     def _move(self, place: int) -> None:
         for name in self.outputs if place != self._place else ():
             here = self.tensors[name]
@@ -167,14 +179,16 @@ class Instance(ABC):
 
     def note_drawn(self, name: str, seed: int) -> None:
         """Remember what the numbers in a buffer were drawn with."""
-        self.drawn.setdefault(name, ctypes.c_ulonglong()).value = seed
+        drawn = self.drawn.setdefault(name, Seed())
+        drawn.seed, drawn.secret = seed, self._secret
+        self.kinds[name] = _KINDS[self.inputs]
 
     def draw(self, name: str, seed: int) -> None:
         """Enqueue random numbers for all of a buffer, of the kind `inputs`; as int32 a thousand times as large."""
         self.note_drawn(name, seed)
         tensor = self.tensors[name]
         entry, count = f"fill<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
-        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name], self._kind())
+        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name], self.kinds[name])
 
     @contextlib.contextmanager
     def given(self, inputs: str) -> Iterator[None]:
@@ -184,9 +198,6 @@ class Instance(ABC):
             yield
         finally:
             self.inputs = before
-
-    def _kind(self) -> ctypes.c_int32:
-        return _KINDS[self.inputs]
 
     def damage(self) -> tuple[str, str] | None:
         """(status, reason) where launches wrote what they must not: bytes around a buffer, or an input."""
@@ -209,7 +220,7 @@ class Instance(ABC):
             count = math.prod(tensor.shape)
             entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
             _, changed = harness.reduce(
-                entry, count, harness.count, tensor.pointer, count, seed, self._kind()
+                entry, count, harness.count, tensor.pointer, count, seed, self.kinds[name]
             )
             if changed:
                 return "incorrect", f"{changed} of {count} elements of the input {name} were written"

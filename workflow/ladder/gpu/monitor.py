@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import threading
 import time
@@ -43,10 +44,16 @@ class Monitor:
         return (
             time.monotonic(),
             nvml.device_get_clock_info(self._handle, nvml.ClockType.CLOCK_SM),
-            nvml.device_get_total_energy_consumption(self._handle) / 1000,
+            self._energy_j(),
             nvml.device_get_temperature_v(self._handle, nvml.TemperatureSensors.TEMPERATURE_GPU),
             nvml.device_get_current_clocks_event_reasons(self._handle),
         )
+
+    def _energy_j(self) -> float:
+        """NaN where the GPU has no such counter."""
+        with contextlib.suppress(nvml.NvmlError):
+            return float(nvml.device_get_total_energy_consumption(self._handle)) / 1000
+        return math.nan
 
     def _watch(self) -> None:
         while not self._stop.is_set():
@@ -72,7 +79,7 @@ class Monitor:
         joules = seconds = 0.0
         for begin, end in windows:
             within = [reading for reading in self._readings if begin <= reading[0] <= end]
-            ticks = [(b[0], b[2]) for a, b in itertools.pairwise(within) if b[2] != a[2]]
+            ticks = [(b[0], b[2]) for a, b in itertools.pairwise(within) if b[2] > a[2]]
             if len(ticks) >= _LEAST_TICKS:
                 joules, seconds = joules + ticks[-1][1] - ticks[0][1], seconds + ticks[-1][0] - ticks[0][0]
         return round(joules / seconds, 1) if seconds else None

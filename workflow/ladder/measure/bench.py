@@ -20,7 +20,14 @@ from ladder.model.schemas import CHAINED
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
-_WEIGHTS = ((0.75, 0.5, "nan"), (1.0, 0.0, "inf"), (-1.5, 1.0, "nan"), (0.0, -1.5, "nan"), (0.5, -1.5, "nan"))
+_WEIGHTS = (
+    (0.75, 0.5, "nan"),
+    (1.0, 0.0, "inf"),
+    (-1.5, 1.0, "nan"),
+    (0.0, -1.5, "nan"),
+    (0.5, -1.5, "nan"),
+    (2.0, 0.0, "inf"),
+)
 """alpha, beta, and what C holds ahead of a launch with beta = 0."""
 _WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
 _HELD_S = 0.05  # longer than most launches take
@@ -107,9 +114,9 @@ class Bench:
         instance.fill_inputs(int(self._seed or 0))
 
     def places(self, instance: Instance) -> int:
-        """For how many more sets of outputs there is room."""
+        """For how many sets of outputs there is room, those that are there included."""
         size = sum(instance.tensors[name].guarded.size for name in instance.outputs)
-        return max(1, int(self.gpu.free_bytes() // 2 // size))
+        return max(1, int(self.gpu.free_bytes() // 2 // size) + instance.places())
 
     def release(self) -> None:
         if self._instance is not None:
@@ -156,12 +163,12 @@ class Bench:
         if (damage := self.damage(instance)) is not None:
             raise damage
 
-    def verified(self, launch: Launch, instance: Instance, whose: str = "") -> tuple[Loaded, Check, float]:
+    def verified(self, launch: Launch, instance: Instance) -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
         loaded = self.load(launch, instance)
         check, launch_us = self.check(loaded, launch.params, instance)
         if not check.correct:
-            raise CellOutcome("incorrect", f"{whose}{check}")
+            raise CellOutcome("incorrect", str(check))
         return loaded, check, launch_us
 
     def verify_edges(self, variant: str, cell: Cell) -> None:
@@ -213,6 +220,19 @@ class Bench:
         for name in sorted(set(self.problem.buffers) - set(instance.outputs)):
             instance.tensors[name].buffer.fill(b"\xff", stream=self.gpu.stream)  # NaN in every type
 
+    def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
+        """Raises CellOutcome where it is wrong with other alpha and beta, if there are any, at this size."""
+        if "beta" not in self.problem.scalars:
+            return
+        self.draw(instance)
+        instance.use_scalars(0.75, 0.5)
+        try:
+            check, _ = self.check(self.load(launch, instance), launch.params, instance)
+        finally:
+            instance.use_scalars(1.0, 0.0)
+        if not check.correct:
+            raise CellOutcome("incorrect", f"with alpha = 0.75, beta = 0.5: {check}")
+
     def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
         """A task's references, which write to outputs of their own; one that is missing leaves a note.
 
@@ -223,8 +243,14 @@ class Bench:
             if task.reference is not None:
                 name = task.reference.variant
                 if name not in known:
-                    self.verify_edges(name, task.cell)
-                    known[name] = self.verified(task.reference, instance, f"the reference {name}: ")[0]
+                    try:
+                        self.verify_edges(name, task.cell)
+                        known[name] = self.verified(task.reference, instance)[0]
+                    except CellOutcome as outcome:
+                        given = outcome.result
+                        raise CellOutcome(
+                            given["status"], f"the reference {name}: {given['reason']}", outcome.spoilt
+                        ) from outcome
                 return {name: known[name]}
             found, params = dict[str, Launcher](), self.reference_params(task)
             for name in task.cell.reference.libraries:

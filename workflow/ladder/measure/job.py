@@ -28,6 +28,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record, Session
+from ladder.model.schemas import SUSTAINED
 
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
@@ -52,12 +53,20 @@ def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Du
             return True
         if uuid is None or least == 1 or not task.repeated or record.status != "ok":
             return False
-        here = {one.session for one in view.alike(record) if view.session(one).gpu.get("uuid") == uuid}
+        good = [one for one in view.alike(record) if one.status == "ok" and on in (None, one.conditions.host)]
+        here = {one.session for one in good if view.session(one).gpu.get("uuid") == uuid}
         return len(here) < int(least)
 
     found = [(index, task) for index, task in view.launched()]
     asked = [(index, [one for one in plan.regimes_of(task) if wanted(task, one)]) for index, task in found]
     return [(index, regimes) for index, regimes in asked if regimes]
+
+
+def _requests(regimes: list[str]) -> Iterator[list[str]]:
+    """Sustained apart: it takes long, at other clocks, and its failure is not the other regimes'."""
+    for part in ([one for one in regimes if one != SUSTAINED], [one for one in regimes if one == SUSTAINED]):
+        if part:
+            yield part
 
 
 def shuffled(todo: Due, plan: Plan) -> Due:
@@ -111,7 +120,8 @@ class Measuring:
 
         supervisor = Supervisor(start, plan.job["deadline_s"], on_start)
         try:
-            for done, (index, regimes) in enumerate(todo, 1):
+            requests = [(index, part) for index, regimes in todo for part in _requests(regimes)]
+            for done, (index, regimes) in enumerate(requests, 1):
                 since = time.monotonic()
                 cell = plan.tasks[index].cell
                 answer = supervisor.measure(index, regimes, self.algorithms.get(cell.operands, {}))
@@ -126,10 +136,10 @@ class Measuring:
                 self.job.measured += 1
                 self.job.gpu_s += answer["gpu_s"]
                 self.job.check_s += answer["check_s"]
-                left = (time.monotonic() - begun) / done * (len(todo) - done)
-                logging.info("[%d/%d, %.0f s left] %s", done, len(todo), left, progress(records[0]))
+                left = (time.monotonic() - begun) / done * (len(requests) - done)
+                logging.info("[%d/%d, %.0f s left] %s", done, len(requests), left, progress(records[0]))
         finally:
-            self.job.worker_starts = supervisor.worker_starts
+            self.job.worker_starts += supervisor.worker_starts
             supervisor.leave()
 
     def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
@@ -189,8 +199,9 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
     view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
     job.cells, sessions = len(list(view.launched())), plan.job["sessions"]
     job.kept = job.cells - len(due(view, on))
-    if not gpus or any(due(view, on, gpu.uuid) for gpu in gpus):
-        with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
+    lacking = [gpu for gpu in gpus if due(view, on, gpu.uuid)]
+    if not gpus or lacking:
+        with one_gpu(lacking) as (gpu, lock), Monitor(gpu.uuid) as monitor:
             if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
                 why = "wait for them, or set it to mark"
                 raise LadderError(f"measure.busy: other processes use the GPU ({others}); {why}")
@@ -200,11 +211,13 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             begin = partial(host.session, gpu.uuid, root)
             with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
                 for _ in range(sessions):
-                    todo = due(view, on, gpu.uuid)
+                    if not (todo := due(view, on, gpu.uuid)):
+                        break
                     with appending(folder.records, plan.sweep) as append:
                         todo = todo if sessions == 1 else shuffled(todo, plan)
                         Measuring(view, on, monitor, begin, job).run(todo, start, append)
-                    view = View(plan, read_store(folder.records))
+                    store = read_store(folder.records)
+                    view = View(plan, store.since(job.started) if plan.job["remeasure"] else store)
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
     job.check_s = round(job.check_s, 3)
     account = folder.account("measured", plan.sweep)

@@ -29,7 +29,9 @@ from ladder.model.problem import COPY
 from ladder.model.schemas import CHAINED, SUSTAINED
 
 _OBSERVED_LAUNCHES = 9
-_SUSTAINED_FROM_US = 100.0
+_REPLAYED = 0.7  # of the time of a launch alone
+_CHECKED_OF_A_CHAIN = 4  # launches, in warm
+_SUSTAINED_FROM_US = 90.0  # by one launch; those of 100 us are meant
 
 _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
@@ -80,13 +82,15 @@ class Timing:
                 found[regime] = self._chained(regime, variant, reference)
             self._settle()
             self._refuse_impossible(regime, found[regime])
+            if regime == SUSTAINED:
+                self._refuse_replay(found[regime])
         return found
 
     def _unfit(self, regime: str) -> str | None:
         """Why launches are not chained in a regime, if they are not."""
         if regime == SUSTAINED:
             few = self.launch_us[0] < _SUSTAINED_FROM_US
-            return f"sustained is for kernels from {_SUSTAINED_FROM_US:g} us on" if few else None
+            return "sustained is for kernels from 100 us on" if few else None
         return (
             None if self.launch_us[0] < self.limit_us else f"warm is for kernels below {self.limit_us:g} us"
         )
@@ -96,11 +100,14 @@ class Timing:
 
         There are none where an external reference cannot be captured.
         """
-        bench, length = self.bench, chain_length(self.launch_us[0], regime == SUSTAINED)
-        places = [REFERENCE + 1 + number for number in range(min(length, self.bench.places(self.instance)))]
-        stream, against, watch = bench.gpu.stream, self.task.reference, self.watch
+        bench, stream, against, watch = self.bench, self.bench.gpu.stream, self.task.reference, self.watch
+        own_us, other_us = self.launch_us if regime == SUSTAINED else (self.launch_us[0], self.launch_us[0])
+        lengths = [chain_length(us, regime == SUSTAINED) for us in (own_us, other_us)]
+        most = min(max(lengths), bench.places(self.instance))
+        places = [REFERENCE + 1 + number for number in range(most)]
+        own_places, other_places = (places[:length] for length in lengths)
 
-        def graph(load: Callable[[], Launcher]) -> Any:
+        def graph(places: Sequence[int], load: Callable[[], Launcher]) -> Any:
             members = []
             for place in places:
                 with self.instance.writing_to(place):
@@ -113,9 +120,9 @@ class Timing:
             return bench.library(self.name, self.instance, self.params)
 
         with contextlib.ExitStack() as graphs:
-            own = graphs.enter_context(graph(partial(bench.loaded, self.task)))
+            own = graphs.enter_context(graph(own_places, partial(bench.loaded, self.task)))
             try:
-                other = graphs.enter_context(graph(again))
+                other = graphs.enter_context(graph(other_places, again))
             except Exception as error:
                 if self.name not in bench.external:
                     raise
@@ -125,17 +132,21 @@ class Timing:
             poisons = [partial(watch.poison, place) for place in places]
             clear = graphs.enter_context(contextlib.closing(capture(stream, poisons)))
 
-            def sides(poison: Launcher) -> Sides:
+            def sides(poison: Launcher, checks: int) -> Sides:
+                own_side, other_side = (self.variant, own_places), (self.reference, other_places)
                 return (
-                    watch.chain(partial(own.launch, stream), self.variant, places, poison, variant),
-                    watch.chain(partial(other.launch, stream), self.reference, places, poison, reference),
+                    watch.chain(partial(own.launch, stream), *own_side, poison, variant, checks),
+                    watch.chain(partial(other.launch, stream), *other_side, poison, reference, checks),
                 )
 
             if regime == SUSTAINED:
                 # Not poisoned: what places hold are answers to the inputs of the chain before.
-                return bench.timer.blocks(sides(nothing), len(places))
+                return bench.timer.blocks(sides(nothing, 1), (len(own_places), len(other_places)))
             return bench.timer.pairs(
-                sides(partial(clear.launch, stream)), self.rule, regime, scale=len(places)
+                sides(partial(clear.launch, stream), _CHECKED_OF_A_CHAIN),
+                self.rule,
+                regime,
+                scale=len(places),
             )
 
     def _refuse_impossible(self, regime: str, pairs: Pairs | CellOutcome) -> None:
@@ -144,18 +155,26 @@ class Timing:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
             raise CellOutcome("stateful", why, spoilt=True)
 
-    def refuse_drift(self, variant: Launcher) -> None:
-        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors may all have one sign too."""
-        kind, params = "positive", self.variant.params
-        with self.instance.given(kind):
-            side = Side(params, self.instance.error_bound(params))
-            watched = self.watch.single(variant, side, 0)
-            with self.bench.timer.working():
-                for enqueue in (watched.refresh, watched.launch, watched.inspect):
-                    enqueue()
-            self.watch.settle()
-        if side.wrong:
-            raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
+    def _refuse_replay(self, pairs: Pairs | CellOutcome) -> None:
+        """Launches of a chain share their inputs: one that finds another's answer takes far less than alone."""
+        alone_us = self.launch_us[0]
+        if isinstance(pairs, Pairs) and (us := median(pairs.variant_us)) < _REPLAYED * alone_us:
+            why = f"sustained: takes {us:.2f} us, of single launches one took {alone_us:.2f}"
+            raise CellOutcome("stateful", why, spoilt=True)
+
+    def refuse_other_inputs(self, variant: Launcher) -> None:
+        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
+        for kind in ("positive", "wide"):
+            params = self.variant.params
+            with self.instance.given(kind):
+                side = Side(params, self.instance.error_bound(params))
+                watched = self.watch.single(variant, side, 0)
+                with self.bench.timer.working():
+                    for enqueue in (watched.refresh, watched.launch, watched.inspect):
+                        enqueue()
+                self.watch.settle()
+            if side.wrong:
+                raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
 
     def _settle(self) -> None:
         self.watch.settle()
@@ -184,8 +203,10 @@ class Worker:
         name, times = bench.fastest(launchers)
         timing = Timing(bench, self.plan, task, name, (launch_us, times[name]))
         timed = timing.run(loaded, launchers[name], regimes)
-        bench.refuse_damage(instance)
-        timing.refuse_drift(loaded)
+        observations = self._observations(loaded, task.launch, instance)
+        bench.refuse_damage(instance)  # of any launch so far
+        timing.refuse_other_inputs(loaded)
+        bench.refuse_other_weights(task.launch, instance)
         bench.draw(instance)
         after, _ = bench.check(loaded, task.launch.params, instance)
         if not after.correct:
@@ -203,7 +224,7 @@ class Worker:
             "algorithms": {one: instance.algorithms[one] for one in times if one in instance.algorithms},
             "notes": bench.notes(),
             "copy_us": bench.copy_us(instance),
-            "observations": self._observations(loaded, task.launch, instance),
+            "observations": observations,
         }
         return {regime: _result(pairs, common) for regime, pairs in timed.items()}
 

@@ -14,7 +14,7 @@ from ladder.model.cell import COUNTERS
 from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
-from ladder.model.schemas import CHAINED, SWEEP_TABLES
+from ladder.model.schemas import CHAINED, SUSTAINED, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.prediction import combine
@@ -91,7 +91,11 @@ class Collector:
         result, gpu = record.result, self.view.session(record).gpu
         own = (result.get("sustained") or {}).get("variant") or {}
         device = (result.get("device") or {}) | own
-        clock, highest = device.get("sm_clock_mhz"), gpu.get("sm_clock_max_mhz")
+        clock, limits = (
+            device.get("sm_clock_mhz"),
+            (gpu.get("sm_clock_max_mhz"), self.plan.settings["lock_clocks"]),
+        )
+        highest = min((one for one in limits if one), default=None)
         slow = clock < highest * (1 - self.plan.job["throttle_share"]) if clock and highest else None
         known = {"throttled": slow, **(result.get("built") or {}), **(result.get("check") or {}), **device}
         if record.status != "ok":
@@ -147,12 +151,17 @@ class Collector:
             self.note("measure", f"{task.variant} at {dict(task.cell.size)}", "not measured")
         for place, record in enumerate(found):
             if record is None or (place and record.status != "ok"):
+                if record is not None and record.cell.regime == SUSTAINED:
+                    self.note(
+                        "measure", f"{task.variant} at {dict(task.cell.size)}, sustained", record.reason or ""
+                    )
                 continue
             self.sessions(task, record)
             for given in record.result.get("notes") or ():
                 self.note("reference", task.variant, given)
             self.measured(task, record)
-        for record in (found[0], self.view.find(task, COUNTERS) if task.counted else None):
+        counted = self.view.find(task, COUNTERS) if task.counted else None
+        for record in (None if task.baseline else found[0], counted):
             for given in (record.result.get("observations") or ()) if record is not None else ():
                 self.rows["metrics"].append({**given, **self.about(task)})
 

@@ -180,7 +180,7 @@ __device__ void add_product(const Team& team, const T* row, int count, const typ
 // What comes ahead of a timed launch: inputs drawn, C poisoned, `sums` for the check cleared.
 template <class In, class Out>
 __global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t m, index_t n, index_t k,
-                                unsigned long long seed_of_a, unsigned long long seed_of_b, int kind) {
+                                Seed seed_of_a, Seed seed_of_b, int kind) {
   draw(a, m * k, seed_of_a, kind);
   draw(b, n * k, seed_of_b, kind);
   poison(c, m * n * sizeof(Out));
@@ -302,8 +302,8 @@ template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
     check_product(Seal seal, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
                   const typename Sum<In>::type* squares, index_t spots, index_t m, index_t n, index_t k, index_t b_by_k,
-                  index_t b_by_n, double alpha, double rounding, unsigned long long seed_of_a,
-                  unsigned long long seed_of_b, int kind) {
+                  index_t b_by_n, double alpha, double rounding, Seed seed_of_a,
+                  Seed seed_of_b, int kind) {
   double worst = worst_of_spots(seal, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
   const unsigned long long chosen = mixed(seal.key + 1, first_index());

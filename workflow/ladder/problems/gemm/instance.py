@@ -127,7 +127,7 @@ class GemmInstance(instance.Instance):
 
     def _answer(self) -> list[_Region]:
         """The fp64 answer: all of C where fp64 is fast, else 64 rows and 64 columns spread over it."""
-        drawn = {"inputs": self.inputs, **{name: self.drawn[name].value for name in "ab"}}
+        drawn = {"inputs": self.inputs, **{name: bytes(self.drawn[name]) for name in "ab"}}
         if not self.regions or self._answered != drawn:
             self._free_regions()
             self._answered = drawn
@@ -199,6 +199,8 @@ class GemmInstance(instance.Instance):
         if self.scalars["beta"] != 0.0:
             raise NotImplementedError("timed launches have beta = 0")
         harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
+        # After the launch, which may have written there.
+        self.gpu.zero(int(self._signed.handle), self._signed.size)
         along, signed = "columns" if self.layout == "TN" else "rows", self._signed_pointers()
         rows, columns = self.tensors["b"].shape
         entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
@@ -213,7 +215,7 @@ class GemmInstance(instance.Instance):
 
     def _drawn_with(self) -> list[Any]:
         """What A and B were drawn with."""
-        return [*(self.drawn[name] for name in "ab"), self._kind()]
+        return [*(self.drawn[name] for name in "ab"), self.kinds["a"]]
 
     def _signed_pointers(self) -> tuple[int, int]:
         """Addresses of B times random signs, and of the sum of B's squares ahead of it."""

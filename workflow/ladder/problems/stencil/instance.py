@@ -45,7 +45,7 @@ class StencilInstance(instance.Instance):
     def inspect(self, params: Params, seal: Seal) -> None:
         """A quarter of a million outputs in random stretches, and the last ones."""
         entry = f"check_stretches<{C_TYPES[self.dtype]}>"
-        drawn_with = (self.drawn["input"], self._kind())
+        drawn_with = (self.drawn["input"], self.kinds["input"])
         self.gpu.harness.run(entry, _INSPECTED, seal, *self._compared(params), *drawn_with)
 
     def library(self, name: str) -> Launcher:
