@@ -14,6 +14,7 @@ from elftools.elf.elffile import ELFFile
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
 from ladder.gpu.device import Seal
+from ladder.model.problem import INPUTS
 from ladder.problems.banks.instance import BanksInstance
 from ladder.problems.gemm import instance as gemm
 from ladder.problems.registry import PROBLEMS
@@ -162,6 +163,18 @@ def test_calls_of_the_banks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ladder.problems.banks.instance.expected_sums", lambda *_: [1] * 32)
     use(made, {"warps": 1})
     assert "compare_words" in gpu.called
+
+
+def test_inputs_are_held_to_the_kind_that_they_were_drawn_as(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu: Any = FakeGpu("gemm", "fp32")
+    libraries: Any = FakeLibraries()
+    made = gemm.GemmInstance(libraries, gpu, {"m": 33, "n": 17, "k": 65}, "fp32", "NN")
+    compared = []
+    monkeypatch.setattr(gpu, "reduce", lambda *given: compared.append(given[-1].value) or (0.0, 0))
+    with made.given("positive"):
+        made.refresh(4)
+    assert made.damage() is None
+    assert compared == [INPUTS.index("positive")] * 2
 
 
 def test_a_call_with_an_argument_less_is_seen() -> None:

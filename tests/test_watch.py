@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ladder.gpu.device import SEALS
+from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Pairs, Watched, chain_length
 from ladder.measure import worker
 from ladder.measure.bench import REFERENCE, CellOutcome
@@ -60,13 +61,7 @@ class FakeInstance:
         finally:
             self.place = before
 
-    @contextlib.contextmanager
-    def given(self, inputs: str) -> Iterator[None]:
-        before, self.inputs = self.inputs, inputs
-        try:
-            yield
-        finally:
-            self.inputs = before
+    given: Any = Instance.given
 
     def refresh(self, seed: int) -> None:
         self.log.append(("refresh", self.place, seed))

@@ -102,6 +102,12 @@ class Gpu:
         """Enqueue zeros for `size` bytes."""
         checked(driver.cuMemsetD8Async(pointer, 0, size, self.stream.handle))
 
+    def allow_shared(self, kernel: Kernel, size: int) -> None:
+        """Let a kernel have more dynamic shared memory, in bytes a block, than the 48 KiB that each may have."""
+        limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        where = (driver.CUkernel(int(kernel.handle)), driver.CUdevice(self.device.device_id))
+        checked(driver.cuKernelSetAttribute(limit, size, *where))
+
     def scrub_shared(self) -> None:
         """Enqueue poison for the shared memory of every multiprocessor, as one block's of which it holds only one."""
         size = self.block_shared_bytes
@@ -193,9 +199,7 @@ class Harness:
         self._seal, self._packed = Seal(), dict[tuple[Any, ...], tuple[int, Any, list[Any]]]()
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
-        limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        where = (driver.CUkernel(int(self.kernels[SCRUB].handle)), driver.CUdevice(gpu.device.device_id))
-        checked(driver.cuKernelSetAttribute(limit, gpu.block_shared_bytes, *where))
+        gpu.allow_shared(self.kernels[SCRUB], gpu.block_shared_bytes)
         config = LaunchConfig(grid=1, block=1)
         self.nothing: Launcher = functools.partial(launch, gpu.stream, config, self.kernels[NOTHING])
 

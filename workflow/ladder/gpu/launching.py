@@ -79,9 +79,7 @@ def load(cubin: bytes, plan: Launch, instance: Instance) -> Loaded:
     # Else the first launch loads it, and waits for a stream that is held.
     checked(driver.cuFuncLoad(checked(driver.cuKernelGetFunction(int(kernel.handle)))))
     if plan.shared_bytes > 48 * 1024:
-        limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        where = (driver.CUkernel(int(kernel.handle)), driver.CUdevice(gpu.device.device_id))
-        checked(driver.cuKernelSetAttribute(limit, plan.shared_bytes, *where))
+        gpu.allow_shared(kernel, plan.shared_bytes)
     if plan.cluster:
         # cuda.core counts the grid in clusters.
         x, y, z = (blocks // size for blocks, size in zip(plan.grid, plan.cluster, strict=True))

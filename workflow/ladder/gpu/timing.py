@@ -41,7 +41,7 @@ from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher, checked
 from ladder.model.errors import LadderError
-from ladder.model.intervals import few_ratios, median, median_interval
+from ladder.model.intervals import few_ratios, group_ratios, median, median_interval
 from ladder.model.problem import GATE
 
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
@@ -122,8 +122,7 @@ class Pairs:
 
     def ratios(self) -> list[float]:
         """Reference over variant, group by group."""
-        v, r = self.variant_us, self.reference_us
-        return [(r[i] + r[i + 1]) / (v[i] + v[i + 1]) for i in range(0, len(v), 2)]
+        return group_ratios(self.variant_us, self.reference_us)
 
     def speedup(self) -> tuple[float, float, float]:
         """Median ratio with its 95 % interval: (median, low, high)."""

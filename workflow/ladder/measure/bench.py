@@ -9,7 +9,7 @@ from typing import Any
 
 from ladder.gpu.device import Gpu, Harness, Launcher, OutOfDeviceMemory
 from ladder.gpu.external import ExternalReference
-from ladder.gpu.instance import Check, Instance
+from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.timing import Timer, Watched
 from ladder.model.cell import Cell, size_label
@@ -217,8 +217,11 @@ class Bench:
         self.refuse_damage(instance)
 
     def _spoil_inputs(self, instance: Instance) -> None:
-        for name in sorted(set(self.problem.buffers) - set(instance.outputs)):
-            instance.tensors[name].buffer.fill(b"\xff", stream=self.gpu.stream)  # NaN in every type
+        for tensor in self._inputs(instance):
+            tensor.buffer.fill(b"\xff", stream=self.gpu.stream)  # NaN in every type
+
+    def _inputs(self, instance: Instance) -> list[Tensor]:
+        return [instance.tensors[name] for name in self.problem.buffers if name not in instance.outputs]
 
     def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
         """Raises CellOutcome where it is wrong with other alpha and beta, if there are any, at this size."""
@@ -374,8 +377,8 @@ class Bench:
         peaks = [gpu.tensor_tflops.get("tf32" if fp32 else cell.dtype), gpu.fp32_tflops if fp32 else None]
         tflops = max((peak for peak in peaks if peak), default=math.inf)
         arithmetic_us = self.problem.work(cell.size, cell.dtype, params).operations / tflops / 1e6
-        inputs = set(self.problem.buffers) - set(instance.outputs) if cell.regime not in CHAINED else ()
-        size = sum(instance.tensors[name].buffer.size for name in inputs)
+        inputs = self._inputs(instance) if cell.regime not in CHAINED else ()
+        size = sum(tensor.buffer.size for tensor in inputs)
         return float(max(arithmetic_us, size / gpu.memory_bytes_per_us))
 
     def copy_us(self, instance: Instance) -> float | None:

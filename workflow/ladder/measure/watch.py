@@ -57,19 +57,19 @@ class Watch:
 
         A launch of a reference that is not checked takes the inputs that are there, which saves the drawing.
         """
-        checks = False
+        checked: Side | None = None
 
         def refresh() -> None:
-            nonlocal checks
-            checks = side is not None and side.due()
-            if checks:
+            nonlocal checked
+            checked = side if side is not None and side.due() else None
+            if checked is not None:
                 self._refresh(place)
             else:
                 self.poison(place)
 
         def inspect() -> None:
-            if checks and side is not None:
-                self._inspect(side, place)
+            if checked is not None:
+                self._inspect(checked, place)
 
         return Watched(launcher, refresh, inspect)
 

@@ -40,3 +40,9 @@ def few_ratios(ratios: Sequence[float]) -> tuple[float, float, float]:
     half = _STUDENT[len(logs) - 1] * stdev(logs) / math.sqrt(len(logs))
     middle = fmean(logs)
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
+
+
+def group_ratios(variant_us: Sequence[float], reference_us: Sequence[float]) -> list[float]:
+    """The reference's time over the variant's, of each group of two launches a side."""
+    own, other = variant_us, reference_us
+    return [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
-from ladder.model.intervals import median, median_interval
+from ladder.model.intervals import group_ratios, median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
 from ladder.model.schemas import CHAINED, SUSTAINED, SWEEP_TABLES
@@ -47,9 +47,7 @@ def interval(result: Mapping[str, Any]) -> Row:
     """
     if "variant_us" not in result:
         return {}
-    own, other = result["variant_us"], result["reference_us"]
-    ratios = [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]
-    correlation = max(lag_1(ratios), 0.0)
+    correlation = max(lag_1(group_ratios(result["variant_us"], result["reference_us"])), 0.0)
     wider = math.sqrt((1 + correlation) / (1 - correlation))
     middle, ends = result["speedup"], ("speedup_low", "speedup_high")
     return {name: middle * (result[name] / middle) ** wider for name in ends}
