@@ -20,7 +20,9 @@ from ladder.gpu import timing
 from ladder.gpu.device import SEALS
 from ladder.gpu.instance import Check
 from ladder.measure import bench, worker
+from ladder.model.errors import LadderError
 from ladder.model.folders import Project
+from ladder.model.kernel import Variant
 from ladder.model.plan import Plan, read_plan, to_json
 from ladder.model.sweep import Sweep
 from test_harness_calls import FakeBuffer, FakeGpu
@@ -125,6 +127,17 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
     path.write_bytes(to_json(made))
     assert read_plan(path) == made
     return made
+
+
+def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Project(ROOT)
+    sweep = load_sweeps(own.sweeps, load_catalog(own.kernels), ["fp32_tiles"])["fp32_tiles"]
+    (large,) = [size for _, size in sweep.asked[:1]]
+    monkeypatch.setattr(
+        Variant, "absent", lambda _, size=None, arch="": None if size in (None, large) else "M"
+    )
+    with pytest.raises(LadderError, match=r"yaml: constraints: .+ can be verified at none of the sizes .+1x"):
+        plan_edges(sweep, "sm_90a")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ladder.catalogue.config import Config
-from ladder.model.cell import Cell, Reference
+from ladder.model.cell import Cell, Reference, size_label
 from ladder.model.errors import LadderError, within
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Argument, Variant
@@ -79,7 +79,10 @@ def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
 
 
 def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
-    """Where else each variant of a sweep, and each kernel that one is timed against, is verified."""
+    """Where else each variant of a sweep, and each kernel that one is timed against, is verified.
+
+    Raises LadderError for one that is right at none of those sizes.
+    """
     launched = {entry.variant for entry, size in sweep.asked if entry.absent(size, arch) is None}
     against = {one for variant in launched if (one := sweep.reference.variant_for(variant)) is not None}
     found = {}
@@ -89,7 +92,13 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
             next((size for size in group if variant.absent(size, arch) is None), None) for group in groups
         ]
         departs = variant.kernel.nan_at_alpha_zero
-        edges = (Edge(size, _launch(variant, size), departs) for size in taken if size is not None)
+        edges = [Edge(size, _launch(variant, size), departs) for size in taken if size is not None]
+        if not edges:
+            asked = ", ".join(size_label(size) for group in groups for size in group)
+            raise LadderError(
+                f"{variant.kernel.path}: constraints: {variant.id} can be verified at none of the sizes {asked}: "
+                f"{variant.absent(groups[-1][-1], arch)}; accepted is at least one of them"
+            )
         found[variant.id] = tuple(edges)
     return found
 

@@ -22,7 +22,7 @@ _LATER = {
     "sessions": ("baseline", "host_gpus", "clock_floor_us"),
     "jobs": ("check_share",),
 }
-"""Columns that tables published earlier may lack."""
+"""Columns that tables published earlier may not have."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 
