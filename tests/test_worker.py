@@ -24,6 +24,7 @@ from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
 from ladder.model.plan import Plan, read_plan, to_json
+from ladder.model.problem import GATE, NOTHING
 from ladder.model.sweep import Sweep
 from test_harness_calls import FakeBuffer, FakeGpu
 
@@ -115,7 +116,7 @@ def plan_of(name: str, folder: Path) -> Plan:
 def planned(sweep: Sweep, folder: Path) -> Plan:
     """The same of a sweep that was loaded."""
     made = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
-    facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {}}
+    facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {GATE: "g", NOTHING: "n"}}
     launched = {one.variant for task in made.tasks for one in (task.launch, task.reference) if one}
     made = replace(
         made,

@@ -9,6 +9,9 @@ Launch. A gate holds the stream until event, launch and event are enqueued behin
 alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
 their instructions are cached, as in any loop that calls one kernel, and their data are not.
 
+Clocks. Events decide, but for launches below 70 us: of those the GPU's own timestamps do, where CUPTI is there, since
+up to 3.4 us of what events say are not the kernel.
+
 Sustained. Chains of launches follow each other without a pause for a second, of one side and then of the other, so that
 each is alone on the GPU and runs at the clock that its own power leaves it. A block begins with a time that does not
 count, until clock and power have settled.
@@ -34,16 +37,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuda.bindings import driver
 from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher, checked
+from ladder.gpu.stamps import DeviceClock
 from ladder.model.errors import LadderError
 from ladder.model.intervals import few_ratios, group_ratios, median, median_interval
 from ladder.model.problem import GATE
 
+EVENTS, DEVICE = "events", "device"  # clocks
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
 _DISAGREES = 0.05  # share that the host may see more or less
 _LATEST_US = 200.0  # until it notices the end
@@ -53,6 +58,7 @@ _TICKETS = 2**31
 _ABBA = (True, False, False, True)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
 _PRIMED_BELOW_US = 300.0
+_STAMPED_BELOW_US = 70.0  # 20 times the largest time of an empty kernel seen
 _QUICK_US = 5000.0
 _QUICK_ROUNDS = (2, 20)
 _GRAPH_US = 500.0
@@ -113,12 +119,15 @@ class StoppingRule:
 
 @dataclass
 class Pairs:
-    """Times in µs of variant and reference, pair by pair, and why sampling stopped."""
+    """Times in µs of variant and reference, pair by pair, by which clock, and why sampling stopped."""
 
     variant_us: list[float] = field(default_factory=list)
     reference_us: list[float] = field(default_factory=list)
     stopped_by: str = ""
     gpu_us: float = 0.0
+    clock: str = EVENTS
+    variant_event_us: list[float] = field(default_factory=list)
+    reference_event_us: list[float] = field(default_factory=list)
 
     def ratios(self) -> list[float]:
         """Reference over variant, group by group."""
@@ -142,6 +151,14 @@ class Pairs:
         middle, low, high = self.speedup()
         narrow = (high - low) / 2 <= rule.precision * middle
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
+
+
+class Batch(NamedTuple):
+    """Time of each launch in µs, the GPU time in µs of all with what is around them, and the launches' by events."""
+
+    us: list[float]
+    spent_us: float
+    event_us: list[float]
 
 
 @dataclass(frozen=True)
@@ -222,10 +239,13 @@ def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
 
 
 class Timer:
-    """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches."""
+    """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches.
 
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self.busy_us, self.checking_us = gpu, 0.0, 0.0
+    Short ones by the `device` clock if there is one, whose marks are the harness's gate and empty kernel.
+    """
+
+    def __init__(self, gpu: Gpu, device: DeviceClock | None = None) -> None:
+        self.gpu, self.device, self.busy_us, self.checking_us = gpu, device, 0.0, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
         events = [
             gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(7 + 2 * _IN_FLIGHT)
@@ -244,9 +264,13 @@ class Timer:
         self.busy_us += (after - before) * 1e3
 
     def times(
-        self, launches: Sequence[Watched], regime: str, twice: bool = False
-    ) -> tuple[list[float], float]:
-        """Time of each launch in µs, in order, and the GPU time in µs they took with all that is around them.
+        self,
+        launches: Sequence[Watched],
+        regime: str,
+        twice: bool = False,
+        device: DeviceClock | None = None,
+    ) -> Batch:
+        """Launch one after the other, and time each: with a device clock, which is recording, by that.
 
         `twice` runs each once more, untimed, ahead of its refresh. Why the gate: commands that arrive while a kernel
         runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
@@ -254,7 +278,7 @@ class Timer:
         """
         gpu, record = self.gpu, self.gpu.stream.record
         begin, prepared, start, stop, inspected, launched, refreshed = self._events
-        times, host_us, spent, inspect = [], [], 0.0, nothing
+        times, host_us, spent, inspect = list[float](), list[float](), 0.0, nothing
         collecting = gc.isenabled()
         gc.disable()  # It would only make the GPU wait at the gate.
         try:
@@ -280,6 +304,8 @@ class Timer:
                 host_us.append(gpu.host_us() - opened)
                 times.append((stop - start) * 1e3)
                 spent += (prepared - begin) * 1e3 + times[-1]
+                if device is not None:
+                    gpu.harness.nothing()
                 self.checking_us += ((inspected - begin) + (refreshed - launched)) * 1e3
                 inspect = one.inspect
         finally:
@@ -293,11 +319,11 @@ class Timer:
         for of in dict.fromkeys(launches) if regime != "warm" else ():
             own = [index for index, one in enumerate(launches) if one == of]
             refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
-        return times, spent
+        return Batch(times if device is None else device.times(len(launches)), spent, times)
 
     def once(self, one: Watched) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
-        return self.times([one], "dirty")[0][0]
+        return self.times([one], "dirty").us[0]
 
     def quick(self, launchers: Sequence[Launcher]) -> list[float]:
         """Median times in µs with a flushed L2, for choosing: the shorter the fastest is, the more rounds.
@@ -307,12 +333,12 @@ class Timer:
         watched = [Watched(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
-        expected = min(self.times([one] * 2, "dirty")[0][1] for one in watched)
+        expected = min(self.times([one] * 2, "dirty").us[1] for one in watched)
         rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
         there = [*range(len(launchers))]
         order = (there + there[::-1]) * (rounds + 1)
-        found, _ = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
-        counted = [*zip(order, found, strict=True)][2 * len(there) :]
+        found = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
+        counted = [*zip(order, found.us, strict=True)][2 * len(there) :]
         return [median([us for index, us in counted if index == own]) for own in there]
 
     def pairs(
@@ -322,20 +348,22 @@ class Timer:
         regime: str,
         twice: bool = False,
         scale: float = 1.0,
+        device: DeviceClock | None = None,
     ) -> Pairs:
         """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
-        pairs, target, count = Pairs(), rule.min_pairs, 0
+        pairs, target, count = Pairs(clock=EVENTS if device is None else DEVICE), rule.min_pairs, 0
         while not pairs.stopped_by:
-            batch = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
-            groups = range(count // 2, count // 2 + batch)
+            number = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
+            groups = range(count // 2, count // 2 + number)
             # Whether a launch is the variant's.
             order = [own == (group % 2 == 0) for group in groups for own in _ABBA]
             launches = [sides[0] if own else sides[1] for own in order]
             # One launch more in front: the first after a pause takes longer.
-            times, spent = self.times([launches[0], *launches], regime, twice)
-            pairs.gpu_us += spent
-            for own, us in zip(order, times[1:], strict=True):
+            batch = self.times([launches[0], *launches], regime, twice, device)
+            pairs.gpu_us += batch.spent_us
+            for own, us, event_us in zip(order, batch.us[1:], batch.event_us[1:], strict=True):
                 (pairs.variant_us if own else pairs.reference_us).append(us / scale)
+                (pairs.variant_event_us if own else pairs.reference_event_us).append(event_us / scale)
             count = len(pairs.variant_us)
             if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"
@@ -390,9 +418,18 @@ class Timer:
         found.reference_us = [block.us for block in found.reference]
         return found
 
-    def singly(self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float) -> Pairs:
-        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`."""
-        return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US)
+    def singly(
+        self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float, events: bool = False
+    ) -> Pairs:
+        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`.
+
+        With `events` these time short ones as well.
+        """
+        twice = shortest_us < _PRIMED_BELOW_US
+        if events or self.device is None or shortest_us >= _STAMPED_BELOW_US:
+            return self.pairs(sides, rule, regime, twice)
+        with self.device.recording():
+            return self.pairs(sides, rule, regime, twice, device=self.device)
 
 
 def chain_length(once_us: float, sustained: bool = False) -> int:

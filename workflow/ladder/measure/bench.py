@@ -3,7 +3,7 @@
 import importlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ from ladder.gpu.device import Gpu, Harness, Launcher, OutOfDeviceMemory
 from ladder.gpu.external import ExternalReference
 from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
+from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.timing import Timer, Watched
 from ladder.model.cell import Cell, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
-from ladder.model.problem import COPY, INPUTS, Params, Problem
+from ladder.model.problem import COPY, GATE, INPUTS, NOTHING, Params, Problem
 from ladder.model.schemas import CHAINED
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
@@ -50,9 +51,10 @@ class Bench:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
         self._harness = plan.harness
-        self.gpu = Gpu(*self._compiled(next(iter(plan.harness))))
+        cubin, symbols = self._compiled(next(iter(plan.harness)))
+        self.gpu = Gpu(cubin, symbols)
         self._of_dtype: dict[str, Harness] = {}
-        self.timer = Timer(self.gpu)
+        self.timer = Timer(self.gpu, self._device_clock(symbols))
         kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
         self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
         self._instance: Instance | None = None
@@ -70,6 +72,14 @@ class Bench:
     def _compiled(self, dtype: str) -> tuple[bytes, dict[str, str]]:
         facts = self._harness[dtype]
         return (self.cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"]
+
+    def _device_clock(self, symbols: Mapping[str, str]) -> DeviceClock | None:
+        self.device_clock = "CUPTI"
+        try:
+            return DeviceClock(symbols[GATE], symbols[NOTHING])
+        except LadderError as error:
+            self.device_clock = str(error)
+            return None
 
     def _use_harness(self, dtype: str) -> None:
         if dtype not in self._of_dtype:
@@ -93,6 +103,7 @@ class Bench:
             "l2_bytes": gpu.l2_bytes,
             "copy_gbytes_per_s": round(2 * size / copy_us / 1e3, 2),
             "clock_floor_us": round(floor_us, 4),
+            "device_clock": self.device_clock,
         }
 
     def instance(self, cell: Cell) -> Instance:

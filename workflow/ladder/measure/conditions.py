@@ -48,9 +48,10 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
 
 
 def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str]:
-    """Conditions that the measuring host adds: GPU model, driver, and the libraries that the problem uses."""
+    """Conditions that the measuring host adds: GPU model, driver, libraries that the problem uses, the second clock."""
     versions = {name: package_version(name) or "system" for name in PROBLEMS[problem].packages}
-    return {"gpu": gpu, "driver": driver or "unknown", **versions}
+    clock = package_version("cupti-python") or "none"
+    return {"gpu": gpu, "driver": driver or "unknown", **versions, "cupti-python": clock}
 
 
 @functools.cache

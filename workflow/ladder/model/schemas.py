@@ -32,13 +32,14 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         gbytes_per_s:float copy_fraction:float sm_clock_mhz:float power_w:float temperature_c:float throttled:bool
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
         source_sha256 cubin_sha256
-        sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float"""
+        sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
+        clock event_median_us:float event_speedup:float"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known.
     "sessions": _columns(
         f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
-        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float"""
+        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock"""
     ),
     # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
     "components": _columns(

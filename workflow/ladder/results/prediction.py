@@ -64,7 +64,8 @@ def read(sessions: Frame) -> Frame:
     """The rows of sessions.csv, one per cell and session, with what the model needs.
 
     `log`: of the speed-up. `level`: the same if the session had the median floor. `shift`: its floor less the median
-    one, us, of launches timed alone. `variance`: of the session's median. A GPU that is not known is the session's own.
+    one, us, of launches timed alone and by events. `variance`: of the session's median. A GPU that is not known is the
+    session's own.
     """
     found = sessions.dropna(subset=["speedup", *_TIMES]).drop_duplicates(
         [*_CELL, "session"], keep="last", ignore_index=True
@@ -76,7 +77,8 @@ def read(sessions: Frame) -> Frame:
     found["log"] = np.log(found["speedup"])
     found["variance"] = (np.log(found["speedup_high"] / found["speedup_low"]) / 2 / _NORMAL) ** 2
     floor = found["clock_floor_us"]
-    found["alone"] = found["regime"].isin(_LAUNCHED_ALONE).astype(float)
+    by_events = found["regime"].isin(_LAUNCHED_ALONE) & ~found["clock"].eq("device").fillna(False)
+    found["alone"] = by_events.astype(float)
     found["shift"] = (floor - floor.median()).fillna(0.0) * found["alone"]
     found["level"] = found["log"] + _lengthened(found, -found["shift"])
     return found
