@@ -201,6 +201,7 @@ def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
             "speedup": [1.0, 1.3],
             "tflops": [48.0, 40.0],
             "copy_fraction": [float("nan")] * 2,
+            "fresh": None,
         }
     )
     assert fastest(rows)["variant"] == "baseline"

@@ -106,7 +106,7 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     settings = config.measure.model_dump()
     job = {name: settings.pop(name) for name in _JOB}
-    job |= {"profile": config.profile.model_dump(), "cubins": config.compile.cache}
+    job |= {"tuning": sweep.tuning, "profile": config.profile.model_dump(), "cubins": config.compile.cache}
     if sweep.precision:
         settings["precision"] = sweep.precision
     return Plan(

@@ -159,6 +159,9 @@ class SweepDocument(Document):
     """cells to measure sustained as well: back to back for seconds, at the clock that the power limit allows"""
     repeated: SelectionDocument | None = None
     """cells that headlines and claims rest on: measured in measure.sessions sessions"""
+    tuning: bool = False
+    """whether its question is which of many variants is the fastest (default false): the three fastest at each dtype
+    and size, and with stencils at each reach, are then measured again in another session, whose numbers count"""
     figures: list[Figure] = []
     """figures drawn from this sweep"""
 
@@ -361,6 +364,7 @@ class _SweepFile:
             counters=Counters(*self._selected(document.counters, "counters"), groups=groups),
             sustained=Selection(*self._selected(document.sustained, "sustained")),
             repeated=Selection(*self._selected(document.repeated, "repeated")),
+            tuning=document.tuning,
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
         )
 

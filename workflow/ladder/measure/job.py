@@ -20,6 +20,7 @@ from ladder.measure import host
 from ladder.measure.conditions import host_conditions
 from ladder.measure.store import Append, Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
+from ladder.measure.tuning import FASTEST, Rivals, fastest, rivals
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
@@ -40,8 +41,8 @@ def is_due(record: Record | None, deadline_s: float) -> bool:
     return record is None or (record.status == "timeout" and (record.limit_s or 0.0) < deadline_s)
 
 
-def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
-    """What of a plan is to be measured on a host with the conditions `on` (any, if None): no record stands for it.
+def unmeasured(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
+    """What of a plan no record stands for, on a host with the conditions `on` (any, if None).
 
     On the GPU `uuid` also what has fewer sessions there than a repeated cell must have.
     """
@@ -60,6 +61,34 @@ def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Du
     found = [(index, task) for index, task in view.launched()]
     asked = [(index, [one for one in plan.regimes_of(task) if wanted(task, one)]) for index, task in found]
     return [(index, regimes) for index, regimes in asked if regimes]
+
+
+def _undecided(view: View, todo: Due) -> tuple[list[Rivals], list[Rivals]]:
+    """Rivals of which some are first `todo`, and those among which the fastest are known."""
+    missing = {index for index, regimes in todo if view.plan.regimes[0] in regimes}
+    parts: tuple[list[Rivals], list[Rivals]] = [], []
+    for among in rivals(view):
+        parts[missing.isdisjoint(index for index, _ in among)].append(among)
+    return parts
+
+
+def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
+    """What of a plan is to be measured: what is `unmeasured`, and the fastest of rivals that are all measured.
+
+    These are due until another session than the one that chose them has measured them.
+    """
+    todo = unmeasured(view, on, uuid)
+    found, deadline_s = dict(todo), view.plan.job["deadline_s"]
+    for among in _undecided(view, todo)[1]:
+        for chosen in fastest(view, among, on):
+            if all(is_due(one, deadline_s) for one in chosen.later):
+                found[chosen.index] = [view.plan.regimes[0], *found.get(chosen.index, [])]
+    return sorted(found.items())
+
+
+def most_again(view: View, todo: Due) -> int:
+    """How many cells at most are measured again once what is `todo` is measured."""
+    return sum(min(FASTEST, len(among)) for among in _undecided(view, todo)[0])
 
 
 def _requests(regimes: list[str]) -> Iterator[list[str]]:
@@ -191,17 +220,25 @@ def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]
 
 
 def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
-    """Measure what is due of the plan at `path`. Raises LadderError without a GPU, or where others use it."""
+    """Measure what is due of the plan at `path`, then what is the fastest of it once more.
+
+    Raises LadderError without a GPU, or where others use it.
+    """
     job, begun, gpus = Job(), time.monotonic(), find_gpus()
     # One job, one GPU model: the conditions name it.
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
     view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
-    job.cells, sessions = len(list(view.launched())), plan.job["sessions"]
+    job.cells, sessions, used = len(list(view.launched())), plan.job["sessions"], ""
     job.kept = job.cells - len(due(view, on))
-    lacking = [gpu for gpu in gpus if due(view, on, gpu.uuid)]
-    if not gpus or lacking:
+    # What is the fastest is known once all is measured. It is measured again, on another GPU where one is free.
+    for again in (False, True):
+        lacking = [gpu for gpu in gpus if due(view, on, None if again else gpu.uuid)]
+        lacking.sort(key=lambda gpu: gpu.uuid == used)
+        if gpus and not lacking:
+            continue
         with one_gpu(lacking) as (gpu, lock), Monitor(gpu.uuid) as monitor:
+            used = gpu.uuid
             if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
                 why = "wait for them, or set it to mark"
                 raise LadderError(f"measure.busy: other processes use the GPU ({others}); {why}")
@@ -210,8 +247,8 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             start = partial(WorkerProcess, command, environment, [lock])
             begin = partial(host.session, gpu.uuid, root)
             with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
-                for _ in range(sessions):
-                    if not (todo := due(view, on, gpu.uuid)):
+                for _ in range(1 if again else sessions):
+                    if not (todo := due(view, on, None if again else gpu.uuid)):
                         break
                     with appending(folder.records, plan.sweep) as append:
                         todo = todo if sessions == 1 else shuffled(todo, plan)

@@ -25,6 +25,11 @@ def _columns(text: str) -> Mapping[str, str]:
 
 
 SCHEMAS: Mapping[str, Mapping[str, str]] = {
+    # fresh, of a tuning sweep in its first regime: true where the variant was one of the three fastest and its numbers
+    # are of later sessions than the one that chose it, else false.
+    # over_cublas, over_cublaslt: the speed-up over that library alone, if it was timed: `speedup` times its time over
+    # the reference's. Both are the quick medians of dirty launches by which the reference was chosen, whatever the
+    # regime. They have no interval.
     "timings": _columns(
         f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
@@ -33,13 +38,15 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
         source_sha256 cubin_sha256
         sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
-        clock event_median_us:float event_speedup:float"""
+        clock event_median_us:float event_speedup:float
+        fresh:bool over_cublas:float over_cublaslt:float"""
     ),
-    # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known.
+    # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
+    # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up.
     "sessions": _columns(
         f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
-        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock"""
+        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool"""
     ),
     # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
     "components": _columns(

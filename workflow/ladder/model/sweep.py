@@ -123,6 +123,7 @@ class Sweep:
     figures: tuple[Figure, ...]
     sustained: Selection = Selection()
     repeated: Selection = Selection()  # measured in several sessions
+    tuning: bool = False  # whether the fastest of its variants are measured again
 
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:

@@ -119,8 +119,8 @@ class SweepData:
     def fastest_by_size(self) -> pd.DataFrame:
         """The fastest variant's row for each dtype at each size."""
         rows = self.against_others if len(self.against_others) else self.ok
-        fields = [name for name in SIZE_COLUMNS if rows[name].notna().any()]
-        groups = rows.groupby(["dtype", *fields], sort=False)
+        per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
+        groups = stats.contenders(rows, per).groupby(per, sort=False)
         return rows.loc[[own[stats.ranking(own)].idxmax() for _, own in groups]]
 
     def against(self, row: Mapping[str, Any]) -> str:

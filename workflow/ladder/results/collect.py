@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.measure.tuning import fastest, rivals
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
 from ladder.model.intervals import group_ratios, median, median_interval
@@ -17,7 +18,7 @@ from ladder.model.record import Record
 from ladder.model.schemas import CHAINED, SUSTAINED, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
-from ladder.results.prediction import combine
+from ladder.results.prediction import OVER, combine
 from ladder.results.statistics import lag_1
 
 Row = dict[str, Any]
@@ -54,12 +55,28 @@ def interval(result: Mapping[str, Any]) -> Row:
     return {name: middle * (result[name] / middle) ** wider for name in ends}
 
 
+def over_libraries(result: Mapping[str, Any]) -> Row:
+    """The speed-up over one library alone, by the times that the reference was chosen by."""
+    times_us, chosen = result.get("references") or {}, result.get("reference")
+    names = {name: name.removeprefix("over_") for name in OVER}
+    return {
+        name: result["speedup"] * times_us[library] / times_us[chosen]
+        for name, library in names.items()
+        if library in times_us and chosen in times_us
+    }
+
+
 class Collector:
     """Rows of one sweep as they grow. They may say more than their table has columns for."""
 
     def __init__(self, view: View) -> None:
         self.view, self.plan, self.problem = view, view.plan, PROBLEMS[view.plan.problem]
         self.rows: dict[str, list[Row]] = {name: [] for name in SWEEP_TABLES}
+        # Of a tuning sweep: which cells may be chosen, and the sessions that chose the fastest, where later ones count.
+        every = rivals(view)
+        self.rivals = {task.cell.id for among in every for _, task in among}
+        chosen = [one.record for among in every for one in fastest(view, among) if one.fresh]
+        self.chose = {record.cell.id: record.session for record in chosen}
 
     def note(self, stage: str, subject: str, reason: str) -> None:
         """Something that is missing, and why; said once."""
@@ -118,6 +135,9 @@ class Collector:
             rates["energy_pj_per_flop"] = launch_j * 1e12 / work.operations if floating else None
             rates["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes if work.bytes > 0 else None
         outcome = {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
+        if record.cell.id in self.rivals:
+            outcome["fresh"] = record.cell.id in self.chose
+        rates |= over_libraries(result)
         self.rows["timings"].append({**result, **known, **self.about(task), **found, **rates, **outcome})
 
     def sessions(self, task: Task, record: Record) -> None:
@@ -130,6 +150,7 @@ class Collector:
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
+                made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
                 found = {
                     **one.result,
                     **times(one.result),

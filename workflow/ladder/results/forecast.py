@@ -9,7 +9,7 @@ from ladder.build.variants import Wanted
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.measure.conditions import host_conditions
-from ladder.measure.job import due
+from ladder.measure.job import due, most_again, unmeasured
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import Cell, cell_name
@@ -22,11 +22,13 @@ from ladder.results.templates import TEMPLATES
 class Forecast:
     """Cells of a sweep that a run would measure, and the seconds it takes; None where no record says how long.
 
+    `again`: at most so many of them are the fastest and are measured again. Which, is not known yet.
     Where something must be compiled first they are the most: machine code may come out as it was.
     """
 
     sweep: str
     cells: list[str]
+    again: int
     seconds: float | None
     compiled: bool
 
@@ -52,14 +54,17 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         # What is not compiled has no status and no machine code, so that no record is of it.
         made = replace(plan, **wanted.facts({one.key: cache.facts(one) or {} for one in wanted.requests}))
         view = View(made, Records() if plan.job["remeasure"] else store)
-        asked = due(view, on, gpu.uuid if gpu else None)
+        here = (view, on, gpu.uuid if gpu else None)
+        asked, again = due(*here), most_again(view, unmeasured(*here))
         todo = [(plan.tasks[index], regime) for index, regimes in asked for regime in regimes]
         cells = {
             cell.id: _named(task, cell) for task, regime in todo for cell in [task.cell.in_regime(regime)]
         }
         seconds = None if usual is None else sum(known.get(one, usual) for one in cells)
+        if seconds and cells:
+            seconds *= 1 + again / len(cells)
         ready = all("status" in facts for facts in (*made.harness.values(), *made.variants.values()))
-        yield Forecast(name, list(cells.values()), seconds, ready)
+        yield Forecast(name, list(cells.values()), again, seconds, ready)
 
 
 def summary(found: Sequence[Forecast], cells: bool = False) -> str:

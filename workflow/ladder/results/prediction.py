@@ -26,6 +26,8 @@ Frame = pd.DataFrame
 Row = dict[str, Any]
 
 _LIBRARIES = {name for problem in PROBLEMS.values() for name in problem.libraries} - {COPY}
+OVER = ("over_cublas", "over_cublaslt")
+"""Columns of the speed-up over one library alone."""
 _EDGES_US = (20, 100, 1000)
 _LAUNCHED_ALONE = ("cold", "dirty")
 
@@ -65,10 +67,12 @@ def read(sessions: Frame) -> Frame:
 
     `log`: of the speed-up. `level`: the same if the session had the median floor. `shift`: its floor less the median
     one, us, of launches timed alone and by events. `variance`: of the session's median. A GPU that is not known is the
-    session's own.
+    session's own. A session that chose the cell as one of the fastest is left out: that number is too high by chance.
     """
-    found = sessions.dropna(subset=["speedup", *_TIMES]).drop_duplicates(
-        [*_CELL, "session"], keep="last", ignore_index=True
+    found = (
+        sessions[~sessions["chose"].fillna(False)]
+        .dropna(subset=["speedup", *_TIMES])
+        .drop_duplicates([*_CELL, "session"], keep="last", ignore_index=True)
     )
     found["cell"] = found.groupby(_CELL, dropna=False).ngroup()
     found[["kind", "class"]] = _classes(found)
@@ -242,6 +246,8 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     )
     combined = combined[list(columns)].astype(timings.dtypes[list(columns)]).where(timings["status"] == "ok")
     combined = combined.fillna(timings)
+    again = combined["speedup"] / timings["speedup"]
+    combined = combined.assign(**{name: timings[name] * again for name in OVER})
     pairs = known["session"].notna() | known["host"].notna()
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     deviations = (known[pairs] ** 0.5).join(found.groupby("class").agg(**counted)).rename_axis("class")

@@ -15,11 +15,11 @@ from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock event_median_us event_speedup"""
+clock_floor_us clock event_median_us event_speedup fresh over_cublas over_cublaslt"""
 _LATER = {
     "resources": ("sweep",),
     "timings": _OF_TIMINGS.split(),
-    "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock"),
+    "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose"),
     "jobs": ("check_share",),
 }
 """Columns that tables published earlier may not have."""
