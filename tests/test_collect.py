@@ -157,7 +157,7 @@ def test_resources_published_without_their_sweeps_are_read_by_the_timings(lab: L
         ("jobs", lambda text: text.replace(",25,", ",2.5,", 1), "not a CSV table of jobs: .* int64"),
         (
             "clock_aa",
-            lambda text: text + "1,a,20,1,1,1,x\n",
+            lambda text: text + "GPU-a,tiles,fp32,1,a,20,1,1,1,x\n",
             "not a CSV table of clock_aa: x cannot be cast to bool",
         ),
     ],
