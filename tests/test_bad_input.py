@@ -393,8 +393,13 @@ MISTAKES = [
     ),
     Mistake(
         "unknown sweep for the clock",
-        document(CONFIG, lambda config: config["clock"].update(sweep="alnoe")),
-        ("configuration", "clock.sweep", "'alnoe'", "did you mean 'alone'"),
+        document(CONFIG, lambda config: config["clock"].update(sweeps=["alnoe"])),
+        ("configuration", "clock.sweeps[0]", "'alnoe'", "did you mean 'alone'"),
+    ),
+    Mistake(
+        "a sweep for the clock that is not measured as NVBench does it",
+        document(SWEEP, lambda sweep: sweep.update(regimes=["cold"])),
+        ("configuration", "clock.sweeps[0]", "'alone'", "a sweep with the regime dirty"),
     ),
     Mistake(
         "YAML syntax",

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ladder.model.document import ARCH, Document, Share, Text, matching, taking
+from ladder.model.document import ARCH, Document, Share, Some, Text, matching, taking
 
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12)]
@@ -80,10 +80,10 @@ class ClockConfig(Document):
 
     enabled: bool
     """run them"""
-    sweep: Text
-    """sweep whose measured cells serve as subjects"""
+    sweeps: Some[Text]
+    """sweeps whose measured cells serve as subjects, each on its own; they have the regime dirty"""
     trials: Annotated[int, Field(ge=10)]
-    """trials of a kernel against itself"""
+    """trials of a kernel against itself, at most: those of a kernel end after 20 seconds, and are 10 at least"""
 
 
 class Config(Document):

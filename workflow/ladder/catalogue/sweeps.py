@@ -118,7 +118,7 @@ class SelectionDocument(Document):
     sizes: Some[SizeText] | None = None
     """sizes (default the first)"""
     where: Text | None = None
-    """expression over parameters that keeps a variant"""
+    """expression that keeps a cell, over parameters, kernel, dtype, rung ('' for none) and the size"""
 
 
 class CountersDocument(SelectionDocument):
@@ -164,6 +164,12 @@ class SweepDocument(Document):
     and size, and with stencils at each reach, are then measured again in another session, whose numbers count"""
     figures: list[Figure] = []
     """figures drawn from this sweep"""
+
+
+def _names_of(entry: Entry, size: Size) -> dict[str, Any]:
+    """Names that an expression which selects cells may use."""
+    about = {"kernel": entry.variant.kernel.name, "dtype": entry.variant.dtype, "rung": entry.rung}
+    return about | entry.variant.names(size)
 
 
 class _SweepFile:
@@ -320,22 +326,21 @@ class _SweepFile:
                     reference.variant_for(variant)
         return reference
 
-    def _selected(
-        self, given: SelectionDocument | None, field: str
-    ) -> tuple[tuple[Size, ...], tuple[Variant, ...]]:
-        """Sizes and variants: the first size where none is named, and the variants that `where` keeps."""
+    def _selected(self, given: SelectionDocument | None, field: str) -> tuple[tuple[Variant, Size], ...]:
+        """The cells that `where` keeps at the sizes, which are the first one where none is named."""
         if given is None:
-            return (), ()
+            return ()
         listed = enumerate(given.sizes or ())
         sizes = [self._size(size, f"{field}.sizes[{index}]") for index, size in listed] or self.asked[:1]
-        kept = [entry for entry in self.entries.values() if entry.variant.absent() is None]
+        entries = [entry for entry in self.entries.values() if entry.variant.absent() is None]
+        asked = [(entry, size) for entry in entries for size in sizes if size in entry.sizes]
         if given.where is not None:
             with within(f"{self.path}: {field}.where"):
-                kept = [entry for entry in kept if evaluate(given.where, entry.variant.names())]
-            if not any(size in entry.sizes for entry in kept for size in sizes):
+                asked = [one for one in asked if evaluate(given.where, _names_of(*one))]
+            if not asked:
                 accepted = "an expression that keeps a variant asked for at one of these sizes"
                 raise refuse(self.path, f"{field}.where", given.where, accepted)
-        return tuple(sizes), tuple(entry.variant for entry in kept)
+        return tuple((entry.variant, size) for entry, size in asked)
 
     def _figure(self, index: int, figure: Figure) -> Figure:
         axes = sorted({name for variant in self.entries for name in variant.params})
@@ -361,9 +366,9 @@ class _SweepFile:
             reference=self._reference(),
             precision=document.precision,
             regimes=tuple(document.regimes),
-            counters=Counters(*self._selected(document.counters, "counters"), groups=groups),
-            sustained=Selection(*self._selected(document.sustained, "sustained")),
-            repeated=Selection(*self._selected(document.repeated, "repeated")),
+            counters=Counters(self._selected(document.counters, "counters"), groups=groups),
+            sustained=Selection(self._selected(document.sustained, "sustained")),
+            repeated=Selection(self._selected(document.repeated, "repeated")),
             tuning=document.tuning,
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
         )

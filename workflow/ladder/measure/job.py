@@ -54,6 +54,8 @@ def unmeasured(view: View, on: Mapping[str, str] | None, uuid: str | None = None
             return True
         if uuid is None or least == 1 or not task.repeated or record.status != "ok":
             return False
+        if regime not in plan.regimes:  # sustained beside the sweep's own regimes: once, since it takes long
+            return False
         good = [one for one in view.alike(record) if one.status == "ok" and on in (None, one.conditions.host)]
         here = {one.session for one in good if view.session(one).gpu.get("uuid") == uuid}
         return len(here) < int(least)

@@ -9,6 +9,9 @@ REGIMES = ("cold", "dirty", *CHAINED)
 lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
 seconds, at the clock that the power limit allows."""
 
+LIKE_NVBENCH = "dirty"
+"""The regime that the timer is tried in."""
+
 _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
 STATUSES = tuple(_STATUSES.split())
 """What can become of a cell. `unmeasured` cells have no row."""
@@ -80,12 +83,13 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     ),
     # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.
     "clock_nvbench": _columns(
-        """subject median_us:float median_us_low:float median_us_high:float nvbench_us:float nvbench_noise:float
-        difference:float"""
+        """gpu_uuid sweep dtype subject median_us:float median_us_low:float median_us_high:float nvbench_us:float
+        nvbench_noise:float difference:float"""
     ),
     # A kernel against itself: `covers` says whether the interval holds 1.0.
     "clock_aa": _columns(
-        "trial:int subject samples:int speedup:float speedup_low:float speedup_high:float covers:bool"
+        """gpu_uuid sweep dtype trial:int subject samples:int speedup:float speedup_low:float speedup_high:float
+        covers:bool"""
     ),
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.

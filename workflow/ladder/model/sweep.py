@@ -87,13 +87,12 @@ class Figure(Document):
 
 @dataclass(frozen=True)
 class Selection:
-    """Some variants at some sizes."""
+    """Some variants, each at some sizes."""
 
-    sizes: tuple[Size, ...] = ()
-    variants: tuple[Variant, ...] = ()
+    cells: tuple[tuple[Variant, Size], ...] = ()
 
     def has(self, variant: Variant, size: Size) -> bool:
-        return size in self.sizes and variant in self.variants
+        return (variant, size) in self.cells
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ _LATER = {
     "timings": _OF_TIMINGS.split(),
     "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose"),
     "jobs": ("check_share",),
+    "clock_aa": ("gpu_uuid", "sweep", "dtype"),
+    "clock_nvbench": ("gpu_uuid", "sweep", "dtype"),
 }
 """Columns that tables published earlier may not have."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
