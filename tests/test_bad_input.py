@@ -397,11 +397,6 @@ MISTAKES = [
         ("configuration", "clock.sweeps[0]", "'alnoe'", "did you mean 'alone'"),
     ),
     Mistake(
-        "a sweep for the clock that is not measured as NVBench does it",
-        document(SWEEP, lambda sweep: sweep.update(regimes=["cold"])),
-        ("configuration", "clock.sweeps[0]", "'alone'", "a sweep with the regime dirty"),
-    ),
-    Mistake(
         "YAML syntax",
         text(SWEEP, "sizes: [", "sizes: [["),
         (SWEEP, "line ", "column ", "not valid YAML"),

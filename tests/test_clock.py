@@ -23,7 +23,6 @@ from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.record import Conditions, Record, Session
-from ladder.model.schemas import LIKE_NVBENCH
 
 VARIANT = "tile-fp32"
 SETTINGS = dict.fromkeys(
@@ -33,7 +32,7 @@ SETTINGS = dict.fromkeys(
 
 def task(m: int) -> Task:
     size = {"m": m, "n": 64, "k": 64}
-    cell = Cell("tile", {}, "fp32", "NN", size, LIKE_NVBENCH, Reference(libraries=("cublas",)))
+    cell = Cell("tile", {}, "fp32", "NN", size, "cold", Reference(libraries=("cublas",)))
     launch = Launch(
         variant=VARIANT,
         params={},
@@ -53,13 +52,13 @@ def view(tmp_path: Path) -> Callable[..., View]:
     """A view with a record per median time in us; the plan starts with a task that was not measured."""
     facts = {VARIANT: {"status": "ok", "machine_code": "a" * 64}}
 
-    def make(*times: float, status: str = "ok", regime: str = LIKE_NVBENCH) -> View:
+    def make(*times: float, status: str = "ok", regime: str = "cold") -> View:
         tasks = (task(1), *(task(64 * (index + 1)) for index in range(len(times))))
         plan = Plan(
             sweep="tiles",
             problem="gemm",
             arch="sm_90a",
-            regimes=(LIKE_NVBENCH, "warm"),
+            regimes=("cold", "warm"),
             settings=SETTINGS,
             job={},
             counter_groups=(),

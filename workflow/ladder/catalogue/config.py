@@ -81,7 +81,7 @@ class ClockConfig(Document):
     enabled: bool
     """run them"""
     sweeps: Some[Text]
-    """sweeps whose measured cells serve as subjects, each on its own; they have the regime dirty"""
+    """sweeps whose measured cells serve as subjects, each on its own"""
     trials: Annotated[int, Field(ge=10)]
     """trials of a kernel against itself, at most: those of a kernel end after 20 seconds, and are 10 at least"""
 

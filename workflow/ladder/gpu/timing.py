@@ -418,15 +418,10 @@ class Timer:
         found.reference_us = [block.us for block in found.reference]
         return found
 
-    def singly(
-        self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float, events: bool = False
-    ) -> Pairs:
-        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`.
-
-        With `events` these time short ones as well.
-        """
+    def singly(self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float) -> Pairs:
+        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`."""
         twice = shortest_us < _PRIMED_BELOW_US
-        if events or self.device is None or shortest_us >= _STAMPED_BELOW_US:
+        if self.device is None or shortest_us >= _STAMPED_BELOW_US:
             return self.pairs(sides, rule, regime, twice)
         with self.device.recording():
             return self.pairs(sides, rule, regime, twice, device=self.device)

@@ -25,7 +25,6 @@ from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Session
-from ladder.model.schemas import LIKE_NVBENCH
 
 TABLES = ("clock_aa", "clock_nvbench")
 
@@ -56,7 +55,7 @@ def subject(plan: Plan, index: int, median_us: float) -> Subject:
 
 def measured(view: View) -> Iterator[Subject]:
     for index, task in view.launched():
-        record = view.find(task, LIKE_NVBENCH)
+        record = view.find(task)
         if record is not None and record.status == "ok":
             yield subject(view.plan, index, median(record.result["variant_us"]))
 

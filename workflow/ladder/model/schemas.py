@@ -9,9 +9,6 @@ REGIMES = ("cold", "dirty", *CHAINED)
 lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
 seconds, at the clock that the power limit allows."""
 
-LIKE_NVBENCH = "dirty"
-"""The regime that the timer is tried in."""
-
 _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
 STATUSES = tuple(_STATUSES.split())
 """What can become of a cell. `unmeasured` cells have no row."""
@@ -84,7 +81,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.
     "clock_nvbench": _columns(
         """gpu_uuid sweep dtype subject median_us:float median_us_low:float median_us_high:float nvbench_us:float
-        nvbench_noise:float difference:float"""
+        nvbench_noise:float difference:float device_us:float"""
     ),
     # A kernel against itself: `covers` says whether the interval holds 1.0.
     "clock_aa": _columns(

@@ -22,7 +22,7 @@ _LATER = {
     "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose"),
     "jobs": ("check_share",),
     "clock_aa": ("gpu_uuid", "sweep", "dtype"),
-    "clock_nvbench": ("gpu_uuid", "sweep", "dtype"),
+    "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
 """Columns that tables published earlier may not have."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
