@@ -187,6 +187,14 @@ def test_nvbench_times_are_medians_in_microseconds_with_their_noise() -> None:
     }
 
 
+def test_what_nvbench_skipped_is_named_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    skipped = state("tile-fp32 at 64", "0", "0")
+    skipped |= {"summaries": None, "is_skipped": True, "skip_reason": "Requested GPU memory is not there"}
+    states = [skipped, state("tile-fp32 at 8192", "0.0018695", "0.0006")]
+    assert [*nvbench_times({"benchmarks": [{"name": "subjects", "states": states}]})] == ["tile-fp32 at 8192"]
+    assert "no time of tile-fp32 at 64: Requested GPU memory is not there" in caplog.text
+
+
 def tried(
     view: View, folder: Path, monkeypatch: pytest.MonkeyPatch, sessions: list[str], worker: str, jobs: int = 1
 ) -> tuple[dict[str, list[dict[str, Any]]], list[list[str]]]:

@@ -147,7 +147,7 @@ launchers = [functools.partial(launch, gpu.stream, config, kernel, *arguments) f
 for regime in ("warm", "dirty", "cold"):
     for launcher in launchers:
         launcher()
-        times, _, _ = timer.times([Watched(launcher)] * 50, regime, twice=True)
+        times, _ = timer.times([Watched(launcher)] * 50, regime, twice=True)
         print(regime, median(times))
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -97,14 +98,25 @@ def test_only_what_is_launched_while_it_records_is_timed(cupti: Played) -> None:
     with clock.recording():
         launch(cupti, 10_000, 2000)
         launch(cupti, 20_000, 3000)
-        assert clock.times(2) == [2.0, 3.0]
-        launch(cupti, 30_000, 1000)
-        assert clock.times(1) == [1.0]
+    assert clock.times(2) == [2.0, 3.0]
+    assert not cupti.enabled
+    launch(cupti, 30_000, 1000)
+    with clock.recording():
         launch(cupti, 40_000, 1000)
+    assert clock.times(1) == [1.0]
+
+
+def test_what_was_recorded_ahead_of_a_failure_is_forgotten(cupti: Played) -> None:
+    clock = DeviceClock("ahead", "behind")
+    with clock.recording():
+        launch(cupti, 0, 1000)
+    with contextlib.suppress(KeyError), clock.recording():
+        launch(cupti, 10_000, 2000)
+        raise KeyError
     assert not cupti.enabled
     with clock.recording():
         launch(cupti, 50_000, 4000)
-        assert clock.times(1) == [4.0], "what was not asked for is forgotten"
+    assert clock.times(1) == [4.0]
 
 
 def test_a_launch_too_many_or_too_few_is_refused(cupti: Played) -> None:

@@ -67,6 +67,7 @@ struct Powers {
   int lowest, number;
 };
 template <class T> constexpr Powers powers = {-32, 64};
+template <> constexpr Powers powers<__nv_bfloat16> = {-24, 48};  // whose sums of squares are fp32
 template <> constexpr Powers powers<__half> = {0, 4};
 template <> constexpr Powers powers<__nv_fp8_e4m3> = {-3, 4};
 template <> constexpr Powers powers<int> = {0, 1};

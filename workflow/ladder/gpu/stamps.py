@@ -55,26 +55,30 @@ class DeviceClock:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Inside, the GPU's work is recorded. Raises LadderError where CUPTI does not allow it, as under a profiler."""
+        """Inside, what is enqueued is recorded. Raises LadderError where CUPTI refuses, as under a profiler."""
         with self._refusing():
             for kind in self._kinds:
                 self._cupti.activity_enable(kind)
         try:
             yield
+        except BaseException:
+            self._flush()  # Nobody will ask for these.
+            raise
         finally:
             for kind in self._kinds:
                 self._cupti.activity_disable(kind)
-            self._cupti.activity_flush_all(_WAIT_FOR_ALL)
-            self._seen.clear()
+
+    def _flush(self) -> list[Stamp]:
+        self._cupti.activity_flush_all(_WAIT_FOR_ALL)
+        found, self._seen = self._seen, []
+        return found
 
     def times(self, count: int) -> list[float]:
         """Time in us of each of the `count` launches since the last call, in order; the stream must be idle.
 
         Raises LadderError where there are more or fewer between the marks.
         """
-        self._cupti.activity_flush_all(_WAIT_FOR_ALL)
-        found = spans(self._seen, *self._marks)
-        self._seen.clear()
+        found = spans(self._flush(), *self._marks)
         if len(found) != count:
             raise LadderError(f"device timestamps of {len(found)} launches instead of {count}")
         return found

@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean, quantiles
-from typing import Any, NamedTuple
+from typing import Any
 
 from cuda.bindings import driver
 from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
@@ -126,8 +126,6 @@ class Pairs:
     stopped_by: str = ""
     gpu_us: float = 0.0
     clock: str = EVENTS
-    variant_event_us: list[float] = field(default_factory=list)
-    reference_event_us: list[float] = field(default_factory=list)
 
     def ratios(self) -> list[float]:
         """Reference over variant, group by group."""
@@ -151,14 +149,6 @@ class Pairs:
         middle, low, high = self.speedup()
         narrow = (high - low) / 2 <= rule.precision * middle
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
-
-
-class Batch(NamedTuple):
-    """Time of each launch in µs, the GPU time in µs of all with what is around them, and the launches' by events."""
-
-    us: list[float]
-    spent_us: float
-    event_us: list[float]
 
 
 @dataclass(frozen=True)
@@ -269,8 +259,8 @@ class Timer:
         regime: str,
         twice: bool = False,
         device: DeviceClock | None = None,
-    ) -> Batch:
-        """Launch one after the other, and time each: with a device clock, which is recording, by that.
+    ) -> tuple[list[float], float]:
+        """Time of each launch in µs, in order, by events or by a device clock; the GPU time in µs with all around them.
 
         `twice` runs each once more, untimed, ahead of its refresh. Why the gate: commands that arrive while a kernel
         runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
@@ -294,18 +284,17 @@ class Timer:
                 gpu.l2.prepare(regime)
                 record(prepared)
                 gpu.sync()
-                with self._gate:
-                    one.prime()
-                    record(start)
-                    one.launch()
-                    record(stop)
-                opened = gpu.host_us()
-                gpu.sync()
-                host_us.append(gpu.host_us() - opened)
+                with self._recording(device):
+                    with self._gate:
+                        one.prime()
+                        record(start)
+                        one.launch()
+                        record(stop)
+                    opened = gpu.host_us()
+                    gpu.sync()
+                    host_us.append(gpu.host_us() - opened)
                 times.append((stop - start) * 1e3)
                 spent += (prepared - begin) * 1e3 + times[-1]
-                if device is not None:
-                    gpu.harness.nothing()
                 self.checking_us += ((inspected - begin) + (refreshed - launched)) * 1e3
                 inspect = one.inspect
         finally:
@@ -316,14 +305,23 @@ class Timer:
         with self.working():
             inspect()
         self.checking_us += self.busy_us - before
+        found = times if device is None else device.times(len(launches))
         for of in dict.fromkeys(launches) if regime != "warm" else ():
             own = [index for index, one in enumerate(launches) if one == of]
             refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
-        return Batch(times if device is None else device.times(len(launches)), spent, times)
+        return found, spent
+
+    @contextlib.contextmanager
+    def _recording(self, device: DeviceClock | None) -> Iterator[None]:
+        """Inside, a device clock records one launch, between the gate and a mark."""
+        with contextlib.nullcontext() if device is None else device.recording():
+            yield
+            if device is not None:
+                self.gpu.harness.nothing()
 
     def once(self, one: Watched) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
-        return self.times([one], "dirty").us[0]
+        return self.times([one], "dirty")[0][0]
 
     def quick(self, launchers: Sequence[Launcher]) -> list[float]:
         """Median times in µs with a flushed L2, for choosing: the shorter the fastest is, the more rounds.
@@ -333,12 +331,12 @@ class Timer:
         watched = [Watched(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
-        expected = min(self.times([one] * 2, "dirty").us[1] for one in watched)
+        expected = min(self.times([one] * 2, "dirty")[0][1] for one in watched)
         rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
         there = [*range(len(launchers))]
         order = (there + there[::-1]) * (rounds + 1)
-        found = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
-        counted = [*zip(order, found.us, strict=True)][2 * len(there) :]
+        found, _ = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
+        counted = [*zip(order, found, strict=True)][2 * len(there) :]
         return [median([us for index, us in counted if index == own]) for own in there]
 
     def pairs(
@@ -359,11 +357,10 @@ class Timer:
             order = [own == (group % 2 == 0) for group in groups for own in _ABBA]
             launches = [sides[0] if own else sides[1] for own in order]
             # One launch more in front: the first after a pause takes longer.
-            batch = self.times([launches[0], *launches], regime, twice, device)
-            pairs.gpu_us += batch.spent_us
-            for own, us, event_us in zip(order, batch.us[1:], batch.event_us[1:], strict=True):
+            times, spent = self.times([launches[0], *launches], regime, twice, device)
+            pairs.gpu_us += spent
+            for own, us in zip(order, times[1:], strict=True):
                 (pairs.variant_us if own else pairs.reference_us).append(us / scale)
-                (pairs.variant_event_us if own else pairs.reference_event_us).append(event_us / scale)
             count = len(pairs.variant_us)
             if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"
@@ -418,13 +415,15 @@ class Timer:
         found.reference_us = [block.us for block in found.reference]
         return found
 
-    def singly(self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float) -> Pairs:
-        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`."""
-        twice = shortest_us < _PRIMED_BELOW_US
-        if self.device is None or shortest_us >= _STAMPED_BELOW_US:
-            return self.pairs(sides, rule, regime, twice)
-        with self.device.recording():
-            return self.pairs(sides, rule, regime, twice, device=self.device)
+    def singly(
+        self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float, events: bool = False
+    ) -> Pairs:
+        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`.
+
+        With `events` these time short ones too, as a device clock does not: it makes them 0.6 us longer.
+        """
+        device = self.device if shortest_us < _STAMPED_BELOW_US and not events else None
+        return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US, device=device)
 
 
 def chain_length(once_us: float, sustained: bool = False) -> int:

@@ -37,9 +37,9 @@ class Itself:
             self.watch.single(other, self.side, REFERENCE),
         )
 
-    def pairs(self) -> Pairs:
-        """Raises LadderError for a wrong launch."""
-        pairs = self.bench.timer.singly(self.sides, self.rule, REGIME, self.subject.median_us)
+    def pairs(self, events: bool = False) -> Pairs:
+        """By the clock that decides at this length, or by events. Raises LadderError for a wrong launch."""
+        pairs = self.bench.timer.singly(self.sides, self.rule, REGIME, self.subject.median_us, events)
         self.watch.settle()
         if self.side.wrong:
             raise LadderError(f"{self.subject.name}: {self.side}")
@@ -72,7 +72,7 @@ def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject])
     from cuda.core import Stream
 
     by_name = {subject.name: subject for subject in chosen}
-    ours: dict[str, list[Pairs]] = {}
+    ours: dict[str, tuple[list[Pairs], Pairs]] = {}
 
     def measured(state: Any) -> None:
         name = state.get_string("subject")
@@ -82,39 +82,43 @@ def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject])
         def once(launch: Any) -> None:
             kernel.func(Stream.from_handle(launch.get_stream().addressof()), *kernel.args[1:])
 
-        before = itself.pairs()
+        before = itself.pairs(events=True)
         state.exec(once, batched=False)
-        after = itself.pairs()
-        ours[name] = [before, after]
+        ours[name] = [before, itself.pairs(events=True)], itself.pairs()
 
     nvbench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nvbench.json"
         nvbench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
         theirs = nvbench_times(json.loads(path.read_text(encoding="utf-8")))
-    return [_compared(by_name[name], sides, *theirs[name]) for name, sides in ours.items()]
+    return [_compared(by_name[name], *found, *theirs[name]) for name, found in ours.items() if name in theirs]
 
 
-def _compared(subject: Subject, sides: Sequence[Pairs], nvbench_us: float, noise: float) -> Row:
+def _compared(
+    subject: Subject, sides: Sequence[Pairs], decisive: Pairs, nvbench_us: float, noise: float
+) -> Row:
     """A row of clock_nvbench: the mean of both sides, by events as NVBench's, stands for the moment between them."""
-    by_events = [pairs.variant_event_us for pairs in sides]
-    middle = fmean(median(times) for times in by_events)
-    low, high = (fmean(ends) for ends in zip(*(median_interval(times) for times in by_events), strict=True))
+    middle = fmean(median(pairs.variant_us) for pairs in sides)
+    ends = zip(*(median_interval(pairs.variant_us) for pairs in sides), strict=True)
+    low, high = (fmean(of) for of in ends)
     ours = {**_about(subject), "median_us": middle, "median_us_low": low, "median_us_high": high}
-    if all(pairs.clock == DEVICE for pairs in sides):
-        ours["device_us"] = fmean(median(pairs.variant_us) for pairs in sides)
+    if decisive.clock == DEVICE:
+        ours["device_us"] = median(decisive.variant_us)
     return ours | {"nvbench_us": nvbench_us, "nvbench_noise": noise, "difference": middle / nvbench_us - 1}
 
 
 def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Subject -> (cold median in µs, its relative standard deviation) from NVBench's JSON."""
-    times = {}
+    """Subject -> (cold median in µs, its relative standard deviation) from NVBench's JSON; warns where it has none."""
+    times, wanted = {}, [f"nv/cold/time/gpu/{name}" for name in ("median", "stdev/relative")]
     for state in document["benchmarks"][0]["states"]:
         subject = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "subject")
-        items = [(summary["tag"], item) for summary in state["summaries"] for item in summary["data"]]
+        items = [(summary["tag"], item) for summary in state["summaries"] or () for item in summary["data"]]
         values = {tag: item["value"] for tag, item in items if item["name"] == "value"}
-        middle, noise = (values[f"nv/cold/time/gpu/{name}"] for name in ("median", "stdev/relative"))
-        times[subject] = float(middle) * 1e6, float(noise)
+        if not values.keys() >= {*wanted}:
+            logging.warning("NVBench has no time of %s: %s", subject, state.get("skip_reason") or "no reason")
+            continue
+        middle, noise = (float(values[name]) for name in wanted)
+        times[subject] = middle * 1e6, noise
     return times
 
 

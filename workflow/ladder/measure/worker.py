@@ -19,11 +19,11 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import DEVICE, Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
+from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.parents import die_with_parent
 from ladder.measure.watch import Side, Watch
-from ladder.model.intervals import group_ratios, median
+from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task, read_plan
 from ladder.model.problem import COPY
 from ladder.model.schemas import CHAINED, SUSTAINED
@@ -280,9 +280,6 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     found |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
     for name in ("variant_us", "reference_us"):
         found[name] = [round(time, 4) for time in getattr(pairs, name)]
-    if pairs.clock == DEVICE:
-        own_us, other_us = pairs.variant_event_us, pairs.reference_event_us
-        found["by_events"] = {"median_us": median(own_us), "speedup": median(group_ratios(own_us, other_us))}
     if isinstance(pairs, Blocks):
         found["blocks"] = {
             "variant": list(map(asdict, pairs.variant)),

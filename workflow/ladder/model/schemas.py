@@ -38,8 +38,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
         source_sha256 cubin_sha256
         sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
-        clock event_median_us:float event_speedup:float
-        fresh:bool over_cublas:float over_cublaslt:float"""
+        clock fresh:bool over_cublas:float over_cublaslt:float"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
     # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up.

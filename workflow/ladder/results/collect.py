@@ -38,8 +38,7 @@ def times(result: Mapping[str, Any]) -> Row:
     low, high = median_interval(own)
     middle = {"median_us": median(own), "median_us_low": low, "median_us_high": high}
     spread = {"samples": len(own), "cv": stdev(own) / fmean(own) if len(own) > 1 else None}
-    by_events = {f"event_{name}": value for name, value in (result.get("by_events") or {}).items()}
-    return {**middle, **spread, "reference_median_us": median(result["reference_us"]), **by_events}
+    return {**middle, **spread, "reference_median_us": median(result["reference_us"])}
 
 
 def interval(result: Mapping[str, Any]) -> Row:

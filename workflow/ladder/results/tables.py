@@ -15,7 +15,7 @@ from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock event_median_us event_speedup fresh over_cublas over_cublaslt"""
+clock_floor_us clock fresh over_cublas over_cublaslt"""
 _LATER = {
     "resources": ("sweep",),
     "timings": _OF_TIMINGS.split(),
