@@ -38,7 +38,10 @@ rule check_clock:
         trials=RUN.config.clock.trials,
         # No more of the package, since trying the clock takes long.
         code=contents(
-            [f"{WORKFLOW}/ladder/{name}.py" for name in ("measure/clock", "measure/clocking", "gpu/timing", "gpu/stamps")]
+            [
+                f"{WORKFLOW}/ladder/{name}.py"
+                for name in ("measure/clock", "measure/clocking", "gpu/timing", "gpu/stamps")
+            ]
         ),
     message:
         "Holding the timer against NVBench and against itself"

@@ -262,6 +262,8 @@ class Timer:
     ) -> tuple[list[float], float]:
         """Time of each launch in µs, in order, by events or by a device clock; the GPU time in µs with all around them.
 
+        A device clock must be recording.
+
         `twice` runs each once more, untimed, ahead of its refresh. Why the gate: commands that arrive while a kernel
         runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
         longer.
@@ -284,15 +286,16 @@ class Timer:
                 gpu.l2.prepare(regime)
                 record(prepared)
                 gpu.sync()
-                with self._recording(device):
-                    with self._gate:
-                        one.prime()
-                        record(start)
-                        one.launch()
-                        record(stop)
-                    opened = gpu.host_us()
-                    gpu.sync()
-                    host_us.append(gpu.host_us() - opened)
+                with self._gate:
+                    one.prime()
+                    record(start)
+                    one.launch()
+                    record(stop)
+                opened = gpu.host_us()
+                gpu.sync()
+                host_us.append(gpu.host_us() - opened)
+                if device is not None:
+                    gpu.harness.nothing()
                 times.append((stop - start) * 1e3)
                 spent += (prepared - begin) * 1e3 + times[-1]
                 self.checking_us += ((inspected - begin) + (refreshed - launched)) * 1e3
@@ -310,14 +313,6 @@ class Timer:
             own = [index for index, one in enumerate(launches) if one == of]
             refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
         return found, spent
-
-    @contextlib.contextmanager
-    def _recording(self, device: DeviceClock | None) -> Iterator[None]:
-        """Inside, a device clock records one launch, between the gate and a mark."""
-        with contextlib.nullcontext() if device is None else device.recording():
-            yield
-            if device is not None:
-                self.gpu.harness.nothing()
 
     def once(self, one: Watched) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
@@ -423,7 +418,8 @@ class Timer:
         With `events` these time short ones too, as a device clock does not: it makes them 0.6 us longer.
         """
         device = self.device if shortest_us < _STAMPED_BELOW_US and not events else None
-        return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US, device=device)
+        with contextlib.nullcontext() if device is None else device.recording():
+            return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US, device=device)
 
 
 def chain_length(once_us: float, sustained: bool = False) -> int:
