@@ -332,8 +332,11 @@ class Lab:
             plan = read_plan(self.folder.plan(name))
             found: list[Record] = []
             launched = 0
-            for task, (entry, size) in zip(plan.tasks, sweep.asked, strict=True):
-                place = Place(entry, dict(size))
+            # The pair of a rung with its baseline follows the rung's own task.
+            asked = iter([Place(*one) for one in sweep.asked])
+            place = Place(*sweep.asked[0])
+            for task in plan.tasks:
+                place = place if task.baseline else next(asked)
                 if task.absent is None:
                     measured = change(place, make_record(sweep, place, random_numbers))
                     if measured is not None and plan.broken(task) is None:
@@ -354,8 +357,10 @@ class Lab:
 
     def _records(self, plan: Plan, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
         shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}
-        for regime in plan.regimes:
+        for regime in plan.regimes_of(task):
             timed = measured["regimes"].get(regime)
+            if timed and task.baseline:
+                timed = {**timed, "reference": task.reference.variant}
             status, reason = measured["status"], measured["reason"] or ""
             if timed is None and status == "ok":
                 status, reason = "unsupported", "warm is for kernels below 200 us"
@@ -507,7 +512,6 @@ def make_record(sweep: Sweep, place: Place, random_numbers: random.Random) -> di
         "copy_us": 503.0 if sweep.problem.name == "stencil" else None,
         "device": {
             "sm_clock_mhz": 1980,
-            "start_clock_mhz": 1980,
             "power_w": 500.0,
             "temperature_c": 50,
             "busy": False,

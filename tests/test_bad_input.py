@@ -105,6 +105,47 @@ MAP = {"tensor_map": "input", "swizzle": "none"}
 NAMES = ["$(touch P)y", "a b", "{sweep}", "'q'", "-x", "a.b", "ü"]
 TAKEN = ["elements", "layout", "element_bytes", "min", "if"]
 ENTRIES = ["alone<{T:d}>", "alone<{T!r}>", "alone<{T[0]}>", "alone<{T}, {k>", "alone<T}>", "alone<{T:{k}}>"]
+SO = "shared_object: lib.so, entry: f"
+REFERENCES: list[tuple[str, str, tuple[str, ...]]] = [
+    ("nothing", "{entry: f}", ("references[0]", "is not accepted", "{python: FILE.py, entry: NAME}")),
+    (
+        "no file",
+        f"{{{SO}}}",
+        ("references[0].shared_object", "'lib.so'", "lib.so is no file", "relative to the project"),
+    ),
+    (
+        "a folder",
+        "copy, {python: ., entry: f}",
+        ("references[1].python", "'.'", "a file name that ends in .py"),
+    ),
+    (
+        "another ending",
+        "{shared_object: lib.a, entry: f}",
+        ("references[0].shared_object", "'lib.a'", "ends in .so"),
+    ),
+    ("no entry", "{shared_object: lib.so}", ("references[0]", "the field 'entry' is missing")),
+    (
+        "an entry that is none",
+        "{shared_object: lib.so, entry: f()}",
+        ("references[0].entry", "'f()'", "a function"),
+    ),
+    ("a method", "{python: a.py, entry: f.g}", ("references[0].entry", "'f.g'", "a function")),
+    ("a dtype in Python", "{python: a.py, entry: 'f_{dtype}'}", ("references[0].entry", "of the module")),
+    (
+        "setup in Python",
+        "{python: a.py, entry: f, setup: g}",
+        ("references[0].setup", "'g'", "of a shared object only"),
+    ),
+    ("both", f"{{{SO}, python: a.py}}", ("references[0].python", "'a.py'", "not both")),
+    ("misspelt field", f"{{{SO}, nmae: mine}}", ("references[0]", "'nmae'", "did you mean 'name'")),
+    ("a library's name", f"{{{SO}, name: copy}}", ("references[0].name", "'copy'", "no other reference has")),
+    ("a name with a bar", f"{{{SO}, name: 'a|b'}}", ("references[0].name", "'a|b'", "letters, digits")),
+    (
+        "beside a kernel",
+        "{kernel: alone}, {python: workflow/ladder/__init__.py, entry: f}",
+        ("references", "'alone'", "or one kernel"),
+    ),
+]
 LIMITS: list[tuple[str, list[int], str]] = [
     ("block", [2048], "1024 in all"),
     ("block", [64, 32], "1024 in all"),
@@ -352,8 +393,8 @@ MISTAKES = [
     ),
     Mistake(
         "unknown sweep for the clock",
-        document(CONFIG, lambda config: config["clock"].update(sweep="alnoe")),
-        ("configuration", "clock.sweep", "'alnoe'", "did you mean 'alone'"),
+        document(CONFIG, lambda config: config["clock"].update(sweeps=["alnoe"])),
+        ("configuration", "clock.sweeps[0]", "'alnoe'", "did you mean 'alone'"),
     ),
     Mistake(
         "YAML syntax",
@@ -489,6 +530,12 @@ MISTAKES = [
         text(SWEEP, "references: [copy]", "references: [cublas]"),
         (SWEEP, "references[0]", "'cublas'", "copy"),
     ),
+    *(
+        Mistake(
+            f"reference: {name}", text(SWEEP, "references: [copy]", f"references: [{given}]"), (SWEEP, *says)
+        )
+        for name, given, says in REFERENCES
+    ),
     Mistake(
         "figure over a parameter that does not exist",
         text(SWEEP, "kind: curves,", "kind: heatmap, x: reach, y: k,"),
@@ -529,7 +576,7 @@ MISTAKES = [
             "    params: {k: [2, 4]}\n    where: k == 2 or elements > 2**18\n"
             "counters: {groups: [memory], where: k == 4}",
         ),
-        (SWEEP, "counters.where", "'k == 4'", "a variant asked for at a size to profile"),
+        (SWEEP, "counters.where", "'k == 4'", "a variant asked for at one of these sizes"),
     ),
     Mistake(
         "counters of variants by a name that does not exist",

@@ -157,7 +157,7 @@ def test_resources_published_without_their_sweeps_are_read_by_the_timings(lab: L
         ("jobs", lambda text: text.replace(",25,", ",2.5,", 1), "not a CSV table of jobs: .* int64"),
         (
             "clock_aa",
-            lambda text: text + "1,a,20,1,1,1,x\n",
+            lambda text: text + "GPU-a,tiles,fp32,1,a,20,1,1,1,x\n",
             "not a CSV table of clock_aa: x cannot be cast to bool",
         ),
     ],
@@ -350,7 +350,100 @@ def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     path = lab.project.sweeps / "fp32_transpose.yaml"
     edit_yaml(path, lambda sweep: sweep.update(counters={"groups": ["banks"]}))
-    assert [size["m"] for size in kept_where(lab, "m > 1024").counters.sizes] == [4096]
+    assert {size["m"] for _, size in kept_where(lab, "m > 1024").counters.cells} == {4096}
+
+
+def named_rungs(lab: Lab, **second: object) -> list[dict[str, object]]:
+    """fp32_transpose of two rungs, the second with these fields."""
+    variants = [
+        {"kernel": "gemm_register_tile", "params": {"transpose_a": flag}, "rung": f"rung {flag}"}
+        for flag in (0, 1)
+    ]
+    variants[1] |= second
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(variants=variants))
+    return variants
+
+
+def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    named_rungs(lab, baseline="rung 0")
+    own = lab.plan(lab.sweeps(["fp32_transpose"])["fp32_transpose"])
+    assert not any(task.baseline for task in own.tasks), "the sweep's reference is that rung"
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(references=["cublas"]))
+    lab.record(["fp32_transpose"])
+    plan = lab.view("fp32_transpose").plan
+    pairs = [task for task in plan.tasks if task.baseline]
+    assert len(pairs) == len(plan.tasks) // 3 == len(lab.sweeps(["fp32_transpose"])["fp32_transpose"].sizes)
+    assert {(task.rung, task.baseline, task.cell.reference.kernel) for task in pairs} == {
+        ("rung 1", "rung 0", "gemm_register_tile")
+    }
+    assert all(plan.regimes_of(task) == plan.regimes[:1] for task in pairs)
+    timings = lab.frames("fp32_transpose")["timings"]
+    paired = timings[timings["baseline"].notna()]
+    assert set(paired["reference"]) == {pairs[0].reference.variant if pairs[0].reference else ""}
+    assert len(paired) == len(pairs)
+    assert set(paired["regime"]) == {"dirty"}
+    assert len(timings[timings["baseline"].isna() & (timings["regime"] == "dirty")]) == 2 * len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        ({"baseline": "rung 2"}, "variants[1].baseline: 'rung 2' is not accepted (did you mean"),
+        ({"baseline": "rung 1"}, "variants[1].baseline: 'rung 1' is not accepted"),
+        ({"baseline": "rung 0", "rung": None}, "accepted: a baseline beside `rung` only"),
+    ],
+)
+def test_a_baseline_is_another_rung(second: dict[str, object], says: str, tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    named_rungs(lab, **second)
+    with pytest.raises(LadderError) as error:
+        lab.sweeps(["fp32_transpose"])
+    assert says in str(error.value)
+
+
+def test_chosen_cells_are_sustained_and_repeated(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    chosen = {"sizes": [4096], "where": "bk == 8"}
+    edit_yaml(
+        lab.project.sweeps / "fp32_transpose.yaml", lambda it: it.update(sustained=chosen, repeated=chosen)
+    )
+    sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
+    plan = lab.plan(sweep)
+    found = [task for task in plan.tasks if task.sustained]
+    assert found
+    assert found == [task for task in plan.tasks if task.repeated]
+    assert {(task.cell.size["m"], task.cell.params["bk"]) for task in found} == {(4096, 8)}
+    assert plan.regimes_of(found[0]) == (*plan.regimes, "sustained")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("m == 4096 or bk == 8", {(1024, 8), (4096, 8), (4096, 16)}),
+        ("rung == 'deep' and m == 1024 and kernel == 'gemm_staged' and dtype == 'fp32'", {(1024, 16)}),
+    ],
+)
+def test_cells_are_chosen_by_rung_kernel_dtype_and_size(
+    tmp_path: Path, where: str, expected: set[tuple[int, int]]
+) -> None:
+    lab = Lab(tmp_path)
+
+    def change(sweep: dict[str, Any]) -> None:
+        kernel = sweep["variants"][0]["kernel"]
+        own = [
+            {"kernel": kernel, "params": {"bk": 8}},
+            {"kernel": kernel, "params": {"bk": 16}, "rung": "deep"},
+        ]
+        chosen = {"sizes": [1024, 4096], "where": where.replace("gemm_staged", kernel)}
+        sweep.update(variants=own, repeated=chosen, sizes=[512, 1024, 4096])
+        sweep.pop("counters", None)
+        sweep["figures"] = []
+
+    edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", change)
+    plan = lab.plan(lab.sweeps(["fp32_transpose"])["fp32_transpose"])
+    found = {(task.cell.size["m"], task.cell.params["bk"]) for task in plan.tasks if task.repeated}
+    assert found == expected
 
 
 def test_where_is_asked_of_each_dtype(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.gpu.lock import lock_file, one_gpu
 from ladder.measure import job
+from ladder.measure.clocking import Subject
 from ladder.measure.supervisor import WorkerLost
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
@@ -214,7 +215,7 @@ def plan(temporary: Path) -> Path:
         variant="mean-fp32", cell=cell, rung="", absent=None, launch=launch, reference=None, counted=False
     )
     settings = {"precision": 0.01, "min_pairs": 12, "max_pairs": 12, "cell_seconds": 1, "seed": 0}
-    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False, "cubins": str(temporary)}
+    job = {"deadline_s": 10, "busy": "refuse", "remeasure": False, "sessions": 1, "cubins": str(temporary)}
     settings |= {"lock_clocks": None, "warm_below_us": 0, "lt_heuristics": 1}
     written = Plan(
         sweep="line",
@@ -253,16 +254,20 @@ def test_what_opens_a_gpu_sees_the_one_its_step_holds_and_no_busy_one(
         seen.append(environment["CUDA_VISIBLE_DEVICES"])
         raise WorkerLost("launch_error", "there is no such GPU")
 
-    def bench(*_: object) -> None:
-        seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+    def run(command: Any, env: dict[str, str], **_: Any) -> None:
+        seen.append(env["CUDA_VISIBLE_DEVICES"])
         raise LadderError("there is no such GPU")
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{busy},{free}")
-    for module in ("ladder.measure.job", "ladder.cli.measure"):
+    for module in ("ladder.measure.job", "ladder.measure.clocking"):
         monkeypatch.setattr(f"{module}.find_gpus", lambda: [gpu(busy), gpu(free)])
     monkeypatch.setattr("ladder.measure.job.Monitor", Quiet)
     monkeypatch.setattr("ladder.measure.job.WorkerProcess", start)
-    monkeypatch.setattr("ladder.measure.bench.Bench", bench)
+    of_clock = "ladder.measure.clocking"
+    monkeypatch.setattr(f"{of_clock}.subprocess.run", run)
+    monkeypatch.setattr(
+        f"{of_clock}.measured", lambda view: [Subject(0, view.plan.tasks[0], "mean-fp32", 5.0)]
+    )
     with contextlib.suppress(LadderError):
         step(plan)
     assert {*seen} == {free}

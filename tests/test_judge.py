@@ -240,6 +240,21 @@ def test_a_reference_may_be_a_kernel_and_its_fault_is_not_the_kernels(
         other.with_suffix(".cu").unlink()
 
 
+def test_a_reference_may_be_of_ones_own(
+    judge: Run, checkout: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--reference", "cublas", "--reference", "{python: mine.py, entry: matmul}"]
+    assert judge({}, *words) == 4
+    assert "command line: references[1].python: 'mine.py' is not accepted" in caplog.text
+    (checkout / "mine.py").write_text("def matmul(*given): pass\n")
+    try:
+        good = ok() | {"result": ok()["result"] | {"reference": "mine:matmul"}}
+        assert judge({(2048, "cold"): good, (2048, "warm"): good}, *words) == 0
+        assert "1.03 [1.02, 1.04] x mine:matmul at 2048, cold" in capsys.readouterr().out
+    finally:
+        (checkout / "mine.py").unlink()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

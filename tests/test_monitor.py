@@ -28,6 +28,7 @@ class Nvml:
 
     def __init__(self) -> None:
         self.events, self.clock, self.pids = 0, 1980, [7]
+        self.energy_mj = 0
 
     def init_v2(self) -> None: ...
 
@@ -39,8 +40,8 @@ class Nvml:
     def device_get_clock_info(self, handle: str, kind: int) -> int:
         return self.clock
 
-    def device_get_power_usage(self, handle: str) -> int:
-        return 512_000
+    def device_get_total_energy_consumption(self, handle: str) -> int:
+        return self.energy_mj
 
     def device_get_temperature_v(self, handle: str, sensor: int) -> int:
         return 45
@@ -62,11 +63,10 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 def test_a_reading_is_the_median_since_a_moment_and_what_held_clocks_down(nvml: Nvml) -> None:
     watch = Monitor("GPU-1")
     first = watch.since(0.0)
-    assert (first["sm_clock_mhz"], first["power_w"], first["temperature_c"]) == (1980, 512.0, 45)
-    assert first["start_clock_mhz"] == 1980
+    assert (first["sm_clock_mhz"], first["power_w"], first["temperature_c"]) == (1980, None, 45)
     nvml.clock, nvml.events = 1700, POWER_CAP | THERMAL | IDLE
     later = watch.since(0.0)
-    assert (later["sm_clock_mhz"], later["start_clock_mhz"]) == (1700, 1980), "the session's own first clock"
+    assert later["sm_clock_mhz"] == 1700
     assert later["clock_events"] == ["POWER", "HEAT"]
 
 
@@ -74,3 +74,22 @@ def test_own_processes_are_no_neighbours(nvml: Nvml) -> None:
     nvml.pids = [7, 8]
     assert Monitor("GPU-1").neighbours({8}) == [7]
     assert Monitor("GPU-1").neighbours_that_stay(0.0) == [7, 8]
+
+
+def read_for(watch: Monitor, nvml: Nvml, begin: float, seconds: float, watts: float) -> None:
+    """Readings every 20 ms, on a counter that ticks every 100 ms."""
+    energy = nvml.energy_mj
+    for step in range(int(seconds * 50)):
+        nvml.energy_mj = energy + int(watts * 1000 * (step // 5) * 0.1)
+        watch._readings.append((begin + step * 0.02, *watch.read()[1:]))
+
+
+def test_power_is_energy_from_tick_to_tick_within_windows(nvml: Nvml) -> None:
+    watch = Monitor("GPU-1")
+    read_for(watch, nvml, 100.0, 1.3, 700.0)
+    read_for(watch, nvml, 101.3, 1.3, 300.0)
+    assert watch.power_w([(100.0, 101.3)]) == pytest.approx(700.0, rel=0.01)
+    assert watch.power_w([(101.4, 102.6)]) == pytest.approx(300.0, rel=0.01)
+    assert watch.power_w([(100.0, 101.2), (101.4, 102.6)]) == pytest.approx(500.0, rel=0.03)
+    assert watch.power_w([(100.0, 100.35)]) is None, "too few ticks to tell"
+    assert watch.power_w([]) is None

@@ -26,7 +26,7 @@ from emulator.tensor_ptx import from_bits, to_bits
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import harness
 from ladder.gpu.device import Gpu, Harness, Launcher, Seal, _mixed
-from ladder.gpu.instance import Maker
+from ladder.gpu.instance import Maker, Seed, Tensor
 from ladder.gpu.timing import Timer
 from ladder.measure.watch import Side, Watch
 from ladder.model.code import PACKAGE
@@ -340,6 +340,9 @@ class EmulatedHarness:
         self.memory.readable = self.memory.writable.copy()
         return place
 
+    def zero(self, place: int, size: int) -> None:
+        self.view(place, size, np.uint8)[:] = 0
+
     def view(self, place: int, count: int, kind: Any) -> Array:
         return np.asarray(self.memory.words.view(kind)[place // np.dtype(kind).itemsize :][:count])
 
@@ -348,6 +351,8 @@ class EmulatedHarness:
         for one in arguments:
             if isinstance(one, Seal):
                 given += [one.running, one.result, one.key]
+            elif isinstance(one, Seed):
+                given += [one.seed, one.secret]
             elif isinstance(one, float):
                 given.append(int(np.float64(one).view(np.uint64)))
             else:
@@ -363,12 +368,15 @@ def emulated_instance(
     made.m, made.n, made.k, made.dtype, made.layout = m, n, k, dtype, layout
     made.input, made.output = input_dtype(dtype), output_dtype(dtype)
     made.scalars, made.drawn, made.kinds, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}, {}, {}
-    made.inputs = INPUTS[0]
+    made.inputs, made._secret = INPUTS[0], 0x1234567890ABCDEF
     for name, (shape, element) in made.shapes().items():
-        place = on.allocate(math.prod(shape) * ELEMENT_BYTES[element])
-        made.tensors[name] = cast(Any, SimpleNamespace(pointer=place, shape=shape))
-    made._signed = cast(Any, SimpleNamespace(handle=on.allocate(8 * (k + _PADDING))))
-    made.gpu = cast(Any, SimpleNamespace(harness=on))
+        size, room = math.prod(shape) * ELEMENT_BYTES[element], 64 if name in made.moving else 0
+        whole: Any = SimpleNamespace(handle=on.allocate(size + room), size=size + room)
+        moved: Any = SimpleNamespace(handle=whole.handle + room // 2, size=size)
+        made.tensors[name] = Tensor(moved, shape, element, whole, whole)
+    signed = 8 * (k + _PADDING)
+    made._signed = cast(Any, SimpleNamespace(handle=on.allocate(signed), size=signed))
+    made.gpu = cast(Any, SimpleNamespace(harness=on, zero=on.zero))
     return made, on
 
 
@@ -426,7 +434,6 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
     assert inspected(made, on) <= bound
     y = on.view(made._signed_pointers()[0], k, np.float64 if dtype == "fp32" else np.float32)
     np.testing.assert_allclose(y, b.astype(np.float64) @ signs(n), rtol=1e-5, atol=1e-5)
-    # The sums were cleared by the refresh alone, so that it comes again.
     made.refresh(5)
     cleared = made.tensors["a"]
     on.view(cleared.pointer, math.prod(cleared.shape) * (4 if dtype == "fp32" else 2), np.uint8)[:] = 0

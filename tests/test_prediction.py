@@ -310,3 +310,16 @@ def test_the_published_coverage_follows_from_the_published_sessions_and_is_what_
         )
         pd.testing.assert_frame_equal(again, rows, rtol=1e-5)
         assert shortfalls(rows) == []
+
+
+def test_a_pair_with_a_baseline_is_a_cell_of_its_own() -> None:
+    own = sessions_of(30, [("s1", "GPU-1", 8), ("s2", "GPU-2", 8), ("s3", "GPU-3", 8)])
+    pairs = own.assign(baseline="plain", speedup=2 * own["speedup"])
+    pairs[["speedup_low", "speedup_high"]] *= 2
+    both = frames_of(own)
+    both["timings"] = tables.concat([both["timings"], frames_of(pairs)["timings"]], "timings")
+    both["sessions"] = tables.concat([own, pairs], "sessions")
+    made = combine(both)["timings"].set_index("variant")
+    ratio = made[made["baseline"].notna()]["speedup"] / made[made["baseline"].isna()]["speedup"]
+    assert ratio.tolist() == pytest.approx([2.0] * 30)
+    assert (made["sessions"] == 3).all()

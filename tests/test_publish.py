@@ -40,7 +40,7 @@ class Run(Lab):
 
     def configure(self, config: dict[str, Any]) -> None:
         config.update(device=DEVICE, arch="sm_90a", sweeps="all")
-        config["clock"].update(sweep=SWEEPS[0])
+        config["clock"].update(sweeps=SWEEPS[:1])
 
     def git(self, *words: str) -> str:
         command = ["git", "-C", str(self.root), "-c", "user.name=n", "-c", "user.email=e", *words]
@@ -215,6 +215,18 @@ def test_two_gpus_stand_in_one_publication(run: Run) -> None:
     environment = json.loads((run.target / "environment.json").read_text())
     assert {gpu["uuid"] for gpu in environment["gpus"]} == {"GPU-1", "GPU-22222222"}
     assert "GPU-2" in (run.target / "report.md").read_text()
+
+
+def test_checks_of_the_timer_name_gpus_as_sessions_do(run: Run) -> None:
+    for name in ("clock_aa", "clock_nvbench"):
+        rows = [{"gpu_uuid": "GPU-22222222-3333", "subject": "one"}, {"subject": "of no known GPU"}]
+        tables.write({name: tables.frame(name, rows)}, run.folder.tables)
+    assert run.publish() == 0
+    for name in ("clock_aa", "clock_nvbench"):
+        published = run.published(name)
+        assert list(published["gpu_uuid"].fillna("")) == ["GPU-22222222", ""]
+        assert list(published["subject"]) == ["one", "of no known GPU"]
+        assert len(pd.read_parquet(run.target / f"{name}.parquet")) == 2
 
 
 def test_what_another_checkout_measured_is_not_published(run: Run, caplog: pytest.LogCaptureFixture) -> None:

@@ -201,6 +201,7 @@ def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
             "speedup": [1.0, 1.3],
             "tflops": [48.0, 40.0],
             "copy_fraction": [float("nan")] * 2,
+            "fresh": None,
         }
     )
     assert fastest(rows)["variant"] == "baseline"
@@ -338,8 +339,11 @@ def test_a_sweep_over_shapes_without_any_result_says_so(tmp_path: Path) -> None:
 def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: Path) -> None:
     lab = made(tmp_path)
     kernels = [("short", 15.8, 15.0), ("long", 1870.5, 1869.5)]
+    about = {"sweep": "hopper_ladder", "dtype": "bf16"}
     nvbench = [
         {
+            **about,
+            "gpu_uuid": gpu,
             "subject": subject,
             "median_us": ours,
             "median_us_low": ours * 0.999,
@@ -348,18 +352,22 @@ def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: 
             "nvbench_noise": 0.001,
             "difference": ours / theirs - 1,
         }
+        for gpu in ("GPU-a", "GPU-b")
         for subject, ours, theirs in kernels
     ]
     trials = [
         {
+            **about,
+            "gpu_uuid": gpu,
             "trial": trial,
             "subject": "long",
             "samples": 20,
             "speedup": 1.0,
-            "speedup_low": 1.0001 if trial < 4 else 0.999,
+            "speedup_low": 1.0001 if trial < wrong else 0.999,
             "speedup_high": 1.001,
-            "covers": trial >= 4,
+            "covers": trial >= wrong,
         }
+        for gpu, wrong in (("GPU-a", 4), ("GPU-b", 7))
         for trial in range(100)
     ]
     tables.write({"clock_nvbench": tables.frame("clock_nvbench", nvbench)}, lab.folder.tables)
@@ -378,11 +386,42 @@ def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: 
         )
     )
     part = section(report(lab), "How good is this clock?")
-    assert "From 100 µs up the two differ by at most 0.05 % (1 kernel)" in part
-    assert "holds 1.0 in 96 of 100 trials" in part
+    short = "below by at most 5.33 % (1 kernel on 2 GPUs)"
+    assert f"From 100 µs up the two differ by at most 0.05 % (1 kernel on 2 GPUs), {short}." in part
+    assert "| `long` | hopper_ladder | bf16 | GPU-b | 1870 [1869, 1872] |" in part
+    assert "| `long` | hopper_ladder | bf16 | GPU-a | 96 of 100 (96 % [90, 98]) |" in part
+    assert "| `long` | hopper_ladder | bf16 | GPU-b | 93 of 100 (93 % [86, 97]) |" in part
     assert "| fp32_ladder | 25 | 0 | 25 | 100 | 83.0 | 83 % | 10 % | 1 |" in part
     assert "took 41.3 s from an empty cache" in part
     assert "80 % were GPU time" in part
+
+
+EARLIER = {
+    "clock_aa": """\
+trial,subject,samples,speedup,speedup_low,speedup_high,covers
+0,gemm_shared_tile-fp32 at 256x256x256,12,0.9991845,0.9962244,1.00217,True
+1,gemm_shared_tile-fp32 at 256x256x256,22,1.000543,0.9967426,1.003811,True
+2,gemm_shared_tile-fp32 at 256x256x256,12,0.9954559,0.9942778,0.999706,False
+""",
+    "clock_nvbench": """\
+subject,median_us,median_us_low,median_us_high,nvbench_us,nvbench_noise,difference
+gemm_shared_tile-fp32 at 256x256x256,15.304,15.28,15.312,15.264,0.0155858,0.00262055
+gemm_staged-fp32 at 1024x1024x1024,100.64,100.544,100.896,100.8,0.002039974,-0.001587314
+""",
+}
+
+
+def test_checks_of_the_timer_without_gpu_and_sweep_are_shown_as_they_were_published(tmp_path: Path) -> None:
+    lab = made(tmp_path)
+    for name, text in EARLIER.items():
+        (lab.folder.tables / f"{name}.csv").write_text(text)
+    part = section(report(lab), "How good is this clock?")
+    assert "| `gemm_shared_tile-fp32 at 256x256x256` |  |  |  | 15.30 [15.28, 15.31] | 15.26 |" in part
+    assert "| `gemm_shared_tile-fp32 at 256x256x256` |  |  |  | 2 of 3 (67 % " in part
+    assert (
+        "From 100 µs up the two differ by at most 0.16 % (1 kernel), below by at most 0.26 % (1 kernel)."
+        in part
+    )
 
 
 def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, text: str) -> None:

@@ -450,3 +450,48 @@ def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     for known in (code.digest, code._says):
         known.cache_clear()
     return found
+
+
+def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(measured: Measured) -> None:
+    lab = measured.lab
+    measured.sweep("fp32_transpose", lambda sweep: sweep.update(repeated={"sizes": [4096]}))
+    sweep = lab.sweeps(["fp32_transpose"])["fp32_transpose"]
+
+    def wanted(sessions: int, uuid: str | None) -> set[int]:
+        measured.settings(sessions=sessions)
+        lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
+        view = lab.view("fp32_transpose")
+        return {view.plan.tasks[index].cell.size["m"] for index, _ in due(view, lab.on("gemm"), uuid)}
+
+    here, count = SESSION.gpu["uuid"], len(sweep.sizes)
+    assert count > 1
+    assert wanted(1, here) == wanted(1, "GPU-other") == wanted(2, None) == set()
+    assert wanted(2, here) == wanted(2, "GPU-other") == {4096}
+    lab.session = replace(SESSION, id="second")
+    lab.record(["fp32_transpose"])
+    assert wanted(2, here) == set()
+    assert wanted(3, here) == wanted(2, "GPU-other") == {4096}
+
+
+def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(measured: Measured) -> None:
+    lab, chosen = measured.lab, {"sizes": [4096]}
+    measured.sweep(
+        "fp32_transpose", lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["dirty"])
+    )
+    measured.settings(sessions=2)
+
+    def wanted() -> set[str]:
+        lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
+        view = lab.view("fp32_transpose")
+        asked = due(view, lab.on("gemm"), SESSION.gpu["uuid"])
+        here = [regimes for index, regimes in asked if view.plan.tasks[index].repeated]
+        return {regime for regimes in here for regime in regimes}
+
+    def with_sustained(_: Any, given: dict[str, Any]) -> dict[str, Any]:
+        return given | {"regimes": given["regimes"] | {"sustained": given["regimes"]["dirty"]}}
+
+    assert wanted() == {"dirty", "sustained"}
+    lab.record(["fp32_transpose"], with_sustained)
+    assert wanted() == {"dirty"}
+    measured.sweep("fp32_transpose", lambda sweep: sweep.update(regimes=["dirty", "sustained"]))
+    assert wanted() == {"dirty", "sustained"}, "a regime of the sweep itself is repeated"

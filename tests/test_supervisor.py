@@ -65,6 +65,11 @@ while True:
     what = script.get(str(task), "ok")
     if what == "hang":
         time.sleep(60)
+    elif what == "segfault in a reference" or what == "hang in a reference":
+        pipe.send({"doing": "another"})
+        pipe.send({"doing": ""})
+        pipe.send({"doing": "the reference mine: lib.so: f"})
+        os.kill(os.getpid(), signal.SIGSEGV) if what.startswith("segfault") else time.sleep(60)
     elif what == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif what == "exit":
@@ -114,7 +119,7 @@ def make_task(index: int) -> Task:
 def make_plan(deadline_s: float = DEADLINE_S) -> Plan:
     names = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks", "warm_below_us")
     tasks = tuple(make_task(index) for index in range(TASKS))
-    job = {"deadline_s": deadline_s, "remeasure": False}
+    job = {"deadline_s": deadline_s, "remeasure": False, "sessions": 1}
     return Plan("scripted", "stencil", "sm_90a", ("dirty",), dict.fromkeys(names, 1), job, (), tasks)
 
 
@@ -270,6 +275,12 @@ def test_all_goes_well_in_one_worker(run: Run) -> None:
     [
         ("hang", "timeout", f"no result within {DEADLINE_S:g} s"),
         ("segfault", "launch_error", "SIGSEGV"),
+        (
+            "hang in a reference",
+            "timeout",
+            f"no result within {DEADLINE_S:g} s in the reference mine: lib.so: f",
+        ),
+        ("segfault in a reference", "launch_error", "(SIGSEGV) in the reference mine: lib.so: f"),
         ("exit", "launch_error", "exit code 7"),
         ("half an answer", "launch_error", "exit code 0"),
         ("fatal", "launch_error", "context lost"),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 
-import pandas as pd
 from conftest import ROOT
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
+from ladder.results import tables
+from ladder.results.statistics import contenders
 
-PUBLISHED = ROOT / "results/published/nvidia-h200/timings.csv"
+PUBLISHED = ROOT / "results/published/nvidia-h200"
 
 
 def test_hopper_shapes_has_at_each_size_what_hopper_tiles_found_fastest() -> None:
     """Where this fails after a publication, `wanted` says what to write."""
-    timings = pd.read_csv(PUBLISHED)
+    timings = tables.read("timings", PUBLISHED)
     rows = timings[(timings["sweep"] == "hopper_tiles") & (timings["status"] == "ok")]
-    rows = rows[rows["regime"] == rows["regime"].iloc[0]].sort_values("speedup")
+    rows = contenders(rows[rows["regime"] == rows["regime"].iloc[0]], ["m", "n", "k"]).sort_values("speedup")
     best = {(row["m"], row["n"], row["k"]): json.loads(row["params"]) for row in rows.to_dict("records")}
     sweep = load_sweeps(ROOT / "config/sweeps", load_catalog(ROOT / "kernels"), ["hopper_shapes"])[
         "hopper_shapes"

@@ -36,7 +36,9 @@ def described(
     dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str = "none"
 ) -> dict[str, Any]:
     buffer: Any = None
-    found: dict[str, Any] = tensor_map(Tensor(buffer, (256, 256), dtype, buffer), box, swizzle, l2_promotion)
+    found: dict[str, Any] = tensor_map(
+        Tensor(buffer, (256, 256), dtype, buffer, buffer), box, swizzle, l2_promotion
+    )
     return found
 
 

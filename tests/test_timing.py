@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
+import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +25,7 @@ from ladder.gpu.timing import (
     Watched,
     chain_length,
 )
+from ladder.model.intervals import few_ratios
 from ladder.model.problem import GATE
 
 FLUSH_US = 20.0
@@ -33,6 +37,12 @@ class SimulatedEvent:
     """A point of the simulated time; a difference is in ms, as CUDA's is."""
 
     at_us = 0.0
+
+    def __init__(self, gpu: SimulatedGpu) -> None:
+        self.gpu = gpu
+
+    def sync(self) -> None:
+        self.gpu.waited_until_us = max(self.gpu.waited_until_us, self.at_us)
 
     def __sub__(self, earlier: SimulatedEvent) -> float:
         return (self.at_us - earlier.at_us) / 1e3
@@ -82,7 +92,7 @@ class SimulatedGpu:
 
     def create_event(self, options: EventOptions) -> SimulatedEvent:
         assert options.timing_enabled
-        return SimulatedEvent()
+        return SimulatedEvent(self)
 
     def record(self, event: SimulatedEvent) -> None:
         event.at_us = self.now_us
@@ -91,6 +101,13 @@ class SimulatedGpu:
         assert data is self.buffers[-1]
         self.now_us += CLEAN_US
         self.log.append("clean")
+
+    def read_clocks(self) -> float:
+        self.log.append("clocks")
+        return self.now_us
+
+    def mean_mhz(self, before: float, after: float) -> float:
+        return 1980.0 if after > before else 0.0
 
     def sync(self) -> None:
         self.waited_until_us = self.now_us
@@ -179,6 +196,43 @@ def test_a_launch_is_timed_alone_and_the_host_waits_for_it(gpu: Any, timer: Time
     assert gpu.log == ["A", *rested, "A", "open", "sync", "B", *rested, "B", "open", "sync", "sync"]
     assert times == pytest.approx([5.0, 7.0]), "neither the flush nor the untimed launch counts"
     assert spent == pytest.approx(2 * (5.0 + 7.0) + 2 * FLUSH_US), "but both were spent"
+
+
+class PlayedClock:
+    """A device clock which sees 2 us less of each launch than events do."""
+
+    def __init__(self, gpu: SimulatedGpu) -> None:
+        self.gpu, self.on, self.batches = gpu, False, list[int]()
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        self.on = True
+        yield
+        self.on = False
+
+    def times(self, count: int) -> list[float]:
+        assert self.on
+        assert self.gpu.log.count("|") == sum(self.batches) + count, "each launch is behind by a mark"
+        self.batches.append(count)
+        launches = [word for word in self.gpu.log if word in ("A", "B", "|")]
+        names = [name for name, behind in itertools.pairwise(launches) if behind == "|"]
+        return [{"A": 10.0, "B": 20.0}[name] - 2.0 for name in names[-count:]]
+
+
+def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(gpu: Any) -> None:
+    clock: Any = PlayedClock(gpu)
+    gpu.nothing = lambda: gpu.log.append("|")
+    timer = Timer(gpu, clock)
+    both = sides(gpu.steady("A", 10.0), gpu.steady("B", 20.0))
+    found = timer.singly(both, rule(), "dirty", 10.0)
+    assert (found.clock, found.speedup()[0]) == ("device", pytest.approx(18 / 8))
+    assert found.variant_us == pytest.approx([8.0] * 12)
+    rested = gpu.log[gpu.log.index("open") :]
+    assert rested[:3] == ["open", "sync", "|"], "the mark comes when the launch has ended"
+    for other in (timer.singly(both, rule(), "dirty", 70.0), timer.singly(both, rule(), "cold", 10.0, True)):
+        assert (other.clock, other.speedup()[0]) == ("events", pytest.approx(2.0))
+    assert not clock.on
+    assert Timer(gpu).singly(both, rule(), "dirty", 10.0).clock == "events", "there is none"
 
 
 def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
@@ -478,6 +532,41 @@ def test_a_chain_holds_half_a_millisecond_of_launches(once_us: float, launches: 
 
 
 # Stopping.
+
+
+def test_sustained_chains_follow_each_other_without_a_pause_side_by_side(gpu: Any, timer: Timer) -> None:
+    found = timer.blocks(sides(gpu.steady("A", 50_000.0), gpu.steady("B", 55_000.0)), (10, 11))
+    assert [run[0] for run in re.findall(r"A+|B+", gpu.order)] == list("ABABABABA")
+    assert "sync" not in gpu.log, "the GPU never rests"
+    assert "flush" not in gpu.log
+    assert found.variant_us == pytest.approx([5000.0] * 6)
+    assert found.speedup() == pytest.approx((1.0, 1.0, 1.0)), "of a launch"
+    assert found.stopped_by == "blocks"
+    for block in (*found.variant, *found.reference):
+        assert 1.0 <= block.end_s - block.begin_s < 1.3
+        assert block.sm_clock_mhz == 1980.0
+
+
+def test_a_block_counts_once_clock_and_power_have_settled(gpu: Any, timer: Timer) -> None:
+    chains = itertools.count()
+    # The first 0.4 s are faster.
+    chain = gpu.launcher("A", lambda: 40_000.0 if next(chains) < 9 else 50_000.0)
+    block = timer.block(Watched(chain), 1)
+    assert block.us == pytest.approx(50_000.0, rel=0.03)
+    assert gpu.log.count("clocks") == 2
+
+
+def test_every_chain_of_a_block_is_refreshed_and_inspected(gpu: Any, timer: Timer) -> None:
+    one = Watched(gpu.steady("A", 50_000.0), gpu.steady("r", 10.0), gpu.steady("i", 10.0))
+    block = timer.block(one, 1)
+    assert re.fullmatch("(rAi)+", gpu.order)
+    assert block.us == pytest.approx(50_000.0)
+
+
+def test_intervals_of_few_blocks_are_students() -> None:
+    middle, low, high = few_ratios([1.00, 1.01, 1.02])
+    assert middle == pytest.approx(1.01, abs=1e-4)
+    assert (high - low) / 2 == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=0.02)
 
 
 def test_a_quiet_kernel_stops_at_the_least_number_of_pairs(gpu: Any, timer: Timer) -> None:

@@ -178,6 +178,14 @@ def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
     assert value.estimate == Estimate(1.4, 1.398, 1.402)
 
 
+def test_a_rung_paired_with_its_baseline_is_no_further_cell() -> None:
+    pair = cell(1024, 1.4, pad=4, reference="new-pad=0", baseline="plain")
+    data = made(cell(1024, 1.0), cell(1024, 1.5, pad=4), pair)
+    assert [row["speedup"] for row in data.timed("tiles").found] == [1.0, 1.5]
+    (value,) = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n").found
+    assert value.estimate == Estimate(1.4, 1.398, 1.402)
+
+
 def test_a_gain_over_another_gain_takes_the_worst_ends() -> None:
     data = made(cell(1024, 1.0), cell(2048, 1.5))
     gains = data.speeds(data.timed("tiles"))

@@ -315,6 +315,9 @@ class FakeTimer:
             one.inspect()
         return Pairs([self.median_us] * 3, [10.0] * 3)
 
+    def blocks(self, sides: Any, scales: Any) -> Any:
+        return self.pairs(sides, None, "sustained", scale=scales)
+
     def singly(self, sides: Any, rule: Any, regime: str, shortest_us: float) -> Any:
         return self.pairs(sides, rule, regime, shortest_us < 300)
 
@@ -331,6 +334,9 @@ class Lab:
             loaded=lambda task: instance.launcher("variant"),
             least_us=lambda cell, params, instance: 1.0,
             places=lambda instance: 1000,
+            reference_params=lambda task: {},
+            library=lambda name, instance, params: instance.library(name),
+            external={},
         )
         settings = {"min_pairs": 1, "max_pairs": 1, "precision": 0.1, "cell_seconds": 1, "warm_below_us": 200}
         plan: Any = SimpleNamespace(settings=settings)
@@ -372,7 +378,7 @@ def test_a_chain_is_refreshed_poisoned_and_behind_one_launch_alone(instance: Any
     length = chain_length(100.0)
     named = [entry[0] for entry in first]
     around = ["refresh", *["poison"] * length]
-    assert named == [*around, "alone", *["variant"] * length, "inspect", *around]
+    assert named == [*around, "alone", *["variant"] * length, *["inspect"] * 4, *around]
     poisoned = [place for _, place in instance.entries("poison")]
     assert poisoned == [place for _, place in instance.entries("variant")] * 2
     assert instance.entries("inspect")[0][1] in poisoned
@@ -440,6 +446,25 @@ def test_a_time_that_the_hardware_cannot_reach_is_stateful(instance: Any, lab: L
     assert outcome.value.spoilt
 
 
+def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(instance: Any, lab: Lab) -> None:
+    lab.timing.launch_us, lab.timer.median_us = (1000.0, 2000.0), 1000.0
+    lab.run("sustained", "dirty")
+    assert [regime for regime, _ in lab.timer.called] == ["dirty", "sustained"]
+    length, other = (chain_length(us, sustained=True) for us in (1000.0, 2000.0))
+    assert lab.timer.called[-1] == ("sustained", (length, other)), "each side's own"
+    assert other < length
+    own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
+    assert [place for _, place in instance.entries("cublas")] == own[:other]
+    assert [place for _, place in instance.entries("variant")] == own
+    assert instance.entries("poison") == [("poison", REFERENCE)] * len(instance.entries("poison"))
+    assert [entry[1] for entry in instance.entries("refresh")][-2:] == [REFERENCE + 1] * 2, "of each chain"
+
+
+def test_short_kernels_are_not_sustained(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Lab(instance, once_us=89.0).run("sustained")["sustained"]
+    assert found.result == {"status": "unsupported", "reason": "sustained is for kernels from 100 us on"}
+
+
 @pytest.mark.parametrize(("error", "wrong"), [(0.4 * BOUND, False), (0.6 * BOUND, True)])
 def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
     error: float, wrong: bool, instance: Any, lab: Lab
@@ -449,11 +474,12 @@ def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
     instance.harness.error = lambda check: error
     if wrong:
         with pytest.raises(CellOutcome, match="with positive inputs: 1 of 1 timed launches") as outcome:
-            lab.timing.refuse_drift(instance.launcher("alone"))
+            lab.timing.refuse_other_inputs(instance.launcher("alone"))
         assert outcome.value.result["status"] == "incorrect"
     else:
-        lab.timing.refuse_drift(instance.launcher("alone"))
-    assert [entry[:2] for entry in instance.log] == [("refresh", 0), ("alone", 0), ("inspect", 0)]
+        lab.timing.refuse_other_inputs(instance.launcher("alone"))
+    once = [("refresh", 0), ("alone", 0), ("inspect", 0)]
+    assert [entry[:2] for entry in instance.log] == once * (1 if wrong else 2), "positive and wide"
     assert instance.inputs == "uniform"
 
 

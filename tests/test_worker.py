@@ -20,8 +20,12 @@ from ladder.gpu import timing
 from ladder.gpu.device import SEALS
 from ladder.gpu.instance import Check
 from ladder.measure import bench, worker
+from ladder.model.errors import LadderError
 from ladder.model.folders import Project
+from ladder.model.kernel import Variant
 from ladder.model.plan import Plan, read_plan, to_json
+from ladder.model.problem import GATE, NOTHING
+from ladder.model.sweep import Sweep
 from test_harness_calls import FakeBuffer, FakeGpu
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16")
@@ -57,7 +61,7 @@ class Gpu(FakeGpu):
 
     def __init__(self, *_: Any) -> None:
         self.harness: Any = Harness()
-        self.stream: Any = SimpleNamespace(record=lambda event: None)
+        self.stream: Any = SimpleNamespace(record=lambda event: None, handle=7)
         self.device: Any = SimpleNamespace(create_event=lambda options: Event())
         self.l2: Any = SimpleNamespace(prepare=lambda regime: None, warm_up=lambda seconds: None)
         self._free, self.now = iter(range(2**40, 2**60, 2**34)), 0.0
@@ -72,11 +76,20 @@ class Gpu(FakeGpu):
     def scrub_shared(self) -> None:
         pass
 
+    def read_clocks(self) -> str:
+        return "cycles"
+
+    def mean_mhz(self, before: str, after: str) -> float:
+        return 1980.0
+
     def sync(self) -> None:
         pass
 
 
 class Event:
+    def sync(self) -> None:
+        pass
+
     def __sub__(self, earlier: Event) -> float:
         return LAUNCH_US / 2e3
 
@@ -97,9 +110,13 @@ class Libraries:
 def plan_of(name: str, folder: Path) -> Plan:
     """A sweep's plan with its edges, through its file, as if all had been compiled."""
     own = Project(ROOT)
-    sweep = load_sweeps(own.sweeps, load_catalog(own.kernels), [name])[name]
-    made = plan_sweep(sweep, read_settings(own, (), {}), "sm_90a")
-    facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {}}
+    return planned(load_sweeps(own.sweeps, load_catalog(own.kernels), [name])[name], folder)
+
+
+def planned(sweep: Sweep, folder: Path) -> Plan:
+    """The same of a sweep that was loaded."""
+    made = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
+    facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {GATE: "g", NOTHING: "n"}}
     launched = {one.variant for task in made.tasks for one in (task.launch, task.reference) if one}
     made = replace(
         made,
@@ -107,10 +124,21 @@ def plan_of(name: str, folder: Path) -> Plan:
         variants=dict.fromkeys(launched, facts),
         edges=plan_edges(sweep, "sm_90a"),
     )
-    path = folder / f"{name}.json"
+    path = folder / f"{sweep.name}.json"
     path.write_bytes(to_json(made))
     assert read_plan(path) == made
     return made
+
+
+def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Project(ROOT)
+    sweep = load_sweeps(own.sweeps, load_catalog(own.kernels), ["fp32_tiles"])["fp32_tiles"]
+    (large,) = [size for _, size in sweep.asked[:1]]
+    monkeypatch.setattr(
+        Variant, "absent", lambda _, size=None, arch="": None if size in (None, large) else "M"
+    )
+    with pytest.raises(LadderError, match=r"yaml: constraints: .+ can be verified at none of the sizes .+1x"):
+        plan_edges(sweep, "sm_90a")
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +146,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ladder.gpu.instance.Buffer", FakeBuffer)
     monkeypatch.setattr("ladder.problems.gemm.instance.Libraries", Libraries)
     monkeypatch.setattr(timing, "Gate", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(timing, "_BLOCK_US", 10 * LAUNCH_US)
+    monkeypatch.setattr(timing, "_SETTLE_US", LAUNCH_US)
     for name, other in (("Gpu", Gpu), ("Harness", Harness), ("static_shared_bytes", lambda cubin: 0)):
         monkeypatch.setattr(bench, name, other)
     monkeypatch.setattr(bench, "load", lambda cubin, launch, instance: lambda: None)
@@ -128,6 +158,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.observations", lambda *_: {})
     graph = SimpleNamespace(launch=lambda stream: None, close=lambda: None)
     monkeypatch.setattr(worker, "capture", lambda stream, members: graph)
+    monkeypatch.setattr(worker, "_REPLAYED", 0.0)  # a chain takes no longer than a launch here
 
 
 @pytest.mark.parametrize("name", SWEEPS)
@@ -137,8 +168,10 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch is not None]
     for index in launched[:: max(1, len(launched) // 6)]:
-        answer = own.answer(index, ["cold", "dirty", "warm"], {})
+        answer = own.answer(index, ["cold", "dirty", "warm", "sustained"], {})
         json.dumps(answer)
+        blocks = answer["results"]["sustained"].get("blocks", {})
+        assert {side: len(of) for side, of in blocks.items()} in ({}, {"variant": 6, "reference": 6})
         assert not answer["fatal"]
         for regime, result in answer["results"].items():
             found = result["status"], result["reason"]

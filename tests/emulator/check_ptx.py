@@ -27,13 +27,17 @@ ptx._COMPARE |= {"ltu": lambda a, b: ~(a >= b), "geu": lambda a, b: ~(a < b)}  #
 ptx._ARITHMETIC |= {"div.rn": np.divide, "div": np.floor_divide, "rem": np.remainder}
 
 
+def _words(structure: re.Match[str]) -> str:
+    name, size = structure[1], int(structure[2])
+    return ", ".join(f".param .u64 {name}" + (f"_{at}" if at else "") for at in range(0, size, 8))
+
+
 @functools.cache
 def check_program(source: Path, entry: str, include: Path) -> Program:
     """One entry of several. Each 8 bytes of a structure become an argument, and 64-bit accesses two words."""
     parts = re.findall(r"\.entry \w+\(.*?\n\}\n", compile_ptx(source, entry, [include]), re.DOTALL)
     (text,) = (part for part in parts if entry.split("<")[0] in part.split("(")[0])
-    text = re.sub(r"\.b8 (\w+_param_0)\[24\]", r".b8 \1, .param .u64 \1_8, .param .u64 \1_16", text)
-    text = re.sub(r"\.align 8 \.b8 (\w+_param)", r".u64 \1", text)
+    text = re.sub(r"\.param \.align 8 \.b8 (\w+)\[(\d+)\]", _words, text)
     text = re.sub(r"\[(\w+_param_\d+)\+(\d+)\]", r"[\1_\2]", text)
     text = re.sub(r"\.f64 (\w+);", r".b8 \1[8];", text)
     pair = r"mov.b64 \2, {\2l, \2h};\n"

@@ -41,7 +41,7 @@ def _known():
 
 try:
     RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
-    KNOWN = RUN.kept("rules", _known)
+    KNOWN = RUN.kept("rules", _known, lambda known: known.external)
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
@@ -104,11 +104,15 @@ def settings_of(wildcards):
     return [f"--config {key}={shlex.quote(json.dumps(value))}" for key, value in given.items()]
 
 
+def every_gpu(wildcards):
+    """As many GPUs as the run may take at a time."""
+    limits = workflow.global_resources
+    return max(1, limits["gpu"].value if "gpu" in limits else 1)
+
+
 def measuring_threads(wildcards):
     """The cores of one GPU's share of the host, so that nothing else runs beside a timing."""
-    limits = workflow.global_resources
-    gpus = limits["gpu"].value if "gpu" in limits else 1
-    return max(1, cores(wildcards) // max(1, gpus))
+    return max(1, cores(wildcards) // every_gpu(wildcards))
 
 
 def conditions_of(sweep):

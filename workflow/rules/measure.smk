@@ -24,23 +24,29 @@ rule time_sweep:
 rule check_clock:
     input:
         # The clock is tried, not the kernels: it need not be tried again because a kernel changed.
-        plan=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.clock.sweep)),
-        measured=ancient(expand(rules.time_sweep.output.measured, sweep=RUN.config.clock.sweep)),
+        plans=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.clock.sweeps)),
+        measured=ancient(expand(rules.time_sweep.output.measured, sweep=RUN.config.clock.sweeps)),
     output:
         tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]),
     log:
         f"{LOGS}/check_clock.log",
-    threads: measuring_threads
+    # Every GPU at once, and nothing else beside it.
+    threads: cores
     resources:
-        gpu=1,
+        gpu=every_gpu,
     params:
         trials=RUN.config.clock.trials,
         # No more of the package, since trying the clock takes long.
-        code=contents([f"{WORKFLOW}/ladder/{name}.py" for name in ("measure/clock", "gpu/timing")]),
+        code=contents(
+            [
+                f"{WORKFLOW}/ladder/{name}.py"
+                for name in ("measure/clock", "measure/clocking", "gpu/timing", "gpu/stamps")
+            ]
+        ),
     message:
         "Holding the timer against NVBench and against itself"
     shell:
-        "python -m ladder clock {input.plan:q} --trials {params.trials} > {log} 2>&1"
+        "python -m ladder clock {input.plans:q} --trials {params.trials} --jobs {resources.gpu} > {log} 2>&1"
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.

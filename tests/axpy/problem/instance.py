@@ -25,8 +25,8 @@ class AxpyInstance(instance.Instance):
         self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
 
     def error_bound(self, params: Params) -> float:
-        """One rounding of the product and one of the sum, or one of both together."""
-        return 2.0**-22
+        """One rounding of the product and one of the sum, or one of both together, over |a*x| + |y|."""
+        return 2.0**-23
 
     def _compared(self) -> tuple[Any, ...]:
         data = [self.pointer(name) for name in ("x", "before", "y")]

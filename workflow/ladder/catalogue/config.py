@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ladder.model.document import ARCH, Document, Share, Text, matching, taking
+from ladder.model.document import ARCH, Document, Share, Some, Text, matching, taking
 
 Positive = Annotated[float, Field(gt=0)]
 Pairs = Annotated[int, Field(ge=12)]
@@ -51,7 +51,7 @@ class MeasureConfig(Document):
     deadline_s: Positive
     """a cell that takes longer is recorded as timeout"""
     throttle_share: Annotated[float, Field(gt=0, le=1)]
-    """a cell is throttled when its SM clock lies by more than this share below the first"""
+    """a cell is throttled when its SM clock lies by more than this share below the GPU's highest"""
     busy: Literal["refuse", "mark"]
     """when another process uses the GPU: refuse to measure, or mark the cells"""
     lock_clocks: Annotated[int, Field(ge=1)] | None
@@ -60,6 +60,8 @@ class MeasureConfig(Document):
     """algorithms of cuBLASLt's heuristic list to try"""
     remeasure: bool
     """measure every cell anew"""
+    sessions: Annotated[int, Field(ge=1)]
+    """processes on each GPU that measure the repeated cells of a sweep; from 2 on, each GPU that is used has as many"""
     seed: Annotated[int, Field(ge=0)]
     """seed of the inputs"""
 
@@ -78,10 +80,10 @@ class ClockConfig(Document):
 
     enabled: bool
     """run them"""
-    sweep: Text
-    """sweep whose measured cells serve as subjects"""
+    sweeps: Some[Text]
+    """sweeps whose measured cells serve as subjects, each on its own"""
     trials: Annotated[int, Field(ge=10)]
-    """trials of a kernel against itself"""
+    """trials of a kernel against itself, at most: those of a kernel end after 20 seconds, and are 10 at least"""
 
 
 class Config(Document):

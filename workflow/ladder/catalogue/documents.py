@@ -95,7 +95,9 @@ _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def _field(loc: tuple[int | str, ...]) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if part != "[key]")
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc if not str(part).startswith("[")
+    )
     return "".join(parts).removeprefix(".") or "the document"
 
 

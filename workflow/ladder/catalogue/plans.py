@@ -1,10 +1,11 @@
 """Plans: what a sweep and the configuration say, worked out for an architecture."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ladder.catalogue.config import Config
-from ladder.model.cell import Cell, Reference
+from ladder.model.cell import Cell, Reference, size_label
 from ladder.model.errors import LadderError, within
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Argument, Variant
@@ -12,7 +13,7 @@ from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
-_JOB = ("deadline_s", "busy", "remeasure", "throttle_share")
+_JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions")
 
 
 def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -54,12 +55,34 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
         absent=absent,
         launch=_launch(variant, size) if absent is None else None,
         reference=_launch(against, size) if absent is None and against is not None else None,
-        counted=absent is None and size in sweep.counters.sizes and variant in sweep.counters.variants,
+        counted=absent is None and sweep.counters.has(variant, size),
+        sustained=absent is None and sweep.sustained.has(variant, size),
+        repeated=absent is None and sweep.repeated.has(variant, size),
     )
 
 
+def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
+    """The task of each cell; of a rung also that with the rung it changes, where both are launched."""
+    for entry, size in sweep.asked:
+        task, baseline = _task(sweep, entry, size, arch), entry.baseline
+        yield task
+        if task.absent is not None or baseline is None or size not in baseline.sizes:
+            continue
+        if baseline.absent(size, arch) is not None:
+            continue
+        against = Reference(kernel=baseline.variant.kernel.name, params=baseline.variant.params)
+        if against != task.cell.reference:
+            cell, other = replace(task.cell, reference=against), _launch(baseline.variant, size)
+            yield replace(
+                task, cell=cell, reference=other, counted=False, sustained=False, baseline=baseline.rung
+            )
+
+
 def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
-    """Where else each variant of a sweep, and each kernel that one is timed against, is verified."""
+    """Where else each variant of a sweep, and each kernel that one is timed against, is verified.
+
+    Raises LadderError for one that is right at none of those sizes.
+    """
     launched = {entry.variant for entry, size in sweep.asked if entry.absent(size, arch) is None}
     against = {one for variant in launched if (one := sweep.reference.variant_for(variant)) is not None}
     found = {}
@@ -69,7 +92,13 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
             next((size for size in group if variant.absent(size, arch) is None), None) for group in groups
         ]
         departs = variant.kernel.nan_at_alpha_zero
-        edges = (Edge(size, _launch(variant, size), departs) for size in taken if size is not None)
+        edges = [Edge(size, _launch(variant, size), departs) for size in taken if size is not None]
+        if not edges:
+            asked = ", ".join(size_label(size) for group in groups for size in group)
+            raise LadderError(
+                f"{variant.kernel.path}: constraints: {variant.id} can be verified at none of the sizes {asked}: "
+                f"{variant.absent(groups[-1][-1], arch)}; accepted is at least one of them"
+            )
         found[variant.id] = tuple(edges)
     return found
 
@@ -77,7 +106,7 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     settings = config.measure.model_dump()
     job = {name: settings.pop(name) for name in _JOB}
-    job |= {"profile": config.profile.model_dump(), "cubins": config.compile.cache}
+    job |= {"tuning": sweep.tuning, "profile": config.profile.model_dump(), "cubins": config.compile.cache}
     if sweep.precision:
         settings["precision"] = sweep.precision
     return Plan(
@@ -88,5 +117,6 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         settings=settings,
         job=job,
         counter_groups=sweep.counters.groups,
-        tasks=tuple(_task(sweep, entry, size, arch) for entry, size in sweep.asked),
+        tasks=tuple(_tasks(sweep, arch)),
+        external=sweep.reference.external,
     )

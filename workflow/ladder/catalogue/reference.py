@@ -21,7 +21,8 @@ def _resolved(part: Schema, root: Schema) -> Schema:
 
 def _branches(part: Schema, root: Schema) -> list[Schema]:
     """What a field may be, null aside."""
-    given = [_resolved(branch, root) for branch in _resolved(part, root).get("anyOf", (part,))]
+    part = _resolved(part, root)
+    given = [_resolved(branch, root) for branch in part.get("anyOf", part.get("oneOf", (part,)))]
     return [branch for branch in given if branch.get("type") != "null"]
 
 

@@ -29,6 +29,11 @@ class Run(Setup):
     plans: Mapping[str, Plan]
 
 
+def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
+    """Files of external references, which may lie in any folder, with their digests."""
+    return {one.file: one.sha256 for plan in plans.values() for one in plan.external.values()}
+
+
 def _loaded(setup: Setup) -> tuple[Any, Any, Any]:
     """Catalogue, sweeps and plans. Raises LadderError for the first mistake found."""
     project, config, arch = setup.project, setup.config, setup.arch
@@ -42,9 +47,11 @@ def _loaded(setup: Setup) -> tuple[Any, Any, Any]:
 
 def load(setup: Setup) -> Run:
     """Load and check everything a run reads. Raises LadderError for the first mistake found."""
-    catalog, every, plans = setup.kept("run", lambda: _loaded(setup))
+    catalog, every, plans = setup.kept(
+        "run", lambda: _loaded(setup), lambda loaded: external_files(loaded[2])
+    )
     config = setup.config
     chosen = every if config.sweeps == "all" else named(config.sweeps, every)
-    if config.clock.enabled:
-        refuse_unknown("configuration", "clock.sweep", config.clock.sweep, every)
+    for index, name in enumerate(config.clock.sweeps if config.clock.enabled else ()):
+        refuse_unknown("configuration", f"clock.sweeps[{index}]", name, every)
     return Run(setup.project, config, setup.device, setup.arch, catalog, chosen, every, plans)

@@ -15,7 +15,7 @@ from ladder.catalogue.documents import parse, parse_yaml, read_yaml
 from ladder.gpu.discovery import find_gpus
 from ladder.model.code import PACKAGE
 from ladder.model.errors import refuse
-from ladder.model.files import digest_files, digest_json, replace_file
+from ladder.model.files import digest_files, digest_json, file_sha256, replace_file
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
 
 Made = TypeVar("Made")
@@ -58,12 +58,17 @@ class Setup:
         read = [str(root), digest_files(files, root), digest_files(code, PACKAGE), sys.version, installed]
         return digest_json([*read, self.config.model_dump(mode="json"), self.arch])
 
-    def kept(self, name: str, make: Callable[[], Made]) -> Made:
-        """What `make` made from all that is read, from a file while that is the same."""
+    def kept(
+        self, name: str, make: Callable[[], Made], elsewhere: Callable[[Made], Mapping[str, str]]
+    ) -> Made:
+        """What `make` made from all that is read, from a file while that is the same.
+
+        `elsewhere` gives files of other folders that it depends on, with the digests that they must have.
+        """
         path, key = self.project.root / self.config.compile.cache / f"{name}.pickle", self._read
         with suppress(Exception):  # no file, one of another version, or one cut short
             known, made = pickle.loads(path.read_bytes())
-            if known == key:
+            if known == key and all(file_sha256(Path(file)) == of for file, of in elsewhere(made).items()):
                 return cast(Made, made)
         made = make()
         with suppress(OSError):

@@ -2,18 +2,23 @@
 
 import itertools
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from pydantic import Discriminator, Tag
+
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
-from ladder.model.document import Document, Share, Some, Text, Value, is_value, taking
+from ladder.model.cell import External
+from ladder.model.document import Document, Share, Some, Text, Value, is_value, matching, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
+from ladder.model.files import file_sha256
 from ladder.model.kernel import Kernel, ProblemName, Variant
 from ladder.model.problem import Size
-from ladder.model.sweep import Counters, Entry, Figure, Reference, SizeText, Sweep
+from ladder.model.sweep import Counters, Entry, Figure, Reference, Selection, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
 
@@ -35,6 +40,8 @@ class EntryDocument(Document):
     """name of the step on a ladder (single combinations only)"""
     technique: Text | None = None
     """what the rung adds over the one below"""
+    baseline: Text | None = None
+    """rung of the sweep that this one changes, with which it is paired directly as well"""
     where: Text | None = None
     """expression over parameters and the size; where it is false the sweep does not have the variant, and there is
     no row, unless a reason is given"""
@@ -54,23 +61,71 @@ class ReferenceDocument(Document):
     """its parameters; those not named are the variant's"""
 
 
-def _is_reference(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, Mapping) and "kernel" in value)
+_A_NAME = "letters, digits and any of _ . : + -, a letter or digit first"
+_FUNCTION = r"([A-Za-z_]|\{(dtype|layout)\})([A-Za-z0-9_]|\{(dtype|layout)\})*"
+_Function = Annotated[
+    str, *matching(_FUNCTION, "the name of a function; {dtype} and {layout} stand for the cell's")
+]
 
 
-_AGAINST = "a library of the problem, or {kernel: NAME, params: {...}}"
-Against = Annotated[str | ReferenceDocument, *taking(_AGAINST, _is_reference)]
+class ExternalDocument(Document):
+    """A reference of one's own (docs/references.md)."""
+
+    shared_object: Annotated[str, *matching(r".*\.so(\.\d+)*", "a file name that ends in .so")] | None = None
+    """shared object with a C entry; a path relative to the project"""
+    python: Annotated[str, *matching(r".*\.py", "a file name that ends in .py")] | None = None
+    """Python file with a callable; a path relative to the project"""
+    entry: _Function
+    """its function; in that of a shared object {dtype} and {layout} stand for the cell's"""
+    setup: _Function | None = None
+    """function of the shared object that is called once a size, untimed"""
+    name: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9_.:+-]*", _A_NAME)] | None = None
+    """its name in tables (default FILE:ENTRY, the file without folder and ending)"""
+
+    @property
+    def file(self) -> str:
+        return self.shared_object or self.python or ""
+
+    @property
+    def usual_name(self) -> str:
+        return f"{Path(self.file).name.partition('.')[0]}:{self.entry}"
 
 
-class CountersDocument(Document):
+def _kind(value: Any) -> str | None:
+    """In brackets, so that errors leave it out of the field's place."""
+    if isinstance(value, str):
+        return "[library]"
+    given = value if isinstance(value, Mapping) else {}
+    kinds = {"kernel": "[kernel]", "shared_object": "[external]", "python": "[external]"}
+    return next((kind for field, kind in kinds.items() if field in given), None)
+
+
+_AGAINST = (
+    "a library of the problem, {kernel: NAME, params: {...}}, {shared_object: FILE.so, entry: NAME} "
+    "or {python: FILE.py, entry: NAME}"
+)
+_ANY = (
+    Annotated[str, Tag("[library]")]
+    | Annotated[ReferenceDocument, Tag("[kernel]")]
+    | Annotated[ExternalDocument, Tag("[external]")]
+)
+Against = Annotated[_ANY, Discriminator(_kind), *taking(_AGAINST, lambda value: _kind(value) is not None)]
+
+
+class SelectionDocument(Document):
+    """some of the sweep's cells"""
+
+    sizes: Some[SizeText] | None = None
+    """sizes (default the first)"""
+    where: Text | None = None
+    """expression that keeps a cell, over parameters, kernel, dtype, rung ('' for none) and the size"""
+
+
+class CountersDocument(SelectionDocument):
     """profiler metrics to collect"""
 
     groups: Some[Literal["banks", "memory", "compute", "pipes", "stalls", "occupancy"]]
     """groups of metrics"""
-    sizes: Some[SizeText] | None = None
-    """sizes to profile (default the first)"""
-    where: Text | None = None
-    """expression over parameters that keeps a variant to profile"""
 
 
 class SweepDocument(Document):
@@ -91,16 +146,30 @@ class SweepDocument(Document):
     variants: Some[EntryDocument]
     """kernels and their parameters"""
     references: Some[Against]
-    """what cells are timed against: libraries, of which the fastest counts, or one kernel"""
+    """what cells are timed against: one kernel, or libraries and references of one's own, of which the fastest
+    counts"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
-    regimes: Some[Literal["cold", "dirty", "warm"]] = ["dirty", "warm"]
+    regimes: Some[Literal["cold", "dirty", "warm", "sustained"]] = ["dirty", "warm"]
     """cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a memset, as
     NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings speak of
     the first"""
     counters: CountersDocument | None = None
+    sustained: SelectionDocument | None = None
+    """cells to measure sustained as well: back to back for seconds, at the clock that the power limit allows"""
+    repeated: SelectionDocument | None = None
+    """cells that headlines and claims rest on: measured in measure.sessions sessions"""
+    tuning: bool = False
+    """whether its question is which of many variants is the fastest (default false): the three fastest at each dtype
+    and size, and with stencils at each reach, are then measured again in another session, whose numbers count"""
     figures: list[Figure] = []
     """figures drawn from this sweep"""
+
+
+def _names_of(entry: Entry, size: Size) -> dict[str, Any]:
+    """Names that an expression which selects cells may use."""
+    about = {"kernel": entry.variant.kernel.name, "dtype": entry.variant.dtype, "rung": entry.rung}
+    return about | entry.variant.names(size)
 
 
 class _SweepFile:
@@ -109,8 +178,10 @@ class _SweepFile:
     Raises LadderError for the first mistake.
     """
 
-    def __init__(self, path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel]) -> None:
-        document = parse(SweepDocument, fields, path, problems=PROBLEMS)
+    def __init__(
+        self, path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path
+    ) -> None:
+        self.root, document = root, parse(SweepDocument, fields, path, problems=PROBLEMS)
         self.path, self.catalog, self.document, self.problem = path, catalog, document, document.problem
         for index, dtype in enumerate(document.dtypes):
             refuse_unknown(path, f"dtypes[{index}]", dtype, self.problem.dtypes)
@@ -131,8 +202,23 @@ class _SweepFile:
                 if entry.variant in self.entries:
                     raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
                 self.entries[entry.variant] = entry
+        self._pair_rungs()
         asked = [size for entry in self.entries.values() for size in entry.sizes]
         self.asked = tuple(size for size in self.sizes if size in asked)
+
+    def _pair_rungs(self) -> None:
+        """Give each rung that names a baseline the entry of that rung in its dtype."""
+        rungs = {(entry.rung, entry.variant.dtype): entry for entry in self.entries.values() if entry.rung}
+        for index, given in enumerate(self.document.variants):
+            if given.baseline is not None:
+                field, others = f"variants[{index}].baseline", {rung for rung, _ in rungs} - {given.rung}
+                if given.rung is None:
+                    raise refuse(self.path, field, given.baseline, "a baseline beside `rung` only")
+                refuse_unknown(self.path, field, given.baseline, sorted(others), "the sweep has no such rung")
+                for dtype in self.document.dtypes:
+                    entry, baseline = rungs.get((given.rung, dtype)), rungs.get((given.baseline, dtype))
+                    if entry is not None:
+                        self.entries[entry.variant] = replace(entry, baseline=baseline)
 
     def _kernel(self, field: str, name: str) -> Kernel:
         """A kernel of the sweep's problem, named in `field`."""
@@ -193,18 +279,43 @@ class _SweepFile:
         self.excluded += len(variants) - len(kept)
         return kept
 
+    def _external(self, given: ExternalDocument, where: str) -> External:
+        """A reference of one's own, whose file is there; what it does is seen where it is launched."""
+        if given.shared_object is not None and given.python is not None:
+            raise refuse(self.path, f"{where}.python", given.python, "shared_object or python, not both")
+        if given.python is not None and given.setup is not None:
+            raise refuse(self.path, f"{where}.setup", given.setup, "a setup entry of a shared object only")
+        kind: Literal["shared_object", "python"] = "shared_object" if given.python is None else "python"
+        if given.python is not None and not given.entry.isidentifier():
+            raise refuse(self.path, f"{where}.entry", given.entry, "the name of a function of the module")
+        file = self.root / given.file
+        if not file.is_file():
+            why = f"{file} is no file"
+            raise refuse(self.path, f"{where}.{kind}", given.file, "a file, relative to the project", why=why)
+        return External(kind, os.path.abspath(file), given.entry, given.setup or "", file_sha256(file))
+
     def _reference(self) -> Reference:
         path, listed = self.path, self.document.references
-        names = [one for one in listed if isinstance(one, str)]
         kernels = [one for one in listed if isinstance(one, ReferenceDocument)]
-        for index, name in enumerate(names):
-            why = f"problem {self.problem.name}"
-            refuse_unknown(path, f"references[{index}]", name, self.problem.libraries, why=why)
+        names, external = list[str](), dict[str, External]()
+        for index, one in enumerate(listed):
+            where = f"references[{index}]"
+            if isinstance(one, ReferenceDocument):
+                continue
+            if isinstance(one, str):
+                name = one
+                refuse_unknown(path, where, name, self.problem.libraries, why=f"problem {self.problem.name}")
+            else:
+                name = one.name or one.usual_name
+                if name in (*self.problem.libraries, *names):
+                    raise refuse(path, f"{where}.name", name, "a name that no other reference has")
+                external[name] = self._external(one, where)
+            names.append(name)
         if (names and kernels) or len(kernels) > 1:
             both = [*names, *(one.kernel for one in kernels)]
-            raise refuse(path, "references", both, "libraries, or one kernel")
+            raise refuse(path, "references", both, "libraries and references of one's own, or one kernel")
         if names:
-            return Reference(libraries=tuple(names))
+            return Reference(libraries=tuple(names), external=external)
         kernel, params = self._kernel("references[0].kernel", kernels[0].kernel), kernels[0].params
         # Its own parameters first, so that a mistake in them names this file.
         kernel.variant(params, next(iter(kernel.dtypes)), where="references[0].", file=path, excluded=True)
@@ -215,21 +326,21 @@ class _SweepFile:
                     reference.variant_for(variant)
         return reference
 
-    def _counters(self) -> Counters:
-        """What to profile: the first size where none is named, and the variants that `where` keeps."""
-        given = self.document.counters
+    def _selected(self, given: SelectionDocument | None, field: str) -> tuple[tuple[Variant, Size], ...]:
+        """The cells that `where` keeps at the sizes, which are the first one where none is named."""
         if given is None:
-            return Counters()
+            return ()
         listed = enumerate(given.sizes or ())
-        sizes = [self._size(size, f"counters.sizes[{index}]") for index, size in listed] or self.asked[:1]
-        kept = [entry for entry in self.entries.values() if entry.variant.absent() is None]
+        sizes = [self._size(size, f"{field}.sizes[{index}]") for index, size in listed] or self.asked[:1]
+        entries = [entry for entry in self.entries.values() if entry.variant.absent() is None]
+        asked = [(entry, size) for entry in entries for size in sizes if size in entry.sizes]
         if given.where is not None:
-            with within(f"{self.path}: counters.where"):
-                kept = [entry for entry in kept if evaluate(given.where, entry.variant.names())]
-            if not any(size in entry.sizes for entry in kept for size in sizes):
-                accepted = "an expression that keeps a variant asked for at a size to profile"
-                raise refuse(self.path, "counters.where", given.where, accepted)
-        return Counters(tuple(given.groups), tuple(sizes), tuple(entry.variant for entry in kept))
+            with within(f"{self.path}: {field}.where"):
+                asked = [one for one in asked if evaluate(given.where, _names_of(*one))]
+            if not asked:
+                accepted = "an expression that keeps a variant asked for at one of these sizes"
+                raise refuse(self.path, f"{field}.where", given.where, accepted)
+        return tuple((entry.variant, size) for entry, size in asked)
 
     def _figure(self, index: int, figure: Figure) -> Figure:
         axes = sorted({name for variant in self.entries for name in variant.params})
@@ -241,6 +352,7 @@ class _SweepFile:
 
     def sweep(self) -> Sweep:
         document = self.document
+        groups = tuple(document.counters.groups) if document.counters else ()
         return Sweep(
             name=self.path.stem,
             title=document.title,
@@ -254,22 +366,27 @@ class _SweepFile:
             reference=self._reference(),
             precision=document.precision,
             regimes=tuple(document.regimes),
-            counters=self._counters(),
+            counters=Counters(self._selected(document.counters, "counters"), groups=groups),
+            sustained=Selection(self._selected(document.sustained, "sustained")),
+            repeated=Selection(self._selected(document.repeated, "repeated")),
+            tuning=document.tuning,
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
         )
 
 
 def load_sweep(path: Path, catalog: Mapping[str, Kernel]) -> Sweep:
-    """Read one sweep and check it against the catalogue. Raises LadderError for the first mistake."""
-    return make_sweep(path, read_yaml(path), catalog)
+    """Read one sweep of a project and check it against the catalogue. Raises LadderError for the first mistake."""
+    return make_sweep(path, read_yaml(path), catalog, path.parent.parent.parent)
 
 
-def make_sweep(path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel]) -> Sweep:
+def make_sweep(path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kernel], root: Path) -> Sweep:
     """The sweep that the fields of a sweep file describe; `path` gives its name, and mistakes name it as the file.
+
+    Files that it names are relative to `root`.
 
     Raises LadderError for the first mistake.
     """
-    return _SweepFile(path, fields, catalog).sweep()
+    return _SweepFile(path, fields, catalog, root).sweep()
 
 
 def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def tf32_overtakes_at_2048(data: Tables) -> Answer:
         times = sorted(one["reference_median_us"] for one in others.found if one["n"] == row["n"])
         if times:
             cublas = Estimate(times[len(times) // 2], times[0], times[-1])
-            found.append(Value(row, ratio(cublas, estimate(row.names, "median_us"))))
+            found.append(Value(row, ratio(cublas, estimate(row.names, "median_us")), timed=(row,)))
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
     large = best.only(n=lambda n: n >= 2048)
     speed = decide("speed of the fastest rung over FP32 cuBLAS", large, least=1, per="n")
@@ -182,8 +182,9 @@ def large_size_retention(data: Tables) -> Answer:
 
     best = {}
     for row in sorted(rows.found, key=lambda row: row["tflops"]):
-        best[row["variant"]] = rate(row)
-    kept = [Value(row, ratio(rate(row), best[row["variant"]])) for row in rows.found if row["n"] == 16384]
+        best[row["variant"]] = row
+    large = [(row, best[row["variant"]]) for row in rows.found if row["n"] == 16384]
+    kept = [Value(row, ratio(rate(row), rate(most)), timed=(row, most)) for row, most in large]
     values = Values(rows.sweep, kept, rows.why)
     part = decide("rate at 16384 over the best of the same rung", values, least=0.9)
     yield part

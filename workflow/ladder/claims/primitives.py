@@ -64,11 +64,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class Value:
-    """A number of a row with its 95 % interval, and the interval that another GPU is predicted to fall into."""
+    """A number of a row with its 95 % interval, and the interval that another GPU is predicted to fall into.
+
+    `timed`: the rows with the pairs that it is made from; none where it is a count.
+    """
 
     row: Row
     estimate: Estimate
     predicted: tuple[float, float] = (math.nan, math.nan)
+    timed: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,10 +102,13 @@ class Values:
 
     def over(self, other: "Values", *match: str) -> "Values":
         """Quotients of these and the values of `other` whose rows agree in the columns `match`: how a gain changes."""
-        by_key = {tuple(one.row[name] for name in match): one.estimate for one in other.found}
+        by_key = {tuple(one.row[name] for name in match): one for one in other.found}
         keys = [tuple(one.row[name] for name in match) for one in self.found]
         pairs = [(one, by_key[key]) for one, key in zip(self.found, keys, strict=True) if key in by_key]
-        found = [Value(one.row, stats.ratio(one.estimate, divisor)) for one, divisor in pairs]
+        found = [
+            Value(one.row, stats.ratio(one.estimate, divisor.estimate), timed=one.timed + divisor.timed)
+            for one, divisor in pairs
+        ]
         return Values(self.sweep, found, self.why or other.why, self.noise + other.noise)
 
     @property
@@ -179,6 +186,7 @@ class Tables:
             self._cells.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))
         good = [row for row in self._cells if row["status"] == "ok" and row["sweep"] in sweeps]
         self._direct = {_pair(row, row["reference"]): row for row in good}
+        self._cells = [row for row in self._cells if "baseline" not in row.names]
 
     @classmethod
     def read(cls, folder: Path, sweeps: Mapping[str, Sweep]) -> "Tables":
@@ -223,7 +231,7 @@ class Tables:
         found = []
         for row, other in _partners(rows, others, match):
             direct = self._direct.get(_pair(row, other["variant"]))
-            quotient = Value(row, stats.speedup_over(row.names, other.names))
+            quotient = Value(row, stats.speedup_over(row.names, other.names), timed=(row, other))
             found.append(_speed(row, direct) if direct else quotient)
         return Values(rows.sweep, found, rows.why or others.why, 2 * self._noise(rows))
 
@@ -264,7 +272,7 @@ def _pair(row: Row, reference: str) -> tuple[Any, ...]:
 
 def _speed(row: Row, timed: Row) -> Value:
     low, high = (float(timed.names.get(name, math.nan)) for name in ("predicted_low", "predicted_high"))
-    return Value(row, stats.estimate(timed.names, "speedup"), (low, high))
+    return Value(row, stats.estimate(timed.names, "speedup"), (low, high), (timed,))
 
 
 def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:

@@ -37,7 +37,10 @@ _OTHER_SIZE = 4096
 Words = list[str] | None
 _SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
 Size = Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)]
-_AGAINST = "Library, or '{kernel: NAME}' of the catalogue (default: the libraries); may be repeated."
+_AGAINST = (
+    "Library, '{kernel: NAME}' of the catalogue, '{shared_object: FILE.so, entry: NAME}' or "
+    "'{python: FILE.py, entry: NAME}' (default: the libraries); may be repeated."
+)
 Against = Annotated[Words, typer.Option(metavar="REFERENCE", help=_AGAINST)]
 
 
@@ -46,8 +49,10 @@ def _reference(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], d
     found = [parse_yaml(one, f"{_LINE}: --reference") for one in given or kernel.problem.libraries]
     if not found:
         why = f"the problem {kernel.problem.name} has no library"
-        raise LadderError(f"{_LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}'")
-    names = [one.get("kernel") for one in found if isinstance(one, Mapping)]
+        raise LadderError(
+            f"{_LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
+        )
+    names = [one["kernel"] for one in found if isinstance(one, Mapping) and "kernel" in one]
     catalog = {**load_catalog(own.kernels)} if names else {}
     same = catalog.get(kernel.name)
     if kernel.name in names and same is not None and not same.path.samefile(kernel.path):
@@ -123,7 +128,7 @@ def judge(
         "references": against,
         "regimes": regime or ["cold", "warm"],
     }
-    sweep = make_sweep(_LINE, fields, catalog)
+    sweep = make_sweep(_LINE, fields, catalog, own.root)
     over = parse_over(config or ()) | ({"arch": arch} if arch else {})
     view, device = _run(own, replace(sweep, name="judge"), over)
     cells = cells_of(view)

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import shutil
 import subprocess
 import sys
@@ -12,13 +11,11 @@ from typing import Annotated
 
 import typer
 
-from ladder.cli.options import PlanFile, folder_of, project
+from ladder.cli.options import PlanFile, PlanFiles, folder_of, project
 from ladder.gpu.discovery import find_gpus
-from ladder.gpu.lock import one_gpu
-from ladder.measure import counting, job
+from ladder.measure import clocking, counting, job
 from ladder.measure.parents import end_with_parent
-from ladder.measure.store import now, read_store
-from ladder.measure.view import View
+from ladder.measure.store import now
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.plan import read_plan
@@ -43,23 +40,20 @@ def profile(context: typer.Context, plan: PlanFile) -> None:
 
 def clock(
     context: typer.Context,
-    plan: PlanFile,
-    trials: Annotated[int, typer.Option(min=10, help="Trials of a kernel against itself.")] = 100,
+    plans: PlanFiles,
+    trials: Annotated[int, typer.Option(min=10, help="Trials of a kernel against itself, at most.")] = 100,
+    jobs: Annotated[int, typer.Option(min=1, help="GPUs at once.")] = 1,
 ) -> None:
-    """Hold the timer against NVBench and against itself; the cells of a plan serve as subjects."""
+    """Hold the timer against NVBench and against itself, on each GPU that the run has measured on.
+
+    The cells of some plans of the run serve as subjects.
+    """
     from ladder.results import tables  # pandas, which measuring does without
 
-    folder, given = folder_of(plan), read_plan(plan)
-    view, cubins = View(given, read_store(folder.records)), project(context).root / given.job["cubins"]
-    with one_gpu(find_gpus()) as (gpu, _):
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
-        # CUDA reads the variable when it is loaded, and no other step of this module needs it.
-        from ladder.measure.bench import Bench
-        from ladder.measure.clock import check_clock
-
-        found = check_clock(Bench(given, cubins), view, trials)
-    named = zip(("clock_aa", "clock_nvbench"), found, strict=True)
-    tables.write({name: tables.frame(name, rows) for name, rows in named}, folder.tables)
+    end_with_parent()
+    folder, given = folder_of(plans[0]), {path: read_plan(path) for path in plans}
+    found = clocking.try_clock(given, folder, project(context).root, trials, jobs)
+    tables.write({name: tables.frame(name, rows) for name, rows in found.items()}, folder.tables)
 
 
 def throughput(

@@ -14,6 +14,9 @@ Config = Annotated[
 Arch = Annotated[str | None, typer.Option(help="Architecture (default: the run's).")]
 Jobs = Annotated[int, typer.Option(min=1, help="Compilers at once.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVICE/plans/SWEEP.json")]
+PlanFiles = Annotated[
+    list[Path], typer.Argument(metavar="PLAN", help="As of one sweep, of several of a run.")
+]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="results/RUN/DEVICE")]
 SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP", help="Name of a sweep.")]

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ladder.build.variants import Wanted
-from ladder.catalogue.runs import Run, load
+from ladder.catalogue.runs import Run, external_files, load
 from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
 from ladder.cli.app import STEPS
@@ -48,4 +48,7 @@ def known(setup: Setup) -> SimpleNamespace:
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in run.every_sweep.items()}
-    return SimpleNamespace(sweeps=sweeps, chosen=list(run.sweeps), code={step: _code(step) for step in STEPS})
+    external = external_files(run.plans)
+    return SimpleNamespace(
+        sweeps=sweeps, external=external, chosen=list(run.sweeps), code={step: _code(step) for step in STEPS}
+    )

@@ -13,7 +13,8 @@ from cuda.core import Buffer, Device, Kernel, LaunchConfig, ObjectCode, Stream, 
 
 from ladder.gpu.card import theoretical_peaks
 from ladder.model.errors import LadderError
-from ladder.model.problem import NOTHING, READ, SCRUB
+from ladder.model.intervals import median
+from ladder.model.problem import CLOCKS, NOTHING, READ, SCRUB
 
 Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
@@ -21,6 +22,7 @@ SEALS = 4096  # checks whose results wait to be read
 
 _THREADS = 256
 _KEPT = 1024  # packed arguments
+_MOST_SMS = 1024
 _WORD = 2**64 - 1
 _LEAST_L2_BYTES = 32 * 1024 * 1024  # overwritten at least, also where the L2 holds less
 
@@ -111,6 +113,24 @@ class Gpu:
         size = self.block_shared_bytes
         config = LaunchConfig(grid=self.sms, block=_THREADS, shmem_size=size)
         launch(self.stream, config, self.harness.kernels[SCRUB], ctypes.c_int64(size))
+
+    def read_clocks(self) -> Buffer:
+        """Enqueue a reading of the multiprocessors' cycle counters and of the global timer, for `mean_mhz`."""
+        found = self.allocate(_MOST_SMS * 16)
+        found.fill(0, stream=self.stream)
+        config = LaunchConfig(grid=2 * self.sms, block=1)  # so that each has a block
+        launch(self.stream, config, self.harness.kernels[CLOCKS], int(found.handle))
+        return found
+
+    def mean_mhz(self, before: Buffer, after: Buffer) -> float:
+        """The SM clock between two readings, the median over multiprocessors; frees them."""
+        pairs = []
+        for reading in (before, after):
+            words = struct.unpack(f"{2 * _MOST_SMS}q", self.download(int(reading.handle), _MOST_SMS * 16))
+            pairs.append(list(zip(words[::2], words[1::2], strict=True)))
+            reading.close(self.stream)
+        both = [(a, b) for a, b in zip(*pairs, strict=True) if a[1] and b[1] > a[1]]
+        return float(median([(b[0] - a[0]) / (b[1] - a[1]) * 1e3 for a, b in both]))
 
     def copy(self, target: int, source: int, size: int) -> None:
         """Enqueue a device-to-device copy of `size` bytes."""
@@ -210,6 +230,7 @@ class Harness:
     def seal(self, index: int, key: int) -> Seal:
         """The seal of the check number `index` since `unsealed` was called, of SEALS at most, until the next one."""
         self._seal.running = self.maximum + 16
+        self._gpu.zero(self._seal.running, 16)  # A kernel may have written there.
         self._seal.result, self._seal.key = self._seal.running + 16 * (index + 1), key
         return self._seal
 

@@ -19,6 +19,18 @@ __device__ unsigned long long mixed(unsigned long long seed, index_t index) {
   return z ^ (z >> 31);
 }
 
+// What inputs are drawn with: a seed, and a secret without which the seed does not follow from the numbers drawn.
+struct Seed {
+  unsigned long long seed, secret;
+};
+
+__device__ unsigned long long mixed(Seed seed, index_t index) {
+  unsigned long long z = seed.seed * 0xD1342543DE82EF95ull + (index + 1) * 0x9E3779B97F4A7C15ull;
+  z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull) ^ seed.secret;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
 struct Tf32 {
   float value;
 };
@@ -39,7 +51,7 @@ struct Bits {
   unsigned long long first, second;
 };
 
-__device__ Bits drawn_bits(unsigned long long seed, index_t index) {
+__device__ Bits drawn_bits(Seed seed, index_t index) {
   const unsigned long long first = mixed(seed, index), second = first * 0xD6E8FEB86659FD93ull;
   return {first, second ^ (second >> 32)};
 }
@@ -55,6 +67,7 @@ struct Powers {
   int lowest, number;
 };
 template <class T> constexpr Powers powers = {-32, 64};
+template <> constexpr Powers powers<__nv_bfloat16> = {-24, 48};  // whose sums of squares are fp32
 template <> constexpr Powers powers<__half> = {0, 4};
 template <> constexpr Powers powers<__nv_fp8_e4m3> = {-3, 4};
 template <> constexpr Powers powers<int> = {0, 1};
@@ -130,7 +143,7 @@ __device__ void raise_to_block(double* maximum, double value) {
 }
 
 // Draws a whole buffer.
-template <class T> __device__ void draw(T* data, index_t count, unsigned long long seed, int kind) {
+template <class T> __device__ void draw(T* data, index_t count, Seed seed, int kind) {
   constexpr int together = drawn_together<T>;
   struct alignas(together * sizeof(T)) Pack {
     T element[together];
@@ -168,7 +181,7 @@ __device__ unsigned bits_of(int x) { return static_cast<unsigned>(x); }
 
 // 0, or 1e300 where an element of an input that was drawn is not as it was.
 template <class T>
-__device__ double error_of_input(const T* data, index_t at, unsigned long long seed, int kind) {
+__device__ double error_of_input(const T* data, index_t at, Seed seed, int kind) {
   constexpr int together = drawn_together<T>;
   const T expected = drawn<T>(drawn_bits(seed, at / together), at % together, kind);
   return bits_of(data[at]) == bits_of(expected) ? 0.0 : 1e300;
@@ -195,13 +208,13 @@ __device__ void seal_maximum(Seal seal, double value) {
 
 }  // namespace
 
-template <class T> __global__ void fill(T* data, index_t count, unsigned long long seed, int kind) {
+template <class T> __global__ void fill(T* data, index_t count, Seed seed, int kind) {
   draw(data, count, seed, kind);
 }
 
 // Counts elements that are not those of `fill`: inputs that a kernel wrote.
 template <class T>
-__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, unsigned long long seed,
+__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, Seed seed,
                               int kind) {
   unsigned long long found = 0;
   for (index_t i = first_index(); i < elements; i += grid_stride()) found += error_of_input(data, i, seed, kind) > 0.0;
@@ -248,6 +261,17 @@ __global__ void count_guards_changed(unsigned long long* counts, double* nearest
 __global__ void scrub_shared(index_t bytes) {
   extern __shared__ volatile unsigned words[];
   for (index_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) words[i] = ~0u;
+}
+
+// For each multiprocessor its cycle counter and the global timer in ns, at 2 * its number.
+__global__ void read_clocks(long long* found) {
+  unsigned number;
+  long long cycles, ns;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  found[2 * number] = cycles;
+  found[2 * number + 1] = ns;
 }
 
 // Reads `count` chunks of zeros; the compiler must think that it could write.

@@ -3,11 +3,12 @@
 import contextlib
 import ctypes
 import math
+import random
 import secrets
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from cuda.core import Buffer
@@ -19,26 +20,49 @@ from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, INPUTS, Params
 
 _KINDS = {kind: ctypes.c_int32(number) for number, kind in enumerate(INPUTS)}
 _GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
+_STEP = 256  # bytes: as aligned as libraries expect
+_STEPS = 256
 _GUARD = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
+
+
+class Seed(ctypes.Structure):
+    """The same struct of harness.cuh."""
+
+    _fields_ = (("seed", ctypes.c_uint64), ("secret", ctypes.c_uint64))
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A dense row-major buffer with its shape, outermost extent first, and element dtype; guards are around it."""
+    """A dense row-major buffer with its shape, outermost extent first, and element dtype.
+
+    `whole` is what is between the guards: the buffer, and for an input whose place moves some room more.
+    """
 
     buffer: Buffer
     shape: tuple[int, ...]
     dtype: str
+    whole: Buffer
     guarded: Buffer
 
     @property
     def pointer(self) -> int:
         return int(self.buffer.handle)
 
+    @property
+    def elements(self) -> int:
+        """Of `whole`."""
+        return int(self.whole.size) // ELEMENT_BYTES[self.dtype]
+
+    def moved(self, offset: int) -> "Tensor":
+        """The same, from an offset in bytes into `whole` on."""
+        begin, size = int(self.whole.handle) + offset, math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
+        return replace(self, buffer=Buffer.from_handle(begin, size, owner=self.guarded))
+
     def guards(self) -> Iterator[tuple[int, int, bool]]:
         """Of each guard its address, its bytes, and whether it lies behind the buffer."""
-        yield self.pointer - _GUARD_BYTES, _GUARD_BYTES, False
-        yield self.pointer + self.buffer.size, self.guarded.size - _GUARD_BYTES - self.buffer.size, True
+        begin, size = int(self.whole.handle), self.whole.size
+        yield begin - _GUARD_BYTES, _GUARD_BYTES, False
+        yield begin + size, self.guarded.size - _GUARD_BYTES - size, True
 
 
 @dataclass(frozen=True)
@@ -66,16 +90,20 @@ class Instance(ABC):
     """
 
     outputs: ClassVar[tuple[str, ...]]
+    moving: ClassVar[tuple[str, ...]] = ()
+    """Inputs that begin somewhere else at each place from 2 on, so that no two launches of a chain have one answer."""
 
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
         self.scalars: dict[str, float] = {}
-        self.drawn: dict[str, ctypes.c_ulonglong] = {}  # seeds
+        self.drawn: dict[str, Seed] = {}
         self.kinds: dict[str, ctypes.c_int32] = {}  # that were drawn
         self.inputs = INPUTS[0]  # the kind to draw
         self.algorithms: dict[str, str] = {}  # of libraries, by name: to be taken, or taken
+        self._secret = secrets.randbits(64)
         self._place = 0
+        self._steps = {name: random.sample(range(1, _STEPS), _STEPS - 1) for name in self.moving}
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
         self._table: tuple[list[str], list[tuple[int, int, bool]], Buffer] | None = None
         for name, (shape, element) in self.shapes().items():
@@ -137,11 +165,18 @@ class Instance(ABC):
         finally:
             self._move(before)
 
+    def places(self) -> int:
+        """How many sets of outputs there are besides the one in use."""
+        return len({place for _, place in self._elsewhere})
+
     def _move(self, place: int) -> None:
         for name in self.outputs if place != self._place else ():
             here = self.tensors[name]
             there = self._elsewhere.pop((name, place), None) or self._allocated(here.shape, here.dtype)
             self._elsewhere[name, self._place], self.tensors[name] = here, there
+        for name in self.moving if place != self._place else ():
+            offset = self._steps[name][place % len(self._steps[name])] * _STEP if place > 1 else 0
+            self.tensors[name] = self.tensors[name].moved(offset)
         self._place = place
 
     def pointer(self, name: str) -> int:
@@ -150,16 +185,15 @@ class Instance(ABC):
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
-        self.tensors[name] = self._allocated(shape, dtype)
+        self.tensors[name] = self._allocated(shape, dtype, _STEPS * _STEP if name in self.moving else 0)
 
-    def _allocated(self, shape: tuple[int, ...], dtype: str) -> Tensor:
-        size = math.prod(shape) * ELEMENT_BYTES[dtype]
+    def _allocated(self, shape: tuple[int, ...], dtype: str, room: int = 0) -> Tensor:
+        size = math.prod(shape) * ELEMENT_BYTES[dtype] + room
         guarded = self.gpu.allocate(size + 2 * _GUARD_BYTES)
         guarded.fill(_GUARD, stream=self.gpu.stream)
         self._table = None
-        return Tensor(
-            Buffer.from_handle(int(guarded.handle) + _GUARD_BYTES, size, owner=guarded), shape, dtype, guarded
-        )
+        whole = Buffer.from_handle(int(guarded.handle) + _GUARD_BYTES, size, owner=guarded)
+        return Tensor(whole, shape, dtype, whole, guarded).moved(0)
 
     def refresh(self, seed: int) -> None:
         """Enqueue what comes ahead of a timed launch: fresh inputs, poisoned outputs."""
@@ -168,15 +202,17 @@ class Instance(ABC):
 
     def note_drawn(self, name: str, seed: int) -> None:
         """Remember what the numbers in a buffer were drawn with."""
-        self.drawn.setdefault(name, ctypes.c_ulonglong()).value = seed
+        drawn = self.drawn.setdefault(name, Seed())
+        drawn.seed, drawn.secret = seed, self._secret
         self.kinds[name] = _KINDS[self.inputs]
 
     def draw(self, name: str, seed: int) -> None:
         """Enqueue random numbers for all of a buffer, of the kind `inputs`; as int32 a thousand times as large."""
         self.note_drawn(name, seed)
         tensor = self.tensors[name]
-        entry, count = f"fill<{C_TYPES[tensor.dtype]}>", math.prod(tensor.shape)
-        self.gpu.harness.run(entry, count, tensor.pointer, count, self.drawn[name], self.kinds[name])
+        entry, count = f"fill<{C_TYPES[tensor.dtype]}>", tensor.elements
+        begin = int(tensor.whole.handle)
+        self.gpu.harness.run(entry, count, begin, count, self.drawn[name], self.kinds[name])
 
     @contextlib.contextmanager
     def given(self, inputs: str) -> Iterator[None]:
@@ -205,11 +241,9 @@ class Instance(ABC):
                 return "out_of_bounds", f"{changed} bytes around {name} were written, the nearest {place}"
         for name, seed in self.drawn.items():
             tensor = self.tensors[name]
-            count = math.prod(tensor.shape)
+            begin, count = int(tensor.whole.handle), tensor.elements
             entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
-            _, changed = harness.reduce(
-                entry, count, harness.count, tensor.pointer, count, seed, self.kinds[name]
-            )
+            _, changed = harness.reduce(entry, count, harness.count, begin, count, seed, self.kinds[name])
             if changed:
                 return "incorrect", f"{changed} of {count} elements of the input {name} were written"
         return None
@@ -231,6 +265,7 @@ class Instance(ABC):
         """Free the buffers."""
         for tensor in [*self.tensors.values(), *self._elsewhere.values()]:
             tensor.buffer.close()
+            tensor.whole.close()
             tensor.guarded.close(self.gpu.stream)
         self.tensors, self._elsewhere, self._table = {}, {}, None
 

@@ -9,6 +9,13 @@ Launch. A gate holds the stream until event, launch and event are enqueued behin
 alone, and the host is silent while the kernel runs. Short kernels run once, untimed, before the L2 is prepared: then
 their instructions are cached, as in any loop that calls one kernel, and their data are not.
 
+Clocks. Events decide, but for launches below 70 us: of those the GPU's own timestamps do, where CUPTI is there, since
+up to 3.4 us of what events say are not the kernel.
+
+Sustained. Chains of launches follow each other without a pause for a second, of one side and then of the other, so that
+each is alone on the GPU and runs at the clock that its own power leaves it. A block begins with a time that does not
+count, until clock and power have settled.
+
 Watching. What is enqueued ahead of a launch gives it fresh inputs and poisons its output, and what follows checks it: a
 launch that is timed is a launch that is verified. Both are outside of the events, and the first is ahead of the L2's
 preparation.
@@ -24,39 +31,63 @@ import contextlib
 import ctypes
 import gc
 import math
+import secrets
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import quantiles
+from statistics import fmean, quantiles
 from typing import Any
 
 from cuda.bindings import driver
 from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 
 from ladder.gpu.device import Gpu, Launcher, checked
+from ladder.gpu.stamps import DeviceClock
 from ladder.model.errors import LadderError
-from ladder.model.intervals import group_ratios, median, median_interval
+from ladder.model.intervals import few_ratios, group_ratios, median, median_interval
 from ladder.model.problem import GATE
 
+EVENTS, DEVICE = "events", "device"  # clocks
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
 _DISAGREES = 0.05  # share that the host may see more or less
 _LATEST_US = 200.0  # until it notices the end
 _FEWEST_TO_COMPARE = 8  # launches of a kernel
 _GATE_NS = 2_000_000_000  # the longest that it holds a stream
+_TICKETS = 2**31
 _ABBA = (True, False, False, True)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
 _PRIMED_BELOW_US = 300.0
+_STAMPED_BELOW_US = 70.0  # 20 times the largest time of an empty kernel seen
 _QUICK_US = 5000.0
 _QUICK_ROUNDS = (2, 20)
 _GRAPH_US = 500.0
 _GRAPH_LAUNCHES = 100
+_SUSTAINED_US = 50_000.0  # of a chain
+_BLOCK_US = 1e6
+_SETTLE_US = 0.4e6
+_BLOCKS = (
+    True,
+    False,
+    False,
+    True,
+    False,
+    True,
+    True,
+    False,
+    True,
+    False,
+    False,
+    True,
+)  # whose: three groups
+_IN_FLIGHT = 3  # chains
 
 
 class TimesDisagree(Exception):
     """Events and the host's clock tell different times."""
 
 
-def _nothing() -> None:
+def nothing() -> None:
     pass
 
 
@@ -68,9 +99,9 @@ class Watched:
     """
 
     launch: Launcher
-    refresh: Launcher = _nothing
-    inspect: Launcher = _nothing
-    prime: Launcher = _nothing
+    refresh: Launcher = nothing
+    inspect: Launcher = nothing
+    prime: Launcher = nothing
 
 
 Sides = tuple[Watched, Watched]  # of a variant and of its reference
@@ -88,12 +119,13 @@ class StoppingRule:
 
 @dataclass
 class Pairs:
-    """Times in µs of variant and reference, pair by pair, and why sampling stopped."""
+    """Times in µs of variant and reference, pair by pair, by which clock, and why sampling stopped."""
 
     variant_us: list[float] = field(default_factory=list)
     reference_us: list[float] = field(default_factory=list)
     stopped_by: str = ""
     gpu_us: float = 0.0
+    clock: str = EVENTS
 
     def ratios(self) -> list[float]:
         """Reference over variant, group by group."""
@@ -117,6 +149,28 @@ class Pairs:
         middle, low, high = self.speedup()
         narrow = (high - low) / 2 <= rule.precision * middle
         return narrow and self.wanted(rule.precision) <= len(self.variant_us)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Chains of one side without a pause: mean time in µs of a launch, mean SM clock, and when by the host's clock."""
+
+    us: float
+    sm_clock_mhz: float
+    begin_s: float
+    end_s: float
+
+
+@dataclass
+class Blocks(Pairs):
+    """Pairs of blocks: a time is the mean of a block."""
+
+    variant: list[Block] = field(default_factory=list)
+    reference: list[Block] = field(default_factory=list)
+
+    def speedup(self) -> tuple[float, float, float]:
+        """Geometric mean of the groups' ratios with its 95 % interval."""
+        return few_ratios(self.ratios())
 
 
 def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None:
@@ -146,7 +200,8 @@ class Gate:
         self._close = partial(launch, stream, LaunchConfig(grid=1, block=1), kernel, self._words)
 
     def __enter__(self) -> None:
-        self._next += 1
+        # A number that no kernel can know, so that none opens the gate.
+        self._next = (self._next + 1 + secrets.randbelow(_TICKETS - 2)) % _TICKETS or 1
         self._close(ctypes.c_int32(self._next), _GATE_NS)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -158,23 +213,35 @@ class Gate:
 
 
 def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
-    """A CUDA graph of back-to-back calls of `launchers`, which enqueue on `stream`."""
+    """A CUDA graph of back-to-back calls of `launchers`, which enqueue on `stream`. Raises what one of them raises."""
     builder = stream.create_graph_builder().begin_building("relaxed")
-    for launcher in launchers:
-        launcher()
-    graph = builder.end_building().complete()
+    try:
+        for launcher in launchers:
+            launcher()
+        graph = builder.end_building().complete()
+    except Exception:
+        with contextlib.suppress(Exception):  # It says again what went wrong.
+            builder.close()  # else the stream would go on capturing
+        raise
     graph.upload(stream)
     stream.sync()
     return graph
 
 
 class Timer:
-    """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches."""
+    """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches.
 
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self.busy_us, self.checking_us = gpu, 0.0, 0.0
+    Short ones by the `device` clock if there is one, whose marks are the harness's gate and empty kernel.
+    """
+
+    def __init__(self, gpu: Gpu, device: DeviceClock | None = None) -> None:
+        self.gpu, self.device, self.busy_us, self.checking_us = gpu, device, 0.0, 0.0
         self._gate = Gate(gpu.stream, gpu.harness.kernels[GATE])
-        self._events = [gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(7)]
+        events = [
+            gpu.device.create_event(EventOptions(timing_enabled=True)) for _ in range(7 + 2 * _IN_FLIGHT)
+        ]
+        self._events, rest = events[:7], events[7:]
+        self._chains = list(zip(rest[::2], rest[1::2], strict=True))
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -187,9 +254,15 @@ class Timer:
         self.busy_us += (after - before) * 1e3
 
     def times(
-        self, launches: Sequence[Watched], regime: str, twice: bool = False
+        self,
+        launches: Sequence[Watched],
+        regime: str,
+        twice: bool = False,
+        device: DeviceClock | None = None,
     ) -> tuple[list[float], float]:
-        """Time of each launch in µs, in order, and the GPU time in µs they took with all that is around them.
+        """Time of each launch in µs, in order, by events or by a device clock; the GPU time in µs with all around them.
+
+        A device clock must be recording.
 
         `twice` runs each once more, untimed, ahead of its refresh. Why the gate: commands that arrive while a kernel
         runs made it up to 1 us longer on an H200. Why the wait: right behind the flush a launch took up to 0.5 %
@@ -197,7 +270,7 @@ class Timer:
         """
         gpu, record = self.gpu, self.gpu.stream.record
         begin, prepared, start, stop, inspected, launched, refreshed = self._events
-        times, host_us, spent, inspect = [], [], 0.0, _nothing
+        times, host_us, spent, inspect = list[float](), list[float](), 0.0, nothing
         collecting = gc.isenabled()
         gc.disable()  # It would only make the GPU wait at the gate.
         try:
@@ -221,6 +294,8 @@ class Timer:
                 opened = gpu.host_us()
                 gpu.sync()
                 host_us.append(gpu.host_us() - opened)
+                if device is not None:
+                    gpu.harness.nothing()
                 times.append((stop - start) * 1e3)
                 spent += (prepared - begin) * 1e3 + times[-1]
                 self.checking_us += ((inspected - begin) + (refreshed - launched)) * 1e3
@@ -233,10 +308,11 @@ class Timer:
         with self.working():
             inspect()
         self.checking_us += self.busy_us - before
+        found = times if device is None else device.times(len(launches))
         for of in dict.fromkeys(launches) if regime != "warm" else ():
             own = [index for index, one in enumerate(launches) if one == of]
             refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
-        return times, spent
+        return found, spent
 
     def once(self, one: Watched) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
@@ -256,7 +332,7 @@ class Timer:
         order = (there + there[::-1]) * (rounds + 1)
         found, _ = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
         counted = [*zip(order, found, strict=True)][2 * len(there) :]
-        return [median([time for index, time in counted if index == own]) for own in there]
+        return [median([us for index, us in counted if index == own]) for own in there]
 
     def pairs(
         self,
@@ -265,20 +341,21 @@ class Timer:
         regime: str,
         twice: bool = False,
         scale: float = 1.0,
+        device: DeviceClock | None = None,
     ) -> Pairs:
         """Sample A B B A groups until the rule says stop. `scale` divides every time (launches in a graph)."""
-        pairs, target, count = Pairs(), rule.min_pairs, 0
+        pairs, target, count = Pairs(clock=EVENTS if device is None else DEVICE), rule.min_pairs, 0
         while not pairs.stopped_by:
-            batch = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
-            groups = range(count // 2, count // 2 + batch)
+            number = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
+            groups = range(count // 2, count // 2 + number)
             # Whether a launch is the variant's.
             order = [own == (group % 2 == 0) for group in groups for own in _ABBA]
             launches = [sides[0] if own else sides[1] for own in order]
             # One launch more in front: the first after a pause takes longer.
-            times, spent = self.times([launches[0], *launches], regime, twice)
+            times, spent = self.times([launches[0], *launches], regime, twice, device)
             pairs.gpu_us += spent
-            for own, time in zip(order, times[1:], strict=True):
-                (pairs.variant_us if own else pairs.reference_us).append(time / scale)
+            for own, us in zip(order, times[1:], strict=True):
+                (pairs.variant_us if own else pairs.reference_us).append(us / scale)
             count = len(pairs.variant_us)
             if count >= target and pairs.reached(rule):
                 pairs.stopped_by = "precision"
@@ -290,11 +367,65 @@ class Timer:
                 target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         return pairs
 
-    def singly(self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float) -> Pairs:
-        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`."""
-        return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US)
+    def block(self, one: Watched, scale: float) -> Block:
+        """Chains of `scale` launches for a second, after some that do not count."""
+        gpu, record = self.gpu, self.gpu.stream.record
+        free, waiting, times = list(self._chains), deque[tuple[Any, Any, bool]](), list[float]()
+        begun = settled = gpu.host_us()
+        before = None
+
+        def wait() -> None:
+            start, stop, counts = waiting.popleft()
+            stop.sync()
+            times.extend([(stop - start) * 1e3] if counts else [])
+            free.append((start, stop))
+
+        while before is None or gpu.host_us() - settled < _BLOCK_US:
+            if before is None and gpu.host_us() - begun >= _SETTLE_US:
+                before, settled = gpu.read_clocks(), gpu.host_us()
+            start, stop = free.pop()
+            one.refresh()
+            record(start)
+            one.launch()
+            record(stop)
+            one.inspect()
+            waiting.append((start, stop, before is not None))
+            if not free:
+                wait()
+        after = gpu.read_clocks()
+        while waiting:
+            wait()
+        ended = gpu.host_us()
+        self.busy_us += ended - begun
+        return Block(fmean(times) / scale, gpu.mean_mhz(before, after), settled / 1e6, ended / 1e6)
+
+    def blocks(self, sides: Sides, scales: tuple[float, float]) -> Blocks:
+        """Blocks A B B A, B A A B, A B B A, of chains of so many launches of each side."""
+        found = Blocks(stopped_by="blocks")
+        for own in _BLOCKS:
+            side = 0 if own else 1
+            block = self.block(sides[side], scales[side])
+            (found.variant if own else found.reference).append(block)
+        found.variant_us = [block.us for block in found.variant]
+        found.reference_us = [block.us for block in found.reference]
+        return found
+
+    def singly(
+        self, sides: Sides, rule: StoppingRule, regime: str, shortest_us: float, events: bool = False
+    ) -> Pairs:
+        """Groups of single launches, the L2 prepared before each; the shorter takes about `shortest_us`.
+
+        With `events` these time short ones too, as a device clock does not: it makes them 0.6 us longer.
+        """
+        device = self.device if shortest_us < _STAMPED_BELOW_US and not events else None
+        with contextlib.nullcontext() if device is None else device.recording():
+            return self.pairs(sides, rule, regime, shortest_us < _PRIMED_BELOW_US, device=device)
 
 
-def chain_length(once_us: float) -> int:
-    """Back-to-back launches of about `once_us` in a CUDA graph, so many that the graph's own start does not count."""
-    return max(4, min(_GRAPH_LAUNCHES, round(_GRAPH_US / once_us)))
+def chain_length(once_us: float, sustained: bool = False) -> int:
+    """Back-to-back launches of about `once_us` in a CUDA graph, so many that the graph's own start does not count.
+
+    If sustained, so many that what lies between two chains does not count.
+    """
+    least, wanted_us = (1, _SUSTAINED_US) if sustained else (4, _GRAPH_US)
+    return max(least, min(_GRAPH_LAUNCHES, round(wanted_us / once_us)))

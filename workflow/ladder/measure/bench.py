@@ -2,23 +2,36 @@
 
 import importlib
 import math
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.device import Gpu, Harness, Launcher
+from ladder.gpu.device import Gpu, Harness, Launcher, OutOfDeviceMemory
+from ladder.gpu.external import ExternalReference
 from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
+from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.timing import Timer, Watched
 from ladder.model.cell import Cell, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
-from ladder.model.problem import COPY, INPUTS, Params, Problem
+from ladder.model.problem import COPY, GATE, INPUTS, NOTHING, Params, Problem
+from ladder.model.schemas import CHAINED
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
-_WEIGHTS = ((0.75, 0.5, "nan"), (1.0, 0.0, "inf"), (-1.5, 1.0, "nan"), (0.0, -1.5, "nan"), (0.5, -1.5, "nan"))
+_WEIGHTS = (
+    (0.75, 0.5, "nan"),
+    (1.0, 0.0, "inf"),
+    (-1.5, 1.0, "nan"),
+    (0.0, -1.5, "nan"),
+    (0.5, -1.5, "nan"),
+    (2.0, 0.0, "inf"),
+)
 """alpha, beta, and what C holds ahead of a launch with beta = 0."""
 _WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
+_HELD_S = 0.05  # longer than most launches take
 _SPARE_BYTES = 256 * 1024 * 1024
 _COPY_BYTES = 2**31
 
@@ -38,14 +51,19 @@ class Bench:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
         self._harness = plan.harness
-        self.gpu = Gpu(*self._compiled(next(iter(plan.harness))))
+        cubin, symbols = self._compiled(next(iter(plan.harness)))
+        self.gpu = Gpu(cubin, symbols)
         self._of_dtype: dict[str, Harness] = {}
-        self.timer = Timer(self.gpu)
+        self.timer = Timer(self.gpu, self._device_clock(symbols))
         kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
         self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
         self._instance: Instance | None = None
         self._group: tuple[Any, ...] | None = None
         self._edges, self._edges_checked = plan.edges, dict[str, CellOutcome | None]()
+        self.external = {name: ExternalReference(given) for name, given in plan.external.items()}
+        self.doing: Callable[[str], None] = lambda what: (
+            None
+        )  # is called ahead of code that may end the process
         self._small: dict[tuple[Any, ...], Instance] = {}  # instances of the edges
         # What is known for the current instance: library launchers, times of references, the copy's time.
         self.known: dict[Any, Any] = {}
@@ -54,6 +72,14 @@ class Bench:
     def _compiled(self, dtype: str) -> tuple[bytes, dict[str, str]]:
         facts = self._harness[dtype]
         return (self.cubins / f"{facts['cubin']}.cubin").read_bytes(), facts["symbols"]
+
+    def _device_clock(self, symbols: Mapping[str, str]) -> DeviceClock | None:
+        self.device_clock = "CUPTI"
+        try:
+            return DeviceClock(symbols[GATE], symbols[NOTHING])
+        except LadderError as error:
+            self.device_clock = str(error)
+            return None
 
     def _use_harness(self, dtype: str) -> None:
         if dtype not in self._of_dtype:
@@ -77,6 +103,7 @@ class Bench:
             "l2_bytes": gpu.l2_bytes,
             "copy_gbytes_per_s": round(2 * size / copy_us / 1e3, 2),
             "clock_floor_us": round(floor_us, 4),
+            "device_clock": self.device_clock,
         }
 
     def instance(self, cell: Cell) -> Instance:
@@ -98,9 +125,9 @@ class Bench:
         instance.fill_inputs(int(self._seed or 0))
 
     def places(self, instance: Instance) -> int:
-        """For how many more sets of outputs there is room."""
+        """For how many sets of outputs there is room, those that are there included."""
         size = sum(instance.tensors[name].guarded.size for name in instance.outputs)
-        return max(1, int(self.gpu.free_bytes() // 2 // size))
+        return max(1, int(self.gpu.free_bytes() // 2 // size) + instance.places())
 
     def release(self) -> None:
         if self._instance is not None:
@@ -147,12 +174,12 @@ class Bench:
         if (damage := self.damage(instance)) is not None:
             raise damage
 
-    def verified(self, launch: Launch, instance: Instance, whose: str = "") -> tuple[Loaded, Check, float]:
+    def verified(self, launch: Launch, instance: Instance) -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
         loaded = self.load(launch, instance)
         check, launch_us = self.check(loaded, launch.params, instance)
         if not check.correct:
-            raise CellOutcome("incorrect", f"{whose}{check}")
+            raise CellOutcome("incorrect", str(check))
         return loaded, check, launch_us
 
     def verify_edges(self, variant: str, cell: Cell) -> None:
@@ -207,8 +234,21 @@ class Bench:
     def _inputs(self, instance: Instance) -> list[Tensor]:
         return [instance.tensors[name] for name in self.problem.buffers if name not in instance.outputs]
 
+    def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
+        """Raises CellOutcome where it is wrong with other alpha and beta, if there are any, at this size."""
+        if "beta" not in self.problem.scalars:
+            return
+        self.draw(instance)
+        instance.use_scalars(0.75, 0.5)
+        try:
+            check, _ = self.check(self.load(launch, instance), launch.params, instance)
+        finally:
+            instance.use_scalars(1.0, 0.0)
+        if not check.correct:
+            raise CellOutcome("incorrect", f"with alpha = 0.75, beta = 0.5: {check}")
+
     def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
-        """A task's references, which write to outputs of their own; a library without one leaves a note.
+        """A task's references, which write to outputs of their own; one that is missing leaves a note.
 
         Raises CellOutcome for none, or a wrong kernel.
         """
@@ -217,16 +257,95 @@ class Bench:
             if task.reference is not None:
                 name = task.reference.variant
                 if name not in known:
-                    self.verify_edges(name, task.cell)
-                    known[name] = self.verified(task.reference, instance, f"the reference {name}: ")[0]
+                    try:
+                        self.verify_edges(name, task.cell)
+                        known[name] = self.verified(task.reference, instance)[0]
+                    except CellOutcome as outcome:
+                        given = outcome.result
+                        raise CellOutcome(
+                            given["status"], f"the reference {name}: {given['reason']}", outcome.spoilt
+                        ) from outcome
                 return {name: known[name]}
+            found, params = dict[str, Launcher](), self.reference_params(task)
             for name in task.cell.reference.libraries:
-                if name not in known:
-                    known[name] = self._library(name, instance)
-        found = {name: known[name] for name in task.cell.reference.libraries if known[name] is not None}
+                external = name in self.external
+                key: Any = ("external", name, *params.items()) if external else name
+                if key not in known:
+                    known[key] = (
+                        self._external(name, task, instance) if external else self._library(name, instance)
+                    )
+                if known[key] is not None:
+                    found[name] = known[key]
         if not found:
             raise CellOutcome("unsupported", "no reference: " + "; ".join(self.notes()))
         return found
+
+    def reference_params(self, task: Task) -> Params:
+        """What the answer of a task's reference depends on: a kernel's parameters, of others those of the problem."""
+        if task.reference is not None:
+            return task.reference.params
+        assert task.launch is not None
+        return {name: task.launch.params[name] for name in self.problem.parameters}
+
+    def library(self, name: str, instance: Instance, params: Params) -> Launcher:
+        """A library or an external reference, for the outputs that are there. Raises LadderError without one."""
+        if name in self.external:
+            return self.external[name].launcher(self.problem, instance, params)
+        return instance.library(name)
+
+    def _external(self, name: str, task: Task, instance: Instance) -> Launcher | None:
+        """An external reference, verified; None, and a note, where it fails or is wrong.
+
+        Raises CellOutcome, which names it, where memory or the context is spoilt.
+        """
+        params, given = self.reference_params(task), self.external[name]
+        self.doing(f"the reference {name}: {given}")
+        try:
+            launcher = self.library(name, instance, params)
+            launcher()  # which loads its kernels
+            self.gpu.sync()
+            check, _ = self.check(launcher, params, instance)
+            elsewhere = check.correct and self._enqueues_elsewhere(launcher, params, instance)
+        except OutOfDeviceMemory:
+            raise
+        except CellOutcome as outcome:
+            status = outcome.result["status"]
+            raise CellOutcome(
+                status, f"the reference {name}: {given}: {outcome}", outcome.spoilt
+            ) from outcome
+        except Exception as error:
+            if not self._context_lives():
+                reason = f"the reference {name}: {given}: {type(error).__name__}: {error}"
+                raise CellOutcome("launch_error", reason, spoilt=True) from error
+            if not isinstance(error, LadderError):
+                raise
+            text = str(error)
+            self.note(name, text if str(given) in text else f"{given}: {text}")
+            return None
+        finally:
+            self.doing("")
+        if check.correct and not elsewhere:
+            return launcher
+        self.note(name, f"{given}: " + ("does not enqueue on its stream" if elsewhere else f"wrong: {check}"))
+        return None
+
+    def _enqueues_elsewhere(self, launcher: Launcher, params: Params, instance: Instance) -> bool:
+        """Whether a launch does its work while the stream is held: then the poison ahead of it comes behind it."""
+
+        def launch() -> None:
+            launcher()
+            time.sleep(_HELD_S)
+
+        self.timer.once(Watched(launch, prime=instance.poison_outputs))
+        with self.timer.working():
+            return not instance.check(params).correct
+
+    def _context_lives(self) -> bool:
+        try:
+            self.gpu.sync()
+        except Exception:
+            return False
+        return True
 
     def _library(self, name: str, instance: Instance) -> Launcher | None:
         """A library reference, verified; None, and a note, where there is none or its result is wrong."""
@@ -234,25 +353,29 @@ class Bench:
         try:
             launcher = instance.library(name)
         except LadderError as error:
-            self.known["note", name] = str(error)
+            self.note(name, str(error))
             return None
         if wanted and instance.algorithms[name] != wanted:
             why = "its list has no longer what earlier cells took"
-            self.known["note", name] = f"chosen anew, since {why}: {wanted}"
+            self.note(name, f"chosen anew, since {why}: {wanted}")
         launcher()  # which loads its kernel
         # Libraries have no parameters.
         if name != COPY and not (check := self.check(launcher, {}, instance)[0]).correct:
-            self.known["note", name] = f"wrong: {check}"
+            self.note(name, f"wrong: {check}")
             return None
         return launcher
 
+    def note(self, name: str, text: str) -> None:
+        """Note something of a library or an external reference, for the current instance."""
+        self.known["note", name] = text
+
     def notes(self) -> list[str]:
         """Which libraries have nothing here, or another algorithm than before, and why."""
-        return [f"{key[1]}: {text}" for key, text in self.known.items() if isinstance(key, tuple)]
+        return [f"{key[1]}: {text}" for key, text in self.known.items() if key[0] == "note"]
 
     def fastest(self, launchers: dict[str, Launcher]) -> tuple[str, dict[str, float]]:
         """The name of the fastest, and the times (us) that it was chosen by."""
-        key = "times of " + ", ".join(launchers)
+        key = ("times", *launchers.values())
         if key not in self.known:
             self.known[key] = dict(zip(launchers, self.timer.quick(list(launchers.values())), strict=True))
         times: dict[str, float] = self.known[key]
@@ -265,7 +388,7 @@ class Bench:
         peaks = [gpu.tensor_tflops.get("tf32" if fp32 else cell.dtype), gpu.fp32_tflops if fp32 else None]
         tflops = max((peak for peak in peaks if peak), default=math.inf)
         arithmetic_us = self.problem.work(cell.size, cell.dtype, params).operations / tflops / 1e6
-        inputs = self._inputs(instance) if cell.regime != "warm" else ()
+        inputs = self._inputs(instance) if cell.regime not in CHAINED else ()
         size = sum(tensor.buffer.size for tensor in inputs)
         return float(max(arithmetic_us, size / gpu.memory_bytes_per_us))
 

@@ -2,57 +2,23 @@
 
 import json
 import logging
-import math
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from ladder.gpu.timing import Pairs, StoppingRule
+from ladder.gpu.timing import DEVICE, Pairs, StoppingRule
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.view import View
+from ladder.measure.clocking import Row, Subject
 from ladder.measure.watch import Side, Watch
-from ladder.measure.worker import stopping_rule
-from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
-from ladder.model.plan import Task
 
 REGIME = "dirty"  # NVBench flushes the L2 by a memset
-
-_TARGETS_US = (15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0)
-_AA_TARGETS_US = (30.0, 300.0)
-_CLOSE = 3.0  # a cell stands for a target when its time is within this factor
-
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A measured task that the clock is tried on, and its recorded median in µs."""
-
-    task: Task
-    name: str
-    median_us: float
-
-
-def measured(view: View) -> Iterator[Subject]:
-    for _, task in view.launched():
-        record = view.find(task, REGIME)
-        if record is not None and record.status == "ok":
-            name = f"{task.variant} at {size_label(task.cell.size)}"
-            yield Subject(task, name, median(record.result["variant_us"]))
-
-
-def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]:
-    """Those whose times lie nearest to the targets, each once, in order of time."""
-    chosen: dict[str, Subject] = {}
-    for target in targets if known else ():
-        best = min(known, key=lambda subject: abs(math.log(subject.median_us / target)))
-        if abs(math.log(best.median_us / target)) < math.log(_CLOSE):
-            chosen[best.name] = best
-    return sorted(chosen.values(), key=lambda subject: subject.median_us)
+_LEAST_TRIALS = 10
+_AA_SECONDS = 20.0  # of trials of one kernel: long ones have fewer
 
 
 class Itself:
@@ -71,22 +37,31 @@ class Itself:
             self.watch.single(other, self.side, REFERENCE),
         )
 
-    def pairs(self) -> Pairs:
-        """Raises LadderError for a wrong launch."""
-        pairs = self.bench.timer.singly(self.sides, self.rule, REGIME, self.subject.median_us)
+    def pairs(self, events: bool = False) -> Pairs:
+        """By the clock that decides at this length, or by events. Raises LadderError for a wrong launch."""
+        pairs = self.bench.timer.singly(self.sides, self.rule, REGIME, self.subject.median_us, events)
         self.watch.settle()
         if self.side.wrong:
             raise LadderError(f"{self.subject.name}: {self.side}")
         return pairs
 
 
+def _about(subject: Subject) -> Row:
+    return {"subject": subject.name, "dtype": subject.task.cell.dtype}
+
+
 def against_itself(bench: Bench, rule: StoppingRule, subject: Subject, trials: int) -> Iterator[Row]:
-    """Trials of a kernel as variant and as reference: rows of clock_aa."""
-    itself = Itself(bench, rule, subject)
+    """Trials of a kernel as variant and as reference: rows of clock_aa.
+
+    So many `trials`, or as many as there is time for, which are 10 at least.
+    """
+    itself, begun = Itself(bench, rule, subject), time.monotonic()
     for trial in range(trials):
+        if trial >= _LEAST_TRIALS and time.monotonic() - begun > _AA_SECONDS:
+            return
         pairs = itself.pairs()
         speedup, low, high = pairs.speedup()
-        about = {"trial": trial, "subject": subject.name, "samples": len(pairs.variant_us)}
+        about = {**_about(subject), "trial": trial, "samples": len(pairs.variant_us)}
         found = {"speedup": speedup, "speedup_low": low, "speedup_high": high}
         yield {**about, **found, "covers": low <= 1.0 <= high}
 
@@ -97,7 +72,7 @@ def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject])
     from cuda.core import Stream
 
     by_name = {subject.name: subject for subject in chosen}
-    ours: dict[str, list[list[float]]] = {}
+    ours: dict[str, tuple[list[Pairs], Pairs]] = {}
 
     def measured(state: Any) -> None:
         name = state.get_string("subject")
@@ -107,47 +82,53 @@ def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject])
         def once(launch: Any) -> None:
             kernel.func(Stream.from_handle(launch.get_stream().addressof()), *kernel.args[1:])
 
-        before = itself.pairs()
+        before = itself.pairs(events=True)
         state.exec(once, batched=False)
-        after = itself.pairs()
-        ours[name] = [before.variant_us, after.variant_us]
+        ours[name] = [before, itself.pairs(events=True)], itself.pairs()
 
     nvbench.register(measured).set_name("subjects").add_string_axis("subject", list(by_name))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nvbench.json"
         nvbench.run_all_benchmarks(["nvbench", "--json", str(path), "--quiet"])
         theirs = nvbench_times(json.loads(path.read_text(encoding="utf-8")))
-    return [_compared(name, sides, *theirs[name]) for name, sides in ours.items()]
+    return [_compared(by_name[name], *found, *theirs[name]) for name, found in ours.items() if name in theirs]
 
 
-def _compared(name: str, sides: Sequence[Sequence[float]], nvbench_us: float, noise: float) -> Row:
-    """A row of clock_nvbench: the mean of both sides stands for the moment between them."""
-    middle = sum(median(times) for times in sides) / 2
-    low, high = (sum(ends) / 2 for ends in zip(*(median_interval(times) for times in sides), strict=True))
-    logging.info("%s: %.2f us here, %.2f us by NVBench", name, middle, nvbench_us)
-    ours = {"subject": name, "median_us": middle, "median_us_low": low, "median_us_high": high}
+def _compared(
+    subject: Subject, sides: Sequence[Pairs], decisive: Pairs, nvbench_us: float, noise: float
+) -> Row:
+    """A row of clock_nvbench: the mean of both sides, by events as NVBench's, stands for the moment between them."""
+    middle = fmean(median(pairs.variant_us) for pairs in sides)
+    ends = zip(*(median_interval(pairs.variant_us) for pairs in sides), strict=True)
+    low, high = (fmean(of) for of in ends)
+    ours = {**_about(subject), "median_us": middle, "median_us_low": low, "median_us_high": high}
+    if decisive.clock == DEVICE:
+        ours["device_us"] = median(decisive.variant_us)
     return ours | {"nvbench_us": nvbench_us, "nvbench_noise": noise, "difference": middle / nvbench_us - 1}
 
 
 def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Subject -> (cold median in µs, its relative standard deviation) from NVBench's JSON."""
-    times = {}
+    """Subject -> (cold median in µs, its relative standard deviation) from NVBench's JSON; warns where it has none."""
+    times, wanted = {}, [f"nv/cold/time/gpu/{name}" for name in ("median", "stdev/relative")]
     for state in document["benchmarks"][0]["states"]:
         subject = next(axis["value"] for axis in state["axis_values"] if axis["name"] == "subject")
-        items = [(summary["tag"], item) for summary in state["summaries"] for item in summary["data"]]
+        items = [(summary["tag"], item) for summary in state["summaries"] or () for item in summary["data"]]
         values = {tag: item["value"] for tag, item in items if item["name"] == "value"}
-        middle, noise = (values[f"nv/cold/time/gpu/{name}"] for name in ("median", "stdev/relative"))
-        times[subject] = float(middle) * 1e6, float(noise)
+        if not values.keys() >= {*wanted}:
+            logging.warning("NVBench has no time of %s: %s", subject, state.get("skip_reason") or "no reason")
+            continue
+        middle, noise = (float(values[name]) for name in wanted)
+        times[subject] = middle * 1e6, noise
     return times
 
 
-def check_clock(bench: Bench, view: View, trials: int) -> tuple[list[Row], list[Row]]:
+def check_clock(
+    bench: Bench, rule: StoppingRule, itself: Sequence[Subject], others: Sequence[Subject], trials: int
+) -> tuple[list[Row], list[Row]]:
     """Rows of clock_aa and of clock_nvbench; the second are none, with a warning, without cuda-bench."""
-    known, rule = list(measured(view)), stopping_rule(view.plan)
-    subjects = nearest(known, _AA_TARGETS_US)
-    itself = [row for subject in subjects for row in against_itself(bench, rule, subject, trials)]
+    rows = [row for subject in itself for row in against_itself(bench, rule, subject, trials)]
     try:
-        return itself, against_nvbench(bench, rule, nearest(known, _TARGETS_US))
+        return rows, against_nvbench(bench, rule, others) if others else []
     except ImportError as error:
         logging.warning("cuda-bench (NVBench) is not there to compare with: %s", error)
-        return itself, []
+        return rows, []

@@ -41,13 +41,17 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
+    external = [name for name in task.cell.reference.libraries if name in plan.external]
+    if external:
+        conditions["external"] = {name: plan.external[name].digest[:_LETTERS] for name in external}
     return conditions | ({"reference": _launch(plan, task.reference)} if task.reference else {})
 
 
 def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str]:
-    """Conditions that the measuring host adds: GPU model, driver, and the libraries that the problem uses."""
+    """Conditions that the measuring host adds: GPU model, driver, libraries that the problem uses, the second clock."""
     versions = {name: package_version(name) or "system" for name in PROBLEMS[problem].packages}
-    return {"gpu": gpu, "driver": driver or "unknown", **versions}
+    clock = package_version("cupti-python") or "none"
+    return {"gpu": gpu, "driver": driver or "unknown", **versions, "cupti-python": clock}
 
 
 @functools.cache

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ladder.gpu.clocks import locked_clocks
@@ -18,6 +20,7 @@ from ladder.measure import host
 from ladder.measure.conditions import host_conditions
 from ladder.measure.store import Append, Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
+from ladder.measure.tuning import FASTEST, Rivals, fastest, rivals
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
@@ -26,6 +29,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record, Session
+from ladder.model.schemas import SUSTAINED
 
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
@@ -37,14 +41,72 @@ def is_due(record: Record | None, deadline_s: float) -> bool:
     return record is None or (record.status == "timeout" and (record.limit_s or 0.0) < deadline_s)
 
 
-def due(view: View, on: Mapping[str, str] | None) -> Due:
-    """What of a plan is to be measured on a host with the conditions `on` (any, if None): no record stands for it."""
-    plan, deadline_s = view.plan, view.plan.job["deadline_s"]
-    return [
-        (index, regimes)
-        for index, task in view.launched()
-        if (regimes := [one for one in plan.regimes if is_due(view.find(task, one, on), deadline_s)])
-    ]
+def unmeasured(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
+    """What of a plan no record stands for, on a host with the conditions `on` (any, if None).
+
+    On the GPU `uuid` also what has fewer sessions there than a repeated cell must have.
+    """
+    plan, deadline_s, least = view.plan, view.plan.job["deadline_s"], view.plan.job["sessions"]
+
+    def wanted(task: Task, regime: str) -> bool:
+        record = view.find(task, regime, on)
+        if is_due(record, deadline_s) or record is None:
+            return True
+        if uuid is None or least == 1 or not task.repeated or record.status != "ok":
+            return False
+        if regime not in plan.regimes:  # sustained beside the sweep's own regimes: once, since it takes long
+            return False
+        good = [one for one in view.alike(record) if one.status == "ok" and on in (None, one.conditions.host)]
+        here = {one.session for one in good if view.session(one).gpu.get("uuid") == uuid}
+        return len(here) < int(least)
+
+    found = [(index, task) for index, task in view.launched()]
+    asked = [(index, [one for one in plan.regimes_of(task) if wanted(task, one)]) for index, task in found]
+    return [(index, regimes) for index, regimes in asked if regimes]
+
+
+def _undecided(view: View, todo: Due) -> tuple[list[Rivals], list[Rivals]]:
+    """Rivals of which some are first `todo`, and those among which the fastest are known."""
+    missing = {index for index, regimes in todo if view.plan.regimes[0] in regimes}
+    parts: tuple[list[Rivals], list[Rivals]] = [], []
+    for among in rivals(view):
+        parts[missing.isdisjoint(index for index, _ in among)].append(among)
+    return parts
+
+
+def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
+    """What of a plan is to be measured: what is `unmeasured`, and the fastest of rivals that are all measured.
+
+    These are due until another session than the one that chose them has measured them.
+    """
+    todo = unmeasured(view, on, uuid)
+    found, deadline_s = dict(todo), view.plan.job["deadline_s"]
+    for among in _undecided(view, todo)[1]:
+        for chosen in fastest(view, among, on):
+            if all(is_due(one, deadline_s) for one in chosen.later):
+                found[chosen.index] = [view.plan.regimes[0], *found.get(chosen.index, [])]
+    return sorted(found.items())
+
+
+def most_again(view: View, todo: Due) -> int:
+    """How many cells at most are measured again once what is `todo` is measured."""
+    return sum(min(FASTEST, len(among)) for among in _undecided(view, todo)[0])
+
+
+def _requests(regimes: list[str]) -> Iterator[list[str]]:
+    """Sustained apart: it takes long, at other clocks, and its failure is not the other regimes'."""
+    for part in ([one for one in regimes if one != SUSTAINED], [one for one in regimes if one == SUSTAINED]):
+        if part:
+            yield part
+
+
+def shuffled(todo: Due, plan: Plan) -> Due:
+    """In another order: cells of the same inputs stay together, and both they and their groups are shuffled."""
+    groups = dict[tuple[Any, ...], Due]()
+    for index, regimes in todo:
+        groups.setdefault(plan.tasks[index].cell.operands, []).append((index, regimes))
+    order = random.sample(list(groups.values()), len(groups))
+    return [one for group in order for one in random.sample(group, len(group))]
 
 
 @dataclass
@@ -89,11 +151,15 @@ class Measuring:
 
         supervisor = Supervisor(start, plan.job["deadline_s"], on_start)
         try:
-            for done, (index, regimes) in enumerate(todo, 1):
+            requests = [(index, part) for index, regimes in todo for part in _requests(regimes)]
+            for done, (index, regimes) in enumerate(requests, 1):
                 since = time.monotonic()
                 cell = plan.tasks[index].cell
                 answer = supervisor.measure(index, regimes, self.algorithms.get(cell.operands, {}))
                 device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
+                for result in answer["results"].values():
+                    if blocks := result.pop("blocks", None):
+                        result["sustained"] = {side: self.steady(of) for side, of in blocks.items()}
                 records = list(self.records(plan.tasks[index], answer, device))
                 for record in records:
                     append(record)
@@ -101,11 +167,18 @@ class Measuring:
                 self.job.measured += 1
                 self.job.gpu_s += answer["gpu_s"]
                 self.job.check_s += answer["check_s"]
-                left = (time.monotonic() - begun) / done * (len(todo) - done)
-                logging.info("[%d/%d, %.0f s left] %s", done, len(todo), left, progress(records[0]))
+                left = (time.monotonic() - begun) / done * (len(requests) - done)
+                logging.info("[%d/%d, %.0f s left] %s", done, len(requests), left, progress(records[0]))
         finally:
-            self.job.worker_starts = supervisor.worker_starts
+            self.job.worker_starts += supervisor.worker_starts
             supervisor.leave()
+
+    def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+        """Power and clock of one side in its blocks, and the energy of a launch in J."""
+        power_w = self.watch.power_w([(block["begin_s"], block["end_s"]) for block in blocks])
+        us = fmean(block["us"] for block in blocks)
+        found = {"power_w": power_w, "launch_j": power_w * us / 1e6 if power_w is not None else None}
+        return found | {"sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1)}
 
     def keep_algorithms(self, record: Record) -> None:
         """Have later cells with the same operands take this record's algorithms, if they choose from one list."""
@@ -149,26 +222,41 @@ def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]
 
 
 def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
-    """Measure what is due of the plan at `path`. Raises LadderError without a GPU, or where others use it."""
+    """Measure what is due of the plan at `path`, then what is the fastest of it once more.
+
+    Raises LadderError without a GPU, or where others use it.
+    """
     job, begun, gpus = Job(), time.monotonic(), find_gpus()
     # One job, one GPU model: the conditions name it.
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
     view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
-    todo, job.cells = due(view, on), len(list(view.launched()))
-    job.kept = job.cells - len(todo)
-    if todo or not gpus:
-        with one_gpu(gpus) as (gpu, lock), Monitor(gpu.uuid) as monitor:
+    job.cells, sessions, used = len(list(view.launched())), plan.job["sessions"], ""
+    job.kept = job.cells - len(due(view, on))
+    # What is the fastest is known once all is measured. It is measured again, on another GPU where one is free.
+    for again in (False, True):
+        lacking = [gpu for gpu in gpus if due(view, on, None if again else gpu.uuid)]
+        lacking.sort(key=lambda gpu: gpu.uuid == used)
+        if gpus and not lacking:
+            continue
+        with one_gpu(lacking) as (gpu, lock), Monitor(gpu.uuid) as monitor:
+            used = gpu.uuid
             if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
                 why = "wait for them, or set it to mark"
                 raise LadderError(f"measure.busy: other processes use the GPU ({others}); {why}")
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
             command = worker_command("worker", path, plan, root)
             start = partial(WorkerProcess, command, environment, [lock])
-            measuring = Measuring(view, on, monitor, partial(host.session, gpu.uuid, root), job)
-            lock_clocks = locked_clocks(gpu.uuid, plan.settings["lock_clocks"])
-            with appending(folder.records, plan.sweep) as append, lock_clocks:
-                measuring.run(todo, start, append)
+            begin = partial(host.session, gpu.uuid, root)
+            with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
+                for _ in range(1 if again else sessions):
+                    if not (todo := due(view, on, None if again else gpu.uuid)):
+                        break
+                    with appending(folder.records, plan.sweep) as append:
+                        todo = todo if sessions == 1 else shuffled(todo, plan)
+                        Measuring(view, on, monitor, begin, job).run(todo, start, append)
+                    store = read_store(folder.records)
+                    view = View(plan, store.since(job.started) if plan.job["remeasure"] else store)
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
     job.check_s = round(job.check_s, 3)
     account = folder.account("measured", plan.sweep)

@@ -42,6 +42,10 @@ class Records:
         """Every record of a cell, the latest last."""
         return self.by_cell.get(cell.id, [])
 
+    def since(self, time: str) -> "Records":
+        """The records from a time on, with all sessions."""
+        return Records().add([*self.sessions.values(), *(one for one in self if one.time >= time)])
+
     def latest(self, cell: Cell, tree: Mapping[str, Any], host: Mapping[str, Any] | None) -> Record | None:
         """The latest record of a cell under these conditions; of any host where `host` is None."""
         known = (one for one in reversed(self.of(cell)) if one.conditions.tree == tree)

@@ -39,18 +39,22 @@ class WorkerProcess:
         self.hello: dict[str, Any] = self._answer(_START_DEADLINE_S)["hello"]
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        """The next answer. Raises WorkerLost at the deadline or when the worker is gone."""
+        """The next answer. Raises WorkerLost at the deadline or when the worker is gone, saying what it was doing."""
+        until, answer = time.monotonic() + seconds, {"doing": ""}
+        during = ""
         try:
-            if not self._pipe.poll(seconds):
-                self.kill()
-                raise WorkerLost("timeout", f"no result within {seconds:g} s")
-            answer: dict[str, Any] = self._pipe.recv()
+            while "doing" in answer:
+                during = f" in {answer['doing']}" if answer["doing"] else ""
+                if not self._pipe.poll(max(0.0, until - time.monotonic())):
+                    self.kill()
+                    raise WorkerLost("timeout", f"no result within {seconds:g} s{during}")
+                answer = self._pipe.recv()
         except (EOFError, OSError):
             code = self.process.wait()
             how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             # Nothing a kernel does ends in these: somebody, or a system short of memory, ended the worker.
             interrupted = -code in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-            raise WorkerLost("launch_error", f"the worker ended ({how})", interrupted) from None
+            raise WorkerLost("launch_error", f"the worker ended ({how}){during}", interrupted) from None
         if "mistake" in answer:
             raise LadderError(f"the measuring worker failed, and not a kernel:\n{answer['mistake']}")
         return answer

@@ -74,17 +74,28 @@ class Watch:
         return Watched(launcher, refresh, inspect)
 
     def chain(
-        self, launcher: Launcher, side: Side | None, places: Sequence[int], poison: Launcher, prime: Launcher
+        self,
+        launcher: Launcher,
+        side: Side | None,
+        places: Sequence[int],
+        poison: Launcher,
+        prime: Launcher,
+        checks: int = 1,
     ) -> Watched:
-        """A launcher of back-to-back launches, each to a place of its own, of which one is checked by chance."""
+        """A launcher of back-to-back launches, each to a place of its own, of which `checks` by chance are checked.
+
+        What `poison` leaves at a place is the answer to other inputs at best.
+        """
 
         def refresh() -> None:
             self._refresh(places[0])
             poison()
 
         def inspect() -> None:
-            if side is not None and side.due():
-                self._inspect(side, random.choice(places))
+            # Both sides alike, so that both leave the GPU the same rest.
+            if side is not None:
+                for place in random.sample(places, min(len(places), checks)):
+                    self._inspect(side, place)
 
         return Watched(launcher, refresh, inspect, prime)
 

@@ -2,7 +2,7 @@
 
 Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe come (task index, regimes,
 algorithms of libraries by name); back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the
-context is lost, and it leaves.
+context is lost, and it leaves. {"doing": …} says ahead of a result what may end the process, or "" after it.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,15 +19,19 @@ from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Pairs, StoppingRule, capture, chain_length
+from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.parents import die_with_parent
 from ladder.measure.watch import Side, Watch
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task, read_plan
 from ladder.model.problem import COPY
+from ladder.model.schemas import CHAINED, SUSTAINED
 
 _OBSERVED_LAUNCHES = 9
+_REPLAYED = 0.7  # of the time of a launch alone
+_CHECKED_OF_A_CHAIN = 4  # launches, in warm
+_SUSTAINED_FROM_US = 90.0  # by one launch; those of 100 us are meant
 
 _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
@@ -51,7 +56,7 @@ class Timing:
         self.rule = stopping_rule(plan)
         self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
-        params = task.reference.params if task.reference else {}
+        self.params = params = bench.reference_params(task)
         self.variant = Side(task.launch.params, self.instance.error_bound(task.launch.params))
         self.reference: Side | None = None
         if name != COPY:  # which is no answer
@@ -59,33 +64,50 @@ class Timing:
         self.watch = Watch(self.instance)
 
     def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
-        """Pairs by regime, or why there are none; warm comes last and for short kernels only.
+        """Pairs by regime, or why there are none: warm is for short kernels only, sustained for long ones.
 
         Raises CellOutcome for launches that were wrong.
         """
         found, timer, watch = Timed(), self.bench.timer, self.watch
-        for regime in sorted(regimes, key=lambda regime: regime == "warm"):
-            if regime != "warm":
+        for regime in sorted(regimes, key=CHAINED.__contains__):
+            if regime not in CHAINED:
                 sides = (
                     watch.single(variant, self.variant, 0),
                     watch.single(reference, self.reference, REFERENCE),
                 )
                 found[regime] = timer.singly(sides, self.rule, regime, min(self.launch_us))
-            elif self.launch_us[0] < self.limit_us:
-                found[regime] = self._warm(variant, reference)
+            elif (unfit := self._unfit(regime)) is not None:
+                found[regime] = CellOutcome("unsupported", unfit)
             else:
-                found[regime] = CellOutcome("unsupported", f"warm is for kernels below {self.limit_us:g} us")
+                found[regime] = self._chained(regime, variant, reference)
             self._settle()
             self._refuse_impossible(regime, found[regime])
+            if regime == SUSTAINED:
+                self._refuse_replay(found[regime])
         return found
 
-    def _warm(self, variant: Launcher, reference: Launcher) -> Pairs:
-        """Chains of launches that each write to a place of their own; one alone comes before each chain."""
-        bench, length = self.bench, chain_length(self.launch_us[0])
-        places = [REFERENCE + 1 + number for number in range(min(length, self.bench.places(self.instance)))]
-        stream, against, watch = bench.gpu.stream, self.task.reference, self.watch
+    def _unfit(self, regime: str) -> str | None:
+        """Why launches are not chained in a regime, if they are not."""
+        if regime == SUSTAINED:
+            few = self.launch_us[0] < _SUSTAINED_FROM_US
+            return "sustained is for kernels from 100 us on" if few else None
+        return (
+            None if self.launch_us[0] < self.limit_us else f"warm is for kernels below {self.limit_us:g} us"
+        )
 
-        def graph(load: Callable[[], Launcher]) -> Any:
+    def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
+        """Chains of launches that each write to a place of their own. In warm one alone comes before each chain.
+
+        There are none where an external reference cannot be captured.
+        """
+        bench, stream, against, watch = self.bench, self.bench.gpu.stream, self.task.reference, self.watch
+        own_us, other_us = self.launch_us if regime == SUSTAINED else (self.launch_us[0], self.launch_us[0])
+        lengths = [chain_length(us, regime == SUSTAINED) for us in (own_us, other_us)]
+        most = min(max(lengths), bench.places(self.instance))
+        places = [REFERENCE + 1 + number for number in range(most)]
+        own_places, other_places = (places[:length] for length in lengths)
+
+        def graph(places: Sequence[int], load: Callable[[], Launcher]) -> Any:
             members = []
             for place in places:
                 with self.instance.writing_to(place):
@@ -93,19 +115,39 @@ class Timing:
             return contextlib.closing(capture(stream, members))
 
         def again() -> Launcher:
-            return self.instance.library(self.name) if against is None else bench.load(against, self.instance)
+            if against is not None:
+                return bench.load(against, self.instance)
+            return bench.library(self.name, self.instance, self.params)
 
         with contextlib.ExitStack() as graphs:
-            own = graphs.enter_context(graph(partial(bench.loaded, self.task)))
-            other = graphs.enter_context(graph(again))
-            clear = capture(stream, [partial(watch.poison, place) for place in places])
-            graphs.callback(clear.close)
-            poison = partial(clear.launch, stream)
-            sides = (
-                watch.chain(partial(own.launch, stream), self.variant, places, poison, variant),
-                watch.chain(partial(other.launch, stream), self.reference, places, poison, reference),
+            own = graphs.enter_context(graph(own_places, partial(bench.loaded, self.task)))
+            try:
+                other = graphs.enter_context(graph(other_places, again))
+            except Exception as error:
+                if self.name not in bench.external:
+                    raise
+                why = f"not captured in a CUDA graph: {error}"
+                bench.note(self.name, f"{regime}: {why}")
+                return CellOutcome("unsupported", f"the reference {self.name}: {why}")
+            poisons = [partial(watch.poison, place) for place in places]
+            clear = graphs.enter_context(contextlib.closing(capture(stream, poisons)))
+
+            def sides(poison: Launcher, checks: int) -> Sides:
+                own_side, other_side = (self.variant, own_places), (self.reference, other_places)
+                return (
+                    watch.chain(partial(own.launch, stream), *own_side, poison, variant, checks),
+                    watch.chain(partial(other.launch, stream), *other_side, poison, reference, checks),
+                )
+
+            if regime == SUSTAINED:
+                # Not poisoned: what places hold are answers to the inputs of the chain before.
+                return bench.timer.blocks(sides(nothing, 1), (len(own_places), len(other_places)))
+            return bench.timer.pairs(
+                sides(partial(clear.launch, stream), _CHECKED_OF_A_CHAIN),
+                self.rule,
+                regime,
+                scale=len(places),
             )
-            return bench.timer.pairs(sides, self.rule, "warm", scale=len(places))
 
     def _refuse_impossible(self, regime: str, pairs: Pairs | CellOutcome) -> None:
         least_us = self.bench.least_us(self.task.cell.in_regime(regime), self.variant.params, self.instance)
@@ -113,18 +155,26 @@ class Timing:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
             raise CellOutcome("stateful", why, spoilt=True)
 
-    def refuse_drift(self, variant: Launcher) -> None:
-        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors may all have one sign too."""
-        kind, params = "positive", self.variant.params
-        with self.instance.given(kind):
-            side = Side(params, self.instance.error_bound(params))
-            watched = self.watch.single(variant, side, 0)
-            with self.bench.timer.working():
-                for enqueue in (watched.refresh, watched.launch, watched.inspect):
-                    enqueue()
-            self.watch.settle()
-        if side.wrong:
-            raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
+    def _refuse_replay(self, pairs: Pairs | CellOutcome) -> None:
+        """Launches of a chain share their inputs: one that finds another's answer takes far less than alone."""
+        alone_us = self.launch_us[0]
+        if isinstance(pairs, Pairs) and (us := median(pairs.variant_us)) < _REPLAYED * alone_us:
+            why = f"sustained: takes {us:.2f} us, of single launches one took {alone_us:.2f}"
+            raise CellOutcome("stateful", why, spoilt=True)
+
+    def refuse_other_inputs(self, variant: Launcher) -> None:
+        """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
+        for kind in ("positive", "wide"):
+            params = self.variant.params
+            with self.instance.given(kind):
+                side = Side(params, self.instance.error_bound(params))
+                watched = self.watch.single(variant, side, 0)
+                with self.bench.timer.working():
+                    for enqueue in (watched.refresh, watched.launch, watched.inspect):
+                        enqueue()
+                self.watch.settle()
+            if side.wrong:
+                raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
 
     def _settle(self) -> None:
         self.watch.settle()
@@ -153,8 +203,10 @@ class Worker:
         name, times = bench.fastest(launchers)
         timing = Timing(bench, self.plan, task, name, (launch_us, times[name]))
         timed = timing.run(loaded, launchers[name], regimes)
-        bench.refuse_damage(instance)
-        timing.refuse_drift(loaded)
+        observations = self._observations(loaded, task.launch, instance)
+        bench.refuse_damage(instance)  # of any launch so far
+        timing.refuse_other_inputs(loaded)
+        bench.refuse_other_weights(task.launch, instance)
         bench.draw(instance)
         after, _ = bench.check(loaded, task.launch.params, instance)
         if not after.correct:
@@ -172,7 +224,7 @@ class Worker:
             "algorithms": {one: instance.algorithms[one] for one in times if one in instance.algorithms},
             "notes": bench.notes(),
             "copy_us": bench.copy_us(instance),
-            "observations": self._observations(loaded, task.launch, instance),
+            "observations": observations,
         }
         return {regime: _result(pairs, common) for regime, pairs in timed.items()}
 
@@ -224,10 +276,15 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     if isinstance(pairs, CellOutcome):
         return pairs.result
     speedup, low, high = pairs.speedup()
-    found: Result = {"status": "ok", "reason": "", "stopped_by": pairs.stopped_by}
+    found: Result = {"status": "ok", "reason": "", "stopped_by": pairs.stopped_by, "clock": pairs.clock}
     found |= {"speedup": speedup, "speedup_low": low, "speedup_high": high}
     for name in ("variant_us", "reference_us"):
         found[name] = [round(time, 4) for time in getattr(pairs, name)]
+    if isinstance(pairs, Blocks):
+        found["blocks"] = {
+            "variant": list(map(asdict, pairs.variant)),
+            "reference": list(map(asdict, pairs.reference)),
+        }
     return found | common
 
 
@@ -236,6 +293,7 @@ def main() -> int:
     die_with_parent()
     plan, cubins = (Path(word) for word in sys.argv[1:3])
     pipe, worker = Connection(int(sys.argv[3])), Worker(read_plan(plan), cubins)
+    worker.bench.doing = lambda what: pipe.send({"doing": what})
     pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
     while True:
         try:

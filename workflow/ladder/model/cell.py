@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from ladder.model.files import digest_json
 from ladder.model.problem import ParamValue
@@ -12,8 +12,30 @@ COUNTERS = "counters"  # stands for a regime where a cell is profiled instead of
 
 
 @dataclass(frozen=True)
+class External:
+    """A reference of one's own: a C entry of a shared object, or a Python callable; docs/references.md has both.
+
+    `sha256` is that of the file when the plan was made. `setup` is an entry called once a size, or "".
+    """
+
+    kind: Literal["shared_object", "python"]
+    file: str
+    entry: str
+    setup: str
+    sha256: str
+
+    @property
+    def digest(self) -> str:
+        """Of everything that its time depends on, wherever the file lies."""
+        return digest_json([self.kind, self.entry, self.setup, self.sha256])
+
+
+@dataclass(frozen=True)
 class Reference:
-    """What a cell is timed against: the fastest of some libraries, or a kernel in the cell's dtype and layout."""
+    """What a cell is timed against: a kernel in the cell's dtype and layout, or the fastest of some others.
+
+    `libraries` are those of the problem, and external references by their names.
+    """
 
     libraries: tuple[str, ...] = ()
     kernel: str = ""

@@ -28,6 +28,14 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def file_sha256(path: Path) -> str:
+    """Raises LadderError where it is no file that can be read."""
+    try:
+        return sha256(path.read_bytes())
+    except OSError as error:
+        raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
+
+
 def digest_json(document: Any) -> str:
     """SHA-256 of a JSON document, whatever the order of its keys."""
     return sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode())

@@ -1,8 +1,12 @@
 """Medians and distribution-free intervals, in plain Python: the timing loop needs them without importing pandas."""
 
 import functools
+import math
 from collections.abc import Sequence
+from statistics import fmean, stdev
 from statistics import median as median  # for others, too
+
+_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}  # 97.5 % quantiles by degrees of freedom
 
 
 @functools.cache
@@ -28,6 +32,14 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     ordered = sorted(values)
     low, high = interval_ranks(len(ordered))
     return ordered[low], ordered[high]
+
+
+def few_ratios(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """Geometric mean of 2 to 6 positive ratios with its 95 % interval by Student's t: (mean, low, high)."""
+    logs = [math.log(ratio) for ratio in ratios]
+    half = _STUDENT[len(logs) - 1] * stdev(logs) / math.sqrt(len(logs))
+    middle = fmean(logs)
+    return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
 def group_ratios(variant_us: Sequence[float], reference_us: Sequence[float]) -> list[float]:

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from ladder.model.cell import Cell
+from ladder.model.cell import Cell, External
 from ladder.model.document import reading
 from ladder.model.errors import refuse_unknown
 from ladder.model.problem import ParamValue
+from ladder.model.schemas import SUSTAINED
 
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 """What the L2 fetches from memory for a TMA copy of fewer bytes."""
@@ -53,7 +54,9 @@ class Task:
     """A variant at a size: verified once, and timed in every regime of the plan.
 
     `cell` is that of the first regime; `absent` says why there is no launch; `reference` is the kernel it is timed
-    against, None where libraries are; `counted` says whether it is profiled.
+    against, None where libraries are; `counted` says whether it is profiled, `sustained` whether in that regime too,
+    `repeated` whether in several sessions. `baseline` is the rung that the reference is, in a task that pairs the two
+    besides the one of the sweep's own reference.
     """
 
     variant: str
@@ -63,6 +66,9 @@ class Task:
     launch: Launch | None
     reference: Launch | None
     counted: bool
+    sustained: bool = False
+    repeated: bool = False
+    baseline: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Plan:
 
     A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
     are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins. `edges`: by id, where else
-    variants are verified.
+    variants are verified. `external`: by name, references that come from files.
     """
 
     sweep: str
@@ -85,6 +91,12 @@ class Plan:
     harness: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     edges: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)
+    external: Mapping[str, External] = field(default_factory=dict)
+
+    def regimes_of(self, task: Task) -> tuple[str, ...]:
+        """Those that a task is timed in."""
+        own = self.regimes[:1] if task.baseline else self.regimes
+        return (*own, *([SUSTAINED] if task.sustained and SUSTAINED not in own else []))
 
     def broken(self, task: Task) -> str | None:
         """Why the task's own variant did not compile, or None."""

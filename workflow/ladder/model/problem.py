@@ -18,9 +18,9 @@ C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 COPY = "copy"  # the one library that does not solve the problem: a copy of its data, which no kernel can beat
 INPUTS = ("uniform", "positive", "integers", "wide")  # kinds of inputs, by their number in harness.cuh
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
-SCRUB = "scrub_shared"
+SCRUB, CLOCKS = "scrub_shared", "read_clocks"
 _DRAWN = [f"{kernel}<{of}>" for kernel in ("fill", "count_changed") for of in C_TYPES.values()]
-HARNESS = (GATE, READ, NOTHING, GUARD, SCRUB, *_DRAWN)
+HARNESS = (GATE, READ, NOTHING, GUARD, SCRUB, CLOCKS, *_DRAWN)
 """Name expressions of the harness's kernels that every problem has."""
 
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 
-REGIMES = ("cold", "dirty", "warm")
+SUSTAINED = "sustained"
+CHAINED = ("warm", SUSTAINED)  # back to back, the L2 as it is
+REGIMES = ("cold", "dirty", *CHAINED)
 """cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
-lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph."""
+lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
+seconds, at the clock that the power limit allows."""
 
 _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
 STATUSES = tuple(_STATUSES.split())
@@ -22,19 +25,27 @@ def _columns(text: str) -> Mapping[str, str]:
 
 
 SCHEMAS: Mapping[str, Mapping[str, str]] = {
+    # fresh, of a tuning sweep in its first regime: true where the variant was one of the three fastest and its numbers
+    # are of later sessions than the one that chose it, else false.
+    # over_cublas, over_cublaslt: the speed-up over that library alone, if it was timed: `speedup` times its time over
+    # the reference's. Both are the quick medians of dirty launches by which the reference was chosen, whatever the
+    # regime. They have no interval.
     "timings": _columns(
-        f"""sweep problem kernel variant rung params dtype layout {_SIZE} status reason samples:int regime
+        f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
         speedup:float speedup_low:float speedup_high:float stopped_by tflops:float peak_fraction:float
         gbytes_per_s:float copy_fraction:float sm_clock_mhz:float power_w:float temperature_c:float throttled:bool
-        busy:bool max_error:float error_bound:float source_sha256 cubin_sha256
-        sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float"""
+        energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
+        source_sha256 cubin_sha256
+        sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
+        clock fresh:bool over_cublas:float over_cublaslt:float"""
     ),
-    # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known.
+    # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
+    # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up.
     "sessions": _columns(
-        f"""sweep variant dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
+        f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
-        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float"""
+        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool"""
     ),
     # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
     "components": _columns(
@@ -68,12 +79,13 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     ),
     # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.
     "clock_nvbench": _columns(
-        """subject median_us:float median_us_low:float median_us_high:float nvbench_us:float nvbench_noise:float
-        difference:float"""
+        """gpu_uuid sweep dtype subject median_us:float median_us_low:float median_us_high:float nvbench_us:float
+        nvbench_noise:float difference:float device_us:float"""
     ),
     # A kernel against itself: `covers` says whether the interval holds 1.0.
     "clock_aa": _columns(
-        "trial:int subject samples:int speedup:float speedup_low:float speedup_high:float covers:bool"
+        """gpu_uuid sweep dtype trial:int subject samples:int speedup:float speedup_low:float speedup_high:float
+        covers:bool"""
     ),
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from ladder.model.cell import External
 from ladder.model.document import Document, Text, is_value, taking
 from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
@@ -23,9 +24,13 @@ SizeText = Annotated[int | str | dict[str, int | str], *taking(_SIZE, _is_size)]
 
 @dataclass(frozen=True)
 class Reference:
-    """The fastest of some libraries, or a kernel, with the variant's own parameters where `params` has none."""
+    """The fastest of some libraries, or a kernel, with the variant's own parameters where `params` has none.
+
+    Those of `libraries` that come from files are in `external`.
+    """
 
     libraries: tuple[str, ...] = ()
+    external: Mapping[str, External] = field(default_factory=dict)
     kernel: Kernel | None = None
     params: Mapping[str, ParamValue] = field(default_factory=dict)
 
@@ -47,6 +52,7 @@ class Entry:
     where: str = ""  # an expression over parameters and the size: where it is false there is no cell
     reason: str = ""  # why not; without one there is not even a row
     sizes: tuple[Size, ...] = field(default=(), kw_only=True)  # at which there is a row
+    baseline: "Entry | None" = field(default=None, kw_only=True)  # the rung that it changes, if it is one
 
     def left_out(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
@@ -80,12 +86,20 @@ class Figure(Document):
 
 
 @dataclass(frozen=True)
-class Counters:
-    """What the profiler counts: groups of metrics, at some sizes, of some variants."""
+class Selection:
+    """Some variants, each at some sizes."""
+
+    cells: tuple[tuple[Variant, Size], ...] = ()
+
+    def has(self, variant: Variant, size: Size) -> bool:
+        return (variant, size) in self.cells
+
+
+@dataclass(frozen=True)
+class Counters(Selection):
+    """What the profiler counts: groups of metrics of some cells."""
 
     groups: tuple[str, ...] = ()
-    sizes: tuple[Size, ...] = ()
-    variants: tuple[Variant, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,9 @@ class Sweep:
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
     counters: Counters
     figures: tuple[Figure, ...]
+    sustained: Selection = Selection()
+    repeated: Selection = Selection()  # measured in several sessions
+    tuning: bool = False  # whether the fastest of its variants are measured again
 
     @functools.cached_property
     def variants(self) -> tuple[Variant, ...]:

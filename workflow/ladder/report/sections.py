@@ -35,7 +35,8 @@ def _selected(data: SweepData) -> pd.DataFrame:
     if len(rows) <= MOST_ROWS:
         return rows
     here = data.here if len(data.here) else rows
-    ranked = here.sort_values("speedup", ascending=False)
+    again = here["fresh"].fillna(False)
+    ranked = here.assign(again=again).sort_values(["again", "speedup"], ascending=False)
     if len(here) <= MOST_ROWS:
         return here if data.has_rungs else ranked
     return pd.concat([ranked.head(BEST), ranked.tail(WORST)])
@@ -69,7 +70,8 @@ def resources(data: SweepData) -> dict[str, Any]:
 
 
 def stencil(data: SweepData) -> dict[str, Any]:
-    """Its `own` rows at the sweep's size, the k at which none of them is ahead (`behind`), and the variants that spill.
+    """Its `own` rows at the sweep's size, the `contenders` among them for the fastest, the k at which none is ahead
+    (`behind`), and the variants that spill.
 
     `ahead` says at which k the best is ahead of the best of the reference's kernel, which may be coarsened as well.
     """
@@ -85,6 +87,7 @@ def stencil(data: SweepData) -> dict[str, Any]:
     spilled = data.resources[data.resources["local_bytes"] > 0]["variant"]
     return {
         "own": records(own),
+        "contenders": records(stats.contenders(own)),
         "ahead": ahead if reference and len(own) < len(rows) else None,
         "behind": sorted(set(own["reach"]) - set(own[own["speedup_low"] > 1]["reach"])),
         "spills": list(spilled[spilled.isin(own["variant"])]),

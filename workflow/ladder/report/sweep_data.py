@@ -33,6 +33,7 @@ def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapp
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
     own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
+    own["timings"] = stats.against_references(own["timings"])
     return SweepData(sweep, **own, environment=environment)
 
 
@@ -118,8 +119,8 @@ class SweepData:
     def fastest_by_size(self) -> pd.DataFrame:
         """The fastest variant's row for each dtype at each size."""
         rows = self.against_others if len(self.against_others) else self.ok
-        fields = [name for name in SIZE_COLUMNS if rows[name].notna().any()]
-        groups = rows.groupby(["dtype", *fields], sort=False)
+        per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
+        groups = stats.contenders(rows, per).groupby(per, sort=False)
         return rows.loc[[own[stats.ranking(own)].idxmax() for _, own in groups]]
 
     def against(self, row: Mapping[str, Any]) -> str:

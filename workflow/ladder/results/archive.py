@@ -29,10 +29,15 @@ it are for queries. The sessions' lines are in the file's metadata.
 """
 
 
+def public_uuid(uuid: str) -> str:
+    """A GPU's UUID as it is published."""
+    return uuid[:_UUID_LETTERS]
+
+
 def public(session: Session) -> Session:
     """A session as it is published: the UUID shortened, the host known by its kind only."""
     uuid = session.gpu.get("uuid")
-    return replace(session, gpu={**session.gpu, "uuid": uuid[:_UUID_LETTERS]}) if uuid else session
+    return replace(session, gpu={**session.gpu, "uuid": public_uuid(uuid)}) if uuid else session
 
 
 def write_archive(path: Path, records: Sequence[Record], sessions: Iterable[Session]) -> None:

@@ -9,15 +9,16 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.measure.tuning import fastest, rivals
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
 from ladder.model.intervals import group_ratios, median, median_interval
 from ladder.model.plan import Task
 from ladder.model.record import Record
-from ladder.model.schemas import SWEEP_TABLES
+from ladder.model.schemas import CHAINED, SUSTAINED, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
-from ladder.results.prediction import combine
+from ladder.results.prediction import OVER, combine
 from ladder.results.statistics import lag_1
 
 Row = dict[str, Any]
@@ -53,12 +54,28 @@ def interval(result: Mapping[str, Any]) -> Row:
     return {name: middle * (result[name] / middle) ** wider for name in ends}
 
 
+def over_libraries(result: Mapping[str, Any]) -> Row:
+    """The speed-up over one library alone, by the times that the reference was chosen by."""
+    times_us, chosen = result.get("references") or {}, result.get("reference")
+    names = {name: name.removeprefix("over_") for name in OVER}
+    return {
+        name: result["speedup"] * times_us[library] / times_us[chosen]
+        for name, library in names.items()
+        if library in times_us and chosen in times_us
+    }
+
+
 class Collector:
     """Rows of one sweep as they grow. They may say more than their table has columns for."""
 
     def __init__(self, view: View) -> None:
         self.view, self.plan, self.problem = view, view.plan, PROBLEMS[view.plan.problem]
         self.rows: dict[str, list[Row]] = {name: [] for name in SWEEP_TABLES}
+        # Of a tuning sweep: which cells may be chosen, and the sessions that chose the fastest, where later ones count.
+        every = rivals(view)
+        self.rivals = {task.cell.id for among in every for _, task in among}
+        chosen = [one.record for among in every for one in fastest(view, among) if one.fresh]
+        self.chose = {record.cell.id: record.session for record in chosen}
 
     def note(self, stage: str, subject: str, reason: str) -> None:
         """Something that is missing, and why; said once."""
@@ -70,7 +87,12 @@ class Collector:
         """The columns that say which task a row is about."""
         cell = task.cell
         own: Row = {"sweep": self.plan.sweep, "problem": self.plan.problem, "rung": task.rung or None}
-        own |= {"kernel": cell.kernel, "variant": task.variant, "params": json.dumps(dict(cell.params))}
+        own |= {
+            "baseline": task.baseline or None,
+            "kernel": cell.kernel,
+            "variant": task.variant,
+            "params": json.dumps(dict(cell.params)),
+        }
         own |= {"dtype": cell.dtype, "layout": cell.layout or None, "taps": self.problem.taps(cell.params)}
         return {**own, **cell.size}
 
@@ -81,9 +103,15 @@ class Collector:
 
     def measured(self, task: Task, record: Record) -> None:
         """A row of timings.csv."""
-        result, device = record.result, record.result.get("device") or {}
-        clock, began = device.get("sm_clock_mhz"), device.get("start_clock_mhz")
-        slow = clock < began * (1 - self.plan.job["throttle_share"]) if clock and began else None
+        result, gpu = record.result, self.view.session(record).gpu
+        own = (result.get("sustained") or {}).get("variant") or {}
+        device = (result.get("device") or {}) | own
+        clock, limits = (
+            device.get("sm_clock_mhz"),
+            (gpu.get("sm_clock_max_mhz"), self.plan.settings["lock_clocks"]),
+        )
+        highest = min((one for one in limits if one), default=None)
+        slow = clock < highest * (1 - self.plan.job["throttle_share"]) if clock and highest else None
         known = {"throttled": slow, **(result.get("built") or {}), **(result.get("check") or {}), **device}
         if record.status != "ok":
             self.failed(task, known, record.status, record.reason)
@@ -94,15 +122,21 @@ class Collector:
         # Integer additions are no floating-point operations: no TFLOP/s for them.
         floating = work.operations > 0 and not cell.dtype.startswith("int")
         tflops = work.operations / middle / 1e6 if floating else None
-        peak = dtype_peaks(self.view.session(record).gpu).get(cell.dtype)
-        copy_us = result.get("copy_us") if record.cell.regime != "warm" else None
+        peak = dtype_peaks(gpu).get(cell.dtype)
+        copy_us = result.get("copy_us") if record.cell.regime not in CHAINED else None
         rates = {
             "tflops": tflops,
             "peak_fraction": tflops / peak if tflops and peak else None,
             "gbytes_per_s": work.bytes / middle / 1e3 if work.bytes > 0 else None,
             "copy_fraction": copy_us / middle if copy_us else None,
         }
+        if (launch_j := own.get("launch_j")) is not None:
+            rates["energy_pj_per_flop"] = launch_j * 1e12 / work.operations if floating else None
+            rates["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes if work.bytes > 0 else None
         outcome = {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
+        if record.cell.id in self.rivals:
+            outcome["fresh"] = record.cell.id in self.chose
+        rates |= over_libraries(result)
         self.rows["timings"].append({**result, **known, **self.about(task), **found, **rates, **outcome})
 
     def sessions(self, task: Task, record: Record) -> None:
@@ -115,6 +149,7 @@ class Collector:
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
+                made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
                 found = {
                     **one.result,
                     **times(one.result),
@@ -130,17 +165,22 @@ class Collector:
             status = "unsupported" if task.launch is None else facts["status"]
             self.failed(task, facts, status, broken or task.absent)
             return
-        found = [self.view.find(task, regime) for regime in self.plan.regimes]
-        if found[0] is None:
+        found = [self.view.find(task, regime) for regime in self.plan.regimes_of(task)]
+        if found[0] is None and not task.baseline:
             self.note("measure", f"{task.variant} at {dict(task.cell.size)}", "not measured")
         for place, record in enumerate(found):
             if record is None or (place and record.status != "ok"):
+                if record is not None and record.cell.regime == SUSTAINED:
+                    self.note(
+                        "measure", f"{task.variant} at {dict(task.cell.size)}, sustained", record.reason or ""
+                    )
                 continue
             self.sessions(task, record)
             for given in record.result.get("notes") or ():
                 self.note("reference", task.variant, given)
             self.measured(task, record)
-        for record in (found[0], self.view.find(task, COUNTERS) if task.counted else None):
+        counted = self.view.find(task, COUNTERS) if task.counted else None
+        for record in (None if task.baseline else found[0], counted):
             for given in (record.result.get("observations") or ()) if record is not None else ():
                 self.rows["metrics"].append({**given, **self.about(task)})
 

@@ -9,10 +9,11 @@ from ladder.build.variants import Wanted
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.measure.conditions import host_conditions
-from ladder.measure.job import due
+from ladder.measure.job import due, most_again, unmeasured
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
-from ladder.model.cell import cell_name
+from ladder.model.cell import Cell, cell_name
+from ladder.model.plan import Task
 from ladder.results.archive import read_archive
 from ladder.results.templates import TEMPLATES
 
@@ -21,13 +22,19 @@ from ladder.results.templates import TEMPLATES
 class Forecast:
     """Cells of a sweep that a run would measure, and the seconds it takes; None where no record says how long.
 
+    `again`: at most so many of them are the fastest and are measured again. Which, is not known yet.
     Where something must be compiled first they are the most: machine code may come out as it was.
     """
 
     sweep: str
     cells: list[str]
+    again: int
     seconds: float | None
     compiled: bool
+
+
+def _named(task: Task, cell: Cell) -> str:
+    return cell_name(task.variant, cell) + (f" against {task.baseline}" if task.baseline else "")
 
 
 def forecasts(run: Run) -> Iterator[Forecast]:
@@ -47,11 +54,17 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         # What is not compiled has no status and no machine code, so that no record is of it.
         made = replace(plan, **wanted.facts({one.key: cache.facts(one) or {} for one in wanted.requests}))
         view = View(made, Records() if plan.job["remeasure"] else store)
-        todo = [(plan.tasks[index], regime) for index, regimes in due(view, on) for regime in regimes]
-        cells = {cell_name(task.variant, cell := task.cell.in_regime(regime)): cell for task, regime in todo}
-        seconds = None if usual is None else sum(known.get(cell.id, usual) for cell in cells.values())
+        here = (view, on, gpu.uuid if gpu else None)
+        asked, again = due(*here), most_again(view, unmeasured(*here))
+        todo = [(plan.tasks[index], regime) for index, regimes in asked for regime in regimes]
+        cells = {
+            cell.id: _named(task, cell) for task, regime in todo for cell in [task.cell.in_regime(regime)]
+        }
+        seconds = None if usual is None else sum(known.get(one, usual) for one in cells)
+        if seconds and cells:
+            seconds *= 1 + again / len(cells)
         ready = all("status" in facts for facts in (*made.harness.values(), *made.variants.values()))
-        yield Forecast(name, list(cells), seconds, ready)
+        yield Forecast(name, list(cells.values()), again, seconds, ready)
 
 
 def summary(found: Sequence[Forecast], cells: bool = False) -> str:

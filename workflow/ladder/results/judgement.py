@@ -40,7 +40,7 @@ _TIMES = {"median_us": "", "low": "_low", "high": "_high"}
 
 def cells_of(view: View) -> list[Cell]:
     """The cells of a plan in its order. Raises LadderError for one that was not measured."""
-    return [_cell(view, task, regime) for task in view.plan.tasks for regime in view.plan.regimes]
+    return [_cell(view, task, regime) for task in view.plan.tasks for regime in view.plan.regimes_of(task)]
 
 
 def decide(cells: Sequence[Cell]) -> tuple[int, list[Cell]]:

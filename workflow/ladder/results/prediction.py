@@ -26,10 +26,12 @@ Frame = pd.DataFrame
 Row = dict[str, Any]
 
 _LIBRARIES = {name for problem in PROBLEMS.values() for name in problem.libraries} - {COPY}
+OVER = ("over_cublas", "over_cublaslt")
+"""Columns of the speed-up over one library alone."""
 _EDGES_US = (20, 100, 1000)
 _LAUNCHED_ALONE = ("cold", "dirty")
 
-_CELL = ["sweep", "variant", "dtype", "layout", *SIZE_COLUMNS, "regime"]
+_CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime"]
 _TIMES = ["median_us", "reference_median_us"]
 _NORMAL = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 _POOLED_CELLS, _POOLED_SESSIONS, _ASSUMED_HOSTS = 20, 4, 1
@@ -64,10 +66,13 @@ def read(sessions: Frame) -> Frame:
     """The rows of sessions.csv, one per cell and session, with what the model needs.
 
     `log`: of the speed-up. `level`: the same if the session had the median floor. `shift`: its floor less the median
-    one, us, of launches timed alone. `variance`: of the session's median. A GPU that is not known is the session's own.
+    one, us, of launches timed alone and by events. `variance`: of the session's median. A GPU that is not known is the
+    session's own. A session that chose the cell as one of the fastest is left out: that number is too high by chance.
     """
-    found = sessions.dropna(subset=["speedup", *_TIMES]).drop_duplicates(
-        [*_CELL, "session"], keep="last", ignore_index=True
+    found = (
+        sessions[~sessions["chose"].fillna(False)]
+        .dropna(subset=["speedup", *_TIMES])
+        .drop_duplicates([*_CELL, "session"], keep="last", ignore_index=True)
     )
     found["cell"] = found.groupby(_CELL, dropna=False).ngroup()
     found[["kind", "class"]] = _classes(found)
@@ -76,7 +81,8 @@ def read(sessions: Frame) -> Frame:
     found["log"] = np.log(found["speedup"])
     found["variance"] = (np.log(found["speedup_high"] / found["speedup_low"]) / 2 / _NORMAL) ** 2
     floor = found["clock_floor_us"]
-    found["alone"] = found["regime"].isin(_LAUNCHED_ALONE).astype(float)
+    by_events = found["regime"].isin(_LAUNCHED_ALONE) & ~found["clock"].eq("device").fillna(False)
+    found["alone"] = by_events.astype(float)
     found["shift"] = (floor - floor.median()).fillna(0.0) * found["alone"]
     found["level"] = found["log"] + _lengthened(found, -found["shift"])
     return found
@@ -240,6 +246,8 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     )
     combined = combined[list(columns)].astype(timings.dtypes[list(columns)]).where(timings["status"] == "ok")
     combined = combined.fillna(timings)
+    again = combined["speedup"] / timings["speedup"]
+    combined = combined.assign(**{name: timings[name] * again for name in OVER})
     pairs = known["session"].notna() | known["host"].notna()
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     deviations = (known[pairs] ** 0.5).join(found.groupby("class").agg(**counted)).rename_axis("class")

@@ -27,7 +27,7 @@ from ladder.model.plan import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.archive import public, read_archive, write_archive
+from ladder.results.archive import public, public_uuid, read_archive, write_archive
 from ladder.results.collect import collect_sweep, merge
 from ladder.results.statistics import listed
 
@@ -49,7 +49,7 @@ class Publication:
         found: dict[int, Record] = {}
         for view in self.views.values():
             for _, task in view.launched():
-                for regime in (*view.plan.regimes, *([COUNTERS] if task.counted else [])):
+                for regime in (*view.plan.regimes_of(task), *([COUNTERS] if task.counted else [])):
                     record = view.find(task, regime)
                     found |= {id(one): one for one in (view.alike(record) if record else ())}
         return list(found.values())
@@ -145,9 +145,14 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
-    """Copy the tables that are of no sweep: checks of the timer, what the sanitizer found."""
+    """Copy the tables that are of no sweep: checks of the timer, its GPUs as published; what the sanitizer found."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for path in (*source.tables.glob("clock_*.*"), *source.tables.glob("sanitizer.*")):
+    for name in ("clock_aa", "clock_nvbench"):
+        if (source.tables / f"{name}.csv").is_file():
+            found = tables.read(name, source.tables)
+            uuids = found["gpu_uuid"].map(public_uuid, na_action="ignore")
+            tables.write({name: found.assign(gpu_uuid=uuids.astype(found["gpu_uuid"].dtype))}, target.tables)
+    for path in source.tables.glob("sanitizer.*"):
         shutil.copyfile(path, target.tables / path.name)
     if source.throughput.is_file():
         shutil.copyfile(source.throughput, target.throughput)

@@ -52,6 +52,11 @@ def ok_rows(timings: pd.DataFrame, regime: str) -> pd.DataFrame:
     return timings[(timings["status"] == "ok") & (timings["regime"] == regime)]
 
 
+def against_references(timings: pd.DataFrame) -> pd.DataFrame:
+    """Rows of cells timed against their sweep's reference, without those of rungs paired with a baseline."""
+    return timings[timings["baseline"].isna()]
+
+
 def failures(timings: pd.DataFrame) -> pd.DataFrame:
     """Rows of cells that gave no result, with their reasons."""
     return timings[timings["status"] != "ok"]
@@ -118,7 +123,21 @@ def ranking(rows: pd.DataFrame) -> str:
     return rate[0] if rate else "speedup"
 
 
+def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
+    """Rows among which the fastest is looked for, alone or for each value of some columns.
+
+    Those that were measured again after they had been chosen as the fastest; where there are none, all.
+    """
+    fresh = rows["fresh"].fillna(False).astype(bool)
+    if not per:
+        return rows[fresh] if fresh.any() else rows
+    known = fresh.groupby([rows[name] for name in per], dropna=False).transform("any")
+    return rows[fresh | ~known]
+
+
 def fastest(rows: pd.DataFrame) -> dict[str, Any]:
+    """The row of the fastest of the contenders."""
+    rows = contenders(rows)
     return records(rows.loc[[rows[ranking(rows)].idxmax()]])[0]
 
 

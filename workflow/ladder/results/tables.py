@@ -14,13 +14,17 @@ from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
+_OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
+clock_floor_us clock fresh over_cublas over_cublaslt"""
 _LATER = {
     "resources": ("sweep",),
-    "timings": ("algorithm", "sessions", "gpus", "predicted_low", "predicted_high", "clock_floor_us"),
-    "sessions": ("host_gpus", "clock_floor_us"),
+    "timings": _OF_TIMINGS.split(),
+    "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose"),
     "jobs": ("check_share",),
+    "clock_aa": ("gpu_uuid", "sweep", "dtype"),
+    "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
-"""Columns that tables published earlier do not have."""
+"""Columns that tables published earlier may not have."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 

@@ -24,13 +24,17 @@ __global__ void widen(double* out, const T* in, index_t rows, index_t columns, i
 }
 
 // Largest normalised error over a region of C: the part of |c - e| that rounding e to the output type (unit roundoff
-// `rounding`) does not explain, over |alpha| (|A||B|) + |beta| |C0|; e = alpha AB + beta C0.
+// `rounding`) does not explain, over |alpha| (|A||B|) + |beta| |C0|; e = alpha AB + beta C0. To `digest` is added what
+// tells whether product and magnitude are as they were, with a key that no kernel knew.
 template <class T>
-__global__ void compare_product(double* maximum, const T* c, const T* before, const double* product,
+__global__ void compare_product(double* maximum, unsigned long long* digest, unsigned long long key, const T* c, const T* before, const double* product,
                                 const double* magnitude, index_t rows, index_t columns, index_t row_stride,
                                 index_t column_stride, double alpha, double beta, double rounding) {
   double worst = 0.0;
+  unsigned long long own = 0;
   for (index_t i = first_index(); i < rows * columns; i += grid_stride()) {
+    own += mixed(key ^ __double_as_longlong(product[i]), 2 * i);
+    own += mixed(key ^ __double_as_longlong(magnitude[i]), 2 * i + 1);
     const index_t at = i / columns * row_stride + i % columns * column_stride;
     const double prior = beta != 0.0 ? beta * to_double(before[at]) : 0.0;
     const double expected = alpha * product[i] + prior;
@@ -38,6 +42,12 @@ __global__ void compare_product(double* maximum, const T* c, const T* before, co
     raise(worst, normalised(to_double(c[at]) - expected, rounding * fabs(expected), scale));
   }
   raise_to_block(maximum, worst);
+  __shared__ unsigned long long of_block;
+  if (threadIdx.x == 0) of_block = 0;
+  __syncthreads();
+  atomicAdd(&of_block, own);
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(digest, of_block);
 }
 
 // Counts elements that are NaN, as poisoned outputs nobody wrote are.
@@ -177,13 +187,13 @@ __device__ void add_product(const Team& team, const T* row, int count, const typ
 
 }  // namespace
 
-// What comes ahead of a timed launch: inputs drawn, C poisoned, `sums` for the check cleared.
+// What comes ahead of a timed launch: inputs drawn, so many elements, C poisoned, `sums` for the check cleared.
 template <class In, class Out>
-__global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t m, index_t n, index_t k,
-                                unsigned long long seed_of_a, unsigned long long seed_of_b, int kind) {
-  draw(a, m * k, seed_of_a, kind);
-  draw(b, n * k, seed_of_b, kind);
-  poison(c, m * n * sizeof(Out));
+__global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t count_a, index_t count_b, index_t c_bytes,
+                                index_t k, Seed seed_of_a, Seed seed_of_b, int kind) {
+  draw(a, count_a, seed_of_a, kind);
+  draw(b, count_b, seed_of_b, kind);
+  poison(c, c_bytes);
   for (index_t i = first_index(); i < k + 2; i += grid_stride()) sums[i] = 0;
 }
 
@@ -297,18 +307,20 @@ __device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In*
 }  // namespace
 
 // The largest normalised error, as compare_product has it with beta = 0, of C (m x n): of every row times x, and of single
-// elements. `y` is B x, `squares` the sum of B's squares; element (k, n) of B lies at k * b_by_k + n * b_by_n.
+// elements. `y` is B x, `squares` the sum of B's squares; element (k, n) of B lies at k * b_by_k + n * b_by_n. A and B are
+// what was drawn from element `moved_a` and `moved_b` on.
 template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
     check_product(Seal seal, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
                   const typename Sum<In>::type* squares, index_t spots, index_t m, index_t n, index_t k, index_t b_by_k,
-                  index_t b_by_n, double alpha, double rounding, unsigned long long seed_of_a,
-                  unsigned long long seed_of_b, int kind) {
+                  index_t b_by_n, double alpha, double rounding, index_t moved_a, index_t moved_b, Seed seed_of_a,
+                  Seed seed_of_b, int kind) {
   double worst = worst_of_spots(seal, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
   const unsigned long long chosen = mixed(seal.key + 1, first_index());
-  raise(worst, error_of_input(a, static_cast<index_t>(chosen % (m * k)), seed_of_a, kind));
-  raise(worst, error_of_input(b, static_cast<index_t>(chosen % (n * k)), seed_of_b, kind));
+  const index_t at_a = moved_a + chosen % (m * k), at_b = moved_b + chosen % (n * k);
+  raise(worst, error_of_input(a - moved_a, at_a, seed_of_a, kind));
+  raise(worst, error_of_input(b - moved_b, at_b, seed_of_b, kind));
   const Team team(m);
   for (index_t row = team.first; row < m; row += team.teams) {
     double of_a, sums[3];

@@ -17,6 +17,7 @@ the last one. Inputs over many binades have the general bound.
 
 import ctypes
 import math
+import secrets
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -71,11 +72,14 @@ class GemmInstance(instance.Instance):
     """Buffers a (M x K), b (K x N, or N x K for TN), c (M x N), c before a launch with beta, and the fp64 answer."""
 
     outputs = ("c",)
+    moving = ("a", "b")
 
     def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
         self.libraries = libraries
         self.regions: list[_Region] = []
         self._answered: dict[str, Any] = {}  # what was drawn when the fp64 answer was worked out
+        self._digests: dict[int, int] = {}  # of its regions, when it was first used
+        self._key = secrets.randbits(63)
         self.m, self.n, self.k = (size[extent] for extent in "mnk")
         self.input, self.output = input_dtype(dtype), output_dtype(dtype)
         super().__init__(gpu, size, dtype, layout)
@@ -127,7 +131,7 @@ class GemmInstance(instance.Instance):
 
     def _answer(self) -> list[_Region]:
         """The fp64 answer: all of C where fp64 is fast, else 64 rows and 64 columns spread over it."""
-        drawn = {"inputs": self.inputs, **{name: self.drawn[name].value for name in "ab"}}
+        drawn = {name: (self.pointer(name), self.inputs, bytes(self.drawn[name])) for name in "ab"}
         if not self.regions or self._answered != drawn:
             self._free_regions()
             self._answered = drawn
@@ -161,13 +165,17 @@ class GemmInstance(instance.Instance):
         if unwritten:
             return Check(math.inf, bound, f"{unwritten} of {count} outputs were not written or are NaN")
         worst, before = 0.0, self._before()
-        for rows, columns, product, magnitude in self._answer():
+        for number, (rows, columns, product, magnitude) in enumerate(self._answer()):
             shift = (rows.start * self.n + columns.start) * ELEMENT_BYTES[self.output]
             pointers = (c + shift, before + shift if before else 0)
             answer = (int(product.handle), int(magnitude.handle))
             shape = (len(rows), len(columns), rows.step * self.n, columns.step)
-            compared = (harness.maximum, *pointers, *answer, *shape, *self._weights())
-            maximum, _ = harness.reduce(f"compare_product<{c_type}>", len(rows) * len(columns), *compared)
+            found = (harness.maximum, harness.count, self._key)
+            entry, given = f"compare_product<{c_type}>", (*pointers, *answer, *shape, *self._weights())
+            maximum, digest = harness.reduce(entry, len(rows) * len(columns), *found, *given)
+            if self._digests.setdefault(number, digest) != digest:
+                self._free_regions()
+                return Check(math.inf, bound, "the fp64 answer, which is not its own, was written")
             worst = max(worst, maximum)
         return Check(worst, bound)
 
@@ -186,19 +194,20 @@ class GemmInstance(instance.Instance):
         """All in one kernel."""
         for offset, name in enumerate("ab"):
             self.note_drawn(name, 2 * seed + offset)
-        pointers = [self.pointer(name) for name in "abc"]
-        shape = (self.m, self.n, self.k)
-        elements = max(self.m * self.n, self.m * self.k, self.n * self.k) // _REFRESHED_AT_ONCE
+        a, b, c = (self.tensors[name] for name in "abc")
+        buffers = (int(a.whole.handle), int(b.whole.handle), c.pointer, int(self._signed.handle))
+        counts = (a.elements, b.elements, c.buffer.size, self.k)
+        elements = max(a.elements, b.elements, c.elements) // _REFRESHED_AT_ONCE
         entry = f"refresh_product<{self._both_types()}>"
-        self.gpu.harness.run(
-            entry, elements, *pointers, int(self._signed.handle), *shape, *self._drawn_with()
-        )
+        self.gpu.harness.run(entry, elements, *buffers, *counts, *self._drawn_with())
 
     def inspect(self, params: Params, seal: Seal) -> None:
         """Freivalds' check of every row, and random elements, up to a thousand: see check.cu. Follows a refresh."""
         if self.scalars["beta"] != 0.0:
             raise NotImplementedError("timed launches have beta = 0")
         harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
+        # After the launch, which may have written there.
+        self.gpu.zero(int(self._signed.handle), self._signed.size)
         along, signed = "columns" if self.layout == "TN" else "rows", self._signed_pointers()
         rows, columns = self.tensors["b"].shape
         entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
@@ -206,10 +215,13 @@ class GemmInstance(instance.Instance):
         spots = max(_SPOTS[0], min(_SPOTS[1], _SPOTS[2] // self.k))
         given = (self.pointer("c"), self.pointer("a"), b, *signed, spots, self.m, self.n, self.k, *by)
         alpha, _, rounding = self._weights()
-        entry = f"check_product<{self._both_types()}>"
-        harness.run(
-            entry, spots * _BLOCK + _threads(self.m), seal, *given, alpha, rounding, *self._drawn_with()
-        )
+        entry, threads = f"check_product<{self._both_types()}>", spots * _BLOCK + _threads(self.m)
+        harness.run(entry, threads, seal, *given, alpha, rounding, *self._moved(), *self._drawn_with())
+
+    def _moved(self) -> list[int]:
+        """Elements between what was drawn for A and where it begins, and the same of B."""
+        tensors = [self.tensors[name] for name in "ab"]
+        return [(one.pointer - int(one.whole.handle)) // ELEMENT_BYTES[one.dtype] for one in tensors]
 
     def _drawn_with(self) -> list[Any]:
         """What A and B were drawn with."""
@@ -232,7 +244,7 @@ class GemmInstance(instance.Instance):
         for region in self.regions:
             region.product.close(self.gpu.stream)
             region.magnitude.close(self.gpu.stream)
-        self.regions = []
+        self.regions, self._digests = [], {}
 
     def close(self) -> None:
         self._free_regions()

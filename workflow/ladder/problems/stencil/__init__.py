@@ -17,9 +17,10 @@ class Stencil(Problem):
     parameters = {"k": "reach; taps are k + 1"}
 
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        """One output, two, a prime, one more and one less than blocks of outputs."""
+        """One output, two, a prime, one more and one less than blocks of outputs, or whole blocks instead."""
         k = int(params["k"])
-        return [[{"elements": count}] for count in (k + 1, k + 2, 1031 + k, 4097, 8191 + k)]
+        groups = [(k + 1,), (k + 2,), (1031 + k,), (4097, 4096), (8191 + k, 8192 + k, 8192)]
+        return [[{"elements": count} for count in group] for group in groups]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
         return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("compare_stencil", "check_stretches"))

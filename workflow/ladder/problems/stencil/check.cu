@@ -39,7 +39,7 @@ __global__ void compare_stencil(double* maximum, const T* in, const T* out, inde
 // The same of a timed launch: of stretches at random places, and of the end.
 template <class T>
 __global__ void check_stretches(Seal seal, const T* in, const T* out, index_t elements, int k, unsigned poison,
-                                unsigned long long seed, int kind) {
+                                Seed seed, int kind) {
   double worst = 0.0;
   for (index_t item = blockIdx.x; item <= stretches; item += gridDim.x) {
     const auto chosen = static_cast<index_t>(mixed(~seal.key, item) % elements);

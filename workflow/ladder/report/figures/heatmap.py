@@ -5,7 +5,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from ladder.report.figures.base import MUTED, FigureData, NoDataError, canvas
-from ladder.results.statistics import at_size, parameter
+from ladder.results.statistics import at_size, contenders, parameter
 
 _LOOK = {"cmap": "viridis", "linewidths": 1.2, "fmt": "", "annot_kws": {"fontsize": 11}}
 _LOOK |= {"cbar_kws": {"label": "speed / reference"}}
@@ -27,7 +27,7 @@ def draw(data: FigureData) -> Figure:
     rows = data.some(data.here)
     rows = rows.assign(x=parameter(rows, x), y=parameter(rows, y), hue=parameter(rows, hue) if hue else "")
     by_cell = rows.groupby(["hue", "y", "x"])["speedup"]
-    best = by_cell.max()
+    best = contenders(rows, ["hue", "y", "x"]).groupby(["hue", "y", "x"])["speedup"].max()
     panels = [value for value in _axis_values(data, hue) if (rows["hue"] == value).any()] if hue else [""]
     xs, ys = _axis_values(data, x), _axis_values(data, y)
     several = "best " if by_cell.size().max() > 1 else ""

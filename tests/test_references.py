@@ -1,0 +1,453 @@
+"""References of one's own: what they are given, and what becomes of those that go wrong. The GPU is only played."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import test_worker
+from conftest import ROOT, edit, make_project
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
+from ladder.catalogue.sweeps import make_sweep
+from ladder.gpu.instance import Check
+from ladder.gpu.timing import capture
+from ladder.measure import worker
+from ladder.measure.conditions import tree_conditions
+from ladder.model.errors import LadderError
+from ladder.model.kernel import Kernel
+from ladder.model.plan import Plan
+from measuring import GPUS, measured
+from test_worker import planned, played
+
+__all__ = ["played"]  # a fixture that every test here has
+
+CC, NVCC = shutil.which("cc"), shutil.which("nvcc")
+PAGE = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+
+LIBRARY = """
+#include <stdint.h>
+int64_t seen[10];
+float weights[2];
+int calls, setups, state;
+
+int gemm_fp32_NN(void* a, void* b, void* c, int64_t m, int64_t n, int64_t k, float alpha, float beta, void* stream,
+                 void* own) {
+    int64_t given[] = {(int64_t)a, (int64_t)b, (int64_t)c, m, n, k, (int64_t)stream, own == &state};
+    for (int i = 0; i < 8; ++i) seen[i] = given[i];
+    weights[0] = alpha;
+    weights[1] = beta;
+    ++calls;
+    return 0;
+}
+int prepare_fp32(void** own, int64_t m, int64_t n, int64_t k, float alpha, float beta, void* stream) {
+    *own = &state;
+    ++setups;
+    return stream == (void*)7 && alpha == 1 && beta == 0 ? 0 : 5;
+}
+int fails() { return 3; }
+"""
+
+STENCILS = [{"kernel": "stencil_shared", "params": {"k": [2, 16], "coarsen": [1, 4]}}]
+PYTHON = """
+calls, launches = [], []
+
+
+def good(problem, buffers, sizes, scalars, stream):
+    calls.append((problem, buffers, sizes, scalars, stream))
+    return lambda: launches.append(len(calls))
+
+
+def raises(*given):
+    raise ValueError("not for me")
+
+
+def leaves(*given):
+    raise SystemExit(1)
+
+
+def no_launcher(*given):
+    return 3
+
+
+def launch_fails(*given):
+    return lambda: 1 / 0
+
+
+number = 1
+"""
+
+
+@functools.cache
+def catalog() -> dict[str, Kernel]:
+    return load_catalog(ROOT / "kernels")
+
+
+def own_plan(folder: Path, references: Sequence[Any], **fields: Any) -> Plan:
+    """The plan of a sweep against these references, whose files lie in the folder."""
+    (folder / "none.cubin").touch()
+    given = {
+        "title": "t",
+        "question": "q?",
+        "problem": "gemm",
+        "dtypes": ["fp32"],
+        "sizes": [1024],
+        "variants": [{"kernel": "gemm_naive"}, {"kernel": "gemm_staged"}],
+        "references": list(references),
+    }
+    return planned(make_sweep(Path("own.yaml"), given | fields, catalog(), folder), folder)
+
+
+def python_file(folder: Path, text: str = PYTHON) -> str:
+    (folder / "mine.py").write_text(text, encoding="utf-8")
+    return "mine.py"
+
+
+def shared_object(folder: Path) -> str:
+    if CC is None:
+        pytest.skip("needs a C compiler, cc")
+    (folder / "lib.c").write_text(LIBRARY, encoding="utf-8")
+    subprocess.run([CC, "-shared", "-fPIC", "-o", folder / "libmine.so", folder / "lib.c"], check=True)
+    return "libmine.so"
+
+
+def module_of(plan: Plan) -> Any:
+    """The Python file that the worker has loaded."""
+    (given,) = plan.external.values()
+    return sys.modules[f"reference_mine_{given.sha256[:8]}"]
+
+
+def answer(plan: Plan, folder: Path, *regimes: str) -> dict[str, Any]:
+    """What becomes of the first task."""
+    given = worker.Worker(plan, folder).answer(0, regimes or ["dirty"], {})
+    return {**given["results"], "fatal": given["fatal"]}
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches are short enough for warm."""
+    monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
+
+
+def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(tmp_path: Path) -> None:
+    plan = own_plan(tmp_path, ["cublas", {"python": python_file(tmp_path), "entry": "good"}])
+    found = answer(plan, tmp_path)["dirty"]
+    assert (found["status"], found["notes"]) == ("ok", [])
+    assert list(found["references"]) == ["cublas", "mine:good"]
+    ((problem, buffers, sizes, scalars, stream),) = module_of(plan).calls
+    assert (problem.name, problem.dtype, problem.layout) == ("gemm", "fp32", "NN")
+    assert (sizes, scalars, stream) == ({"m": 1024, "n": 1024, "k": 1024}, {"alpha": 1.0, "beta": 0.0}, 7)
+    assert list(buffers) == ["a", "b", "c"]
+    taken = buffers["c"].__cuda_array_interface__
+    assert taken["data"] == (buffers["c"].pointer, False)
+    assert (taken["shape"], taken["typestr"]) == ((1024, 1024), "<f4")
+
+
+def test_a_callable_alone_is_the_reference_by_its_name_and_its_launches_are_checked(tmp_path: Path) -> None:
+    file = python_file(tmp_path)
+    plan = own_plan(tmp_path, [{"python": file, "entry": "good", "name": "mine"}])
+    found = answer(plan, tmp_path)["dirty"]
+    assert (found["status"], found["reference"]) == ("ok", "mine")
+    assert len(module_of(plan).launches) > len(found["reference_us"])
+
+
+def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(tmp_path: Path) -> None:
+    reference = {"python": python_file(tmp_path), "entry": "good"}
+    plan = own_plan(tmp_path, [reference], problem="stencil", sizes=[2**16], variants=STENCILS)
+    own = worker.Worker(plan, tmp_path)
+    reach = [task.launch.params["k"] for task in plan.tasks if task.launch]
+    for index in (0, *range(4)):
+        assert own.answer(index, ["dirty"], {})["results"]["dirty"]["status"] == "ok"
+    assert [given[2]["k"] for given in module_of(plan).calls] == list(dict.fromkeys(reach)) == [2, 16]
+
+
+def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(tmp_path: Path, short: None) -> None:
+    mine = {
+        "shared_object": shared_object(tmp_path),
+        "entry": "gemm_{dtype}_{layout}",
+        "setup": "prepare_{dtype}",
+    }
+    plan = own_plan(tmp_path, [{**mine, "name": "mine"}], sizes=[1024, {"m": 64, "n": 128, "k": 256}])
+    own = worker.Worker(plan, tmp_path)
+    last = len(plan.tasks) - 1
+    for index in (0, 1, last):
+        results = own.answer(index, ["dirty", "warm"], {})["results"]
+        assert {one["status"] for one in results.values()} == {"ok"}, results
+    library = ctypes.CDLL(str(tmp_path / "libmine.so"))
+    a, b, c, *rest = (ctypes.c_int64 * 8).in_dll(library, "seen")
+    assert 0 < a < b < c
+    assert rest == [64, 128, 256, 7, 1]
+    assert [*(ctypes.c_float * 2).in_dll(library, "weights")] == [1.0, 0.0]
+    assert ctypes.c_int.in_dll(library, "setups").value == 2
+    assert ctypes.c_int.in_dll(library, "calls").value > 3 * 12
+
+
+BROKEN = [
+    ("raises", "mine.py: raises: raised: ValueError: not for me"),
+    ("leaves", "mine.py: leaves: raised: SystemExit: 1"),
+    ("no_launcher", "mine.py: no_launcher: returned 3, which is not accepted; accepted: a callable without"),
+    ("launch_fails", "mine.py: launch_fails: its launcher raised: ZeroDivisionError: division by zero"),
+    ("number", "mine.py: number: no entry 'number'; accepted: a function of the module"),
+    ("absent", "mine.py: absent: no entry 'absent'"),
+]
+
+
+@pytest.mark.parametrize(("entry", "says"), BROKEN)
+def test_a_callable_that_goes_wrong_leaves_a_note_and_the_others_count(
+    entry: str, says: str, tmp_path: Path
+) -> None:
+    mine = {"python": python_file(tmp_path), "entry": entry, "name": "mine"}
+    beside = answer(own_plan(tmp_path, ["cublas", mine]), tmp_path)["dirty"]
+    assert (beside["status"], beside["reference"]) == ("ok", "cublas")
+    (note,) = beside["notes"]
+    assert note.startswith("mine: /")
+    assert says in note
+    alone = answer(own_plan(tmp_path, [mine]), tmp_path)
+    assert not alone["fatal"]
+    assert alone["dirty"]["status"] == "unsupported"
+    assert alone["dirty"]["reason"] == f"no reference: {note}"
+
+
+def test_a_file_that_cannot_be_imported_or_has_changed_leaves_a_note(tmp_path: Path) -> None:
+    mine = {"python": python_file(tmp_path, "import nothing_of_that_name"), "entry": "f"}
+    plan = own_plan(tmp_path, [mine])
+    says = "mine.py: f: cannot be imported: ModuleNotFoundError: No module named 'nothing_of_that_name'"
+    assert says in answer(plan, tmp_path)["dirty"]["reason"]
+    python_file(tmp_path)
+    assert "mine.py: f: the file has changed since the plan" in answer(plan, tmp_path)["dirty"]["reason"]
+    (tmp_path / "mine.py").unlink()
+    assert "mine.py: cannot be read: No such file" in answer(plan, tmp_path)["dirty"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"entry": "fails"}, "libmine.so: fails: fails returned 3; 0 is success"),
+        ({"entry": "absent"}, "libmine.so: absent: no entry 'absent'; accepted: a function exported"),
+        ({"entry": "fails", "setup": "fails"}, "libmine.so: fails: fails returned 3; 0 is success"),
+        ({"entry": "fails", "setup": "absent"}, "no entry 'absent'"),
+    ],
+)
+def test_a_c_entry_that_goes_wrong_leaves_a_note(fields: dict[str, str], says: str, tmp_path: Path) -> None:
+    plan = own_plan(tmp_path, [{"shared_object": shared_object(tmp_path), **fields}])
+    assert says in answer(plan, tmp_path)["dirty"]["reason"]
+
+
+def test_a_shared_object_that_is_none_leaves_a_note(tmp_path: Path) -> None:
+    (tmp_path / "libmine.so").write_text("no ELF")
+    plan = own_plan(tmp_path, [{"shared_object": "libmine.so", "entry": "f"}])
+    assert "libmine.so: f: cannot be loaded: " in answer(plan, tmp_path)["dirty"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("right", "says"),
+    [(0, "wrong: largest normalised error 2, allowed 1"), (1, "does not enqueue on its stream")],
+)
+def test_a_reference_that_is_wrong_always_or_if_the_stream_is_held_leaves_a_note(
+    right: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its work is done while the stream is held if it goes to another one; the poison then comes after it."""
+    plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good"}])
+    errors = [*[0.0] * right, 2.0]
+
+    def check(self: Any, params: Any) -> Check:
+        return Check(errors.pop(0) if self._place == 1 else 0.0, 1.0)
+
+    monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", check)
+    assert f"mine.py: good: {says}" in answer(plan, tmp_path)["dirty"]["reason"]
+    assert not errors
+
+
+def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}])
+    damage = ("out_of_bounds", "1 bytes around c were written")
+    with monkeypatch.context() as patch:
+        patch.setattr("ladder.gpu.instance.Instance.damage", lambda self: damage if self._place else None)
+        found = answer(plan, tmp_path)
+    assert found["fatal"]
+    assert found["dirty"]["status"] == "out_of_bounds"
+    assert re.fullmatch(rf"the reference mine: /.*mine.py: good: {damage[1]}", found["dirty"]["reason"])
+
+    def sync(self: Any) -> None:
+        name = f"reference_mine_{plan.external['mine'].sha256[:8]}"
+        if name in sys.modules and sys.modules[name].launches:
+            raise RuntimeError("an illegal address")
+
+    sys.modules.pop(f"reference_mine_{plan.external['mine'].sha256[:8]}")
+    monkeypatch.setattr(test_worker.Gpu, "sync", sync)
+    found = answer(plan, tmp_path)
+    assert found["fatal"]
+    assert found["dirty"]["status"] == "launch_error"
+    assert re.fullmatch(
+        r"the reference mine: /.*mine.py: good: RuntimeError: an illegal address", found["dirty"]["reason"]
+    )
+
+
+def test_where_a_reference_cannot_be_captured_there_is_no_warm(
+    tmp_path: Path, short: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}])
+    played_capture = worker.capture
+
+    def refuse(stream: Any, members: Sequence[Any]) -> Any:
+        if any("ExternalReference" in getattr(one, "__qualname__", "") for one in members):
+            raise RuntimeError("it synchronises")
+        return played_capture(stream, members)
+
+    monkeypatch.setattr(worker, "capture", refuse)
+    found = answer(plan, tmp_path, "dirty", "warm")
+    says = "not captured in a CUDA graph: it synchronises"
+    assert not found["fatal"]
+    assert (found["warm"]["status"], found["warm"]["reason"]) == (
+        "unsupported",
+        f"the reference mine: {says}",
+    )
+    assert (found["dirty"]["status"], found["dirty"]["notes"]) == ("ok", [f"mine: warm: {says}"])
+
+
+def test_a_capture_that_fails_is_ended() -> None:
+    done = list[str]()
+    builder = SimpleNamespace(close=lambda: done.append("closed"))
+    builder.begin_building = lambda mode: builder
+    stream: Any = SimpleNamespace(create_graph_builder=lambda: builder)
+
+    def fails() -> None:
+        raise LadderError("returned 3")
+
+    with pytest.raises(LadderError, match="returned 3"):
+        capture(stream, [fails])
+    assert done == ["closed"]
+
+
+def test_a_record_depends_on_the_file_and_the_entry_and_not_on_where_the_file_lies(tmp_path: Path) -> None:
+    def conditions(folder: str, text: str, **fields: str) -> Any:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        mine = {"python": python_file(tmp_path / folder, text), "entry": "good", "name": "mine", **fields}
+        plan = own_plan(tmp_path / folder, ["cublas", mine])
+        assert "external" not in tree_conditions(plan, plan.tasks[0], "counters")
+        return tree_conditions(plan, plan.tasks[0], "dirty")
+
+    first = conditions("a", PYTHON)
+    assert first == conditions("b", PYTHON)
+    assert list(first["external"]) == ["mine"]
+    assert first != conditions("a", PYTHON + "# another\n")
+    assert first != conditions("a", PYTHON, entry="raises")
+
+
+def test_a_run_sees_that_the_file_changed(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    edit(project / "config/sweeps/alone.yaml", "[copy]", "[copy, {python: mine.py, entry: good}]")
+
+    def digest() -> str:
+        return load(set_up(project)).plans["alone"].external["mine:good"].sha256
+
+    python_file(project)
+    first = digest()
+    assert digest() == first
+    python_file(project, "def good(*given): pass\n")
+    assert digest() != first
+    (project / "mine.py").unlink()
+    with pytest.raises(LadderError, match=r"references\[1\].python: 'mine.py' is not accepted; .*is no file"):
+        digest()
+
+
+def examples() -> dict[str, str]:
+    """The code of the page, by language: what is shown first."""
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return dict(reversed(blocks))
+
+
+def build_example(folder: Path) -> str:
+    if NVCC is None:
+        pytest.skip("needs nvcc")
+    source = folder / "mine.cu"
+    source.write_text(examples()["cuda"], encoding="utf-8")
+    command = [
+        NVCC,
+        "-shared",
+        "-Xcompiler",
+        "-fPIC",
+        "-arch=sm_90",
+        str(source),
+        "-o",
+        str(folder / "libmine.so"),
+    ]
+    subprocess.run(command, check=True)
+    return "libmine.so"
+
+
+def test_the_examples_of_the_page_are_code(tmp_path: Path) -> None:
+    compile(examples()["python"], "references.md", "exec")
+    assert ctypes.CDLL(str(tmp_path / build_example(tmp_path))).gemm_fp32
+
+
+@pytest.fixture
+def gpu_project(tmp_path: Path) -> Path:
+    folder = make_project(tmp_path / "project")
+    shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
+    return folder
+
+
+def on_gpu(folder: Path, mine: dict[str, str], **fields: Any) -> dict[str, Any]:
+    """The first record of the tests' own kernel against a reference, by regime."""
+    more = {"references": [{**mine, "name": "mine"}], "regimes": ["dirty", "warm"], **fields}
+    records = measured(folder, [{"kernel": "faulty"}], [256], "{deadline_s: 60}", **more)
+    assert {record.status for record in records} == {"ok"}, [record.reason for record in records]
+    assert {record.result["reference"] for record in records} == {"mine"}
+    assert not any(record.result["notes"] for record in records)
+    return {record.cell.regime: record for record in records}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+def test_on_a_gpu_the_shared_object_of_the_page_is_a_reference(gpu_project: Path) -> None:
+    mine = {"shared_object": build_example(gpu_project), "entry": "gemm_{dtype}"}
+    assert set(on_gpu(gpu_project, mine)) == {"dirty", "warm"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
+def test_on_a_gpu_the_callable_of_the_page_is_a_reference(gpu_project: Path) -> None:
+    mine = {"python": python_file(gpu_project, examples()["python"]), "entry": "matmul"}
+    assert set(on_gpu(gpu_project, mine)) == {"dirty", "warm"}
+
+
+FAULTS: dict[str, Callable[[str], str]] = {
+    "the host crashes": lambda code: code.replace("const dim3", "*(volatile int*)0 = 1; const dim3"),
+    "writes behind the end": lambda code: code.replace(
+        "c[row * n + column] = sum;", "c[row * n + column] = c[n * n] = sum;"
+    ),
+    "synchronises": lambda code: code.replace(
+        "return cudaGet", "cudaStreamSynchronize(stream); return cudaGet"
+    ),
+    "another stream": lambda code: code.replace("256, 0, stream", "256, 0, cudaStreamPerThread"),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+@pytest.mark.parametrize("fault", FAULTS)
+def test_on_a_gpu_a_reference_that_goes_wrong_is_named(gpu_project: Path, fault: str) -> None:
+    build_example(gpu_project)
+    source = gpu_project / "mine.cu"
+    source.write_text(FAULTS[fault](source.read_text()))
+    command = [str(NVCC), "-shared", "-Xcompiler", "-fPIC", "-arch=sm_90", str(source)]
+    subprocess.run([*command, "-o", str(gpu_project / "libmine.so")], check=True)
+    mine = {"shared_object": "libmine.so", "entry": "gemm_fp32", "name": "mine"}
+    records = measured(gpu_project, [{"kernel": "faulty"}], [256], "{deadline_s: 30}", references=[mine])
+    assert {record.status for record in records} <= {"launch_error", "out_of_bounds", "unsupported"}
+    assert all("mine" in record.reason and "gemm_fp32" in record.reason for record in records)

@@ -1,0 +1,406 @@
+"""Tuning sweeps: a number that was chosen as the largest of many does not count; the fastest are measured again."""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT, edit_yaml
+from factory import FINISHED, SESSION, Lab, Place, failed, later
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
+from ladder.gpu.discovery import FoundGpu
+from ladder.measure import job
+from ladder.measure.job import Job, due
+from ladder.measure.store import read_store
+from ladder.measure.tuning import fastest, rivals
+from ladder.model.plan import read_plan
+from ladder.report.document import render
+from ladder.report.sweep_data import of_sweep
+from ladder.results import statistics as stats
+from ladder.results import tables
+from ladder.results.forecast import forecasts, summary
+
+SWEEP = "fp32_ladder"
+FIRST, SECOND, THIRD, FOURTH = "transposed A", "register tile", "shared tile", "coalesced"
+"""Its rungs, the fastest first."""
+Change = Callable[[Place, dict[str, Any]], "dict[str, Any] | None"]
+
+
+def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
+    """A project in which a sweep is a tuning sweep; without its second regime."""
+    lab = Lab(root)
+    edit_yaml(
+        lab.project.sweeps / f"{name}.yaml",
+        lambda sweep: sweep.update({"tuning": True, "regimes": ["dirty"]} | more),
+    )
+    return lab
+
+
+def again(lab: Lab, change: Change, number: int = 2, gpu: str = "GPU-1", name: str = SWEEP) -> None:
+    """A session later than the first, an hour each."""
+    lab.session = later(SESSION, id=f"session-{number}", gpu={**SESSION.gpu, "uuid": gpu})
+    lab.finished = f"2026-11-20T{10 + number}:20:00Z"
+    lab.record([name], change)
+    lab.session, lab.finished = SESSION, FINISHED
+
+
+def only(*rungs: str, times: float = 1.0, size: int | None = None) -> Change:
+    """Some rungs, at one size or all, so many times as fast as they were."""
+
+    def change(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
+        if place.entry.rung not in rungs or size not in (None, place.size["m"]):
+            return None
+        for timed in record["regimes"].values():
+            timed |= {name: timed[name] * times for name in ("speedup", "speedup_low", "speedup_high")}
+            timed["variant_us"] = [us / times for us in timed["variant_us"]]
+        return record
+
+    return change
+
+
+def asked(lab: Lab, name: str = SWEEP) -> set[tuple[str, int]]:
+    """What is due: rungs and sizes."""
+    lab.compile(lab.sweeps([name])[name])
+    view, found = lab.view(name), set()
+    for index, regimes in due(view, lab.on("gemm")):
+        assert regimes == ["dirty"]
+        task = view.plan.tasks[index]
+        found.add((task.rung, task.cell.size["m"]))
+    return found
+
+
+SIZES = (512, 1024, 2048, 4096, 8192)
+THREE = {(rung, size) for rung in (FIRST, SECOND, THIRD) for size in SIZES}
+
+
+def test_the_three_fastest_are_due_until_a_later_session_has_measured_them(tmp_path: Path) -> None:
+    lab = tuned(tmp_path)
+    lab.record([SWEEP])
+    assert asked(lab) == THREE
+    again(lab, only(FIRST, SECOND, THIRD, size=4096))
+    assert asked(lab) == {one for one in THREE if one[1] != 4096}
+    again(lab, only(FIRST, SECOND, THIRD, times=0.01), 3)
+    assert asked(lab) == set(), "whatever it measured"
+
+
+def test_no_other_sweep_measures_again(tmp_path: Path) -> None:
+    lab = tuned(tmp_path, tuning=False)
+    lab.record([SWEEP])
+    assert asked(lab) == set()
+
+
+def test_nothing_is_chosen_before_all_rivals_are_measured(tmp_path: Path) -> None:
+    lab = tuned(tmp_path)
+    slowest = (FOURTH, 4096)
+    lab.record(
+        [SWEEP],
+        lambda place, record: None if (place.entry.rung, place.size["m"]) == slowest else record,
+    )
+    assert asked(lab) == {slowest} | {one for one in THREE if one[1] != 4096}
+
+
+@pytest.mark.parametrize(("status", "fourth"), [("launch_error", False), ("incorrect", True)])
+def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
+    tmp_path: Path, status: str, fourth: bool
+) -> None:
+    lab = tuned(tmp_path, sizes=[4096])
+    lab.record([SWEEP])
+
+    def fails(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
+        record = failed(status, "because")(record) if place.entry.rung == SECOND else record
+        return only(FIRST, SECOND, THIRD)(place, record)
+
+    again(lab, fails)
+    # What is wrong is no rival, so that the next one moves up.
+    assert asked(lab) == ({(FOURTH, 4096)} if fourth else set())
+
+
+def test_one_that_took_too_long_is_tried_again_under_a_longer_deadline(tmp_path: Path) -> None:
+    lab = tuned(tmp_path, sizes=[4096])
+    lab.record([SWEEP])
+
+    def late(place: Place, record: dict[str, Any]) -> dict[str, Any] | None:
+        return only(FIRST, SECOND, THIRD)(place, record | {"limit_s": 60.0} | lost(place))
+
+    def lost(place: Place) -> dict[str, Any]:
+        return failed("timeout", "60 s")({}) if place.entry.rung == SECOND else {}
+
+    again(lab, late)
+    assert asked(lab) == set()
+    lab.settings = {"measure": {"deadline_s": 600}}
+    assert asked(lab) == {(SECOND, 4096)}
+
+
+def test_stencils_compete_at_one_reach_and_gemms_in_one_dtype(tmp_path: Path) -> None:
+    lab = tuned(tmp_path, "stencil_reach")
+    lab.record(["stencil_reach"])
+    view = lab.view("stencil_reach")
+    chosen = [fastest(view, among) for among in rivals(view)]
+    reaches = [{view.plan.tasks[one.index].cell.params["k"] for one in three} for three in chosen]
+    assert sorted(map(list, reaches)) == [[2], [4], [8], [12], [16], [24], [32]]
+    at_24 = [view.plan.tasks[one.index] for three in chosen for one in three]
+    assert [task.cell.params["coarsen"] for task in at_24 if task.cell.params["k"] == 24] == [1, 4, 2]
+
+
+def test_against_two_libraries_time_decides(tmp_path: Path) -> None:
+    lab = tuned(tmp_path, sizes=[4096], references=["cublas", "cublaslt"])
+
+    def slow_reference(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+        if place.entry.rung == FOURTH:
+            record["regimes"]["dirty"] |= {"reference": "cublaslt", "speedup": 5.0}
+        return record
+
+    lab.record([SWEEP], slow_reference)
+    assert {rung for rung, _ in asked(lab)} == {FIRST, SECOND, THIRD}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A tuning sweep whose fastest at 4096 turns out to be the second when it is measured again."""
+    lab = tuned(tmp_path_factory.mktemp("tuned"))
+    lab.record([SWEEP])
+    again(lab, only(FIRST, times=0.7, size=4096))
+    again(lab, only(SECOND, THIRD, FOURTH, times=0.99, size=4096), 3)
+    lab.collect([SWEEP])
+    return lab
+
+
+def rows_of(lab: Lab) -> Any:
+    rows = tables.read("timings", lab.folder.tables)
+    return rows[(rows["m"] == 4096) & rows["rung"].notna()].set_index("rung")
+
+
+def test_the_session_that_chose_does_not_count(measured: Lab) -> None:
+    rows = rows_of(measured)
+    assert rows.loc[FIRST, "speedup"] == pytest.approx(0.66 * 0.7)
+    assert rows.loc[SECOND, "speedup"] == pytest.approx(0.528 * 0.99)
+    assert rows.loc[FIRST, "tflops"] == pytest.approx(51.4 * 0.66 * 0.7, rel=0.01)
+    assert list(rows.loc[[FIRST, SECOND, THIRD], "sessions"]) == [1, 1, 1]
+    # The fourth was not chosen: both of its sessions count.
+    assert rows.loc[FOURTH, "speedup"] == pytest.approx(0.09 * 0.99**0.5)
+    assert rows.loc[FOURTH, "sessions"] == 2
+    assert rows.loc["naive", "sessions"] == 1
+    fresh = rows["fresh"].to_dict()
+    assert fresh == {FIRST: True, SECOND: True, THIRD: True, FOURTH: False, "naive": False}
+    sessions = tables.read("sessions", measured.folder.tables)
+    chose = sessions[sessions["chose"].fillna(False)]
+    assert set(chose["session"]) == {SESSION.id}
+    assert set(chose["variant"]) == {rows.loc[rung, "variant"] for rung in (FIRST, SECOND, THIRD)}
+    assert set(chose["m"]) == {4096}
+
+
+def test_the_fastest_is_the_best_of_those_measured_again_by_the_new_numbers(measured: Lab) -> None:
+    frames = {name: tables.read(name, measured.folder.tables) for name in ("timings", "resources", "metrics")}
+    data = of_sweep(measured.sweeps()[SWEEP], frames, {})
+    assert stats.fastest(data.here)["rung"] == SECOND
+    best = {row["m"]: row["rung"] for row in stats.records(data.fastest_by_size)}
+    assert best == dict.fromkeys(SIZES, FIRST) | {4096: SECOND}
+
+
+def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> None:
+    given = {"dtype": "fp32", "reference": "cublas", "m": 64}
+    lucky = {"variant": "lucky", "speedup": 1.5, "fresh": False}
+    rows = [given | lucky, given | {"variant": "confirmed", "speedup": 1.2, "fresh": True}]
+    rows += [{**one, "m": 128, "fresh": False} for one in rows]
+    found = tables.frame("timings", rows)
+    assert stats.fastest(found)["variant"] == "confirmed"
+    assert set(stats.contenders(found, ["m"]).loc[:, "m"]) == {64, 128}
+    by_size = stats.contenders(found, ["m"]).groupby("m")["speedup"].max()
+    assert by_size.to_dict() == {64: 1.2, 128: 1.5}, "where none was measured again all compete"
+    unmarked = tables.frame("timings", [one | {"fresh": None} for one in rows])
+    assert stats.fastest(unmarked)["variant"] == "lucky", "as in every other sweep"
+
+
+def report(lab: Lab) -> str:
+    return render(lab.folder, lab.sweeps([SWEEP]), lab.plans())
+
+
+def test_the_report_names_the_confirmed_winner_and_says_what_was_measured_again(measured: Lab) -> None:
+    text = report(measured)
+    assert f"At M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096 the fastest is {SECOND} with" in text
+    assert "At 4 of 5 sizes the fastest was not measured again" in text
+    (headline,) = [line for line in text.splitlines() if line.startswith("| [The FP32 ladder](")]
+    assert f"| {SECOND} | 4096 | 0.523 [" in headline
+
+
+def test_where_all_winners_were_measured_again_the_report_says_so(tmp_path: Path) -> None:
+    lab = tuned(tmp_path, sizes=[4096])
+    lab.record([SWEEP])
+    again(lab, only(FIRST, SECOND, THIRD))
+    lab.collect([SWEEP])
+    text = report(lab)
+    assert "The three fastest were measured again" in text
+    assert "not measured again" not in text.split("## Methodology")[0]
+
+
+def test_records_of_one_session_count_as_before(tmp_path: Path) -> None:
+    frames = []
+    for tuning in (True, False):
+        lab = tuned(tmp_path / str(tuning), tuning=tuning)
+        lab.record([SWEEP])
+        lab.collect([SWEEP])
+        frames.append(tables.read("timings", lab.folder.tables))
+        said = "At 5 of 5 sizes the fastest was not measured again" in report(lab)
+        assert said == tuning
+    assert set(frames[0]["fresh"]) == {False}
+    assert frames[1]["fresh"].isna().all()
+    assert frames[0].drop(columns="fresh").equals(frames[1].drop(columns="fresh"))
+    # Tables that were published earlier have no such column.
+    old = frames[1].drop(columns=["fresh", "over_cublas", "over_cublaslt"])
+    old.to_csv(lab.folder.tables / "timings.csv", index=False)
+    (lab.folder.tables / "timings.parquet").unlink()
+    assert f"the fastest is {FIRST}" in report(lab)
+
+
+def test_other_regimes_are_neither_measured_again_nor_marked(tmp_path: Path) -> None:
+    lab = tuned(tmp_path, sizes=[512], regimes=["dirty", "warm"], counters=None, figures=[])
+    lab.record([SWEEP])
+    assert asked(lab) == {(rung, 512) for rung in (FIRST, SECOND, THIRD)}
+    lab.collect([SWEEP])
+    rows = tables.read("timings", lab.folder.tables)
+    assert rows[rows["regime"] == "warm"]["fresh"].isna().all()
+    assert len(rows[rows["regime"] == "warm"]) == 5
+
+
+def test_the_speed_up_over_each_library_alone(tmp_path: Path) -> None:
+    lab = tuned(tmp_path, sizes=[4096], references=["cublas", "cublaslt"])
+
+    def referenced(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+        times_us = {"cublas": 100.0, "cublaslt": 110.0} if place.entry.rung == FIRST else {"cublas": 100.0}
+        record["regimes"]["dirty"]["references"] = times_us
+        return record
+
+    lab.record([SWEEP], referenced)
+    again(lab, lambda place, record: only(FIRST, times=0.5)(place, referenced(place, record)))
+    again(lab, lambda place, record: only(FIRST, times=0.7)(place, referenced(place, record)), 3)
+    lab.collect([SWEEP])
+    rows = rows_of(lab)
+    both = 0.66 * (0.5 * 0.7) ** 0.5
+    assert rows.loc[FIRST, "speedup"] == pytest.approx(both)
+    assert rows.loc[FIRST, ["over_cublas", "over_cublaslt"]].tolist() == pytest.approx([both, 1.1 * both])
+    assert rows.loc[SECOND, "over_cublas"] == pytest.approx(rows.loc[SECOND, "speedup"])
+    assert rows["over_cublaslt"].notna().sum() == 1
+
+
+class Host:
+    """Two GPUs and what measuring does on them, without a process: every cell gets its synthetic record."""
+
+    def __init__(self, lab: Lab, monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+        self.lab, self.passes, self.seconds = (
+            lab,
+            list[tuple[str, set[str]]](),
+            calendar.timegm((2026, 11, 20, 12, 0, 0)),
+        )
+        gpus = [FoundGpu(index, "NVIDIA H200", f"GPU-{index + 1}", (9, 0)) for index in range(2)]
+        host = self
+
+        class Quiet:
+            def __init__(self, uuid: str) -> None:
+                self.uuid = uuid
+
+            def neighbours_that_stay(self, seconds: float) -> list[int]:
+                return []
+
+        def run(self: job.Measuring, todo: job.Due, start: Any, append: Any) -> None:
+            host.passes.append((self.watch.uuid, {self.view.plan.tasks[index].rung for index, _ in todo}))
+            name = f"session of {host.now()}"
+            append(later(SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.watch.uuid}))
+            for index, regimes in todo:
+                task = self.view.plan.tasks[index]
+                speed = 1.0 + [FOURTH, THIRD, SECOND, FIRST].index(task.rung)
+                timed = {"variant_us": [1 / speed], "reference_us": [1.0], "reference": "cublas"}
+                for regime in regimes:
+                    result = timed | {"speedup": speed}
+                    append(self.view.new_record(task, regime, self.on, name, status="ok", result=result))
+                self.job.measured += 1
+
+        monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
+        monkeypatch.setattr(job, "find_gpus", lambda: gpus)
+        monkeypatch.setattr(job, "driver_version", lambda: "580.95")
+        monkeypatch.setattr(job, "Monitor", lambda uuid: contextlib.nullcontext(Quiet(uuid)))
+        monkeypatch.setattr(job, "locked_clocks", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(job.Measuring, "run", run)
+        monkeypatch.setattr("ladder.measure.view.now", self.now)
+        monkeypatch.setattr(job, "Job", lambda: Job(started=self.now()))
+
+    def now(self) -> str:
+        """A second later each time."""
+        self.seconds += 1
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.seconds))
+
+    def measure(self) -> list[tuple[str, set[str]]]:
+        """GPU and rungs of each process that measured."""
+        self.passes.clear()
+        self.lab.compile(self.lab.sweeps([SWEEP])[SWEEP])
+        path = self.lab.folder.plan(SWEEP)
+        job.measure(path, read_plan(path), self.lab.folder, ROOT)
+        return self.passes
+
+
+RUNGS = {FIRST, SECOND, THIRD, FOURTH}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    lab = tuned(tmp_path / "project", sizes=[4096])
+    edit_yaml(lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep["variants"].pop(0))
+    return Host(lab, monkeypatch, tmp_path)
+
+
+def test_a_job_measures_the_three_fastest_again_on_another_gpu_and_then_nothing(host: Host) -> None:
+    assert host.measure() == [("GPU-1", RUNGS), ("GPU-2", {FIRST, SECOND, THIRD})]
+    assert host.measure() == []
+    account = json.loads(host.lab.folder.account("measured", SWEEP).read_text())
+    assert (account["cells"], account["kept"], account["measured"]) == (4, 0, 7)
+
+
+def test_where_no_other_gpu_is_free_a_fresh_process_on_the_same_one_does(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_one = job.find_gpus()[:1]
+    monkeypatch.setattr(job, "find_gpus", lambda: only_one)
+    assert host.measure() == [("GPU-1", RUNGS), ("GPU-1", {FIRST, SECOND, THIRD})]
+    records = list(read_store(host.lab.folder.records))
+    assert len({record.session for record in records}) == 2
+
+
+def test_remeasuring_chooses_anew_and_measures_the_chosen_again(host: Host) -> None:
+    host.measure()
+    host.lab.settings = {"measure": {"remeasure": True}}
+    assert host.measure() == [("GPU-1", RUNGS), ("GPU-2", {FIRST, SECOND, THIRD})]
+    host.lab.settings = {}
+    assert host.measure() == []
+
+
+def test_a_job_that_was_killed_before_it_measured_again_goes_on(host: Host) -> None:
+    host.lab.record([SWEEP])
+    assert [rungs for _, rungs in host.measure()] == [{FIRST, SECOND, THIRD}]
+
+
+def test_cells_that_are_repeated_anyway_are_not_measured_once_more(host: Host) -> None:
+    edit_yaml(host.lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(repeated={}))
+    host.lab.settings = {"measure": {"sessions": 2}}
+    assert host.measure() == [("GPU-1", RUNGS), ("GPU-1", RUNGS)]
+
+
+def test_the_forecast_says_how_many_cells_are_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = tuned(tmp_path)
+    settings = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    settings |= {"device": "nvidia-h200", "arch": "sm_90a", "sweeps": [SWEEP]}
+    settings["clock"]["enabled"] = False
+    (lab.project.config / "config.yaml").write_text(yaml.safe_dump(settings))
+    (found,) = forecasts(load(set_up(lab.root)))
+    assert (len(found.cells), found.again) == (25, 15)
+    text = summary([found])
+    assert re.search(r"25 cells to measure, then at most 15 of them again$", text, re.MULTILINE)

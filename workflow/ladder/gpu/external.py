@@ -1,0 +1,167 @@
+"""External references: a C entry of a shared object, or a Python callable. docs/references.md has what they are given.
+
+Whatever they do wrong on the host is a LadderError, so that it becomes a note and does not end the run.
+"""
+
+import contextlib
+import ctypes
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ladder.gpu.device import Launcher
+from ladder.gpu.instance import Instance, Tensor
+from ladder.model.cell import External
+from ladder.model.errors import LadderError, within
+from ladder.model.files import file_sha256
+from ladder.model.problem import Params, Problem
+
+_TYPES = {"fp32": "<f4", "tf32": "<f4", "fp16": "<f2", "bf16": "<i2", "fp8": "|u1"}
+"""Of elements, as NumPy names them (others: <i4). It has no bf16 and no fp8: their bits come as whole numbers."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A buffer on the device, as torch.as_tensor(array, device="cuda") and cupy.asarray(array) take it: not copied."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Array":
+        return cls(tensor.pointer, tensor.shape, tensor.dtype)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        kind = _TYPES.get(self.dtype, "<i4")
+        # Not read-only, which torch refuses: writes into inputs are found otherwise.
+        return {"shape": self.shape, "typestr": kind, "data": (self.pointer, False), "version": 3}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a Python callable is asked for: problem, dtype and layout."""
+
+    name: str
+    dtype: str
+    layout: str
+
+
+class ExternalReference:
+    """One such reference, whose file is loaded at its first use in the process."""
+
+    def __init__(self, given: External) -> None:
+        self.given = given
+        self._states: dict[tuple[Any, ...], ctypes.c_void_p] = {}  # what the setup entry left, by size
+
+    def __str__(self) -> str:
+        return f"{self.given.file}: {self.given.entry}"
+
+    def launcher(self, problem: Problem, instance: Instance, params: Params) -> Launcher:
+        """What enqueues one run on the instance's buffers. Raises LadderError naming file and entry, as it does."""
+        with within(str(self)):
+            launch = self._launcher(problem, instance, params)
+
+        def launcher() -> None:
+            with within(str(self)):
+                launch()
+
+        return launcher
+
+    def _launcher(self, problem: Problem, instance: Instance, params: Params) -> Launcher:
+        sizes = {name: instance.size[name] for name in problem.size_fields} | dict(params)
+        scalars = {name: instance.scalars[name] for name in problem.scalars}
+        stream = int(instance.gpu.stream.handle)
+        if self.given.kind == "python":
+            asked = Asked(problem.name, instance.dtype, instance.layout)
+            buffers = {name: Array.of(instance.tensors[name]) for name in problem.buffers}
+            return self._python(asked, buffers, sizes, scalars, stream)
+        numbers = [ctypes.c_int64(int(value)) for value in sizes.values()]
+        weights = [ctypes.c_float(value) for value in scalars.values()]
+        common = [*numbers, *weights, ctypes.c_void_p(stream)]
+        pointers = [ctypes.c_void_p(instance.pointer(name)) for name in problem.buffers]
+        words = {"dtype": instance.dtype, "layout": instance.layout}
+        entry = self._function(self.given.entry, words)
+        states = [self._state(words, sizes, common)] if self.given.setup else []
+
+        def launch() -> None:
+            if code := entry(*pointers, *common, *states):
+                raise LadderError(f"{entry.__name__} returned {code}; 0 is success")
+
+        return launch
+
+    def _state(self, words: dict[str, str], sizes: dict[str, Any], common: list[Any]) -> ctypes.c_void_p:
+        """What the setup entry leaves for a size, in each dtype and layout; it is called once for each."""
+        key = (*words.values(), *sizes.items())
+        if key not in self._states:
+            state, setup = ctypes.c_void_p(), self._function(self.given.setup, words)
+            if code := setup(ctypes.byref(state), *common):
+                raise LadderError(f"{setup.__name__} returned {code}; 0 is success")
+            self._states[key] = state
+        return self._states[key]
+
+    def _function(self, name: str, words: dict[str, str]) -> Any:
+        """A C function; in its name {dtype} and {layout} stand for the cell's."""
+        for word, value in words.items():
+            name = name.replace(f"{{{word}}}", value)
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise LadderError(f'no entry {name!r}; accepted: a function exported as extern "C"') from error
+
+    @cached_property
+    def _library(self) -> ctypes.CDLL:
+        self._refuse_changed()
+        try:
+            return ctypes.CDLL(self.given.file)
+        except OSError as error:
+            raise LadderError(f"cannot be loaded: {error}") from error
+
+    def _python(self, *given: Any) -> Launcher:
+        entry = getattr(self._module, self.given.entry, None)
+        if not callable(entry):
+            raise LadderError(f"no entry {self.given.entry!r}; accepted: a function of the module")
+        with _naming("raised"):
+            launcher: Callable[[], object] = entry(*given)
+        if not callable(launcher):
+            accepted = "a callable without arguments"
+            raise LadderError(f"returned {launcher!r}, which is not accepted; accepted: {accepted}")
+
+        def launch() -> None:
+            with _naming("its launcher raised"):
+                launcher()
+
+        return launch
+
+    @cached_property
+    def _module(self) -> ModuleType:
+        self._refuse_changed()
+        path = Path(self.given.file)
+        name = f"reference_{path.stem}_{self.given.sha256[:8]}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # where dataclasses and compilers look for it
+        with _naming("cannot be imported"):
+            spec.loader.exec_module(module)
+        return module
+
+    def _refuse_changed(self) -> None:
+        """What is loaded must be what records are said to be of."""
+        if file_sha256(Path(self.given.file)) != self.given.sha256:
+            raise LadderError("the file has changed since the plan was made; make the plan again")
+
+
+@contextlib.contextmanager
+def _naming(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise LadderError(f"{what}: {type(error).__name__}: {error}") from error

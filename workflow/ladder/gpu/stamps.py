@@ -1,0 +1,99 @@
+"""A second clock: when the GPU began and ended each kernel, by the activity records of CUPTI.
+
+Events count what lies between two commands of a stream. That is a kernel and a few microseconds more, which differ
+between hosts. Activity records hold the kernel alone.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+from ladder.model.errors import LadderError
+
+_BUFFER_BYTES = 4 * 2**20
+_KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMSET")
+_WAIT_FOR_ALL = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
+
+
+class Stamp(NamedTuple):
+    """What the GPU did from `begin` to `end`, in ns; copies and memsets have no name."""
+
+    begin: int
+    end: int
+    name: str
+
+
+class DeviceClock:
+    """Times of launches between kernels named `ahead` and `behind`. Raises LadderError where CUPTI is missing."""
+
+    def __init__(self, ahead: str, behind: str) -> None:
+        self._marks, self._seen = (ahead, behind), list[Stamp]()
+        try:
+            load_nvidia_dynamic_lib("cupti")
+            from cupti import cupti
+        except (ImportError, DynamicLibNotFoundError) as error:
+            raise LadderError(f"no device timestamps: {error}") from error
+        self._cupti = cupti
+        self._kinds = [getattr(cupti.ActivityKind, kind) for kind in _KINDS]
+        with self._refusing():
+            cupti.activity_register_callbacks(lambda: (_BUFFER_BYTES, 0), self._take)
+        with self.recording():  # or it is refused now
+            pass
+
+    def _take(self, records: Iterable[Any]) -> None:
+        # Copied now: the records' memory is CUPTI's.
+        self._seen += [Stamp(one.start, one.end, getattr(one, "name", "")) for one in records]
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except self._cupti.cuptiError as error:
+            raise LadderError(f"no device timestamps: {error}") from error
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Inside, what is enqueued is recorded. Raises LadderError where CUPTI refuses, as under a profiler."""
+        with self._refusing():
+            for kind in self._kinds:
+                self._cupti.activity_enable(kind)
+        try:
+            yield
+        except BaseException:
+            self._flush()  # Nobody will ask for these.
+            raise
+        finally:
+            for kind in self._kinds:
+                self._cupti.activity_disable(kind)
+
+    def _flush(self) -> list[Stamp]:
+        self._cupti.activity_flush_all(_WAIT_FOR_ALL)
+        found, self._seen = self._seen, []
+        return found
+
+    def times(self, count: int) -> list[float]:
+        """Time in us of each of the `count` launches since the last call, in order; the stream must be idle.
+
+        Raises LadderError where there are more or fewer between the marks.
+        """
+        found = spans(self._flush(), *self._marks)
+        if len(found) != count:
+            raise LadderError(f"device timestamps of {len(found)} launches instead of {count}")
+        return found
+
+
+def spans(stamps: Sequence[Stamp], ahead: str, behind: str) -> list[float]:
+    """Time in us from the first begin to the last end between each mark `ahead` and the next `behind`, if any."""
+    found, inside = list[float](), None
+    for stamp in sorted(stamps):
+        if stamp.name == ahead:
+            inside = list[Stamp]()
+        elif inside is not None and stamp.name == behind:
+            if inside:
+                found.append((max(one.end for one in inside) - inside[0].begin) / 1e3)
+            inside = None
+        elif inside is not None:
+            inside.append(stamp)
+    return found

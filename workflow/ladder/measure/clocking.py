@@ -1,0 +1,134 @@
+"""The job that tries the timer: which measured cells it is tried on, and on which GPUs."""
+
+import json
+import logging
+import math
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ladder.gpu.discovery import FoundGpu, find_gpus
+from ladder.gpu.lock import one_gpu
+from ladder.measure.job import worker_command
+from ladder.measure.store import read_store
+from ladder.measure.view import View
+from ladder.model.cell import size_label
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json
+from ladder.model.folders import RunFolder
+from ladder.model.intervals import median
+from ladder.model.plan import Plan, Task
+from ladder.model.record import Session
+
+TABLES = ("clock_aa", "clock_nvbench")
+
+_TARGETS_US = {
+    "clock_aa": (4.0, 30.0, 300.0, 3000.0, 20000.0),
+    "clock_nvbench": (4.0, 7.0, 15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0, 20000.0),
+}
+_CLOSE = 2.0  # a cell stands for a target when its time is within this factor
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A measured task that the clock is tried on, by its index in the plan, and its recorded median in µs."""
+
+    index: int
+    task: Task
+    name: str
+    median_us: float
+
+
+def subject(plan: Plan, index: int, median_us: float) -> Subject:
+    """A task of a plan as a subject."""
+    task = plan.tasks[index]
+    return Subject(index, task, f"{task.variant} at {size_label(task.cell.size)}", median_us)
+
+
+def measured(view: View) -> Iterator[Subject]:
+    for index, task in view.launched():
+        record = view.find(task)
+        if record is not None and record.status == "ok":
+            yield subject(view.plan, index, median(record.result["variant_us"]))
+
+
+def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]:
+    """Those whose times lie nearest to the targets, each once, in order of time."""
+    chosen: dict[str, Subject] = {}
+    for target in targets if known else ():
+        best = min(known, key=lambda subject: abs(math.log(subject.median_us / target)))
+        if abs(math.log(best.median_us / target)) < math.log(_CLOSE):
+            chosen[best.name] = best
+    return sorted(chosen.values(), key=lambda subject: subject.median_us)
+
+
+def subjects(view: View) -> dict[str, list[Subject]]:
+    """The subjects of a sweep by table."""
+    known = list(measured(view))
+    return {table: nearest(known, _TARGETS_US[table]) for table in TABLES}
+
+
+def places(gpus: Sequence[FoundGpu], sessions: Mapping[str, Session]) -> list[list[FoundGpu]]:
+    """Where the clock is tried: on each GPU that has a session; where none has, on one of all."""
+    used = {session.gpu.get("uuid") for session in sessions.values()}
+    known = {gpu.uuid for gpu in gpus}
+    if elsewhere := sorted(str(uuid) for uuid in used - known if uuid):
+        logging.warning("not tried on GPUs that are not visible here: %s", ", ".join(elsewhere))
+    return [[gpu] for gpu in gpus if gpu.uuid in used] or [list(gpus)]
+
+
+def _tried(
+    asked: Mapping[Path, tuple[Plan, Mapping[str, Sequence[Subject]]]],
+    root: Path,
+    trials: int,
+    gpus: Sequence[FoundGpu],
+) -> dict[str, list[Row]]:
+    """Rows of both tables from one of the GPUs: a process for each plan, because NVBench runs once in each."""
+    found: dict[str, list[Row]] = {table: [] for table in TABLES}
+    with one_gpu(gpus) as (gpu, lock), tempfile.TemporaryDirectory() as folder:
+        environment, out = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}, Path(folder) / "rows.json"
+        for path, (plan, chosen) in asked.items():
+            words: dict[str, Any] = {"trials": trials, "out": str(out)}
+            words |= {table: [(one.index, one.median_us) for one in chosen[table]] for table in TABLES}
+            command = [*worker_command("clock_worker", path, plan, root), json.dumps(words)]
+            out.unlink(missing_ok=True)
+            done = subprocess.run(command, env=environment, pass_fds=[lock], check=False)
+            if (rows := read_json(out)) is None or done.returncode != 0:
+                why = f"ended with exit code {done.returncode}; the log above says why"
+                raise LadderError(f"the clock was not tried with {plan.sweep} on {gpu.uuid}: {why}")
+            for row in rows["clock_nvbench"]:
+                said = (gpu.uuid, row["subject"], row["median_us"], row["nvbench_us"])
+                logging.info("%s: %s: %.2f us here, %.2f us by NVBench", *said)
+            about = {"gpu_uuid": gpu.uuid, "sweep": plan.sweep}
+            for table in TABLES:
+                found[table] += [about | row for row in rows[table]]
+    return found
+
+
+def try_clock(
+    plans: Mapping[Path, Plan], folder: RunFolder, root: Path, trials: int, jobs: int
+) -> dict[str, list[Row]]:
+    """Rows of clock_aa and clock_nvbench, with the cells of `plans`; `jobs` GPUs at a time.
+
+    Raises LadderError without a GPU, or where a process fails.
+    """
+    store, gpus = read_store(folder.records), find_gpus()
+    gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
+    asked = {path: (plan, subjects(View(plan, store))) for path, plan in plans.items()}
+    for plan, chosen in asked.values():
+        if not any(chosen.values()):
+            logging.warning("%s: no cell was measured that the clock could be tried on", plan.sweep)
+    asked = {path: (plan, chosen) for path, (plan, chosen) in asked.items() if any(chosen.values())}
+    if not asked:
+        return {table: [] for table in TABLES}
+    with ThreadPoolExecutor(jobs) as pool:
+        found = list(pool.map(partial(_tried, asked, root, trials), places(gpus, store.sessions)))
+    return {table: [row for rows in found for row in rows[table]] for table in TABLES}
