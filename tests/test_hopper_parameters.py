@@ -80,17 +80,17 @@ def test_boxes_of_results_are_those_that_the_kernel_stores() -> None:
         value = {"bf16": "__nv_bfloat16", "tf32": "float", "fp8": "__nv_bfloat16"}[one.dtype]
         size = {"m": 64, "n": 64, "k": 64}
         more = kernel(RING).variant({**one.params, "boxes": 2}, one.dtype, one.layout)
-        ring = f"StoreRing<{value}, {columns}, 1>"
+        ring = f"TmaStoreRing<{value}, {columns}, 1>"
         lines, elements = box(one, "c")
         # The box of the map is a copy: whole ones make up the columns, and whole ones a box in shared memory.
-        claims.add(f"{lines} == 64 && {ring}::copy_columns == {elements} && {columns} % {elements} == 0")
-        claims.add(f"{ring}::copy_bytes == {lines} * {elements} * sizeof({value})")
-        claims.add(f"{ring}::box_copies * {ring}::copy_bytes == {BOX} && sizeof({ring}::box[0]) == {BOX}")
+        claims.add(f"{lines} == 64 && {ring}::box_columns == {elements} && {columns} % {elements} == 0")
+        claims.add(f"{ring}::box_bytes == {lines} * {elements} * sizeof({value})")
+        claims.add(f"{ring}::per_buffer * {ring}::box_bytes == {BOX} && sizeof({ring}::buffer[0]) == {BOX}")
         widths.add(elements * (4 if one.dtype == "tf32" else 2))
         one_box_each = more.geometry(size).shared_bytes - one.geometry(size).shared_bytes
         claims.add(f"sizeof({ring}) * {one.params['consumers']} == {one_box_each}")
     assert widths == {128, 64, 32}, "as wide as a swizzle may be"
-    hold('#include "accumulator_store.cuh"', *sorted(claims))
+    hold('#include "epilogue/warpgroup_store.cuh"', *sorted(claims))
 
 
 def test_every_accepted_width_is_that_of_a_wgmma() -> None:
@@ -100,7 +100,7 @@ def test_every_accepted_width_is_that_of_a_wgmma() -> None:
         for one in tiles()
     }
     assert {columns for _, columns in wgmmas} == set(WIDTHS)
-    hold('#include "wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
+    hold('#include "mma/wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@
 // Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none. SameBits: bits of
 // the lane number that do not change the vector. Warps: of the block, enough to keep the shared-memory pipe busy.
 
-#include "bank_probe.cuh"
+#include "probe/bank_probe.cuh"
 
 template <int Words>
 using access_read = ReadVector<Words>;

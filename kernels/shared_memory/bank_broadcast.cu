@@ -5,7 +5,7 @@
 //
 // Read: pattern_one_word, pattern_groups, pattern_bank_row or pattern_two_words. Warps: warps of the block.
 
-#include "bank_probe.cuh"
+#include "probe/bank_probe.cuh"
 
 // A hash (xor, shift and odd multiplier; after xorshift) of 0 to 1023 to five bits: random, but the same in every run.
 __host__ __device__ constexpr int random_bank(int lane, int pattern) {

@@ -6,8 +6,8 @@
 //
 // TileLayout: tile_plain, tile_padded or tile_xor. Warps: warps of the block.
 
-#include "bank_probe.cuh"
-#include "shared_layout.cuh"
+#include "layout/shared_layout.cuh"
+#include "probe/bank_probe.cuh"
 
 using tile_plain = Plain<32, 32>;
 using tile_padded = Padded<32, 32, 1>;

@@ -7,11 +7,11 @@
 // row, spread them over all banks. Lane l addresses row l % 16, chunk l / 16. The patterns walk over the tile in steps
 // of two chunks, then of 16 rows. All patterns differ, because ptxas joins ldmatrix of one address, volatile or not.
 //
-// TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: 16-byte pieces of a row. Matrices: 1, 2 or 4 per
+// TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: of 16 bytes, in a row. Matrices: 1, 2 or 4 per
 // access.
 
-#include "bank_probe.cuh"
-#include "shared_layout.cuh"
+#include "layout/shared_layout.cuh"
+#include "probe/bank_probe.cuh"
 
 template <int Chunks>
 constexpr int rows = 16 * patterns / (Chunks / 2);
@@ -47,5 +47,5 @@ __global__ void __launch_bounds__(Warps * 32)
 bank_matrix(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
     using Access = MatrixRows<TileLayout<Chunks>, Chunks>;
     alignas(128) __shared__ unsigned memory[Access::words];
-    probe_banks<Access, ReadMatrices<Matrices>, Warps>(memory, offsets, sums, cycles, elements);
+    probe_banks<Access, ReadMatrix<Matrices>, Warps>(memory, offsets, sums, cycles, elements);
 }

@@ -5,7 +5,7 @@
 //
 // Stride: words between neighbouring lanes. Warps: of the block, enough to keep the shared-memory pipe busy.
 
-#include "bank_probe.cuh"
+#include "probe/bank_probe.cuh"
 
 template <int Stride>
 struct StridedRead {

@@ -10,8 +10,8 @@
 //
 // T: int or float. K: reach in elements. Coarsen: outputs per thread. Block: threads per block. Lanes: lanes of a tile.
 
-#include "index.cuh"
-#include "mean.cuh"
+#include "layout/index.cuh"
+#include "simt/stencil.cuh"
 
 template <class T, int K, int Coarsen, int Block, int Lanes>
 __global__ void __launch_bounds__(Block)
@@ -38,7 +38,7 @@ stencil_register_cache(const T* __restrict__ input, T* __restrict__ output, Inde
             const int near = i + tap / Lanes, turn = tap % Lanes;
             // Lanes that reach over the end of a register read the first `turn` lanes, and want their next register. A
             // shuffle takes the number of a lane modulo the width of the tile.
-            const T shared = lane < turn ? cache[lesser(near + 1, registers - 1)] : cache[near];
+            const T shared = lane < turn ? cache[const_min(near + 1, registers - 1)] : cache[near];
             sum += __shfl_sync(all_lanes, shared, threadIdx.x + turn, Lanes);
         }
         const Index at = first + i * Lanes + lane;

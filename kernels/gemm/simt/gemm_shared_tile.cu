@@ -6,8 +6,8 @@
 //
 // Tile: edge of the tiles, in elements.
 
-#include "epilogue.cuh"
-#include "index.cuh"
+#include "epilogue/combine_fp32.cuh"
+#include "layout/index.cuh"
 
 template <int Tile>
 __global__ void __launch_bounds__(Tile * Tile)
@@ -20,7 +20,7 @@ gemm_shared_tile(const float* __restrict__ a, const float* __restrict__ b, float
     const Index row = Index(blockIdx.y) * Tile + y;
     const Index column = Index(blockIdx.x) * Tile + x;
 
-    float sum = 0.0f;
+    float accumulator = 0.0f;
     for (int first = 0; first < k; first += Tile) {
         // Load; zeros outside the matrices add nothing.
         tile_a[y][x] = row < m && first + x < k ? a[row * k + first + x] : 0.0f;
@@ -28,11 +28,11 @@ gemm_shared_tile(const float* __restrict__ a, const float* __restrict__ b, float
         __syncthreads();  // wait until the tiles are complete
 
 #pragma unroll
-        for (int i = 0; i < Tile; ++i) sum += tile_a[y][i] * tile_b[i][x];
+        for (int i = 0; i < Tile; ++i) accumulator += tile_a[y][i] * tile_b[i][x];
         __syncthreads();  // wait until all threads have read them
     }
 
     if (row >= m || column >= n) return;
     float* out = c + row * n + column;
-    *out = blend(sum, out, alpha, beta);
+    *out = combine_fp32(accumulator, out, alpha, beta);
 }
