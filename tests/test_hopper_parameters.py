@@ -162,15 +162,15 @@ def test_rows_of_other_widths() -> None:
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
-        ({"bm": 64}, "whole blocks of 64 rows"),
+        ({"bm": 64}, "whole fragments of 64 rows"),
         ({"bm": 256, "bn": 256}, "registers"),
         ({"consumers": 1, "bn": 128}, "nothing to move"),
         ({"bn": 192, "cluster_m": 2}, "as many for each block"),
-        ({"bn": 96}, "of B along N whole boxes of 64"),
+        ({"bn": 96}, "of B along N multiples of 64"),
         ({"bn": 320, "stages": 3}, "32 to 256 columns"),
-        ({"bn": 64, "consumers_n": 2}, "of B along N whole boxes of 64"),
-        ({"bm": 64, "bn": 192, "consumers_n": 2, "consumers": 3}, "whole blocks of 64 rows"),
-        ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole blocks of 64 rows"),
+        ({"bn": 64, "consumers_n": 2}, "of B along N multiples of 64"),
+        ({"bm": 64, "bn": 192, "consumers_n": 2, "consumers": 3}, "whole fragments of 64 rows"),
+        ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole fragments of 64 rows"),
         ({"stages": 5}, "227 KiB"),
         ({"split_k": 2}, "cluster of their own"),
         ({"store": "direct", "evict_c": "first"}, "only TMA can say"),
@@ -199,7 +199,7 @@ def test_impossible_combinations_are_refused_with_the_reason(
         ({"bn": 80, "cluster_m": 4}, "begins where the swizzle does, every 8 rows"),
         ({"bn": 48, "cluster_m": 4, "bm": 64, "consumers": 1, "reallocate": 0}, "every 8 rows"),
         ({"bn": 112, "cluster_m": 4, "cluster_n": 2}, "every 8 rows"),
-        ({"bn": 448, "consumers_n": 1, "bm": 64, "stages": 3}, "whole blocks of 64 rows"),
+        ({"bn": 448, "consumers_n": 1, "bm": 64, "stages": 3}, "whole fragments of 64 rows"),
         ({"bn": 448, "consumers_n": 2, "stages": 2}, "registers"),
         ({"bn": 96, "stages": 8, "boxes": 1}, "227 KiB"),
         ({"bn": 224, "boxes": 4}, "227 KiB"),
@@ -229,7 +229,7 @@ def test_shares_of_whole_swizzles_are_accepted(bn: int, cluster_m: int) -> None:
 
 @pytest.mark.parametrize("bn", [48, 80, 96, 112, 144, 160, 176, 208, 224, 240, 352])
 def test_widths_of_no_whole_box_are_refused_where_b_lies_along_n(bn: int) -> None:
-    with pytest.raises(LadderError, match="of B along N whole boxes of 64"):
+    with pytest.raises(LadderError, match="of B along N multiples of 64"):
         variant(RING, "bf16", "NN", bn=bn, boxes=1, stages=2, consumers_n=2 if bn > 256 else 1)
 
 

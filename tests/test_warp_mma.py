@@ -462,7 +462,7 @@ def test_warps_that_multiply_do_little_else(dtype: str, loads: dict[str, int]) -
         ("mma_staged", "fp16", {"bk": 8}, "a depth of 32 bytes"),
         ("wmma_staged", "fp16", {"swizzle": "xor", "pad": 0}, "takes a base and a stride"),
         ("mma_tma", "fp16", {"stages": 4}, "227 KiB"),
-        ("mma_tma", "fp16", {"wm": 128, "wn": 32}, "boxes of 128 bytes a row"),
+        ("mma_tma", "fp16", {"wm": 128, "wn": 32}, "in lines of 128 bytes"),
         ("mma_tma", "tf32", {"bm": 64, "bn": 64}, "one or two warpgroups"),
         ("wmma_staged", "bf16", {"pad": 4}, "WMMA takes rows that are a multiple of them apart"),
     ],

@@ -21,7 +21,8 @@ struct ColumnRead {
 
 template <class TileLayout, int Warps>
 __global__ void __launch_bounds__(Warps * 32)
-bank_column(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
+    bank_column(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles,
+                int elements) {
     using Access = ColumnRead<TileLayout>;
     alignas(128) __shared__ unsigned memory[Access::words];
     probe_banks<Access, ReadVector<1>, Warps>(memory, offsets, sums, cycles, elements);

@@ -1,18 +1,20 @@
-// output[i] = mean(input[i .. i + K]) for i < elements - K: four neighbouring outputs from sums of four neighbouring
-// inputs.
+// output[i] = mean(input[i .. i + K]) for i < elements - K: four neighbouring outputs from sums of four
+// neighbouring inputs.
 //
-// The technique: shared partial sums (own). All accesses to global memory move quads (16 bytes); neighbouring lanes
-// move neighbouring quads. The four windows that begin in a quad share every quad that lies wholly between their ends:
-// it enters all of them as one number, its sum. Only the ragged ends are summed per output. An output costs about K / 8
-// additions and exchanges instead of K. Nothing is ever subtracted from a sum, so the result rounds no worse than
-// adding the inputs one by one.
+// The technique: shared partial sums (own). All accesses to global memory move quads (16 bytes); neighbouring
+// lanes move neighbouring quads. The four windows that begin in a quad share every quad that lies wholly
+// between their ends: it enters all of them as one number, its sum. Only the ragged ends are summed per
+// output. An output costs about K / 8 additions and exchanges instead of K. Nothing is ever subtracted from a
+// sum, so the result rounds no worse than adding the inputs one by one.
 //
 // Where a thread finds the quads of its neighbours (Exchange):
-//   shuffle   registers of the warp; a warp's rows are consecutive, so a row's neighbours to the right are the next row
+//   shuffle   registers of the warp; a warp's rows are consecutive, so a row's neighbours to the right are
+//             the next row
 //   shared    quads and their sums pass through shared memory, once for the block
 //   direct    every thread loads them itself; the hardware's L1 is the cache
 //
-// T: int or float. K: reach in elements, at most 32. Outputs: outputs per thread, 4 or more. Block: threads per block.
+// T: int or float. K: reach in elements, at most 32. Outputs: outputs per thread, 4 or more. Block: threads
+// per block.
 
 #include "layout/index.cuh"
 #include "simt/stencil.cuh"
@@ -50,8 +52,8 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
         for (int r = 0; r <= rows; ++r) sums[r] = part(row[r], 0, 3);
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
-            // Lanes that reach over the end of a row read the first m lanes, and want their next row. A shuffle takes
-            // the number of a lane modulo the width of the warp.
+            // Lanes that reach over the end of a row read the first m lanes, and want their next row. A
+            // shuffle takes the number of a lane modulo the width of the warp.
             const auto right = [&](int m, T here, T next) {
                 return __shfl_sync(0xffffffffu, place < m ? next : here, threadIdx.x + m);
             };

@@ -1,8 +1,10 @@
-// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block, one warpgroup.
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block, one
+// warpgroup.
 //
-// The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of a K step,
-// all threads wait for the bytes at one mbarrier, and the warpgroup multiplies them straight from shared memory.
-// Nothing overlaps yet: the tensor cores wait for every copy, and every copy waits for the wgmma before it.
+// The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of
+// a K step, all threads wait for the bytes at one mbarrier, and the warpgroup multiplies them straight from
+// shared memory. Nothing overlaps yet: the tensor cores wait for every copy, and every copy waits for the
+// wgmma before it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time.

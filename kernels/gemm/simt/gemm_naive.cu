@@ -1,7 +1,9 @@
-// C = alpha * A @ B + beta * C in fp32, row-major: one thread per output, operands straight from global memory.
+// C = alpha * A @ B + beta * C in fp32, row-major: one thread per output, operands straight from global
+// memory.
 //
-// The technique is the map from threads to outputs. A warp of consecutive columns reads one word of A (a broadcast) and
-// 32 neighbouring words of B; a warp of consecutive rows reads 32 words a whole row apart and writes as badly.
+// The technique is the map from threads to outputs. A warp of consecutive columns reads one word of A (a
+// broadcast) and 32 neighbouring words of B; a warp of consecutive rows reads 32 words a whole row apart and
+// writes as badly.
 //   flat       one flat index, cut into row and column (hip-gemm, kernel 1)
 //   coalesced  2-D block, x walks the columns (gemm-practice)
 //   strided    the same block, x walks the rows: the uncoalesced baseline (matmul-worklog, kernel 1)

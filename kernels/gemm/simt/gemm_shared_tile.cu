@@ -1,8 +1,10 @@
-// C = alpha * A @ B + beta * C in fp32, row-major: one output per thread, operands from tiles in shared memory.
+// C = alpha * A @ B + beta * C in fp32, row-major: one output per thread, operands from tiles in shared
+// memory.
 //
-// The technique: a block of Tile x Tile threads reads each word of A and B from global memory once per Tile outputs
-// instead of once per output (hip-gemm, kernel 2). Lanes of a warp run along the columns. With Tile = 32 they read one
-// word of A (a broadcast) and 32 neighbouring words of B: neither has a bank conflict (bank-conflicts).
+// The technique: a block of Tile x Tile threads reads each word of A and B from global memory once per Tile
+// outputs instead of once per output (hip-gemm, kernel 2). Lanes of a warp run along the columns. With Tile =
+// 32 they read one word of A (a broadcast) and 32 neighbouring words of B: neither has a bank conflict
+// (bank-conflicts).
 //
 // Tile: edge of the tiles, in elements.
 

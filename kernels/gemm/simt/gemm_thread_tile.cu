@@ -1,9 +1,10 @@
-// C = alpha * A @ B + beta * C in fp32, row-major: TM x TN outputs per thread, operands read from shared memory.
+// C = alpha * A @ B + beta * C in fp32, row-major: TM x TN outputs per thread, operands read from shared
+// memory.
 //
-// The technique: a thread computes a small rectangle of outputs (hip-gemm, kernel 3; gemm-practice, `t_8x8_sliced_k`).
-// Each word that it reads from shared memory serves several outputs, and as many threads cover a larger tile. The inner
-// loop reads its operands from shared memory; the compiler decides which of them stay in registers. The next rung,
-// gemm_staged, puts them into registers itself.
+// The technique: a thread computes a small rectangle of outputs (hip-gemm, kernel 3; gemm-practice,
+// `t_8x8_sliced_k`). Each word that it reads from shared memory serves several outputs, and as many threads
+// cover a larger tile. The inner loop reads its operands from shared memory; the compiler decides which of
+// them stay in registers. The next rung, gemm_staged, puts them into registers itself.
 //
 // BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread, of neighbouring rows and columns.
 
@@ -43,7 +44,8 @@ gemm_thread_tile(const float* __restrict__ a, const float* __restrict__ b, float
             for (int y = 0; y < TM; ++y) {
 #pragma unroll
                 for (int x = 0; x < TN; ++x) {
-                    accumulator[y][x] += tile_a[LayoutA::index(row + y, i)] * tile_b[LayoutB::index(i, column + x)];
+                    accumulator[y][x] +=
+                        tile_a[LayoutA::index(row + y, i)] * tile_b[LayoutB::index(i, column + x)];
                 }
             }
         }

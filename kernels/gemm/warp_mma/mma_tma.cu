@@ -1,13 +1,15 @@
-// C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of A and B.
+// C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of
+// A and B.
 //
-// The technique: TMA for a kernel on mma.sync (ptx-isa). Every other instruction of a warp delays its mma.sync (an
-// ldmatrix by a cycle). So one warp starts all copies, and the others only load fragments and multiply. A ring of
-// mbarriers stands between them in place of __syncthreads. Blocks are persistent: copies for the next tile of C run
-// ahead, and TMA stores the results of the last tile from shared memory while this one is multiplied. TMA's 128-byte
-// swizzle is the XOR of mma_staged.
+// The technique: TMA for a kernel on mma.sync (ptx-isa). Every other instruction of a warp delays its
+// mma.sync (an ldmatrix by a cycle). So one warp starts all copies, and the others only load fragments and
+// multiply. A ring of mbarriers stands between them in place of __syncthreads. Blocks are persistent: copies
+// for the next tile of C run ahead, and TMA stores the results of the last tile from shared memory while this
+// one is multiplied. TMA's 128-byte swizzle is the XOR of mma_staged.
 //
-// Element: __half, __nv_bfloat16, or float for tf32. Accumulator: float, or __half. BM, BN: block tile, 128 bytes deep;
-// WM, WN: warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock swizzle in tiles, 0 for none.
+// Element: __half, __nv_bfloat16, or float for tf32. Accumulator: float, or __half. BM, BN: block tile, 128
+// bytes deep; WM, WN: warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock
+// swizzle in tiles, 0 for none.
 
 #include "epilogue/warp_tma_store.cuh"
 #include "mma/mma_warp.cuh"
@@ -34,10 +36,12 @@ struct Shared {
 template <class Element, class Accumulator, int BM, int BN, int WM, int WN, int Stages, int Strip>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32 + warpgroup_threads, 1)
 mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-        const __grid_constant__ TensorMap map_c, const Element* c, int m, int n, int k, float alpha, float beta) {
+        const __grid_constant__ TensorMap map_c, const Element* c, int m, int n, int k, float alpha,
+        float beta) {
     using Shared = Shared<Element, BM, BN, WM, WN, Stages>;
     using Stage = typename Shared::Stage;
-    using Warp = MmaWarp<Element, Accumulator, WM, WN, Shared::depth, typename Shared::LayoutA, typename Shared::LayoutB, 2>;
+    using Warp = MmaWarp<Element, Accumulator, WM, WN, Shared::depth, typename Shared::LayoutA,
+                         typename Shared::LayoutB, 2>;
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     const TileScheduler<BM, BN, ClusterShape<1, 1>, Strip> scheduler(m, n);

@@ -1,7 +1,8 @@
-// C = alpha * A @ B + beta * C, row-major, on tensor cores: fp16, bf16 or tf32, one 16 x 16 tile of C per warp.
+// C = alpha * A @ B + beta * C, row-major, on tensor cores: fp16, bf16 or tf32, one 16 x 16 tile of C per
+// warp.
 //
-// The technique: tensor cores through WMMA, operands straight from global memory (gemm-practice). Every warp of a row
-// or column of tiles reads the same fragments again, so the tensor cores mostly wait for memory.
+// The technique: tensor cores through WMMA, operands straight from global memory (gemm-practice). Every warp
+// of a row or column of tiles reads the same fragments again, so the tensor cores mostly wait for memory.
 //
 // Element: __half, __nv_bfloat16, or float for tf32. Accumulator: float, or __half. One warp per block.
 

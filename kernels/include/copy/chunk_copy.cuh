@@ -1,7 +1,8 @@
-// A thread's share of a Rows x Columns tile that walks over a row-major matrix: 16-byte chunks, copied from global into
-// shared memory asynchronously (cp.async) or through registers. Neighbouring threads take neighbouring chunks of a row.
-// Outside the matrix the tile is filled with zeros, which add nothing to the sums. The matrix needs a number of columns
-// that makes whole chunks, so that a chunk is inside or outside as a whole and rows start on sixteen bytes.
+// A thread's share of a Rows x Columns tile that walks over a row-major matrix: 16-byte chunks, copied from
+// global into shared memory asynchronously (cp.async) or through registers. Neighbouring threads take
+// neighbouring chunks of a row. Outside the matrix the tile is filled with zeros, which add nothing to the
+// sums. The matrix needs a number of columns that makes whole chunks, so that a chunk is inside or outside as
+// a whole and rows start on sixteen bytes.
 #pragma once
 
 #include "copy/async_copy.cuh"
@@ -25,7 +26,8 @@ class ChunkCopy {
     static constexpr int per_thread = Rows / step;
     static constexpr int bytes = Rows * Layout::pitch;
 
-    __device__ ChunkCopy(const Element* matrix, int rows, int columns, Index first_row, int first_column, int thread) {
+    __device__ ChunkCopy(const Element* matrix, int rows, int columns, Index first_row, int first_column,
+                         int thread) {
         const int row = thread / chunks;
         const int column = first_column + thread % chunks * per_chunk<Element>;
         from = matrix + (first_row + row) * columns + column;

@@ -1,10 +1,11 @@
-// A thread's share of copying tiles of a row-major fp32 matrix into shared memory, tile after tile along K: through
-// registers (`fetch` starts the loads, `deposit` waits for them and stores) or without (`start`, cp.async).
-// Neighbouring threads move neighbouring vectors of Width words, so that a warp's loads fall into whole sectors.
-// Outside the matrix the tile is filled with zeros, which add nothing to the sums: the loop that computes needs no
-// guard. Width 4 needs a matrix whose number of columns is a multiple of 4, so that a vector is inside or outside as a
-// whole. Transpose: columns of the matrix become rows of the tile; a vector's words land in different rows, one by one.
-// Work can be cut into parts, to be spread over the K steps of a tile.
+// A thread's share of copying tiles of a row-major fp32 matrix into shared memory, tile after tile along K:
+// through registers (`fetch` starts the loads, `deposit` waits for them and stores) or without (`start`,
+// cp.async). Neighbouring threads move neighbouring vectors of Width words, so that a warp's loads fall into
+// whole sectors. Outside the matrix the tile is filled with zeros, which add nothing to the sums: the loop
+// that computes needs no guard. Width 4 needs a matrix whose number of columns is a multiple of 4, so that a
+// vector is inside or outside as a whole. Transpose: columns of the matrix become rows of the tile; a
+// vector's words land in different rows, one by one. Work can be cut into parts, to be spread over the K
+// steps of a tile.
 #pragma once
 
 #include "copy/async_copy.cuh"
@@ -13,13 +14,15 @@
 
 template <class Layout, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
 class TileCopy {
-    // Threads lie over panels of the tile: whole rows, or two vectors (a sector) wide where the tile is transposed, so
-    // that the words a warp stores lie in different banks.
-    static constexpr int panel = Transpose ? const_min(Columns / Width, const_max(8 / Width, 1)) : Columns / Width;
+    // Threads lie over panels of the tile: whole rows, or two vectors (a sector) wide where the tile is
+    // transposed, so that the words a warp stores lie in different banks.
+    static constexpr int panel =
+        Transpose ? const_min(Columns / Width, const_max(8 / Width, 1)) : Columns / Width;
     static constexpr int vectors = Rows * Columns / Width;
     static constexpr int per_thread = ceil_div(vectors, Threads);
     static_assert(Columns % (panel * Width) == 0, "whole panels");
-    static_assert((Rows * panel) % Threads == 0 || Threads % (Rows * panel) == 0, "whole panels, or parts of one");
+    static_assert((Rows * panel) % Threads == 0 || Threads % (Rows * panel) == 0,
+                  "whole panels, or parts of one");
     static_assert(Threads % panel == 0 || panel % Threads == 0, "whole rows of a panel, or parts of one");
 
     const float* from;  // the thread's first vector
@@ -28,7 +31,8 @@ class TileCopy {
     int thread;
     Vector<float, Width> staged[per_thread];
 
-    // A thread's vectors lie a fixed distance apart: only its first depends on the thread, the steps are constants.
+    // A thread's vectors lie a fixed distance apart: only its first depends on the thread, the steps are
+    // constants.
     __device__ static constexpr int row_of(int vector) { return vector % (Rows * panel) / panel; }
     __device__ static constexpr int column_of(int vector) {
         return (vector / (Rows * panel) * panel + vector % panel) * Width;
@@ -52,7 +56,8 @@ class TileCopy {
   public:
     static constexpr int bytes = ceil_div(Layout::words, 4) * 16;
 
-    __device__ TileCopy(const float* matrix, int rows, int columns, Index first_row, int first_column, int thread)
+    __device__ TileCopy(const float* matrix, int rows, int columns, Index first_row, int first_column,
+                        int thread)
         : pitch(columns), thread(thread) {
         rows_left = static_cast<int>(rows - first_row) - row(0);
         columns_left = columns - first_column - column(0);
@@ -88,7 +93,8 @@ class TileCopy {
 #pragma unroll
                 for (int p = 0; p < together; ++p) words.value[p] = staged[i].value[store * together + p];
                 float* to = reinterpret_cast<float*>(tile);
-                store_vector(Layout::at(to, to_row(i, store * together), to_column(i, store * together)), words);
+                store_vector(Layout::at(to, to_row(i, store * together), to_column(i, store * together)),
+                             words);
             }
         }
     }
@@ -98,8 +104,8 @@ class TileCopy {
         deposit(tile, 0, 1);
     }
 
-    // `tile`: address in shared memory. Four vectors a part, the rest in the last one: one by one, each would wait for
-    // a hazard.
+    // `tile`: address in shared memory. Four vectors a part, the rest in the last one: one by one, each would
+    // wait for a hazard.
     __device__ void start(unsigned tile, int part, int parts) const {
 #pragma unroll
         for (int i = 0; i < per_thread; ++i) {

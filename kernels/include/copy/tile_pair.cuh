@@ -1,8 +1,8 @@
-// A thread's share of copying a pair of tiles, B behind A in shared memory, that walk along K: A to the right, B down.
-// CopyA and CopyB are the shares of one tile (tile_copy.cuh, chunk_copy.cuh).
+// A thread's share of copying a pair of tiles, B behind A in shared memory, that walk along K: A to the
+// right, B down. CopyA and CopyB are the shares of one tile (tile_copy.cuh, chunk_copy.cuh).
 //   TilePair   every thread copies of both tiles.
-//   SplitPair  one half of the block copies A through its registers, the other half B (hip-gemm, kernel 3.4): the
-//              shares are those of half a block.
+//   SplitPair  one half of the block copies A through its registers, the other half B (hip-gemm, kernel 3.4):
+//              the shares are those of half a block.
 #pragma once
 
 template <class CopyA, class CopyB>

@@ -1,4 +1,5 @@
-// A vector: elements side by side in memory, moved by one instruction. The alignment is what lets the compiler do so.
+// A vector: elements side by side in memory, moved by one instruction. The alignment is what lets the
+// compiler do so.
 #pragma once
 
 template <class Element, int Count>

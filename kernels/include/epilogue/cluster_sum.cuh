@@ -1,6 +1,7 @@
-// Sum of the partial sums that the blocks of a cluster hold of one tile of C (split K, sm_90). Each block writes its
-// partial sums to its own shared memory. Then it adds up its share of the rows, reading all blocks in the order of
-// their rank. Nothing goes through global memory, and the order of the additions is always the same.
+// Sum of the partial sums that the blocks of a cluster hold of one tile of C (split K, sm_90). Each block
+// writes its partial sums to its own shared memory. Then it adds up its share of the rows, reading all blocks
+// in the order of their rank. Nothing goes through global memory, and the order of the additions is always
+// the same.
 #pragma once
 
 #include "copy/vector.cuh"
@@ -20,10 +21,10 @@ __device__ inline Vector<float, 4> load_from_block(unsigned address, int rank) {
     return words;
 }
 
-// Adds up this block's share of the rows of a tile of Rows x Columns over the blocks of the cluster, and calls
-// act(row, column, sums) for each vector of four. The tile lies at `tile` in all blocks, in rows of Stride words.
-// Called by Threads threads. A barrier of the cluster comes before (the partial sums lie in shared memory) and after
-// (all blocks have read them).
+// Adds up this block's share of the rows of a tile of Rows x Columns over the blocks of the cluster, and
+// calls act(row, column, sums) for each vector of four. The tile lies at `tile` in all blocks, in rows of
+// Stride words. Called by Threads threads. A barrier of the cluster comes before (the partial sums lie in
+// shared memory) and after (all blocks have read them).
 template <int Rows, int Columns, int Stride, int Threads, class Act>
 __device__ inline void for_each_sum_of_cluster(unsigned tile, int blocks, int thread, Act act) {
     constexpr int groups = Columns / 4;
@@ -42,11 +43,12 @@ __device__ inline void for_each_sum_of_cluster(unsigned tile, int blocks, int th
     }
 }
 
-// The tile of Rows x Columns sums at `tile`, summed over `blocks` blocks, into C from (first_row, first_column) on.
-// Width: 4 where rows of C allow 128-bit accesses, else 1. Called by all threads of all blocks.
+// The tile of Rows x Columns sums at `tile`, summed over `blocks` blocks, into C from (first_row,
+// first_column) on. Width: 4 where rows of C allow 128-bit accesses, else 1. Called by all threads of all
+// blocks.
 template <int Rows, int Columns, int Threads, int Width>
-__device__ inline void store_sum_of_cluster(float* c, int m, int n, Index first_row, int first_column, unsigned tile,
-                                            int blocks, float alpha, float beta) {
+__device__ inline void store_sum_of_cluster(float* c, int m, int n, Index first_row, int first_column,
+                                            unsigned tile, int blocks, float alpha, float beta) {
 #if __CUDA_ARCH__ >= 900
     cluster_barrier();
     for_each_sum_of_cluster<Rows, Columns, Columns, Threads>(
@@ -55,7 +57,9 @@ __device__ inline void store_sum_of_cluster(float* c, int m, int n, Index first_
             if (row >= m) return;
 #pragma unroll
             for (int w = 0; w < 4; w += Width) {
-                if (column + w < n) store_combined_fp32<Width>(c + row * n + column + w, sum + w, alpha, beta);
+                if (column + w < n) {
+                    store_combined_fp32<Width>(c + row * n + column + w, sum + w, alpha, beta);
+                }
             }
         });
     cluster_barrier();

@@ -1,4 +1,5 @@
-// The epilogue of a GEMM on tensor cores, C = alpha * accumulator + beta * C, for vectors of C in its own type.
+// The epilogue of a GEMM on tensor cores, C = alpha * accumulator + beta * C, for vectors of C in its own
+// type.
 #pragma once
 
 #include "copy/vector.cuh"
@@ -13,7 +14,8 @@ enum class Epilogue { direct, fragment, collective, staged };
 
 // A vector in registers. As in BLAS, beta == 0 means that c counts for nothing, NaN included.
 template <int Count, class Element>
-__device__ inline void combine(Vector<Element, Count>& c, const float (&accumulator)[Count], float alpha, float beta) {
+__device__ inline void combine(Vector<Element, Count>& c, const float (&accumulator)[Count], float alpha,
+                               float beta) {
 #pragma unroll
     for (int i = 0; i < Count; ++i) {
         const float before = beta != 0.0f ? beta * to_float(c.value[i]) : 0.0f;
@@ -23,7 +25,8 @@ __device__ inline void combine(Vector<Element, Count>& c, const float (&accumula
 
 // The same in memory, which is not read where beta == 0.
 template <int Count, class Element>
-__device__ inline void store_combined(Element* c, const float (&accumulator)[Count], float alpha, float beta) {
+__device__ inline void store_combined(Element* c, const float (&accumulator)[Count], float alpha,
+                                      float beta) {
     Vector<Element, Count> out{};
     if (beta != 0.0f) out = load_vector<Count>(c);
     combine(out, accumulator, alpha, beta);

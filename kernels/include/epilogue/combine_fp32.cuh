@@ -1,5 +1,5 @@
-// The epilogue of an fp32 GEMM on CUDA cores, C = alpha * accumulator + beta * C. As in BLAS, beta == 0 means that C is
-// not read: it may hold anything, NaN included.
+// The epilogue of an fp32 GEMM on CUDA cores, C = alpha * accumulator + beta * C. As in BLAS, beta == 0 means
+// that C is not read: it may hold anything, NaN included.
 #pragma once
 
 #include "copy/vector.cuh"

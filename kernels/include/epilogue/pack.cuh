@@ -1,4 +1,5 @@
-// Two accumulators side by side in a row, packed: rounded from fp32 to the type of C, and moved by one instruction.
+// Two accumulators side by side in a row, packed: rounded from fp32 to the type of C, and moved by one
+// instruction.
 #pragma once
 
 #include "mma/element.cuh"
@@ -25,7 +26,9 @@ struct Packed<__half> {
         const __half2 packed = __floats2half2_rn(low, high);
         return *reinterpret_cast<const unsigned*>(&packed);
     }
-    __device__ static float2 unpack(unsigned packed) { return __half22float2(*reinterpret_cast<const __half2*>(&packed)); }
+    __device__ static float2 unpack(unsigned packed) {
+        return __half22float2(*reinterpret_cast<const __half2*>(&packed));
+    }
 };
 
 template <>

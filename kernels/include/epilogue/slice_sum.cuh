@@ -1,7 +1,9 @@
-// The epilogue where K is cut into slices, one per block of a cluster: warpgroups write their accumulators to shared
-// memory, and each block finishes its share of the rows of C (cluster_sum.cuh). C has a multiple of 4 columns.
+// The epilogue where K is cut into slices, one per block of a cluster: warpgroups write their accumulators to
+// shared memory, and each block finishes its share of the rows of C (cluster_sum.cuh). C has a multiple of 4
+// columns.
 #pragma once
 
+#include "copy/shared_memory.cuh"
 #include "epilogue/cluster_sum.cuh"
 #include "epilogue/combine.cuh"
 #include "mma/wgmma.cuh"
@@ -23,22 +25,27 @@ struct SliceSum {
 
     alignas(16) float word[Rows][stride];
 
-    // Fragments x 64 rows of accumulators from (first_row, first_column) on. All threads must have read what lay here before.
+    // Fragments x 64 rows of accumulators from (first_row, first_column) on. All threads must have read what
+    // lay here before.
     template <int Fragments, int Registers>
-    __device__ void store_shared(const float (&accumulator)[Fragments][Registers], int first_row, int first_column, int thread) {
+    __device__ void store_shared(const float (&accumulator)[Fragments][Registers], int first_row,
+                                 int first_column, int thread) {
 #pragma unroll
         for (int fragment = 0; fragment < Fragments; ++fragment) {
 #pragma unroll
             for (int i = 0; i < Registers; i += 2) {
-                float* at = &word[first_row + fragment * 64 + accumulator_row(thread, i)][first_column + accumulator_column(thread, i)];
-                *reinterpret_cast<float2*>(at) = make_float2(accumulator[fragment][i], accumulator[fragment][i + 1]);
+                float* at = &word[first_row + fragment * 64 + accumulator_row(thread, i)]
+                                 [first_column + accumulator_column(thread, i)];
+                *reinterpret_cast<float2*>(at) =
+                    make_float2(accumulator[fragment][i], accumulator[fragment][i + 1]);
             }
         }
     }
 
     // This block's rows of the sum over all `slices`, to C from `origin` on. Threads threads.
     template <int Threads, class Value, class Position>
-    __device__ void store(Value* c, int m, int n, const Position& origin, int slices, float alpha, float beta, int thread) {
+    __device__ void store(Value* c, int m, int n, const Position& origin, int slices, float alpha, float beta,
+                          int thread) {
         for_each_sum_of_cluster<Rows, Columns, stride, Threads>(
             shared_address(word), slices, thread, [&](int tile_row, int tile_column, const float (&sum)[4]) {
                 const int row = origin.row + tile_row, column = origin.column + tile_column;

@@ -1,13 +1,14 @@
-// Where the 16-byte chunks of a tile lie in shared memory, as policies. cp.async writes chunks and ldmatrix reads them,
-// eight lanes at a time. Eight lanes take one wavefront where their chunks lie in eight different groups of four banks.
-//   PaddedChunks  row after row, each Pad chunks further. An odd pitch puts the same chunk of eight rows into eight
-//                 groups; costs Rows * Pad chunks.
-//   XorChunks     the chunk is XORed with the row, within groups of eight (or the row, where it is narrower): a
-//                 permutation that costs no memory and keeps writing along a row conflict-free. Rows that fill the
-//                 banks together share one mask.
-// Offsets are in bytes, from a tile that starts on 128 bytes. Two steps from a known offset do not need its row:
-// `across(offset, chunks)`, where the offset's chunk has none of the bits of `chunks`, and `below(offset, rows)`, where
-// its row is smaller than the power of two that divides `rows`.
+// Where the 16-byte chunks of a tile lie in shared memory, as policies. cp.async writes chunks and ldmatrix
+// reads them, eight lanes at a time. Eight lanes take one wavefront where their chunks lie in eight different
+// groups of four banks.
+//   PaddedChunks  row after row, each Pad chunks further. An odd pitch puts the same chunk of eight rows into
+//                 eight groups; costs Rows * Pad chunks.
+//   XorChunks     the chunk is XORed with the row, within groups of eight (or the row, where it is narrower):
+//                 a permutation that costs no memory and keeps writing along a row conflict-free. Rows that
+//                 fill the banks together share one mask.
+// Offsets are in bytes, from a tile that starts on 128 bytes. Two steps from a known offset do not need its
+// row: `across(offset, chunks)`, where the offset's chunk has none of the bits of `chunks`, and
+// `below(offset, rows)`, where its row is smaller than the power of two that divides `rows`.
 #pragma once
 
 #include "layout/index.cuh"
@@ -19,8 +20,12 @@ template <int Chunks, int Pad>
 struct PaddedChunks {
     static constexpr int pitch = (Chunks + Pad) * chunk_bytes;
 
-    __host__ __device__ static constexpr int offset(int row, int chunk) { return row * pitch + chunk * chunk_bytes; }
-    __host__ __device__ static constexpr int across(int offset, int chunks) { return offset + chunks * chunk_bytes; }
+    __host__ __device__ static constexpr int offset(int row, int chunk) {
+        return row * pitch + chunk * chunk_bytes;
+    }
+    __host__ __device__ static constexpr int across(int offset, int chunks) {
+        return offset + chunks * chunk_bytes;
+    }
     __host__ __device__ static constexpr int below(int offset, int rows) { return offset + rows * pitch; }
 };
 
@@ -43,8 +48,8 @@ struct XorChunks {
     }
 };
 
-// Panels of eight chunks, one behind the other, each XOR-swizzled, in a tile that starts on 1024 bytes: as TMA writes
-// them with its 128-byte swizzle.
+// Panels of eight chunks, one behind the other, each XOR-swizzled, in a tile that starts on 1024 bytes: as
+// TMA writes them with its 128-byte swizzle.
 template <int Rows>
 struct PanelChunks {
     using Panel = XorChunks<chunks_of_banks>;
@@ -56,7 +61,9 @@ struct PanelChunks {
     __host__ __device__ static constexpr int across(int offset, int chunks) {
         return Panel::across(offset, chunks % chunks_of_banks) + chunks / chunks_of_banks * panel;
     }
-    __host__ __device__ static constexpr int below(int offset, int rows) { return Panel::below(offset, rows); }
+    __host__ __device__ static constexpr int below(int offset, int rows) {
+        return Panel::below(offset, rows);
+    }
 };
 
 // The policies as a kernel's parameter: of a row's chunks and the chunks of padding.

@@ -1,5 +1,5 @@
-// Whole numbers, and choices at compile time. Offsets into matrices are 64-bit, because M * K may exceed 2^31; everything
-// inside a tile is int.
+// Whole numbers, and choices at compile time. Offsets into matrices are 64-bit, because M * K may exceed
+// 2^31; everything inside a tile is int.
 #pragma once
 
 using Index = long long;

@@ -1,19 +1,22 @@
-// Where (row, column) of a tile lies in shared memory, as policies. Shared memory has 32 banks of one word; the lanes
-// of a warp take one wavefront only where their words lie in different banks (or are the same word).
-//   Plain        row after row. A column of a tile 32 words wide lies in one bank: 32 lanes take 32 wavefronts.
-//   Padded       each row starts Pad words further, so that a column walks over the banks. Costs Rows * Pad words. A
-//                Pad that is no multiple of 4 breaks the alignment that 128-bit accesses need.
+// Where (row, column) of a tile lies in shared memory, as policies. Shared memory has 32 banks of one word;
+// the lanes of a warp take one wavefront only where their words lie in different banks (or are the same
+// word).
+//   Plain        row after row. A column of a tile 32 words wide lies in one bank: 32 lanes take 32
+//                wavefronts.
+//   Padded       each row starts Pad words further, so that a column walks over the banks. Costs Rows * Pad
+//                words. A Pad that is no multiple of 4 breaks the alignment that 128-bit accesses need.
 //   Declared     the same words, reached through a two-dimensional array type.
-//   Xor          the column is XORed with the row: a permutation within the row, so it costs nothing, but neighbouring
-//                columns are no longer neighbouring words.
-//   XorGroups    the column is XORed with the same multiple of four in four rows at a time: aligned groups of four
-//                columns stay together, and the words that a transposing warp stores, four columns and four rows apart,
-//                lie in different banks.
-//   Interleaved  columns 0, Each, 2 * Each, ... lie side by side, then columns 1, Each + 1, ...: threads that own Each
-//                adjacent columns read neighbouring words, one at a time.
-// `alignment` is the number of words up to which an aligned group of columns may be accessed at once in every row.
-// `index(row, first + step)` is `index(row, first) + step_words(step)` where `first` and `step` are an Edge's. Where
-// `rows_alike`, it is also `index(0, first) + row * pitch + step_words(step)`: one address per thread serves all rows.
+//   Xor          the column is XORed with the row: a permutation within the row, so it costs nothing, but
+//                neighbouring columns are no longer neighbouring words.
+//   XorGroups    the column is XORed with the same multiple of four in four rows at a time: aligned groups of
+//                four columns stay together, and the words that a transposing warp stores, four columns and
+//                four rows apart, lie in different banks.
+//   Interleaved  columns 0, Each, 2 * Each, ... lie side by side, then columns 1, Each + 1, ...: threads that
+//                own Each adjacent columns read neighbouring words, one at a time.
+// `alignment` is the number of words up to which an aligned group of columns may be accessed at once in every
+// row. `index(row, first + step)` is `index(row, first) + step_words(step)` where `first` and `step` are an
+// Edge's. Where `rows_alike`, it is also `index(0, first) + row * pitch + step_words(step)`: one address per
+// thread serves all rows.
 #pragma once
 
 // What follows from a layout's index, and steps along a row that are as many words.

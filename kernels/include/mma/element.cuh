@@ -1,5 +1,6 @@
-// Types of a GEMM's elements on tensor cores, and their conversion to and from fp32. For mma.sync and WMMA, float stands
-// for tf32: fp32 of which the tensor cores read the upper 19 bits. For wgmma, Tf32 tells it from an fp32 C.
+// Types of a GEMM's elements on tensor cores, and their conversion to and from fp32. For mma.sync and WMMA,
+// float stands for tf32: fp32 of which the tensor cores read the upper 19 bits. For wgmma, Tf32 tells it from
+// an fp32 C.
 #pragma once
 
 #include <cuda_bf16.h>

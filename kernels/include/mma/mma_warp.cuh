@@ -2,19 +2,19 @@
 // (chunk_layout.cuh), in fragments of 16 x 16 that take two instructions.
 //
 // Both operands lie as in memory: A along the depth, B along the columns. ldmatrix loads fragments of A, and,
-// transposed, fragments of a 16-bit B. It cannot transpose 32-bit elements, so tf32 computes C^T = B^T A^T. There B is
-// the wide operand, of four words a lane, and two neighbouring columns of a row of B are two neighbouring words: one
-// LDS.64. The columns of a fragment are numbered so that the sixteen lanes of one wavefront (rows 0 to 3, four lanes each)
-// read two chunks of a row, four chunks apart. Both XOR and an odd pitch put the chunks of four rows into different
-// banks.
+// transposed, fragments of a 16-bit B. It cannot transpose 32-bit elements, so tf32 computes C^T = B^T A^T.
+// There B is the wide operand, of four words a lane, and two neighbouring columns of a row of B are two
+// neighbouring words: one LDS.64. The columns of a fragment are numbered so that the sixteen lanes of one
+// wavefront (rows 0 to 3, four lanes each) read two chunks of a row, four chunks apart. Both XOR and an odd
+// pitch put the chunks of four rows into different banks.
 #pragma once
 
 #include "copy/shared_memory.cuh"
 #include "layout/chunk_layout.cuh"
 #include "mma/mma.cuh"
 
-// Where a lane finds its words of a fragment, and where its accumulators of a fragment of C belong: pairs 0 to 3
-// side by side in a row, of which 0 and 1 lie in the upper eight rows.
+// Where a lane finds its words of a fragment, and where its accumulators of a fragment of C belong: pairs 0
+// to 3 side by side in a row, of which 0 and 1 lie in the upper eight rows.
 template <class Element>
 struct FragmentMap {
     __host__ __device__ static constexpr int row_a(int lane) { return lane % 16; }
@@ -36,13 +36,15 @@ struct FragmentMap {
     }
 
     template <class Accumulator>
-    __device__ static void mma(AccumulatorFragment<Accumulator> (&accumulator)[2], const unsigned (&a)[4], const unsigned (&b)[4]) {
+    __device__ static void mma(AccumulatorFragment<Accumulator> (&accumulator)[2], const unsigned (&a)[4],
+                               const unsigned (&b)[4]) {
         Mma<Element, Accumulator>::mma(accumulator[0], a, b[0], b[1]);
         Mma<Element, Accumulator>::mma(accumulator[1], a, b[2], b[3]);
     }
 
     template <class Accumulator>
-    __device__ static float pair_value(const AccumulatorFragment<Accumulator> (&accumulator)[2], int pair, int i) {
+    __device__ static float pair_value(const AccumulatorFragment<Accumulator> (&accumulator)[2], int pair,
+                                       int i) {
         return accumulator[pair % 2].value(pair / 2 * 2 + i);
     }
 };
@@ -56,7 +58,9 @@ struct FragmentMap<float> {
     __host__ __device__ static constexpr int byte_b(int lane) { return lane / 4 % 2 * 8; }
     __host__ __device__ static constexpr int fragment_b(int x) { return x % 2 * 2 + x / 2 * 8; }
 
-    __host__ __device__ static constexpr int pair_row(int pair, int lane) { return pair / 2 * 8 + lane % 4 * 2 + pair % 2; }
+    __host__ __device__ static constexpr int pair_row(int pair, int lane) {
+        return pair / 2 * 8 + lane % 4 * 2 + pair % 2;
+    }
     __host__ __device__ static constexpr int pair_column(int, int x, int lane) {
         return (fragment_b(x) + chunk_b(lane)) * 4 + byte_b(lane) / 4;
     }
@@ -67,7 +71,8 @@ struct FragmentMap<float> {
         ld_shared_v2(Layout::below(address, 4) + stage, b[2], b[3]);
     }
 
-    __device__ static void mma(AccumulatorFragment<float> (&accumulator)[2], const unsigned (&a)[4], const unsigned (&b)[4]) {
+    __device__ static void mma(AccumulatorFragment<float> (&accumulator)[2], const unsigned (&a)[4],
+                               const unsigned (&b)[4]) {
         Mma<float, float>::mma(accumulator[0], b, a[0], a[1]);
         Mma<float, float>::mma(accumulator[1], b, a[2], a[3]);
     }
@@ -89,7 +94,8 @@ struct MmaWarp {
 
     __device__ MmaWarp(unsigned tile_a, unsigned tile_b, int row, int column, int lane)
         : address_a(tile_a + LayoutA::offset(row + Map::row_a(lane), Map::chunk_a(lane))),
-          address_b(tile_b + LayoutB::offset(Map::row_b(lane), column / per_chunk<Element> + Map::chunk_b(lane)) +
+          address_b(tile_b +
+                    LayoutB::offset(Map::row_b(lane), column / per_chunk<Element> + Map::chunk_b(lane)) +
                     Map::byte_b(lane)) {}
 
     __device__ void load(int stage, int step, int buffer) {

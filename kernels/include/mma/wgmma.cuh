@@ -1,16 +1,22 @@
-// Matrix multiply-accumulate of warpgroups (wgmma, sm_90a; PTX ISA 9.7.15): D += A @ B with D of 64 x N in the
-// registers of 128 threads. The tensor cores read A (64 x 32 bytes) and B (32 bytes x N) from shared memory. wgmma are asynchronous: a
-// thread starts several, commits them as a group and waits for the group. Until then it must not touch D, and nobody
-// may write to A or B.
+// Matrix multiply-accumulate of warpgroups (wgmma, sm_90a; PTX ISA 9.7.15): D += A @ B with D of 64 x N in
+// the registers of 128 threads. The tensor cores read A (64 x 32 bytes) and B (32 bytes x N) from shared
+// memory. wgmma are asynchronous: a thread starts several, commits them as a group and waits for the group.
+// Until then it must not touch D, and nobody may write to A or B.
 //
-// Each thread holds pairs side by side in two rows of D, eight rows apart; see accumulator_row and accumulator_column.
+// Each thread holds pairs side by side in two rows of D, eight rows apart; see accumulator_row and
+// accumulator_column.
 #pragma once
 
 #include "mma/element.cuh"
 
-// Row and column of D that register i of a thread of the warpgroup holds (PTX ISA, figure of wgmma's fragment D).
-__host__ __device__ constexpr int accumulator_row(int thread, int i) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }
-__host__ __device__ constexpr int accumulator_column(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+// Row and column of D that register i of a thread of the warpgroup holds (PTX ISA, figure of wgmma's fragment
+// D).
+__host__ __device__ constexpr int accumulator_row(int thread, int i) {
+    return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8;
+}
+__host__ __device__ constexpr int accumulator_column(int thread, int i) {
+    return i / 4 * 8 + thread % 4 * 2 + i % 2;
+}
 
 // Orders accesses to the registers of D, and earlier writes to shared memory, before the wgmma that follow.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -20,23 +26,27 @@ __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.al
 
 // Waits until at most Pending of the newest groups are unfinished.
 template <int Pending>
-__device__ inline void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
+__device__ inline void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
 
-// The descriptor of an operand in shared memory with 128-byte swizzle, from the address of its first element: offsets
-// in units of sixteen bytes, swizzle mode 1 of four in the two highest bits (PTX ISA, matrix descriptor).
-__host__ __device__ constexpr unsigned long long swizzled_descriptor(unsigned address, int leading_bytes, int stride_bytes) {
+// The descriptor of an operand in shared memory with 128-byte swizzle, from the address of its first element:
+// offsets in units of sixteen bytes, swizzle mode 1 of four in the two highest bits (PTX ISA, matrix
+// descriptor).
+__host__ __device__ constexpr unsigned long long swizzled_descriptor(unsigned address, int leading_bytes,
+                                                                     int stride_bytes) {
     return (address & 0x3ffff) / 16 | static_cast<unsigned long long>(leading_bytes / 16) << 16 |
            static_cast<unsigned long long>(stride_bytes / 16) << 32 | 1ull << 62;
 }
 
-// The descriptor of what lies `bytes`, a multiple of sixteen, further on in the same 256 KiB: the address is in the low
-// word.
+// The descriptor of what lies `bytes`, a multiple of sixteen, further on in the same 256 KiB: the address is
+// in the low word.
 __host__ __device__ constexpr unsigned long long moved(unsigned long long descriptor, int bytes) {
     return descriptor >> 32 << 32 | (static_cast<unsigned>(descriptor) + bytes / 16);
 }
 
-// Wgmma<Element, N>::wgmma<NMajorB>(d, a, b, add): d = a @ b + (add ? d : 0). NMajorB says that neighbours in memory
-// are neighbours along N; only 16-bit elements may be so.
+// Wgmma<Element, N>::wgmma<NMajorB>(d, a, b, add): d = a @ b + (add ? d : 0). NMajorB says that neighbours in
+// memory are neighbours along N; only 16-bit elements may be so.
 template <class Element, int N>
 struct Wgmma;
 
@@ -77,21 +87,25 @@ struct Wgmma;
 #define LADDER_NAMES_120 LADDER_NAMES_112 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define LADDER_NAMES_128 LADDER_NAMES_120 ", %120, %121, %122, %123, %124, %125, %126, %127"
 
-#define LADDER_WGMMA(ELEMENT, TYPES, N, NAMES, FLOATS, A, B, ADD, MAJOR, ...)                                        \
-    template <>                                                                                                      \
-    struct Wgmma<ELEMENT, N> {                                                                                       \
-        template <bool NMajorB>                                                                                      \
-        __device__ static void wgmma(float (&d)[N / 2], unsigned long long a, unsigned long long b, int add) {    \
-            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\n"                                        \
-                         "wgmma.mma_async.sync.aligned.m64n" #N TYPES " {" NAMES "}, " A ", " B ", add, 1, 1" MAJOR ";\n}" \
-                         : FLOATS(d)                                                                                 \
-                         : "l"(a), "l"(b), "r"(add) __VA_ARGS__);                                                    \
-        }                                                                                                            \
+#define LADDER_WGMMA(ELEMENT, TYPES, N, NAMES, FLOATS, A, B, ADD, MAJOR, ...)                        \
+    template <>                                                                                      \
+    struct Wgmma<ELEMENT, N> {                                                                       \
+        template <bool NMajorB>                                                                      \
+        __device__ static void wgmma(float (&d)[N / 2], unsigned long long a, unsigned long long b,  \
+                                     int add) {                                                      \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\n"                        \
+                         "wgmma.mma_async.sync.aligned.m64n" #N TYPES                                \
+                         " {" NAMES "}, " A ", " B ", add, 1, 1" MAJOR ";\n}"                        \
+                         : FLOATS(d)                                                                 \
+                         : "l"(a), "l"(b), "r"(add) __VA_ARGS__);                                    \
+        }                                                                                            \
     };
-#define LADDER_WGMMA_ALL(N, NAMES, FLOATS, A, B, ADD, MAJOR)                                                             \
-    LADDER_WGMMA(__nv_bfloat16, "k16.f32.bf16.bf16", N, NAMES, FLOATS, A, B, ADD, ", 0, " MAJOR, , "n"(NMajorB ? 1 : 0)) \
-    LADDER_WGMMA(__half, "k16.f32.f16.f16", N, NAMES, FLOATS, A, B, ADD, ", 0, " MAJOR, , "n"(NMajorB ? 1 : 0))          \
-    LADDER_WGMMA(Tf32, "k8.f32.tf32.tf32", N, NAMES, FLOATS, A, B, ADD, "")                                              \
+#define LADDER_WGMMA_ALL(N, NAMES, FLOATS, A, B, ADD, MAJOR)                                         \
+    LADDER_WGMMA(__nv_bfloat16, "k16.f32.bf16.bf16", N, NAMES, FLOATS, A, B, ADD, ", 0, " MAJOR, ,   \
+                 "n"(NMajorB ? 1 : 0))                                                               \
+    LADDER_WGMMA(__half, "k16.f32.f16.f16", N, NAMES, FLOATS, A, B, ADD, ", 0, " MAJOR, ,            \
+                 "n"(NMajorB ? 1 : 0))                                                               \
+    LADDER_WGMMA(Tf32, "k8.f32.tf32.tf32", N, NAMES, FLOATS, A, B, ADD, "")                          \
     LADDER_WGMMA(E4m3, "k32.f32.e4m3.e4m3", N, NAMES, FLOATS, A, B, ADD, "")
 LADDER_WGMMA_ALL(32, LADDER_NAMES_16, LADDER_FLOATS_16, "%16", "%17", "%18", "%19")
 LADDER_WGMMA_ALL(48, LADDER_NAMES_24, LADDER_FLOATS_24, "%24", "%25", "%26", "%27")

@@ -1,6 +1,6 @@
-// A warp's WM x WN part of a block tile, multiplied through WMMA in fragments of 16 x 16, out of tiles whose rows lie a
-// fixed pitch apart. A WMMA load computes every address from a base and a stride, so it can read a padded tile but not
-// an XOR-swizzled one (gemm-practice).
+// A warp's WM x WN part of a block tile, multiplied through WMMA in fragments of 16 x 16, out of tiles whose
+// rows lie a fixed pitch apart. A WMMA load computes every address from a base and a stride, so it can read a
+// padded tile but not an XOR-swizzled one (gemm-practice).
 #pragma once
 
 #include "copy/shared_memory.cuh"
@@ -42,12 +42,14 @@ struct WmmaWarp {
         }
     }
 
-    // Stores the accumulators of rows 16 * y and following, columns first .. first + Columns - 1, to the warp's shared_c.
+    // Stores the accumulators of rows 16 * y and following, columns first .. first + Columns - 1, to the
+    // warp's shared_c.
     template <int Columns>
     __device__ void store_shared(Accumulator* shared_c, int y, int first) const {
 #pragma unroll
         for (int x = 0; x < Columns / 16; ++x) {
-            accumulator[y][first / 16 + x].store(shared_address(shared_c + 16 * x), shared_pitch<Element, Columns>);
+            accumulator[y][first / 16 + x].store(shared_address(shared_c + 16 * x),
+                                                 shared_pitch<Element, Columns>);
         }
     }
 };

@@ -1,7 +1,8 @@
-// The instructions that access shared memory, each as a Move: reads and writes of 1, 2 or 4 words a lane, and ldmatrix.
+// The instructions that access shared memory, each as a Move: reads and writes of 1, 2 or 4 words a lane, and
+// ldmatrix.
 //
-// A Move moves `words` words a lane; `writes` is whether it writes. All are volatile in PTX as well as in C++, so that
-// neither compiler drops or joins accesses of the same address.
+// A Move moves `words` words a lane; `writes` is whether it writes. All are volatile in PTX as well as in
+// C++, so that neither compiler drops or joins accesses of the same address.
 #pragma once
 
 // Each lane reads Words words from its address on (PTX ISA 9.7.9.8, ld).
@@ -18,7 +19,9 @@ struct ReadVector {
                          : "=r"(word[0]), "=r"(word[1]) : "r"(address) : "memory");
         } else {
             asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "r"(address) : "memory");
+                         : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                         : "r"(address)
+                         : "memory");
         }
     }
 };
@@ -41,8 +44,8 @@ struct WriteVector : ReadVector<Words> {
     }
 };
 
-// The warp reads Count 8 x 8 matrices of 16-bit elements: lanes 8m to 8m + 7 address the 16-byte rows of matrix m, and
-// lane l receives word l % 4 of row l / 4 of each (PTX ISA, ldmatrix).
+// The warp reads Count 8 x 8 matrices of 16-bit elements: lanes 8m to 8m + 7 address the 16-byte rows of
+// matrix m, and lane l receives word l % 4 of row l / 4 of each (PTX ISA, ldmatrix).
 template <int Count>
 struct ReadMatrix {
     static constexpr int words = Count;
@@ -57,7 +60,9 @@ struct ReadMatrix {
                          : "=r"(word[0]), "=r"(word[1]) : "r"(address) : "memory");
         } else {
             asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "r"(address) : "memory");
+                         : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                         : "r"(address)
+                         : "memory");
         }
     }
 };

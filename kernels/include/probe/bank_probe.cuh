@@ -1,10 +1,10 @@
 // Repeats one shared-memory access and times it: what every kernel of the problem `banks` shares.
 //
-// An Access says which word lane l addresses in pattern j: `Access::word(l, j)`, 0 <= j < 32, with all its words below
-// `Access::words`. Every warp makes the same accesses. A Move (bank_moves.cuh) is the instruction. Word w of the memory
-// holds w * 2654435761 (mod 2^32), so that the sum of the words read shows that the addresses were the ones written to
-// `offsets`. A Move that writes gives word w that value, over memory that held another; after the clock was stopped,
-// each lane reads its words back.
+// An Access says which word lane l addresses in pattern j: `Access::word(l, j)`, 0 <= j < 32, with all its
+// words below `Access::words`. Every warp makes the same accesses. A Move (bank_moves.cuh) is the
+// instruction. Word w of the memory holds w * 2654435761 (mod 2^32), so that the sum of the words read shows
+// that the addresses were the ones written to `offsets`. A Move that writes gives word w that value, over
+// memory that held another; after the clock was stopped, each lane reads its words back.
 #pragma once
 
 #include "copy/shared_memory.cuh"
@@ -13,7 +13,8 @@
 constexpr int patterns = 32;
 constexpr unsigned word_value = 2654435761u;
 
-// Reads all patterns once and adds the words to `sum`. 32 registers' worth of independent loads are in flight.
+// Reads all patterns once and adds the words to `sum`. 32 registers' worth of independent loads are in
+// flight.
 template <class Move>
 __device__ inline void read_patterns(const unsigned (&address)[patterns], unsigned& sum) {
     constexpr int flight = patterns / Move::words;
@@ -36,14 +37,17 @@ __device__ inline void write_patterns(const unsigned (&address)[patterns], int l
     for (int j = 0; j < patterns; ++j) {
         unsigned word[Move::words];
 #pragma unroll
-        for (int part = 0; part < Move::words; ++part) word[part] = (Access::word(lane, j) + part) * word_value;
+        for (int part = 0; part < Move::words; ++part) {
+            word[part] = (Access::word(lane, j) + part) * word_value;
+        }
         Move::store(address[j], word);
     }
 }
 
 // `elements` accesses per lane, a multiple of 32. Called by all threads of a block of Warps warps.
 template <class Access, class Move, int Warps>
-__device__ inline void probe_banks(unsigned* memory, int* offsets, unsigned* sums, long long* cycles, int elements) {
+__device__ inline void probe_banks(unsigned* memory, int* offsets, unsigned* sums, long long* cycles,
+                                   int elements) {
     const int thread = threadIdx.x;
     const int lane = thread % 32;
     for (int word = thread; word < Access::words; word += Warps * 32) {

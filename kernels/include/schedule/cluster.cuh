@@ -1,5 +1,6 @@
-// Clusters of blocks (sm_90; cuda-guide): blocks that run at the same time on neighbouring multiprocessors and access
-// each other's shared memory. A block must not exit while others access its memory, hence a barrier before the end.
+// Clusters of blocks (sm_90; cuda-guide): blocks that run at the same time on neighbouring multiprocessors
+// and access each other's shared memory. A block must not exit while others access its memory, hence a
+// barrier before the end.
 #pragma once
 
 __device__ inline int cluster_rank() {
@@ -23,8 +24,8 @@ __device__ inline void block_or_cluster_barrier() {
     }
 }
 
-// Where a block stands in a cluster of Rows x Columns tiles of C, by rank in row-major order. Blocks of a row share a
-// tile of A, blocks of a column a tile of B.
+// Where a block stands in a cluster of Rows x Columns tiles of C, by rank in row-major order. Blocks of a row
+// share a tile of A, blocks of a column a tile of B.
 template <int Rows, int Columns>
 struct ClusterShape {
     static constexpr int rows = Rows, columns = Columns, size = Rows * Columns;
@@ -33,7 +34,9 @@ struct ClusterShape {
     __host__ __device__ static constexpr int column(int rank) { return rank % Columns; }
 
     // Bit r is set where block r stands in the same row (column).
-    __host__ __device__ static constexpr unsigned row_mask(int rank) { return ((1u << Columns) - 1) << row(rank) * Columns; }
+    __host__ __device__ static constexpr unsigned row_mask(int rank) {
+        return ((1u << Columns) - 1) << row(rank) * Columns;
+    }
     __host__ __device__ static constexpr unsigned column_mask(int rank) {
         unsigned mask = 0;
         for (int r = 0; r < Rows; ++r) mask |= 1u << (r * Columns + column(rank));

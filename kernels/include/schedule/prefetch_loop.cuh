@@ -1,20 +1,24 @@
-// The loop over K of a tiled GEMM whose tiles pass through registers on their way into shared memory: the next tile is
-// fetched from global memory while this one is multiplied, and stored to shared memory (deposited) after it.
-//   Stages == 1  one pair of tiles: a barrier before the deposit (all threads have read) and one after it (complete).
+// The loop over K of a tiled GEMM whose tiles pass through registers on their way into shared memory: the
+// next tile is fetched from global memory while this one is multiplied, and stored to shared memory
+// (deposited) after it.
+//   Stages == 1  one pair of tiles: a barrier before the deposit (all threads have read) and one after it
+//                (complete).
 //   Stages == 2  two pairs, of which one is read and the other written: a single barrier per tile.
-//   Buffers == 2 the next step's fragments load before this step is multiplied; with two stages across tiles, too.
+//   Buffers == 2  the next step's fragments load before this step is multiplied; with two stages across
+//                 tiles, too.
 // `copies` and `warp` are those of staged_loop.cuh, with `fetch` and `deposit` in place of `start`.
 #pragma once
 
-// Whether a tile's fetch is issued before the FFMAs of a tile or after them; deposits come after the FFMAs, or are
-// spread over the last of them.
+// Whether a tile's fetch is issued before the FFMAs of a tile or after them; deposits come after the FFMAs,
+// or are spread over the last of them.
 enum class FetchOrder { prefetch_first, compute_first };
 enum class DepositPlace { behind, between };
 
 template <int Stages, int Buffers, FetchOrder Fetch, DepositPlace Deposits, class Copies, class Warp>
 __device__ inline void prefetch_loop(Copies& copies, Warp& warp, char* shared, int tiles) {
     constexpr int steps = Warp::steps;
-    static_assert(Stages <= 2 && (Stages == 2 || Deposits == DepositPlace::behind), "a single pair of tiles is read to the end");
+    static_assert(Stages <= 2 && (Stages == 2 || Deposits == DepositPlace::behind),
+                  "a single pair of tiles is read to the end");
     static_assert(Buffers == 1 || steps % 2 == 0, "buffers alternate over the steps");
     const auto fetch = [&] {
         copies.fetch();
@@ -45,7 +49,9 @@ __device__ inline void prefetch_loop(Copies& copies, Warp& warp, char* shared, i
             warp.multiply(step % Buffers);
             // The last steps but one carry a quarter of the deposits each.
             const int part = step - (steps - 5);
-            if (Deposits == DepositPlace::between && part >= 0 && part < 4) copies.deposit(shared + writing, part, 4);
+            if (Deposits == DepositPlace::between && part >= 0 && part < 4) {
+                copies.deposit(shared + writing, part, 4);
+            }
         }
         if (Fetch == FetchOrder::compute_first) fetch();
         if constexpr (Stages == 2) {

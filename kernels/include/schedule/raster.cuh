@@ -1,9 +1,9 @@
-// The raster: which tile of C a block computes. Blocks start in the order of their number, so the raster decides which
-// operands are in the L2 at the same time.
+// The raster: which tile of C a block computes. Blocks start in the order of their number, so the raster
+// decides which operands are in the L2 at the same time.
 //   Strip == 0  row by row over the whole width: blocks that run together share rows of A and read all of B.
-//   Strip >  0  threadblock swizzle (block swizzle in gemm-practice): C is cut into strips of Strip tile columns, and
-//               each strip is walked row by row. A wave of blocks covers a rectangle nearer to a square, so it reads
-//               fewer distinct rows of A and columns of B.
+//   Strip >  0  threadblock swizzle (block swizzle in gemm-practice): C is cut into strips of Strip tile
+//               columns, and each strip is walked row by row. A wave of blocks covers a rectangle nearer to a
+//               square, so it reads fewer distinct rows of A and columns of B.
 //   hilbert     a Hilbert curve over the tiles.
 // Every tile has one number, whatever the numbers of rows and columns; the last strip may be narrower.
 #pragma once
@@ -14,7 +14,8 @@ struct TilePosition {
     int row, column;
 };
 
-// A position in shared memory, which one lane reads for its warp: the lane that says when it may be overwritten.
+// A position in shared memory, which one lane reads for its warp: the lane that says when it may be
+// overwritten.
 __device__ inline TilePosition read_by_lane(int reader, const TilePosition& from, int lane) {
     const TilePosition own = lane == reader ? from : TilePosition{};
     return {__shfl_sync(~0u, own.row, reader), __shfl_sync(~0u, own.column, reader)};
@@ -34,18 +35,20 @@ __host__ __device__ constexpr TilePosition tile_position(int tile, int tile_rows
 }
 
 // A Hilbert curve over any rectangle, after gilbert: tile d of the curve lies beside tile d - 1 (a few times
-// diagonally). A stretch of the curve fills a compact patch, so that blocks that run together share rows of A and
-// columns of B. The rectangle is cut into a first leg, the way across and the way back. Each is a smaller rectangle
-// with its own axes, and is cut in the same way until one is a line. A rectangle much longer than wide is halved along
-// its length. Halves are kept even, so that the ends meet.
+// diagonally). A stretch of the curve fills a compact patch, so that blocks that run together share rows of A
+// and columns of B. The rectangle is cut into a first leg, the way across and the way back. Each is a smaller
+// rectangle with its own axes, and is cut in the same way until one is a line. A rectangle much longer than
+// wide is halved along its length. Halves are kept even, so that the ends meet.
 
-// A rectangle as its corner and two axes: `length` steps along (along_row, along_column), and `width` steps sideways.
+// A rectangle as its corner and two axes: `length` steps along (along_row, along_column), and `width` steps
+// sideways.
 struct CurveRectangle {
     int row, column;
     int along_row, along_column, length;
     int side_row, side_column, width;
 
-    __host__ __device__ constexpr CurveRectangle part(int along, int side, int new_length, int new_width) const {
+    __host__ __device__ constexpr CurveRectangle part(int along, int side, int new_length,
+                                                      int new_width) const {
         return {row + along * along_row + side * side_row, column + along * along_column + side * side_column,
                 along_row, along_column, new_length, side_row, side_column, new_width};
     }
@@ -86,10 +89,13 @@ __host__ __device__ constexpr TilePosition hilbert_position(int tile, int rows, 
             rectangle = rectangle.part(0, half_width, length, width - half_width);
         } else {
             tile -= out + across;
-            CurveRectangle back = rectangle.part(length - 1, half_width - 1, length - half_length, half_width).turned();
+            CurveRectangle back =
+                rectangle.part(length - 1, half_width - 1, length - half_length, half_width).turned();
             rectangle = back.reversed();
         }
     }
-    return rectangle.length > 1 ? TilePosition{rectangle.row + tile * rectangle.along_row, rectangle.column + tile * rectangle.along_column}
-                            : TilePosition{rectangle.row + tile * rectangle.side_row, rectangle.column + tile * rectangle.side_column};
+    return rectangle.length > 1 ? TilePosition{rectangle.row + tile * rectangle.along_row,
+                                               rectangle.column + tile * rectangle.along_column}
+                                : TilePosition{rectangle.row + tile * rectangle.side_row,
+                                               rectangle.column + tile * rectangle.side_column};
 }

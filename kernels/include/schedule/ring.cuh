@@ -1,8 +1,8 @@
-// A ring of Stages buffers between one producer and its consumers: each stage has a barrier "full" and a barrier
-// "empty". Both sides walk the stages in the same order, and a barrier's phase ends once per round, so the parity of
-// the round names the phase. The consumer waits for `full` with this parity. The producer waits for `empty` with the
-// other parity: in the first round that wait passes, because all buffers are empty; in round r > 0 it waits for the
-// release of round r - 1.
+// A ring of Stages buffers between one producer and its consumers: each stage has a barrier "full" and a
+// barrier "empty". Both sides walk the stages in the same order, and a barrier's phase ends once per round,
+// so the parity of the round names the phase. The consumer waits for `full` with this parity. The producer
+// waits for `empty` with the other parity: in the first round that wait passes, because all buffers are
+// empty; in round r > 0 it waits for the release of round r - 1.
 #pragma once
 
 #include "copy/mbarrier.cuh"
@@ -22,7 +22,8 @@ struct RingPosition {
     }
 };
 
-// The same for stages that hold their barriers themselves: an offset in bytes, from which everything lies at constants.
+// The same for stages that hold their barriers themselves: an offset in bytes, from which everything lies at
+// constants.
 template <class Stage, int Stages>
 struct RingOffset {
     int offset = 0;
@@ -52,11 +53,14 @@ struct RingBarriers {
     }
 
     // The producer's wait for the releases of all blocks that read what it writes.
-    __device__ void wait_until_empty(const RingPosition<Stages>& at) { mbarrier_wait(empty[at.stage], at.parity ^ 1); }
+    __device__ void wait_until_empty(const RingPosition<Stages>& at) {
+        mbarrier_wait(empty[at.stage], at.parity ^ 1);
+    }
 };
 
-// One release of a stage by a warp that has waited for its wgmma: in its own block and in the blocks of the cluster
-// that write parts of its operands. Every warp releases, because its wait covers its own part of the wgmma only.
+// One release of a stage by a warp that has waited for its wgmma: in its own block and in the blocks of the
+// cluster that write parts of its operands. Every warp releases, because its wait covers its own part of the
+// wgmma only.
 template <class Cluster>
 __device__ inline void release_stage(Mbarrier& empty, int rank, int lane) {
     if constexpr (Cluster::size == 1) {

@@ -1,16 +1,17 @@
 // The loop over K of a tiled GEMM, for a block that keeps Stages tiles of both operands in shared memory.
 //   Stages == 1  copy through registers, barrier, multiply, barrier.
-//   Stages >= 2  a ring: while a tile is multiplied, the Stages - 1 after it are on their way (cp.async). A tile takes
-//                one barrier: then the tile is complete, and the one before it may be overwritten.
-// A thread commits one group of copies per tile, also for tiles after the last one (they copy nothing and fill with
-// zeros). So "all but the newest Stages - 2 groups" is always the tile that is multiplied next.
-//   Buffers == 2  fragments of the next step are loaded before this step is multiplied, across tiles as well: the ring
-//                 advances in the last step of a tile. The number of steps is even, so that buffers alternate.
+//   Stages >= 2  a ring: while a tile is multiplied, the Stages - 1 after it are on their way (cp.async). A
+//                tile takes one barrier: then the tile is complete, and the one before it may be overwritten.
+// A thread commits one group of copies per tile, also for tiles after the last one (they copy nothing and
+// fill with zeros). So "all but the newest Stages - 2 groups" is always the tile that is multiplied next.
+//   Buffers == 2  fragments of the next step are loaded before this step is multiplied, across tiles as well:
+//                 the ring advances in the last step of a tile. The number of steps is even, so that buffers
+//                 alternate.
 //   Unrolled      steps in the body of the loop, 0 for all of a tile.
 //
-// Copies: the thread's share of both tiles (tile_pair.cuh; `start`, `copy`, `advance`). Warp: what is done with them:
-// `load` loads the fragments of a step of the tile at an offset in shared memory into a buffer, `multiply` multiplies a
-// buffer.
+// Copies: the thread's share of both tiles (tile_pair.cuh; `start`, `copy`, `advance`). Warp: what is done
+// with them: `load` loads the fragments of a step of the tile at an offset in shared memory into a buffer,
+// `multiply` multiplies a buffer.
 #pragma once
 
 #include "copy/async_copy.cuh"
@@ -19,7 +20,8 @@
 template <int Stages, int Buffers, int Unrolled = 0, class Copies, class Warp>
 __device__ inline void staged_loop(Copies& copies, Warp& warp, char* shared, int tiles) {
     constexpr int steps = Warp::steps;
-    static_assert(Buffers == 1 || (Buffers == 2 && Stages > 1 && steps % 2 == 0), "buffers alternate over the steps");
+    static_assert(Buffers == 1 || (Buffers == 2 && Stages > 1 && steps % 2 == 0),
+                  "buffers alternate over the steps");
     if constexpr (Stages == 1) {
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
@@ -35,9 +37,10 @@ __device__ inline void staged_loop(Copies& copies, Warp& warp, char* shared, int
         }
     } else {
         constexpr int ring = Stages * Copies::bytes;
-        constexpr int chunk = Unrolled == 0 ? steps : Unrolled;
-        static_assert(steps % chunk == 0 && chunk % Buffers == 0, "whole chunks, and buffers alternate in each");
-        constexpr int parts = Buffers == 2 ? chunk - 1 : chunk;  // of a tile's copies, one part a step
+        constexpr int unrolled = Unrolled == 0 ? steps : Unrolled;
+        static_assert(steps % unrolled == 0 && unrolled % Buffers == 0,
+                      "whole bodies of the loop, and buffers alternate in each");
+        constexpr int parts = Buffers == 2 ? unrolled - 1 : unrolled;  // of a tile's copies, one part a step
         const unsigned address = shared_address(shared);
 #pragma unroll
         for (int stage = 0; stage < Stages - 1; ++stage) {
@@ -58,12 +61,12 @@ __device__ inline void staged_loop(Copies& copies, Warp& warp, char* shared, int
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
             if constexpr (Buffers == 1) turn();
-            const auto multiply_chunk = [&](int first) {
+            const auto loop_body = [&](int first) {
 #pragma unroll
-                for (int i = 0; i < chunk; ++i) {
+                for (int i = 0; i < unrolled; ++i) {
                     const int ahead = Buffers - 1;
                     int step = first + i + ahead;
-                    if (i + ahead == chunk && first + chunk == steps) {
+                    if (i + ahead == unrolled && first + unrolled == steps) {
                         turn();
                         reading = next(reading);
                         step = 0;
@@ -78,19 +81,19 @@ __device__ inline void staged_loop(Copies& copies, Warp& warp, char* shared, int
                     warp.multiply(i % Buffers);
                 }
             };
-            if constexpr (chunk == steps) {
-                multiply_chunk(0);
+            if constexpr (unrolled == steps) {
+                loop_body(0);
             } else {
 #pragma unroll 1
-                for (int first = 0; first < steps; first += chunk) multiply_chunk(first);
+                for (int first = 0; first < steps; first += unrolled) loop_body(first);
             }
             if constexpr (Buffers == 1) reading = next(reading);
         }
     }
 }
 
-// After the loop, before the memory of the stages is used for something else: the last copies have landed, and all
-// threads have read.
+// After the loop, before the memory of the stages is used for something else: the last copies have landed,
+// and all threads have read.
 __device__ inline void release_stages() {
     wait_for_copies<0>();
     __syncthreads();

@@ -1,6 +1,6 @@
-// Which tiles of C a persistent cluster computes, one after the other. The tiles of all clusters of one round lie next
-// to each other on the raster, so that they share rows of A and columns of B in the L2. A grid of one cluster per tile is the
-// same loop with one round.
+// Which tiles of C a persistent cluster computes, one after the other. The tiles of all clusters of one round
+// lie next to each other on the raster, so that they share rows of A and columns of B in the L2. A grid of
+// one cluster per tile is the same loop with one round.
 #pragma once
 
 #include "layout/index.cuh"
@@ -18,8 +18,8 @@ __host__ __device__ constexpr TilePosition raster_position(int tile, int rows, i
     }
 }
 
-// Tiles of BM x BN, those of a cluster side by side. A tile outside of C has a number as well: its block takes part in
-// the loads of its cluster and stores nothing.
+// Tiles of BM x BN, those of a cluster side by side. A tile outside of C has a number as well: its block
+// takes part in the loads of its cluster and stores nothing.
 template <int BM, int BN, class Cluster, int Raster>
 struct TileScheduler {
     int rows, columns;  // of clusters of tiles

@@ -3,9 +3,9 @@
 
 #include "layout/index.cuh"
 
-// Mean of Taps values from their sum. int32 divides as C++ does, towards zero, and must be exact. fp32 multiplies by
-// the reciprocal, which rounds once more than a division. A division would take a dozen instructions and hide
-// the difference between the kernels.
+// Mean of Taps values from their sum. int32 divides as C++ does, towards zero, and must be exact. fp32
+// multiplies by the reciprocal, which rounds once more than a division. A division would take a dozen
+// instructions and hide the difference between the kernels.
 template <int Taps>
 __device__ inline int mean(int sum) { return sum / Taps; }
 
@@ -82,7 +82,8 @@ __device__ inline void store_streaming(int* to, const Quad<int>& quad) {
 }
 
 __device__ inline void store_streaming(float* to, const Quad<float>& quad) {
-    __stcs(reinterpret_cast<float4*>(to), make_float4(quad.word[0], quad.word[1], quad.word[2], quad.word[3]));
+    __stcs(reinterpret_cast<float4*>(to),
+           make_float4(quad.word[0], quad.word[1], quad.word[2], quad.word[3]));
 }
 
 // Words of the quad that lie before `end` go to line[at ..]. `at` is a multiple of 4.

@@ -1,5 +1,5 @@
-// What a thread of an fp32 GEMM does with a pair of tiles in shared memory: load its fragments of one K step, multiply
-// each value of A's column by each value of B's row, and add to its TM x TN accumulators.
+// What a thread of an fp32 GEMM does with a pair of tiles in shared memory: load its fragments of one K step,
+// multiply each value of A's column by each value of B's row, and add to its TM x TN accumulators.
 #pragma once
 
 
@@ -8,9 +8,9 @@
 enum class FragmentShape { column, element };
 
 //   rows     row after row, each from left to right.
-//   snake    every other row from right to left: from one FFMA to the next only one of the two operands changes, and
-//            the other one is in the register reuse cache. An FFMA that reads three registers takes a second cycle, and
-//            so does one that reads two registers of the same register bank.
+//   snake    every other row from right to left: from one FFMA to the next only one of the two operands
+//            changes, and the other one is in the register reuse cache. An FFMA that reads three registers
+//            takes a second cycle, and so does one that reads two registers of the same register bank.
 //   columns  the same down and up the columns.
 enum class FfmaOrder { rows, snake, columns };
 
@@ -29,13 +29,15 @@ __host__ __device__ constexpr Place place_of(int i) {
     return {y, Ffmas == FfmaOrder::snake && y % 2 == 1 ? TN - 1 - i % TN : i % TN};
 }
 
-// Shared memory -> registers: the values of one K step that a thread multiplies. `Along` is the thread's Edge.
-// Along a row of the tile, in accesses as wide as the layout's alignment allows: up to LDS.128.
+// Shared memory -> registers: the values of one K step that a thread multiplies. `Along` is the thread's
+// Edge. Along a row of the tile, in accesses as wide as the layout's alignment allows: up to LDS.128.
 // `origin`: where the thread's first value of row 0 lies.
 template <class Layout, class Along, int Count>
-__device__ inline void load_along_row(float (&fragment)[Count], const float* tile, const float* origin, int row, int thread) {
+__device__ inline void load_along_row(float (&fragment)[Count], const float* tile, const float* origin,
+                                      int row, int thread) {
     constexpr int width = const_min(Layout::alignment, Along::group);
-    const float* first = Layout::rows_alike ? origin + row * Layout::pitch : Layout::at(tile, row, Along::first(thread));
+    const float* first =
+        Layout::rows_alike ? origin + row * Layout::pitch : Layout::at(tile, row, Along::first(thread));
 #pragma unroll
     for (int i = 0; i < Count; i += width) {
         const Vector<float, width> read = load_vector<width>(first + Layout::step_words(Along::step(i)));
@@ -44,8 +46,8 @@ __device__ inline void load_along_row(float (&fragment)[Count], const float* til
     }
 }
 
-// Down a column: the values lie a row apart, so one LDS.32 each. Volatile, because the compiler would otherwise load
-// four K steps of each row by one LDS.128, which takes four columns of registers.
+// Down a column: the values lie a row apart, so one LDS.32 each. Volatile, because the compiler would
+// otherwise load four K steps of each row by one LDS.128, which takes four columns of registers.
 template <class Layout, class Along, int Count>
 __device__ inline void load_down_column(float (&fragment)[Count], const float* tile, int column, int thread) {
     const volatile float* words = tile;
@@ -53,14 +55,14 @@ __device__ inline void load_down_column(float (&fragment)[Count], const float* t
     for (int i = 0; i < Count; ++i) fragment[i] = *Layout::at(words, Along::position(thread, i), column);
 }
 
-template <int TM, int TN, int Steps, int Buffers, class LayoutA, class LayoutB, class AlongA, class AlongB, bool TransposeA,
-          FragmentShape ShapeA, FfmaOrder Ffmas, bool Fenced>
+template <int TM, int TN, int Steps, int Buffers, class LayoutA, class LayoutB, class AlongA, class AlongB,
+          bool TransposeA, FragmentShape ShapeA, FfmaOrder Ffmas, bool Fenced>
 struct ThreadTile {
     static constexpr int steps = Steps;
     float accumulator[TM][TN] = {};
 
-    // `tile_a`, `tile_b`: where the tiles of the first stage lie. row, column: the thread's place in the grid of
-    // threads.
+    // `tile_a`, `tile_b`: where the tiles of the first stage lie. row, column: the thread's place in the grid
+    // of threads.
     __device__ ThreadTile(const char* tile_a, const char* tile_b, int row, int column)
         : tile_a(tile_a), tile_b(tile_b), row(row), column(column) {
         origin_a = tile_a + 4 * LayoutA::index(0, AlongA::first(row));
@@ -86,14 +88,15 @@ struct ThreadTile {
         for (int i = 0; i < TM * TN; ++i) {
             const Place at = place_of<Ffmas, TM, TN>(i);
             if (ShapeA == FragmentShape::element && i % TN == 0) {
-                a[buffer][at.y] = *LayoutA::at(static_cast<const volatile float*>(element), AlongA::position(row, at.y), 0);
+                a[buffer][at.y] =
+                    *LayoutA::at(static_cast<const volatile float*>(element), AlongA::position(row, at.y), 0);
             }
             accumulator[at.y][at.x] += a[buffer][at.y] * b[buffer][at.x];
         }
     }
 
-    // act(row, column, accumulators) for each Group accumulators side by side. row, column: their place in the block
-    // tile.
+    // act(row, column, accumulators) for each Group accumulators side by side. row, column: their place in
+    // the block tile.
     template <int Group, class Act>
     __device__ void for_each_group(Act act) const {
 #pragma unroll
@@ -106,7 +109,9 @@ struct ThreadTile {
     }
 
   private:
-    __device__ static const float* words_at(const char* bytes) { return reinterpret_cast<const float*>(bytes); }
+    __device__ static const float* words_at(const char* bytes) {
+        return reinterpret_cast<const float*>(bytes);
+    }
 
     const char *tile_a, *tile_b, *origin_a, *origin_b;
     const float* element;
