@@ -278,7 +278,7 @@ def test_boxes_hold_as_many_copies_as_fit() -> None:
     )
     assert {line_of(columns, 2) for columns in WIDTHS} == {128, 64, 32}
     assert {line_of(columns, 4) for columns in WIDTHS} == {128, 64}
-    with pytest.raises(LadderError, match="whole copies"):
+    with pytest.raises(LadderError, match="a box of TMA is whole"):
         hold(BOX_OF_RESULTS, "sizeof(TmaStoreRing<__half, 72, 1>) > 0")
 
 

@@ -28,7 +28,7 @@ def test_shared_bytes_hold_what_the_kernel_declares(
     one = variant(name, dtype, layout, **params)
     given = one.geometry({"m": 1024, "n": 1024, "k": 1024}).shared_bytes
     element = kernel(name).dtypes[dtype]["element"]
-    axes = [element, layout, *(str(one.params[axis]) for axis in ("bm", "bn"))]
+    axes = [element, f"layout_{layout}", *(str(one.params[axis]) for axis in ("bm", "bn"))]
     if name == RING:
         axes += [str(one.params[axis]) for axis in ("stages", "consumers", "consumers_n", "boxes")]
     text = (HOPPER / f"{name}.cu").read_text()
@@ -165,7 +165,7 @@ def test_rows_of_other_widths() -> None:
         ({"bm": 64}, "whole fragments of 64 rows"),
         ({"bm": 256, "bn": 256}, "registers"),
         ({"consumers": 1, "bn": 128}, "nothing to move"),
-        ({"bn": 192, "cluster_m": 2}, "as many for each block"),
+        ({"bn": 192, "cluster_m": 2}, "as often for each block"),
         ({"bn": 96}, "of B along N multiples of 64"),
         ({"bn": 320, "stages": 3}, "32 to 256 columns"),
         ({"bn": 64, "consumers_n": 2}, "of B along N multiples of 64"),
