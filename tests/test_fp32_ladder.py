@@ -188,20 +188,25 @@ def is_right(given: Variant, include: Path) -> bool:
 ASYNC = {"loader": "async", "stages": 3}
 STAGED = {"loader": "staged", "stages": 2, "buffers": 2}
 PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("tile_copy.cuh", {}, "row_step(i) < rows_left", "row_step(i) < rows_left + 1"),
-    ("tile_copy.cuh", {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
-    ("tile_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
-    ("staged_loop.cuh", ASYNC, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
-    ("staged_loop.cuh", {}, "__syncthreads();  // wait until all threads have read them", ""),
-    ("prefetch_loop.cuh", STAGED, "__syncthreads();  // the next tiles are complete", "//"),
-    ("prefetch_loop.cuh", STAGED, "Copies::bytes - reading : 0", "reading : 0"),
-    ("prefetch_loop.cuh", STAGED, "warp.multiply(1);", "warp.multiply(0);"),
-    ("cluster_sum.cuh", {"split_k": 2}, "    cluster_barrier();\n    for_each", "    for_each"),
-    ("cluster_sum.cuh", {"split_k": 2}, "});\n    cluster_barrier();", "});"),
-    ("cluster_sum.cuh", {"split_k": 4}, "rank = 1; rank < blocks", "rank = 2; rank < blocks"),
-    ("thread_map.cuh", {"tm": 8, "tn": 8}, "How == Split::quadrants ? Threads : Together", "Together"),
-    ("epilogue.cuh", {}, "if (beta != 0.0f) out", "if (beta < 0.0f) out"),
-    ("raster.cuh", {"strip": 1}, "tile / per_strip * Strip", "0"),
+    ("copy/tile_copy.cuh", {}, "row_step(i) < rows_left", "row_step(i) < rows_left + 1"),
+    ("copy/tile_copy.cuh", {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
+    ("copy/tile_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
+    ("schedule/staged_loop.cuh", ASYNC, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
+    ("schedule/staged_loop.cuh", {}, "__syncthreads();  // wait until all threads have read them", ""),
+    ("schedule/prefetch_loop.cuh", STAGED, "__syncthreads();  // the next tiles are complete", "//"),
+    ("schedule/prefetch_loop.cuh", STAGED, "Copies::bytes - reading : 0", "reading : 0"),
+    ("schedule/prefetch_loop.cuh", STAGED, "warp.multiply(1);", "warp.multiply(0);"),
+    ("epilogue/cluster_sum.cuh", {"split_k": 2}, "    cluster_barrier();\n    for_each", "    for_each"),
+    ("epilogue/cluster_sum.cuh", {"split_k": 2}, "});\n    cluster_barrier();", "});"),
+    ("epilogue/cluster_sum.cuh", {"split_k": 4}, "rank = 1; rank < blocks", "rank = 2; rank < blocks"),
+    (
+        "simt/thread_map.cuh",
+        {"tm": 8, "tn": 8},
+        "Outputs == OutputMap::quadrants ? Threads : Together",
+        "Together",
+    ),
+    ("epilogue/combine_fp32.cuh", {}, "if (beta != 0.0f) out", "if (beta < 0.0f) out"),
+    ("schedule/raster.cuh", {"strip": 1}, "tile / per_strip * Strip", "0"),
 ]
 """A header, parameters, and what is replaced by what."""
 
@@ -242,12 +247,12 @@ def computed(headers: str, body: str, threads: int, words: int, template: str = 
 
 PLACES = """
     using Map = ThreadMap<LaneMap::{lane_map}, {bm} / {tm}, {bn} / {tn}>;
-    using AlongA = Edge<Split::{split}, {tm}, {bm} / {tm}, Map::group_rows>;
-    using AlongB = Edge<Split::{split}, {tn}, {bn} / {tn}, Map::group_columns>;
+    using AlongA = Edge<OutputMap::{split}, {tm}, {bm} / {tm}, Map::group_rows>;
+    using AlongB = Edge<OutputMap::{split}, {tn}, {bn} / {tn}, Map::group_columns>;
     const int row = Map::row(threadIdx.x), column = Map::column(threadIdx.x);
 #pragma unroll
     for (int i = 0; i < {tm} * {tn}; ++i) {{
-        const Place at = place_of<Walk::{walk}, {tm}, {tn}>(i);
+        const Place at = place_of<FfmaOrder::{walk}, {tm}, {tn}>(i);
         out[threadIdx.x * ({tm} * {tn}) + i] = AlongA::position(row, at.y) * {bn} + AlongB::position(column, at.x);
     }}
 """
@@ -263,7 +268,7 @@ def test_lane_maps_splits_and_walks_reach_every_output_of_a_tile_once(data: st.D
     assume(candidate.absent() is None)
     threads = candidate.geometry({"m": 1, "n": 1, "k": 1}).block[0]
     outputs = int(params["bm"]) * int(params["bn"])
-    found = computed("thread_map.cuh thread_product.cuh", PLACES.format(**params), threads, outputs)
+    found = computed("simt/thread_map.cuh simt/thread_tile.cuh", PLACES.format(**params), threads, outputs)
     assert np.array_equal(np.sort(found), np.arange(outputs))
 
 
@@ -274,7 +279,7 @@ def test_lanes_of_a_zigzag_share_rows_and_columns_in_pairs() -> None:
     """
     lane = np.arange(32)
     for lanes in ("zigzag_4x8", "zigzag_8x4"):
-        place = computed("thread_map.cuh", body.format(lanes), 32, 32)
+        place = computed("simt/thread_map.cuh", body.format(lanes), 32, 32)
         assert np.array_equal(place[lane] // 16, place[lane ^ 1] // 16)
         assert np.array_equal(place[lane] % 16, place[lane ^ 2] % 16)
 
@@ -282,7 +287,7 @@ def test_lanes_of_a_zigzag_share_rows_and_columns_in_pairs() -> None:
 @functools.cache
 def _raster(strip: int) -> Program:
     text = f"""
-#include "raster.cuh"
+#include "schedule/raster.cuh"
 __global__ void probe(int* out, int rows, int columns) {{
     const int tile = blockIdx.x * 32 + threadIdx.x;
     if (tile >= rows * columns) return;
@@ -326,7 +331,7 @@ def test_layouts_keep_words_apart_and_groups_together(layout: str) -> None:
     }}
     """
     rows = int(layout.split("<")[1].split(",")[0])
-    words, alignment, *places = computed("shared_layout.cuh", body, 32, 2 + rows * 64).tolist()
+    words, alignment, *places = computed("layout/shared_layout.cuh", body, 32, 2 + rows * 64).tolist()
     assert len(set(places)) == rows * 64
     assert 0 <= min(places) <= max(places) < words
     groups = np.asarray(places).reshape(-1, alignment)

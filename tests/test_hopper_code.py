@@ -157,7 +157,7 @@ def test_hints_reach_the_machine_code(hint: dict[str, int | str], loads: int, st
 
 
 WITHOUT = """
-#include "tma.cuh"
+#include "copy/tma.cuh"
 extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, int row, int column, unsigned blocks) {
     __shared__ alignas(128) unsigned char box[128];
     __shared__ Mbarrier full;
@@ -200,15 +200,15 @@ def test_a_normal_copy_is_the_instruction_without_a_hint(call: str, instruction:
 
 
 PIPELINE = """
-#include "wgmma.cuh"
+#include "mma/wgmma.cuh"
 __global__ void __launch_bounds__(128, 1) kernel(float* out, unsigned long long a, unsigned long long b, int n) {
     float d[128];
     for (int i = 0; i < 128; ++i) d[i] = i;
     for (int j = 0; j < n; ++j) {
         wgmma_fence();
-        Wgmma<__half, 256>::multiply<false>(d, a, b + j, 1);
+        Wgmma<__half, 256>::wgmma<false>(d, a, b + j, 1);
         // touch
-        Wgmma<__half, 256>::multiply<false>(d, a + 2, b + j + 2, 1);
+        Wgmma<__half, 256>::wgmma<false>(d, a + 2, b + j + 2, 1);
         wgmma_commit();
         wgmma_wait<0>();
     }

@@ -80,7 +80,7 @@ def test_tensor_cores_read_what_the_copy_engine_wrote(
                 written = base + along // 64 * BOX + by_copy_engine(deep, along % 64 * size)
             assert by_tensor_core(fields, major, along, k, size) == written
     hold(
-        '#include "operand_tile.cuh"',
+        '#include "mma/operand_tile.cuh"',
         *(
             f"{tile}::at_step({tile}::descriptor_at({base}), {step}) == {value}ull"
             for step, value in enumerate(descriptors)
@@ -101,11 +101,11 @@ def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("element", ["__half", "Tf32"])
 def test_a_wgmma_names_the_registers_of_its_sums_in_order(element: str, width: int) -> None:
-    text = f"""#include "wgmma.cuh"
+    text = f"""#include "mma/wgmma.cuh"
 extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned long long b, int add) {{
     float d[{width // 2}];
     for (int i = 0; i < {width // 2}; ++i) d[i] = sums[i];
-    Wgmma<{element}, {width}>::multiply<false>(d, a, b, add);
+    Wgmma<{element}, {width}>::wgmma<false>(d, a, b, add);
     for (int i = 0; i < {width // 2}; ++i) sums[i] = d[i];
 }}
 """
@@ -133,7 +133,7 @@ extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned lo
 def test_the_descriptor_keeps_addresses_within_its_field() -> None:
     top = 227 * 1024 - 1024
     hold(
-        '#include "wgmma.cuh"',
+        '#include "mma/wgmma.cuh"',
         f"swizzled_descriptor({top}, 16, 1024) == {top >> 4 | 1 << 16 | 64 << 32 | 1 << 62}ull",
         "swizzled_descriptor(0x1000400, 16, 1024) == swizzled_descriptor(0x400, 16, 1024)",
         # Only the low word moves: its sum must not carry into the strides.
@@ -144,13 +144,13 @@ def test_the_descriptor_keeps_addresses_within_its_field() -> None:
 
 def test_only_16_bit_operands_run_along_n() -> None:
     with pytest.raises(LadderError, match="16-bit elements"):
-        hold('#include "operand_tile.cuh"', "sizeof(OperandTile<Tf32, Major::mn, 64>) > 0")
+        hold('#include "mma/operand_tile.cuh"', "sizeof(OperandTile<Tf32, Major::mn, 64>) > 0")
 
 
 # Results on their way: registers -> box -> C.
 
 BOX_OF_RESULTS = """
-#include "accumulator_store.cuh"
+#include "epilogue/warpgroup_store.cuh"
 
 // Address bits from 4 on are XORed with as many from 7 on: three for lines of 128 bytes, two for 64,
 // one for 32.
@@ -169,13 +169,13 @@ __host__ __device__ constexpr bool engine_order() {
 // of the warp points.
 template <int Columns>
 __host__ __device__ constexpr bool matrices_land_in_place() {
-    using Ring = StoreRing<__nv_bfloat16, Columns, 1>;
+    using Ring = TmaStoreRing<__nv_bfloat16, Columns, 1>;
     for (int thread = 0; thread < 128; ++thread) {
         const int warp = thread / 32 * 32, lane = thread % 32;
-        for (int i = 0; i < Ring::copy_columns / 2; i += 8) {
+        for (int i = 0; i < Ring::box_columns / 2; i += 8) {
             for (int w = 0; w < 4; ++w) {
                 const int to = Ring::matrix_line(warp + 8 * w + lane / 4, i) + lane % 4 * 4;
-                const int row = sum_row(thread, i + 2 * w), byte = 2 * sum_column(thread, i + 2 * w);
+                const int row = accumulator_row(thread, i + 2 * w), byte = 2 * accumulator_column(thread, i + 2 * w);
                 if (to != swizzled<Ring::line>(row, byte)) return false;
             }
         }
@@ -186,9 +186,9 @@ __host__ __device__ constexpr bool matrices_land_in_place() {
 // The eight lanes that address one matrix reach all 32 banks.
 template <int Columns>
 __host__ __device__ constexpr bool matrices_are_conflict_free() {
-    using Ring = StoreRing<__half, Columns, 1>;
+    using Ring = TmaStoreRing<__half, Columns, 1>;
     for (int first = 0; first < 128; first += 8) {
-        for (int i = 0; i < Ring::copy_columns / 2; i += 8) {
+        for (int i = 0; i < Ring::box_columns / 2; i += 8) {
             unsigned seen = 0;
             for (int lane = 0; lane < 8; ++lane) seen |= 1u << Ring::matrix_line(first + lane, i) / 16 % 8;
             if (seen != 0xff) return false;
@@ -200,21 +200,21 @@ __host__ __device__ constexpr bool matrices_are_conflict_free() {
 // The copies of a consumer's boxes, filled with its sums from register `first` on, are its columns one after the other.
 template <class Value, int Columns>
 __host__ __device__ constexpr bool boxes_cover() {
-    using Ring = StoreRing<Value, Columns, 1>;
+    using Ring = TmaStoreRing<Value, Columns, 1>;
     bool seen[Columns] = {};
     int next = 0;
-    for (int first = 0; first < Columns / 2; first += Ring::copy_columns / 2) {
+    for (int first = 0; first < Columns / 2; first += Ring::box_columns / 2) {
         if (first * 2 != next) return false;
         for (int thread = 0; thread < 128; ++thread) {
-            for (int i = 0; i < Ring::copy_columns / 2; ++i) {
-                const int column = first * 2 + sum_column(thread, i);
-                if (column != sum_column(thread, first + i)) return false;
-                if (sum_row(thread, i) != sum_row(thread, first + i)) return false;
-                if (column < next || column >= next + Ring::copy_columns) return false;
+            for (int i = 0; i < Ring::box_columns / 2; ++i) {
+                const int column = first * 2 + accumulator_column(thread, i);
+                if (column != accumulator_column(thread, first + i)) return false;
+                if (accumulator_row(thread, i) != accumulator_row(thread, first + i)) return false;
+                if (column < next || column >= next + Ring::box_columns) return false;
                 seen[column] = true;
             }
         }
-        next += Ring::copy_columns;
+        next += Ring::box_columns;
     }
     for (const bool here : seen) {
         if (!here) return false;
@@ -227,7 +227,7 @@ __host__ __device__ constexpr bool registers_cover() {
     bool seen[64][N] = {};
     for (int thread = 0; thread < 128; ++thread) {
         for (int i = 0; i < N / 2; ++i) {
-            bool& here = seen[sum_row(thread, i)][sum_column(thread, i)];
+            bool& here = seen[accumulator_row(thread, i)][accumulator_column(thread, i)];
             if (here) return false;
             here = true;
         }
@@ -267,27 +267,28 @@ def test_boxes_hold_as_many_copies_as_fit() -> None:
     hold(
         BOX_OF_RESULTS,
         *(
-            f"{ring}::line == {line} && {ring}::copy_columns == {line // size} && {ring}::copy_bytes == {64 * line}"
-            f" && {ring}::box_copies == {LINE // line}"
+            f"{ring}::line == {line} && {ring}::box_columns == {line // size} && {ring}::box_bytes == {64 * line}"
+            f" && {ring}::per_buffer == {LINE // line}"
             f" && sizeof({ring}) == {boxes * BOX} && alignof({ring}) == 1024"
             for value, size in (("__half", 2), ("__nv_bfloat16", 2), ("float", 4))
             for columns in WIDTHS
             for boxes in (1, 3)
-            for ring, line in ((f"StoreRing<{value}, {columns}, {boxes}>", line_of(columns, size)),)
+            for ring, line in ((f"TmaStoreRing<{value}, {columns}, {boxes}>", line_of(columns, size)),)
         ),
     )
     assert {line_of(columns, 2) for columns in WIDTHS} == {128, 64, 32}
     assert {line_of(columns, 4) for columns in WIDTHS} == {128, 64}
-    with pytest.raises(LadderError, match="whole copies"):
-        hold(BOX_OF_RESULTS, "sizeof(StoreRing<__half, 72, 1>) > 0")
+    with pytest.raises(LadderError, match="a box of TMA is whole"):
+        hold(BOX_OF_RESULTS, "sizeof(TmaStoreRing<__half, 72, 1>) > 0")
 
 
 def test_registers_are_where_the_isa_says() -> None:
     # Figure of fragment D of wgmma: row 0 holds T0 d0 d1, T1 d0 d1, ...; row 8 T0 d2 d3; column 8 T0 d4 d5; row 16 T32.
     hold(
-        '#include "wgmma.cuh"',
-        "sum_row(0, 0) == 0 && sum_column(0, 1) == 1 && sum_column(1, 0) == 2 && sum_row(4, 0) == 1",
-        "sum_row(0, 2) == 8 && sum_column(0, 3) == 1",
-        "sum_row(0, 4) == 0 && sum_column(0, 4) == 8",
-        "sum_row(32, 0) == 16 && sum_row(127, 127) == 63 && sum_column(127, 127) == 255",
+        '#include "mma/wgmma.cuh"',
+        "accumulator_row(0, 0) == 0 && accumulator_column(0, 1) == 1",
+        "accumulator_column(1, 0) == 2 && accumulator_row(4, 0) == 1",
+        "accumulator_row(0, 2) == 8 && accumulator_column(0, 3) == 1",
+        "accumulator_row(0, 4) == 0 && accumulator_column(0, 4) == 8",
+        "accumulator_row(32, 0) == 16 && accumulator_row(127, 127) == 63 && accumulator_column(127, 127) == 255",
     )

@@ -28,7 +28,7 @@ def test_shared_bytes_hold_what_the_kernel_declares(
     one = variant(name, dtype, layout, **params)
     given = one.geometry({"m": 1024, "n": 1024, "k": 1024}).shared_bytes
     element = kernel(name).dtypes[dtype]["element"]
-    axes = [element, layout, *(str(one.params[axis]) for axis in ("bm", "bn"))]
+    axes = [element, f"layout_{layout}", *(str(one.params[axis]) for axis in ("bm", "bn"))]
     if name == RING:
         axes += [str(one.params[axis]) for axis in ("stages", "consumers", "consumers_n", "boxes")]
     text = (HOPPER / f"{name}.cu").read_text()
@@ -80,17 +80,17 @@ def test_boxes_of_results_are_those_that_the_kernel_stores() -> None:
         value = {"bf16": "__nv_bfloat16", "tf32": "float", "fp8": "__nv_bfloat16"}[one.dtype]
         size = {"m": 64, "n": 64, "k": 64}
         more = kernel(RING).variant({**one.params, "boxes": 2}, one.dtype, one.layout)
-        ring = f"StoreRing<{value}, {columns}, 1>"
+        ring = f"TmaStoreRing<{value}, {columns}, 1>"
         lines, elements = box(one, "c")
         # The box of the map is a copy: whole ones make up the columns, and whole ones a box in shared memory.
-        claims.add(f"{lines} == 64 && {ring}::copy_columns == {elements} && {columns} % {elements} == 0")
-        claims.add(f"{ring}::copy_bytes == {lines} * {elements} * sizeof({value})")
-        claims.add(f"{ring}::box_copies * {ring}::copy_bytes == {BOX} && sizeof({ring}::box[0]) == {BOX}")
+        claims.add(f"{lines} == 64 && {ring}::box_columns == {elements} && {columns} % {elements} == 0")
+        claims.add(f"{ring}::box_bytes == {lines} * {elements} * sizeof({value})")
+        claims.add(f"{ring}::per_buffer * {ring}::box_bytes == {BOX} && sizeof({ring}::buffer[0]) == {BOX}")
         widths.add(elements * (4 if one.dtype == "tf32" else 2))
         one_box_each = more.geometry(size).shared_bytes - one.geometry(size).shared_bytes
         claims.add(f"sizeof({ring}) * {one.params['consumers']} == {one_box_each}")
     assert widths == {128, 64, 32}, "as wide as a swizzle may be"
-    hold('#include "accumulator_store.cuh"', *sorted(claims))
+    hold('#include "epilogue/warpgroup_store.cuh"', *sorted(claims))
 
 
 def test_every_accepted_width_is_that_of_a_wgmma() -> None:
@@ -100,7 +100,7 @@ def test_every_accepted_width_is_that_of_a_wgmma() -> None:
         for one in tiles()
     }
     assert {columns for _, columns in wgmmas} == set(WIDTHS)
-    hold('#include "wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
+    hold('#include "mma/wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:
@@ -162,15 +162,15 @@ def test_rows_of_other_widths() -> None:
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
-        ({"bm": 64}, "whole blocks of 64 rows"),
+        ({"bm": 64}, "whole fragments of 64 rows"),
         ({"bm": 256, "bn": 256}, "registers"),
         ({"consumers": 1, "bn": 128}, "nothing to move"),
-        ({"bn": 192, "cluster_m": 2}, "as many for each block"),
-        ({"bn": 96}, "of B along N whole boxes of 64"),
+        ({"bn": 192, "cluster_m": 2}, "as often for each block"),
+        ({"bn": 96}, "of B along N multiples of 64"),
         ({"bn": 320, "stages": 3}, "32 to 256 columns"),
-        ({"bn": 64, "consumers_n": 2}, "of B along N whole boxes of 64"),
-        ({"bm": 64, "bn": 192, "consumers_n": 2, "consumers": 3}, "whole blocks of 64 rows"),
-        ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole blocks of 64 rows"),
+        ({"bn": 64, "consumers_n": 2}, "of B along N multiples of 64"),
+        ({"bm": 64, "bn": 192, "consumers_n": 2, "consumers": 3}, "whole fragments of 64 rows"),
+        ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole fragments of 64 rows"),
         ({"stages": 5}, "227 KiB"),
         ({"split_k": 2}, "cluster of their own"),
         ({"store": "direct", "evict_c": "first"}, "only TMA can say"),
@@ -199,7 +199,7 @@ def test_impossible_combinations_are_refused_with_the_reason(
         ({"bn": 80, "cluster_m": 4}, "begins where the swizzle does, every 8 rows"),
         ({"bn": 48, "cluster_m": 4, "bm": 64, "consumers": 1, "reallocate": 0}, "every 8 rows"),
         ({"bn": 112, "cluster_m": 4, "cluster_n": 2}, "every 8 rows"),
-        ({"bn": 448, "consumers_n": 1, "bm": 64, "stages": 3}, "whole blocks of 64 rows"),
+        ({"bn": 448, "consumers_n": 1, "bm": 64, "stages": 3}, "whole fragments of 64 rows"),
         ({"bn": 448, "consumers_n": 2, "stages": 2}, "registers"),
         ({"bn": 96, "stages": 8, "boxes": 1}, "227 KiB"),
         ({"bn": 224, "boxes": 4}, "227 KiB"),
@@ -229,7 +229,7 @@ def test_shares_of_whole_swizzles_are_accepted(bn: int, cluster_m: int) -> None:
 
 @pytest.mark.parametrize("bn", [48, 80, 96, 112, 144, 160, 176, 208, 224, 240, 352])
 def test_widths_of_no_whole_box_are_refused_where_b_lies_along_n(bn: int) -> None:
-    with pytest.raises(LadderError, match="of B along N whole boxes of 64"):
+    with pytest.raises(LadderError, match="of B along N multiples of 64"):
         variant(RING, "bf16", "NN", bn=bn, boxes=1, stages=2, consumers_n=2 if bn > 256 else 1)
 
 

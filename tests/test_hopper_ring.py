@@ -7,7 +7,7 @@ from emulator.hopper import hold
 
 def test_the_ring_walks_stages_and_parities_in_order() -> None:
     walk = """
-#include "ring.cuh"
+#include "schedule/ring.cuh"
 template <int Stages>
 __host__ __device__ constexpr bool walks() {
     RingPosition<Stages> at;

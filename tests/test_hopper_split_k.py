@@ -7,7 +7,7 @@ from emulator.hopper import RING, hold, variant
 from ladder.model.errors import LadderError
 
 COVERED = """
-#include "slice_sum.cuh"
+#include "epilogue/slice_sum.cuh"
 __host__ __device__ constexpr bool covered(int steps, int slices) {
     int next = 0;
     for (int slice = 0; slice < slices; ++slice) {
@@ -39,14 +39,15 @@ def test_each_slice_has_a_step() -> None:
 
 def test_sums_of_a_slice_are_laid_down_without_conflicts() -> None:
     text = """
-#include "slice_sum.cuh"
+#include "epilogue/slice_sum.cuh"
 template <int Columns>
 __host__ __device__ constexpr bool conflict_free() {
     for (int first = 0; first < 128; first += 16) {
         for (int i = 0; i < Columns / 2; i += 2) {
             unsigned long long seen = 0;
             for (int thread = first; thread < first + 16; ++thread) {
-                const int word = sum_row(thread, i) * SliceSum<64, Columns>::stride + sum_column(thread, i);
+                const int row = accumulator_row(thread, i), column = accumulator_column(thread, i);
+                const int word = row * SliceSum<64, Columns>::stride + column;
                 if (word % 2 != 0 || seen >> word % 32 & 3) return false;
                 seen |= 3ull << word % 32;
             }

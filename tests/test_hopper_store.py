@@ -1,4 +1,4 @@
-"""How results leave (StoreRing::store), by the PTX of a thread that is known: what lies where when a copy starts."""
+"""How results leave (TmaStoreRing::store), by the PTX of a known thread: what lies where when a copy starts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Event = tuple[str | int, ...]
 
 def stored(value: str, columns: int, boxes: int) -> list[Event]:
     """What thread 0 does, in order. Sums are numbered as they lie in its registers, the blocks one after the other."""
-    text = f"""#include "accumulator_store.cuh"
+    text = f"""#include "epilogue/warpgroup_store.cuh"
 extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, const float* sums) {{
-    __shared__ StoreRing<{value}, {columns}, {boxes}> ring;
+    __shared__ TmaStoreRing<{value}, {columns}, {boxes}> ring;
     float sum[{BLOCKS}][{columns // 2}];
 #pragma unroll
     for (int i = 0; i < {BLOCKS * columns // 2}; ++i) sum[i / {columns // 2}][i % {columns // 2}] = sums[i];

@@ -7,7 +7,7 @@ from emulator.hopper import hold
 from ladder.model.errors import LadderError
 
 TILES = """
-#include "tile_scheduler.cuh"
+#include "schedule/tile_scheduler.cuh"
 
 template <int Raster, int ClusterM, int ClusterN>
 __host__ __device__ constexpr bool covers(int m, int n, int clusters) {

@@ -235,7 +235,7 @@ def test_shared_bytes(name: str, dtype: str, params: dict[str, int | str], expec
 # Layouts, decided by the compiler itself: static_assert over every index.
 
 MAPS = """
-#include "shared_layout.cuh"
+#include "layout/shared_layout.cuh"
 
 template <class Layout>
 __host__ __device__ constexpr bool keeps_words_apart(int rows, int columns) {
@@ -291,7 +291,7 @@ def test_padding_and_xor_free_columns_of_conflicts_and_plain_does_not() -> None:
 # The sums of the stencil's windows, over a line whose word i is the bit i: a sum then names the words it is made of.
 
 WINDOWS = """
-#include "quad.cuh"
+#include "simt/stencil.cuh"
 
 using Bits = unsigned long long;
 

@@ -143,7 +143,7 @@ def test_a_planted_mistake_is_found(
     kernels = tmp_path / "kernels"
     for room in ("stencil", "include"):
         shutil.copytree(KERNELS / room, kernels / room)
-    edit(kernels / ("include/quad.cuh" if name == "quad" else f"stencil/{name}.cu"), old, new)
+    edit(kernels / ("include/simt/stencil.cuh" if name == "quad" else f"stencil/{name}.cu"), old, new)
     given = variant("stencil_window" if name == "quad" else name, kernels=kernels, **{"k": 7, **params})
     try:
         found = mistakes(given, [*LENGTHS, *around_blocks(given)], kernels / "include")

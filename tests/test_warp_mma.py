@@ -168,14 +168,18 @@ def is_right(given: Variant, include: Path) -> bool:
 @pytest.mark.parametrize(
     ("header", "right", "wrong"),
     [
-        ("staged_loop.cuh", "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
-        ("staged_loop.cuh", "wait_for_copies<Stages - 2>();\n            __syncthreads();", ""),
-        ("staged_loop.cuh", "wait_for_copies<0>();\n    __syncthreads();", ""),
-        ("staged_loop.cuh", "stage + Copies::bytes == ring ? 0", "stage + 2 * Copies::bytes == ring ? 0"),
-        ("operand_copy.cuh", "return i * step < rows_left &&", "return i * step < rows_left - 1 &&"),
-        ("chunk_layout.cuh", "return (offset ^ mask(rows)", "return (offset ^ 0 * mask(rows)"),
-        ("mma_warp.cuh", "return 16 * x + run % 2 * 8", "return 16 * x + run / 2 * 8"),
-        ("warp_output.cuh", "if (row >= m || column >= n) continue;", "if (row >= m) continue;"),
+        ("schedule/staged_loop.cuh", "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
+        ("schedule/staged_loop.cuh", "wait_for_copies<Stages - 2>();\n            __syncthreads();", ""),
+        ("schedule/staged_loop.cuh", "wait_for_copies<0>();\n    __syncthreads();", ""),
+        (
+            "schedule/staged_loop.cuh",
+            "stage + Copies::bytes == ring ? 0",
+            "stage + 2 * Copies::bytes == ring ? 0",
+        ),
+        ("copy/chunk_copy.cuh", "return i * step < rows_left &&", "return i * step < rows_left - 1 &&"),
+        ("layout/chunk_layout.cuh", "return (offset ^ mask(rows)", "return (offset ^ 0 * mask(rows)"),
+        ("mma/mma_warp.cuh", "return 16 * x + pair % 2 * 8", "return 16 * x + pair / 2 * 8"),
+        ("epilogue/warp_store.cuh", "if (row >= m || column >= n) continue;", "if (row >= m) continue;"),
     ],
 )
 def test_wrong_kernels_are_found_out(tmp_path: Path, header: str, right: str, wrong: str) -> None:
@@ -239,7 +243,7 @@ def test_plain_tiles_conflict() -> None:
 
 
 LAYOUTS = """
-#include "chunk_layout.cuh"
+#include "layout/chunk_layout.cuh"
 
 template <class Layout, int Rows, int Chunks>
 __host__ __device__ constexpr bool every_chunk_has_its_own_place(int bytes) {
@@ -313,7 +317,7 @@ def test_nothing_spills_and_two_blocks_of_four_warps_fit(name: str, dtype: str) 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_step_multiplies_what_it_loads_once(dtype: str) -> None:
-    """Four by four pieces of 16 x 16, two HMMA each, from four loads of A and four of B; a step is 32 bytes deep."""
+    """Four by four fragments of 16 x 16, two HMMA each, from four loads of A and four of B; a step is 32 bytes deep."""
     facts, opcodes = compiled("mma_staged", dtype)
     steps = 4 if dtype == "tf32" else 2
     assert facts["hmma"] == 32 * steps
@@ -385,7 +389,7 @@ def test_wmma_reads_shared_memory_by_ldmatrix(dtype: str) -> None:
         ("wmma_staged", {"stages": 1, "buffers": 1, "pad": 0, "store": "fragment"}),
     ],
 )
-def test_shared_bytes_are_stages_of_both_tiles_or_the_slabs_of_the_warps(
+def test_shared_bytes_are_stages_of_both_tiles_or_the_accumulators_of_the_warps(
     name: str, params: dict[str, Any], dtype: str
 ) -> None:
     given = variant(name, dtype, **params)
@@ -393,14 +397,14 @@ def test_shared_bytes_are_stages_of_both_tiles_or_the_slabs_of_the_warps(
     bm, bn, bk, wm, wn, stages, pad = (int(p[key]) for key in ("bm", "bn", "bk", "wm", "wn", "stages", "pad"))
     tiles = stages * element * (bm * (bk + pad) + bk * (bn + pad))
     columns = {"direct": 0, "fragment": 16, "collective": wn}[str(p["store"])]
-    slabs = 4 * 8 * (columns + 16 // element) * (bm * bn // (wm * wn)) if columns else 0
+    accumulators = 4 * 8 * (columns + 16 // element) * (bm * bn // (wm * wn)) if columns else 0
     size = {"m": bm, "n": bn, "k": stages * bk}
-    assert given.geometry(size).shared_bytes == max(tiles, slabs)
+    assert given.geometry(size).shared_bytes == max(tiles, accumulators)
     machine, error = run(given, (bm, bn, stages * bk), "once")
     assert error <= 1
     # Nothing is written behind the last row's padding.
-    behind = max(pad * element, 64 if slabs > tiles else 0)
-    assert max(tiles, slabs) - behind <= machine.touched <= max(tiles, slabs)
+    behind = max(pad * element, 64 if accumulators > tiles else 0)
+    assert max(tiles, accumulators) - behind <= machine.touched <= max(tiles, accumulators)
 
 
 def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
@@ -458,7 +462,7 @@ def test_warps_that_multiply_do_little_else(dtype: str, loads: dict[str, int]) -
         ("mma_staged", "fp16", {"bk": 8}, "a depth of 32 bytes"),
         ("wmma_staged", "fp16", {"swizzle": "xor", "pad": 0}, "takes a base and a stride"),
         ("mma_tma", "fp16", {"stages": 4}, "227 KiB"),
-        ("mma_tma", "fp16", {"wm": 128, "wn": 32}, "boxes of 128 bytes a row"),
+        ("mma_tma", "fp16", {"wm": 128, "wn": 32}, "in lines of 128 bytes"),
         ("mma_tma", "tf32", {"bm": 64, "bn": 64}, "one or two warpgroups"),
         ("wmma_staged", "bf16", {"pad": 4}, "WMMA takes rows that are a multiple of them apart"),
     ],

@@ -1,18 +1,19 @@
-// A warp reads or writes vectors in shared memory with a stride; some lanes may share a vector. The block counts the
-// cycles.
+// A warp reads or writes vectors in shared memory with a stride; some lanes may share a vector. The block
+// counts the cycles.
 //
 // The techniques:
 //   writes   instead of reads (bank-conflicts)
 //   vectors  of 8 or 16 bytes, which the hardware serves by half- and quarter-warps (gemm-practice)
 //   sharing  lanes that access the same vector
-// Lane l accesses vector (l without the bits in SameBits, squeezed together) * Stride; pattern j starts j vectors
-// further. With SameBits = 1 neighbours share a vector, with 16 the halves of the warp do; Stride = 0 gives all lanes
-// one.
+// Lane l accesses vector (l without the bits in SameBits, squeezed together) * Stride; pattern j starts j
+// vectors further. With SameBits = 1 neighbours share a vector, with 16 the halves of the warp do; Stride = 0
+// gives all lanes one.
 //
-// Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none. SameBits: bits of
-// the lane number that do not change the vector. Warps: of the block, enough to keep the shared-memory pipe busy.
+// Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none.
+// SameBits: bits of the lane number that do not change the vector. Warps: of the block, enough to keep the
+// shared-memory pipe busy.
 
-#include "bank_probe.cuh"
+#include "probe/bank_probe.cuh"
 
 template <int Words>
 using access_read = ReadVector<Words>;
@@ -38,7 +39,8 @@ struct VectorAccess {
 
 template <class Move, int Stride, int SameBits, int Warps>
 __global__ void __launch_bounds__(Warps * 32)
-bank_access(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
+    bank_access(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles,
+                int elements) {
     using Access = VectorAccess<Move::words, Stride, SameBits>;
     alignas(128) __shared__ unsigned memory[Access::words];
     probe_banks<Access, Move, Warps>(memory, offsets, sums, cycles, elements);

@@ -1,13 +1,14 @@
 // A warp reads words that several of its lanes share; the block counts the cycles.
 //
-// The technique: broadcast (bank-conflicts). Lanes that access the same word are served in one wavefront. Only
-// different words of one bank take several wavefronts. Pattern j starts j words further.
+// The technique: broadcast (bank-conflicts). Lanes that access the same word are served in one wavefront.
+// Only different words of one bank take several wavefronts. Pattern j starts j words further.
 //
 // Read: pattern_one_word, pattern_groups, pattern_bank_row or pattern_two_words. Warps: warps of the block.
 
-#include "bank_probe.cuh"
+#include "probe/bank_probe.cuh"
 
-// A hash (xor, shift and odd multiplier; after xorshift) of 0 to 1023 to five bits: random, but the same in every run.
+// A hash (xor, shift and odd multiplier; after xorshift) of 0 to 1023 to five bits: random, but the same in
+// every run.
 __host__ __device__ constexpr int random_bank(int lane, int pattern) {
     unsigned x = (pattern * 32 + lane + 1) * 2654435761u;
     x ^= x >> 15;
@@ -43,7 +44,8 @@ struct pattern_two_words {
 
 template <class Read, int Warps>
 __global__ void __launch_bounds__(Warps * 32)
-bank_broadcast(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
+    bank_broadcast(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles,
+                   int elements) {
     alignas(128) __shared__ unsigned memory[Read::words];
     probe_banks<Read, ReadVector<1>, Warps>(memory, offsets, sums, cycles, elements);
 }

@@ -6,8 +6,8 @@
 //
 // TileLayout: tile_plain, tile_padded or tile_xor. Warps: warps of the block.
 
-#include "bank_probe.cuh"
-#include "shared_layout.cuh"
+#include "layout/shared_layout.cuh"
+#include "probe/bank_probe.cuh"
 
 using tile_plain = Plain<32, 32>;
 using tile_padded = Padded<32, 32, 1>;
@@ -21,7 +21,8 @@ struct ColumnRead {
 
 template <class TileLayout, int Warps>
 __global__ void __launch_bounds__(Warps * 32)
-bank_column(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
+    bank_column(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles,
+                int elements) {
     using Access = ColumnRead<TileLayout>;
     alignas(128) __shared__ unsigned memory[Access::words];
     probe_banks<Access, ReadVector<1>, Warps>(memory, offsets, sums, cycles, elements);

@@ -1,17 +1,18 @@
-// A warp reads 8 x 8 matrices of 16-bit elements with ldmatrix out of a tile in shared memory; the block counts the
-// cycles.
+// A warp reads 8 x 8 matrices of 16-bit elements with ldmatrix out of a tile in shared memory; the block
+// counts the cycles.
 //
-// The technique: the layout of the tile (gemm-practice). ldmatrix takes eight row addresses of 16 bytes a phase, one
-// phase per matrix, and the rows of a matrix lie one below the other. Rows of 128 (64) bytes put them into the same 4
-// (8) banks, so a phase takes 8 (4) wavefronts. 16 bytes of padding per row, or an XOR of the 16-byte chunk with the
-// row, spread them over all banks. Lane l addresses row l % 16, chunk l / 16. The patterns walk over the tile in steps
-// of two chunks, then of 16 rows. All patterns differ, because ptxas joins ldmatrix of one address, volatile or not.
+// The technique: the layout of the tile (gemm-practice). ldmatrix takes eight row addresses of 16 bytes a
+// phase, one phase per matrix, and the rows of a matrix lie one below the other. Rows of 128 (64) bytes put
+// them into the same 4 (8) banks, so a phase takes 8 (4) wavefronts. 16 bytes of padding per row, or an XOR
+// of the 16-byte chunk with the row, spread them over all banks. Lane l addresses row l % 16, chunk l / 16.
+// The patterns walk over the tile in steps of two chunks, then of 16 rows. All patterns differ, because ptxas
+// joins ldmatrix of one address, volatile or not.
 //
-// TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: 16-byte pieces of a row. Matrices: 1, 2 or 4 per
-// access.
+// TileLayout: tile_plain, tile_padded or tile_xor of Chunks. Chunks: of 16 bytes, in a row. Matrices: 1, 2 or
+// 4 per access.
 
-#include "bank_probe.cuh"
-#include "shared_layout.cuh"
+#include "layout/shared_layout.cuh"
+#include "probe/bank_probe.cuh"
 
 template <int Chunks>
 constexpr int rows = 16 * patterns / (Chunks / 2);
@@ -21,7 +22,8 @@ using tile_plain = Plain<rows<Chunks>, Chunks>;
 template <int Chunks>
 using tile_padded = Padded<rows<Chunks>, Chunks, 1>;
 
-// Eight chunks fill the banks once. Rows that together fill them share one mask: the next such group takes another.
+// Eight chunks fill the banks once. Rows that together fill them share one mask: the next such group takes
+// another.
 template <int Chunks>
 struct tile_xor {
     static constexpr int words = rows<Chunks> * Chunks;
@@ -37,15 +39,17 @@ struct MatrixRows {
     __host__ __device__ static constexpr int word(int lane, int pattern) {
         const int pair = pattern % (Chunks / 2);
         const int step = pattern / (Chunks / 2);
-        // Every layout repeats itself after 16 rows; said this way, a step is an offset within the instruction.
+        // Every layout repeats itself after 16 rows; said this way, a step is an offset within the
+        // instruction.
         return 4 * (TileLayout::index(lane % 16, 2 * pair + lane / 16) + step * TileLayout::index(16, 0));
     }
 };
 
 template <template <int> class TileLayout, int Chunks, int Matrices, int Warps>
 __global__ void __launch_bounds__(Warps * 32)
-bank_matrix(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles, int elements) {
+    bank_matrix(int* __restrict__ offsets, unsigned* __restrict__ sums, long long* __restrict__ cycles,
+                int elements) {
     using Access = MatrixRows<TileLayout<Chunks>, Chunks>;
     alignas(128) __shared__ unsigned memory[Access::words];
-    probe_banks<Access, ReadMatrices<Matrices>, Warps>(memory, offsets, sums, cycles, elements);
+    probe_banks<Access, ReadMatrix<Matrices>, Warps>(memory, offsets, sums, cycles, elements);
 }

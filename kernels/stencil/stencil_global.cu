@@ -1,12 +1,14 @@
-// output[i] = mean(input[i .. i + K]) for i < elements - K: every thread reads its K + 1 inputs from global memory.
+// output[i] = mean(input[i .. i + K]) for i < elements - K: every thread reads its K + 1 inputs from global
+// memory.
 //
-// The technique: none; this is the baseline (own). A warp's loads of neighbouring taps overlap in all but one word, and
-// the L1 serves them. The lead of the other kernels over this one is the gain of their software caches.
+// The technique: none; this is the baseline (own). A warp's loads of neighbouring taps overlap in all but one
+// word, and the L1 serves them. The lead of the other kernels over this one is the gain of their software
+// caches.
 //
 // T: int or float. K: reach in elements. Block: threads per block.
 
-#include "index.cuh"
-#include "mean.cuh"
+#include "layout/index.cuh"
+#include "simt/stencil.cuh"
 
 template <class T, int K, int Block>
 __global__ void __launch_bounds__(Block)

@@ -1,13 +1,13 @@
 // output[i] = mean(input[i .. i + K]) for i < elements - K: the line passes through shared memory.
 //
-// The technique: shared memory as a cache (register-cache). A block fetches the inputs of its outputs once, K words of
-// halo included, and every thread reads K + 1 neighbours there. With Coarsen > 1 a thread computes several outputs, a
-// block apart, so that the halo is fetched once for more of them.
+// The technique: shared memory as a cache (register-cache). A block fetches the inputs of its outputs once, K
+// words of halo included, and every thread reads K + 1 neighbours there. With Coarsen > 1 a thread computes
+// several outputs, a block apart, so that the halo is fetched once for more of them.
 //
 // T: int or float. K: reach in elements. Coarsen: outputs per thread. Block: threads per block.
 
-#include "index.cuh"
-#include "mean.cuh"
+#include "layout/index.cuh"
+#include "simt/stencil.cuh"
 
 template <class T, int K, int Coarsen, int Block>
 __global__ void __launch_bounds__(Block)

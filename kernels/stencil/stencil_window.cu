@@ -1,67 +1,68 @@
-// output[i] = mean(input[i .. i + K]) for i < elements - K: four neighbouring outputs from sums of four neighbouring
-// inputs.
+// output[i] = mean(input[i .. i + K]) for i < elements - K: four neighbouring outputs from sums of four
+// neighbouring inputs.
 //
-// The technique: shared partial sums (own). All accesses to global memory move quads (16 bytes); neighbouring lanes
-// move neighbouring quads. The four windows that begin in a quad share every quad that lies wholly between their ends:
-// it enters all of them as one number, its sum. Only the ragged ends are summed per output. An output costs about K / 8
-// additions and exchanges instead of K. Nothing is ever subtracted from a sum, so the result rounds no worse than
-// adding the inputs one by one.
+// The technique: shared partial sums (own). All accesses to global memory move quads (16 bytes); neighbouring
+// lanes move neighbouring quads. The four windows that begin in a quad share every quad that lies wholly
+// between their ends: it enters all of them as one number, its sum. Only the ragged ends are summed per
+// output. An output costs about K / 8 additions and exchanges instead of K. Nothing is ever subtracted from a
+// sum, so the result rounds no worse than adding the inputs one by one.
 //
 // Where a thread finds the quads of its neighbours (Exchange):
-//   shuffle   registers of the warp; a warp's rows are consecutive, so a row's neighbours to the right are the next row
+//   shuffle   registers of the warp; a warp's rows are consecutive, so a row's neighbours to the right are
+//             the next row
 //   shared    quads and their sums pass through shared memory, once for the block
 //   direct    every thread loads them itself; the hardware's L1 is the cache
 //
-// T: int or float. K: reach in elements, at most 32. Outputs: outputs per thread, 4 or more. Block: threads per block.
+// T: int or float. K: reach in elements, at most 32. Outputs: outputs per thread, 4 or more. Block: threads
+// per block.
 
-#include "index.cuh"
-#include "mean.cuh"
-#include "quad.cuh"
+#include "layout/index.cuh"
+#include "simt/stencil.cuh"
 
 enum class Exchange { shuffle, shared, direct };
 
-template <int K, Hint Store, class T>
+template <int K, CacheHint Hint, class T>
 __device__ inline void store_means(T* line, Index at, Index end, const Quad<T>& sums) {
     Quad<T> means;
 #pragma unroll
     for (int i = 0; i < 4; ++i) means.word[i] = mean<K + 1>(sums.word[i]);
-    store_quad<Store>(line, at, end, means);
+    store_quad<Hint>(line, at, end, means);
 }
 
-template <class T, int K, int Outputs, int Block, Exchange How, Hint Store>
+template <class T, int K, int Outputs, int Block, Exchange Source, CacheHint Hint>
 __global__ void __launch_bounds__(Block)
 stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elements) {
     static_assert(K <= 32 && Outputs % 4 == 0, "a row of 32 quads reaches over the next row, no further");
     constexpr int rows = Outputs / 4;
     constexpr int halo = (K + 3) / 4;  // quads
     // Lanes that own consecutive quads: a row. Every row of a warp, or of a block, continues the one before.
-    constexpr int width = How == Exchange::shuffle ? 32 : Block;
+    constexpr int width = Source == Exchange::shuffle ? 32 : Block;
     const int place = threadIdx.x % width;
     const Index first = ((Index(blockIdx.x) * Block + threadIdx.x / width * width) * rows + place) * 4;
 
     Quad<T> row[rows + 1] = {};
-    if constexpr (How != Exchange::direct) {
+    if constexpr (Source != Exchange::direct) {
         load_quads<rows>(row, input, first, width * 4, elements);
         if (place < halo) row[rows] = load_quad(input, first + rows * width * 4, elements);
     }
 
-    if constexpr (How == Exchange::shuffle) {
+    if constexpr (Source == Exchange::shuffle) {
         T sums[rows + 1];
 #pragma unroll
         for (int r = 0; r <= rows; ++r) sums[r] = part(row[r], 0, 3);
 #pragma unroll
         for (int r = 0; r < rows; ++r) {
-            // Lanes that reach over the end of a row read the first m lanes, and want their next row. A shuffle takes
-            // the number of a lane modulo the width of the warp.
+            // Lanes that reach over the end of a row read the first m lanes, and want their next row. A
+            // shuffle takes the number of a lane modulo the width of the warp.
             const auto right = [&](int m, T here, T next) {
                 return __shfl_sync(0xffffffffu, place < m ? next : here, threadIdx.x + m);
             };
             const Quad<T> windows = four_windows<K>(
                 row[r], [&](int m) { return right(m, sums[r], sums[r + 1]); },
                 [&](int m, int last) { return right(m, part(row[r], 0, last), part(row[r + 1], 0, last)); });
-            store_means<K, Store>(output, first + r * width * 4, elements - K, windows);
+            store_means<K, Hint>(output, first + r * width * 4, elements - K, windows);
         }
-    } else if constexpr (How == Exchange::shared) {
+    } else if constexpr (Source == Exchange::shared) {
         constexpr int line = Block * rows + halo;
         __shared__ Quad<T> quads[line];
         __shared__ T sums[line];
@@ -80,7 +81,7 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
             const Quad<T> windows = four_windows<K>(
                 row[r], [&](int m) { return sums[at + m]; },
                 [&](int m, int last) { return part(quads[at + m], 0, last); });
-            store_means<K, Store>(output, first + r * width * 4, elements - K, windows);
+            store_means<K, Hint>(output, first + r * width * 4, elements - K, windows);
         }
     } else {
 #pragma unroll
@@ -91,7 +92,7 @@ stencil_window(const T* __restrict__ input, T* __restrict__ output, Index elemen
             const Quad<T> windows = four_windows<K>(
                 near[0], [&](int m) { return part(near[m], 0, 3); },
                 [&](int m, int last) { return part(near[m], 0, last); });
-            store_means<K, Store>(output, at, elements - K, windows);
+            store_means<K, Hint>(output, at, elements - K, windows);
         }
     }
 }

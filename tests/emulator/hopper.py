@@ -119,7 +119,7 @@ def loads(sharings: list[tuple[str, str, int, int]]) -> list[int]:
     """How many copies a block starts for its share of each tile of (element, Major, extent, sharers): UTMALDGs."""
     cubins = [
         compile_source(
-            f"""#include "operand_tile.cuh"
+            f"""#include "mma/operand_tile.cuh"
 __global__ void load(const __grid_constant__ TensorMap map, int first, int k, int part) {{
     alignas(1024) extern __shared__ unsigned char memory[];
     __shared__ Mbarrier full;

@@ -1,48 +1,58 @@
-// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 sums: one warpgroup copies, the others multiply.
+// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators: one warpgroup copies, the others
+// multiply.
 //
 // The techniques, each a parameter, after cutlass and fast-cu:
-//   Stages         a ring of tiles between the copying thread and the consumers: copies run ahead of the wgmma
-//   Consumers      warpgroups that share a tile, along M or (ConsumersN) N, and with Reallocate the copier's registers
-//   Raster         persistent blocks take tiles in this order: row by row, threadblock swizzle or Hilbert curve
+//   Stages         a ring of tiles between the copying thread and the consumers: copies run ahead of the
+//                  wgmma
+//   Consumers      warpgroups that share a tile, along M or (ConsumersN) N, and with Reallocate the copier's
+//                  registers
+//   Raster         persistent blocks take tiles in this order: row by row, threadblock swizzle or Hilbert
+//                  curve
 //   Cluster        blocks load operands that they share once (multicast), or take Slices of K (split K)
-//   Store::staged  TMA stores results from shared memory while the next tile begins
+//   Store          Epilogue::staged: TMA stores results from shared memory while the next tile begins
 //   Stagger        the first consumer runs some steps ahead, so that one multiplies while the other stores
-//   Serpentine     every second round goes backwards along K, through what the L2 still holds (Evict: drops first)
+//   Serpentine     every second round goes backwards along K, through what the L2 still holds (Evict: drops
+//                  first)
 //
-// Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). OrderB: Major::k where B is N x K, Major::mn
-// where it is K x N (16-bit elements only). BM, BN: block tile, 128 bytes of K deep. Boxes: of C per consumer.
+// Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,
+// Major::mn where it is K x N (16-bit elements only). BM, BN: block tile, 128 bytes of K deep. StagesC:
+// buffers of 64 rows x 128 bytes per consumer for results on their way.
 
-#include "accumulator_store.cuh"
-#include "operand_tile.cuh"
-#include "pair.cuh"
-#include "ring_product.cuh"
-#include "slice_sum.cuh"
-#include "tile_scheduler.cuh"
+#include "epilogue/combine.cuh"
+#include "epilogue/slice_sum.cuh"
+#include "epilogue/warpgroup_store.cuh"
+#include "mma/operand_tile.cuh"
+#include "schedule/tile_scheduler.cuh"
+#include "schedule/wgmma_loop.cuh"
 
-template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int ConsumersN, int Boxes>
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Consumers, int ConsumersN, int StagesC>
 struct Shared {
     OperandTile<Element, Major::k, BM> a[Stages];
-    OperandTile<Element, OrderB, BN> b[Stages];
-    StoreRing<Output<Element>, BN / ConsumersN, Boxes> c[Consumers];
+    OperandTile<Element, MajorB, BN> b[Stages];
+    TmaStoreRing<ElementOfC<Element>, BN / ConsumersN, StagesC> c[Consumers];
     RingBarriers<Stages> ring;
     TilePosition origin[Stages];  // of the tile that a stage belongs to
 };
 
-template <class Element, Major OrderB, int BM, int BN, int Stages, int Consumers, int ConsumersN, bool Reallocate,
-          class Cluster, int Raster, bool Serpentine, int Stagger, Store How, int Boxes, int Slices,
-          Evict EvictA, Evict EvictB, Evict EvictC>
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Consumers, int ConsumersN,
+          bool Reallocate, class Cluster, int Raster, bool Serpentine, int Stagger, Epilogue Store,
+          int StagesC, int Slices, Evict EvictA, Evict EvictB, Evict EvictC>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-            const __grid_constant__ TensorMap map_c, Output<Element>* c, int m, int n, int k, float alpha, float beta) {
+            const __grid_constant__ TensorMap map_c, ElementOfC<Element>* c, int m, int n, int k,
+            float alpha, float beta) {
     alignas(1024) extern __shared__ unsigned char memory[];
-    auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN, Stages, Consumers, ConsumersN, Boxes>*>(memory);
+    using Memory = Shared<Element, MajorB, BM, BN, Stages, Consumers, ConsumersN, StagesC>;
+    auto& shared = *reinterpret_cast<Memory*>(memory);
     auto& ring = shared.ring;
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
     const int rank = Cluster::size > 1 ? cluster_rank() : 0, slice = Slices > 1 ? cluster_rank() : 0;
-    const int cluster = blockIdx.x / (Cluster::size * Slices), clusters = gridDim.x / (Cluster::size * Slices);
+    constexpr int cluster_blocks = Cluster::size * Slices;
+    const int cluster = blockIdx.x / cluster_blocks, clusters = gridDim.x / cluster_blocks;
     const int all_steps = ceil_div(k, shared.a[0].depth);
     const auto [first_step, steps] = steps_of_slice(all_steps, slice, Slices);
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);  // uniform for the compiler
+    // The shuffle makes it uniform for the compiler.
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads;
 
     if (threadIdx.x == 0) {
@@ -50,17 +60,19 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         prefetch(map_b);
         ring.init(Cluster::partners * Consumers * 4);  // a release per warp
     }
-    constexpr bool in_cluster = Cluster::size * Slices > 1;
+    constexpr bool in_cluster = cluster_blocks > 1;
     block_or_cluster_barrier<in_cluster>();
     if (warpgroup == 0) {
         if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
             RingPosition<Stages> at;
             bool backwards = false;
-            for (int tile = cluster; tile < scheduler.tiles(); tile += clusters, backwards = Serpentine && !backwards) {
+            for (int tile = cluster; tile < scheduler.tiles();
+                 tile += clusters, backwards = Serpentine && !backwards) {
                 const TilePosition origin = scheduler.origin(tile, rank);
                 for (int step = 0; step < steps; ++step, at.advance()) {
-                    const int first = (first_step + (backwards ? steps - 1 - step : step)) * shared.a[0].depth;
+                    const int first =
+                        (first_step + (backwards ? steps - 1 - step : step)) * shared.a[0].depth;
                     Mbarrier& full = ring.full[at.stage];
                     ring.wait_until_empty(at);
                     shared.origin[at.stage] = origin;
@@ -72,47 +84,51 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
                 }
             }
         }
-        if constexpr (Slices > 1) cluster_barrier();  // all sums lie in shared memory
+        if constexpr (Slices > 1) cluster_barrier();  // all accumulators lie in shared memory
     } else {
         if constexpr (Reallocate) grow_registers<consumer_registers<Consumers>>();
-        constexpr int blocks = BM / 64 / (Consumers / ConsumersN), columns = BN / ConsumersN;  // of a consumer
+        // Of a consumer: fragments of 64 rows, and columns.
+        constexpr int fragments = BM / 64 / (Consumers / ConsumersN), columns = BN / ConsumersN;
         const int consumer = warpgroup - 1;
-        const int tile_row = consumer / ConsumersN * blocks * 64, tile_column = consumer % ConsumersN * columns;
-        float sum[blocks][columns / 2];
+        const int tile_row = consumer / ConsumersN * fragments * 64;
+        const int tile_column = consumer % ConsumersN * columns;
+        float accumulator[fragments][columns / 2];
         RingPosition<Stages> at;
         constexpr int all_consumers = Consumers + 1;  // barriers: a warpgroup's own has its number
-        int ahead = Stagger > 0 && consumer + 1 < Consumers ? lesser(Stagger, steps) - 1 : -1;
+        int ahead = Stagger > 0 && consumer + 1 < Consumers ? const_min(Stagger, steps) - 1 : -1;
         if (Stagger > 0 && consumer > 0) warpgroup_barrier<2>(all_consumers + consumer);
-        for (int tile = cluster, next_box = 0; tile < scheduler.tiles(); tile += clusters) {
+        for (int tile = cluster, next_stage_c = 0; tile < scheduler.tiles(); tile += clusters) {
             const auto after_step = [&](int step) {
                 if (Stagger > 0 && step == ahead) {  // in the first tile; later tiles keep the distance
                     warpgroup_arrive<2>(all_consumers + consumer + 1);
                     ahead = -1;
                 }
             };
-            const int held = multiply_stages<Cluster>(sum, shared.a, shared.b, ring, at, steps, tile_row, tile_column,
-                                                      rank, thread % 32, after_step);
+            const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, ring, at, steps, tile_row,
+                                                 tile_column, rank, thread % 32, after_step);
             const TilePosition origin = read_by_lane(rank, shared.origin[held], thread % 32);
             wgmma_wait<0>();
             release_stage<Cluster>(ring.empty[held], rank, thread % 32);
             if constexpr (Slices > 1) {
-                auto& sums = reinterpret_cast<SliceSum<BM, BN>&>(shared.a);  // the ring is done: there is one tile
+                // The ring is done: there is one tile.
+                auto& sums = reinterpret_cast<SliceSum<BM, BN>&>(shared.a);
                 warpgroup_barrier<Consumers>(all_consumers);
-                sums.lay_down(sum, tile_row, tile_column, thread);
-                cluster_barrier();  // all sums lie in shared memory
+                sums.store_shared(accumulator, tile_row, tile_column, thread);
+                cluster_barrier();  // all accumulators lie in shared memory
                 sums.template store<Consumers * warpgroup_threads>(c, m, n, origin, Slices, alpha, beta,
                                                                    consumer * warpgroup_threads + thread);
             } else {
                 const int row = origin.row + tile_row, column = origin.column + tile_column;
-                blend_sums(sum, c, m, n, row, column, alpha, beta, thread);
-                if constexpr (How == Store::staged) {
-                    shared.c[consumer].template store<EvictC>(sum, map_c, row, column, thread, warpgroup, next_box);
+                combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
+                if constexpr (Store == Epilogue::staged) {
+                    shared.c[consumer].template store<EvictC>(accumulator, map_c, row, column, thread,
+                                                              warpgroup, next_stage_c);
                 } else {
-                    store_direct(sum, c, m, n, row, column, thread);
+                    store_direct(accumulator, c, m, n, row, column, thread);
                 }
             }
         }
-        if (How == Store::staged && thread == 0) wait_for_stores();
+        if (Store == Epilogue::staged && thread == 0) wait_for_stores();
     }
     if constexpr (in_cluster) cluster_barrier();  // no block exits while others access its memory
 }

@@ -1,29 +1,31 @@
-// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 sums: one tile of C per block, one warpgroup.
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block, one
+// warpgroup.
 //
-// The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of a K step,
-// all threads wait for the bytes at one mbarrier, and the warpgroup multiplies them straight from shared memory.
-// Nothing overlaps yet: the tensor cores wait for every copy, and every copy waits for the wgmma before it.
+// The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of
+// a K step, all threads wait for the bytes at one mbarrier, and the warpgroup multiplies them straight from
+// shared memory. Nothing overlaps yet: the tensor cores wait for every copy, and every copy waits for the
+// wgmma before it.
 //
-// Element: __nv_bfloat16 or __half. OrderB: Major::mn for B stored as K x N, Major::k for N x K.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time.
 
-#include "accumulator_store.cuh"
-#include "index.cuh"
-#include "operand_tile.cuh"
+#include "epilogue/warpgroup_store.cuh"
+#include "layout/index.cuh"
+#include "mma/operand_tile.cuh"
 
-template <class Element, Major OrderB, int BM, int BN>
+template <class Element, Major MajorB, int BM, int BN>
 struct Shared {
     OperandTile<Element, Major::k, BM> a;
-    OperandTile<Element, OrderB, BN> b;
+    OperandTile<Element, MajorB, BN> b;
     Mbarrier full;
 };
 
-template <class Element, Major OrderB, int BM, int BN>
+template <class Element, Major MajorB, int BM, int BN>
 __global__ void __launch_bounds__(warpgroup_threads, 1)
 hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                  Element* c, int m, int n, int k, float alpha, float beta) {
     alignas(1024) extern __shared__ unsigned char memory[];
-    auto& shared = *reinterpret_cast<Shared<Element, OrderB, BM, BN>*>(memory);
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN>*>(memory);
     const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
     if (threadIdx.x == 0) {
         mbarrier_init(shared.full, 1);
@@ -31,7 +33,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
     }
     __syncthreads();
 
-    float sum[BM / 64][BN / 2];
+    float accumulator[BM / 64][BN / 2];
     unsigned parity = 0;
     for (int first = 0; first < k; first += shared.a.depth, parity ^= 1) {
         if (threadIdx.x == 0) {
@@ -41,11 +43,11 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
         }
         mbarrier_wait(shared.full, parity);
         wgmma_fence();
-        multiply_tiles(sum, shared.a, shared.b, 0, 0, first > 0);
+        wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);
         wgmma_commit();
         wgmma_wait<0>();
         __syncthreads();  // all wgmma have read the tiles
     }
-    blend_sums(sum, c, m, n, first_row, first_column, alpha, beta, threadIdx.x);
-    store_direct(sum, c, m, n, first_row, first_column, threadIdx.x);
+    combine_accumulators(accumulator, c, m, n, first_row, first_column, alpha, beta, threadIdx.x);
+    store_direct(accumulator, c, m, n, first_row, first_column, threadIdx.x);
 }

@@ -1,13 +1,15 @@
-// C = alpha * A @ B + beta * C in fp32, row-major: one output per thread, operands from tiles in shared memory.
+// C = alpha * A @ B + beta * C in fp32, row-major: one output per thread, operands from tiles in shared
+// memory.
 //
-// The technique: a block of Tile x Tile threads reads each word of A and B from global memory once per Tile outputs
-// instead of once per output (hip-gemm, kernel 2). Lanes of a warp run along the columns. With Tile = 32 they read one
-// word of A (a broadcast) and 32 neighbouring words of B: neither has a bank conflict (bank-conflicts).
+// The technique: a block of Tile x Tile threads reads each word of A and B from global memory once per Tile
+// outputs instead of once per output (hip-gemm, kernel 2). Lanes of a warp run along the columns. With Tile =
+// 32 they read one word of A (a broadcast) and 32 neighbouring words of B: neither has a bank conflict
+// (bank-conflicts).
 //
 // Tile: edge of the tiles, in elements.
 
-#include "epilogue.cuh"
-#include "index.cuh"
+#include "epilogue/combine_fp32.cuh"
+#include "layout/index.cuh"
 
 template <int Tile>
 __global__ void __launch_bounds__(Tile * Tile)
@@ -20,7 +22,7 @@ gemm_shared_tile(const float* __restrict__ a, const float* __restrict__ b, float
     const Index row = Index(blockIdx.y) * Tile + y;
     const Index column = Index(blockIdx.x) * Tile + x;
 
-    float sum = 0.0f;
+    float accumulator = 0.0f;
     for (int first = 0; first < k; first += Tile) {
         // Load; zeros outside the matrices add nothing.
         tile_a[y][x] = row < m && first + x < k ? a[row * k + first + x] : 0.0f;
@@ -28,11 +30,11 @@ gemm_shared_tile(const float* __restrict__ a, const float* __restrict__ b, float
         __syncthreads();  // wait until the tiles are complete
 
 #pragma unroll
-        for (int i = 0; i < Tile; ++i) sum += tile_a[y][i] * tile_b[i][x];
+        for (int i = 0; i < Tile; ++i) accumulator += tile_a[y][i] * tile_b[i][x];
         __syncthreads();  // wait until all threads have read them
     }
 
     if (row >= m || column >= n) return;
     float* out = c + row * n + column;
-    *out = blend(sum, out, alpha, beta);
+    *out = combine_fp32(accumulator, out, alpha, beta);
 }

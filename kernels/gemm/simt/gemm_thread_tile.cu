@@ -1,16 +1,17 @@
-// C = alpha * A @ B + beta * C in fp32, row-major: TM x TN outputs per thread, operands read from shared memory.
+// C = alpha * A @ B + beta * C in fp32, row-major: TM x TN outputs per thread, operands read from shared
+// memory.
 //
-// The technique: a thread computes a small rectangle of outputs (hip-gemm, kernel 3; gemm-practice, `t_8x8_sliced_k`).
-// Each word that it reads from shared memory serves several outputs, and as many threads cover a larger tile. The inner
-// loop reads its operands from shared memory; the compiler decides which of them stay in registers. The next rung,
-// gemm_staged, puts them into registers itself.
+// The technique: a thread computes a small rectangle of outputs (hip-gemm, kernel 3; gemm-practice,
+// `t_8x8_sliced_k`). Each word that it reads from shared memory serves several outputs, and as many threads
+// cover a larger tile. The inner loop reads its operands from shared memory; the compiler decides which of
+// them stay in registers. The next rung, gemm_staged, puts them into registers itself.
 //
-// BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread, one piece of neighbouring rows and columns.
+// BM, BN, BK: block tile, in elements. TM, TN: outputs of a thread, of neighbouring rows and columns.
 
-#include "epilogue.cuh"
-#include "index.cuh"
-#include "shared_layout.cuh"
-#include "tile_copy.cuh"
+#include "copy/tile_copy.cuh"
+#include "epilogue/combine_fp32.cuh"
+#include "layout/index.cuh"
+#include "layout/shared_layout.cuh"
 
 template <int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__(BM * BN / (TM * TN))
@@ -29,7 +30,7 @@ gemm_thread_tile(const float* __restrict__ a, const float* __restrict__ b, float
 
     TileCopy<LayoutA, BM, BK, 1, threads> copy_a(a, m, k, first_row, 0, thread);
     TileCopy<LayoutB, BK, BN, 1, threads> copy_b(b, k, n, 0, first_column, thread);
-    float sum[TM][TN] = {};
+    float accumulator[TM][TN] = {};
     for (int first = 0; first < k; first += BK) {
         copy_a.copy(reinterpret_cast<char*>(tile_a));
         copy_b.copy(reinterpret_cast<char*>(tile_b));
@@ -43,7 +44,8 @@ gemm_thread_tile(const float* __restrict__ a, const float* __restrict__ b, float
             for (int y = 0; y < TM; ++y) {
 #pragma unroll
                 for (int x = 0; x < TN; ++x) {
-                    sum[y][x] += tile_a[LayoutA::index(row + y, i)] * tile_b[LayoutB::index(i, column + x)];
+                    accumulator[y][x] +=
+                        tile_a[LayoutA::index(row + y, i)] * tile_b[LayoutB::index(i, column + x)];
                 }
             }
         }
@@ -58,7 +60,7 @@ gemm_thread_tile(const float* __restrict__ a, const float* __restrict__ b, float
             const Index out_column = Index(first_column) + column + x;
             if (out_row >= m || out_column >= n) continue;
             float* out = c + out_row * n + out_column;
-            *out = blend(sum[y][x], out, alpha, beta);
+            *out = combine_fp32(accumulator[y][x], out, alpha, beta);
         }
     }
 }

@@ -1,19 +1,21 @@
-// C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of A and B.
+// C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of
+// A and B.
 //
-// The technique: TMA for a kernel on mma.sync (ptx-isa). Every other instruction of a warp delays its mma.sync (an
-// ldmatrix by a cycle). So one warp starts all copies, and the others only load fragments and multiply. A ring of
-// mbarriers stands between them in place of __syncthreads. Blocks are persistent: copies for the next tile of C run
-// ahead, and TMA stores the sums of the last tile from shared memory while this one is multiplied. TMA's 128-byte
-// swizzle is the XOR of mma_staged.
+// The technique: TMA for a kernel on mma.sync (ptx-isa). Every other instruction of a warp delays its
+// mma.sync (an ldmatrix by a cycle). So one warp starts all copies, and the others only load fragments and
+// multiply. A ring of mbarriers stands between them in place of __syncthreads. Blocks are persistent: copies
+// for the next tile of C run ahead, and TMA stores the results of the last tile from shared memory while this
+// one is multiplied. TMA's 128-byte swizzle is the XOR of mma_staged.
 //
-// Element: __half, __nv_bfloat16, or float for tf32. Sum: float, or __half. BM, BN: block tile, 128 bytes deep; WM, WN:
-// warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock swizzle in tiles, 0 for none.
+// Element: __half, __nv_bfloat16, or float for tf32. Accumulator: float, or __half. BM, BN: block tile, 128
+// bytes deep; WM, WN: warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock
+// swizzle in tiles, 0 for none.
 
-#include "mma_warp.cuh"
-#include "ring.cuh"
-#include "sum_boxes.cuh"
-#include "tile_scheduler.cuh"
-#include "warpgroup.cuh"
+#include "epilogue/warp_tma_store.cuh"
+#include "mma/mma_warp.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/tile_scheduler.cuh"
+#include "schedule/warpgroup.cuh"
 
 template <class Element, int BM, int BN, int WM, int WN, int Stages>
 struct Shared {
@@ -28,16 +30,18 @@ struct Shared {
         Mbarrier full, empty;
     };
     Stage stage[Stages];
-    SumBoxes<Element, WN> sums[warps];
+    WarpTmaStore<Element, WN> c[warps];
 };
 
-template <class Element, class Sum, int BM, int BN, int WM, int WN, int Stages, int Strip>
+template <class Element, class Accumulator, int BM, int BN, int WM, int WN, int Stages, int Strip>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32 + warpgroup_threads, 1)
 mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-        const __grid_constant__ TensorMap map_c, const Element* c, int m, int n, int k, float alpha, float beta) {
+        const __grid_constant__ TensorMap map_c, const Element* c, int m, int n, int k, float alpha,
+        float beta) {
     using Shared = Shared<Element, BM, BN, WM, WN, Stages>;
     using Stage = typename Shared::Stage;
-    using Warp = MmaWarp<Element, Sum, WM, WN, Shared::depth, typename Shared::LayoutA, typename Shared::LayoutB, 2>;
+    using Warp = MmaWarp<Element, Accumulator, WM, WN, Shared::depth, typename Shared::LayoutA,
+                         typename Shared::LayoutB, 2>;
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared*>(memory);
     const TileScheduler<BM, BN, ClusterShape<1, 1>, Strip> scheduler(m, n);
@@ -56,12 +60,12 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
     __syncthreads();
 
     constexpr int groups = Shared::warps / 4;  // warpgroups that multiply
-    RingWalk<Stage, Stages> at;
+    RingOffset<Stage, Stages> at;
     if (index >= Shared::warps) {
         if constexpr (groups > 1) shrink_registers<producer_registers<groups>>();
         if (threadIdx.x != Shared::warps * 32) return;
-        for (int block = blockIdx.x; block < scheduler.tiles(); block += gridDim.x) {
-            const TilePosition origin = scheduler.origin(block, 0);
+        for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
+            const TilePosition origin = scheduler.origin(tile, 0);
             for (int first = 0; first < k; first += Shared::depth, at.advance()) {
                 Stage& stage = at.in(memory);
                 mbarrier_wait(stage.empty, at.parity ^ 1);  // passes in the first round
@@ -80,8 +84,8 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
         const int warp_row = index / (BN / WN) * WM, warp_column = index % (BN / WN) * WN;
         const unsigned tile_a = shared_address(shared.stage[0].a), tile_b = shared_address(shared.stage[0].b);
         Warp warp(tile_a, tile_b, warp_row, warp_column, lane);
-        auto& boxes = shared.sums[index];
-        for (int block = blockIdx.x; block < scheduler.tiles(); block += gridDim.x) {
+        auto& shared_c = shared.c[index];
+        for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
             warp.clear();
             mbarrier_wait(at.in(memory).full, at.parity);
             warp.load(at.offset, 0, 0);
@@ -100,10 +104,11 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
                 __syncwarp();  // all lanes have read the tile
                 if (lane == 0) mbarrier_arrive(held);
             }
-            const TilePosition origin = scheduler.origin(block, 0);
+            const TilePosition origin = scheduler.origin(tile, 0);
             int here = lane;
             asm volatile("" : "+r"(here));  // computed here, to take no registers in the loop
-            boxes.template store<WM>(warp, map_c, c, m, n, origin.row + warp_row, origin.column + warp_column, here, alpha, beta);
+            const int row = origin.row + warp_row, column = origin.column + warp_column;
+            shared_c.template store<WM>(warp, map_c, c, m, n, row, column, here, alpha, beta);
         }
         if (lane == 0) wait_for_stores();
     }

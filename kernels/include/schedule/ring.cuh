@@ -1,0 +1,71 @@
+// A ring of Stages buffers between one producer and its consumers: each stage has a barrier "full" and a
+// barrier "empty". Both sides walk the stages in the same order, and a barrier's phase ends once per round,
+// so the parity of the round names the phase. The consumer waits for `full` with this parity. The producer
+// waits for `empty` with the other parity: in the first round that wait passes, because all buffers are
+// empty; in round r > 0 it waits for the release of round r - 1.
+#pragma once
+
+#include "copy/mbarrier.cuh"
+#include "schedule/cluster.cuh"
+
+template <int Stages>
+struct RingPosition {
+    int stage = 0;
+    unsigned parity = 0;  // of the round, for `full`; the producer's `empty` takes the other
+
+    __host__ __device__ constexpr void advance() {
+        ++stage;
+        if (stage == Stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// The same for stages that hold their barriers themselves: an offset in bytes, from which everything lies at
+// constants.
+template <class Stage, int Stages>
+struct RingOffset {
+    int offset = 0;
+    unsigned parity = 0;
+
+    __device__ void advance() {
+        offset += sizeof(Stage);
+        if (offset == Stages * sizeof(Stage)) {
+            offset = 0;
+            parity ^= 1;
+        }
+    }
+    __device__ Stage& in(unsigned char* memory) const { return *reinterpret_cast<Stage*>(memory + offset); }
+};
+
+template <int Stages>
+struct RingBarriers {
+    Mbarrier full[Stages], empty[Stages];
+
+    // One thread. `full` has one arrival, the producer's, beside its bytes.
+    __device__ void init(int releases) {
+        for (int stage = 0; stage < Stages; ++stage) {
+            mbarrier_init(full[stage], 1);
+            mbarrier_init(empty[stage], releases);
+        }
+        fence_mbarrier_init();
+    }
+
+    // The producer's wait for the releases of all blocks that read what it writes.
+    __device__ void wait_until_empty(const RingPosition<Stages>& at) {
+        mbarrier_wait(empty[at.stage], at.parity ^ 1);
+    }
+};
+
+// One release of a stage by a warp that has waited for its wgmma: in its own block and in the blocks of the
+// cluster that write parts of its operands. Every warp releases, because its wait covers its own part of the
+// wgmma only.
+template <class Cluster>
+__device__ inline void release_stage(Mbarrier& empty, int rank, int lane) {
+    if constexpr (Cluster::size == 1) {
+        if (lane == 0) mbarrier_arrive(empty);
+    } else {
+        if (lane < Cluster::size && Cluster::are_partners(rank, lane)) mbarrier_arrive_at(empty, lane);
+    }
+}

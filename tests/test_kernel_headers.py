@@ -1,0 +1,86 @@
+"""Headers of the kernels: each stands alone, the index says who uses it, lines are short."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+from ladder.build.nvrtc import compile_source
+from ladder.build.sources import include_closure
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels"
+INCLUDE = KERNELS / "include"
+HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.cuh"))
+SOURCES = sorted(KERNELS.rglob("*.cu"))
+FOLDERS = ["copy", "epilogue", "layout", "mma", "probe", "schedule", "simt"]
+WIDTH = 110
+
+
+def index() -> dict[str, list[str]]:
+    """Header -> kernels that use it, as kernels/include/README.md says; `bank_*` stands for all of that name."""
+    found = dict[str, list[str]]()
+    for line in (INCLUDE / "README.md").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("| `"):
+            continue
+        header, purpose, kernels = (field.strip() for field in line.strip("|").split("|"))
+        assert purpose, line
+        assert header.strip("`") not in found, line
+        patterns = re.findall(r"`([^`]+)`", kernels)
+        matched = [[one.stem for one in SOURCES if fnmatch(one.stem, pattern)] for pattern in patterns]
+        assert all(matched), f"{line}: a pattern that no kernel has"
+        found[header.strip("`")] = sorted(name for names in matched for name in names)
+    return found
+
+
+def users() -> dict[str, list[str]]:
+    """Header -> kernels that include it, themselves or through another header."""
+    found: dict[str, list[str]] = {header: [] for header in HEADERS}
+    for source in SOURCES:
+        for path in include_closure(source, INCLUDE):
+            if path.suffix == ".cuh":
+                found[path.relative_to(INCLUDE).as_posix()].append(source.stem)
+    return {header: sorted(names) for header, names in found.items()}
+
+
+def test_headers_lie_in_folders() -> None:
+    assert sorted({header.partition("/")[0] for header in HEADERS}) == FOLDERS
+    assert all(header.count("/") == 1 for header in HEADERS)
+    assert len(HEADERS) > 30
+
+
+def test_the_index_has_every_header_with_the_kernels_that_include_it() -> None:
+    assert index() == users()
+
+
+def test_every_header_has_a_user() -> None:
+    assert [header for header, names in users().items() if not names] == []
+
+
+def test_includes_name_folder_and_header() -> None:
+    files = [*SOURCES, *INCLUDE.rglob("*.cuh")]
+    included = {
+        name for path in files for name in re.findall(r'#include "(.+)"', path.read_text(encoding="utf-8"))
+    }
+    assert included <= set(HEADERS)
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_includes_what_it_uses(header: str) -> None:
+    """Its templates are not instantiated, but names that do not depend on their arguments must be known."""
+    text = f'#include "{header}"\n__global__ void kernel() {{}}\n'
+    compile_source(text, "one.cu", ["kernel"], [INCLUDE], "sm_90a")
+
+
+def test_lines_of_kernels_are_short() -> None:
+    files = [path for path in KERNELS.rglob("*") if path.suffix in {".cu", ".cuh", ".yaml"}]
+    assert len(files) > 60
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted(files)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > WIDTH
+    ]
+    assert long == []
