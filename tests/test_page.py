@@ -1,4 +1,4 @@
-"""The page holds every number of the tables in one file, and lets people find them: tried in Chromium, if it is there."""
+"""The page holds every number of the tables in a file, and lets people find them; tried in Chromium if there is one."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Pa
     lab.record(SWEEPS[:1])
     lab.record(SWEEPS[1:], change=lambda _, record: failed("incorrect", "</script> is wrong")(record))
     lab.collect(SWEEPS)
-    assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
-    assert main(["--root", str(lab.root), "page", *lab.collected(), "--beside", str(PUBLISHED.root)]) == 0
+    for step, *more in (["claims"], ["page", "--beside", str(PUBLISHED.root)]):
+        assert main(["--root", str(lab.root), step, *lab.collected(), *more]) == 0
     made = lab.folder.page.read_text(encoding="utf-8")
     own, other = embedded(made)["runs"]
     rows = decoded(own["timings"])
@@ -104,9 +104,10 @@ def test_a_run_without_measurements_has_a_page(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(SWEEPS[:1], change=lambda *_: None)
     lab.collect(SWEEPS[:1])
-    assert main(["--root", str(lab.root), "page", *lab.collected()]) == 0
+    for step in ("claims", "page"):
+        assert main(["--root", str(lab.root), step, *lab.collected()]) == 0
     own = embedded(lab.folder.page.read_text(encoding="utf-8"))["runs"][0]
-    assert "ok" not in own["timings"]["status"]["words"]
+    assert own["timings"] == {}
     assert own["lines"] == ""
 
 
@@ -279,6 +280,18 @@ def test_every_kind_of_command_is_one_that_judge_takes(
         caplog.clear()
         assert main(["--root", str(ROOT), *shlex.split(command)[3:]]) == 4
         assert "no GPU is visible" in caplog.text, (ids[place], caplog.text)
+
+
+def test_without_rows_the_page_says_so(browser: Browser, text: str, tmp_path: Path) -> None:
+    document = embedded(text)
+    tables_of: dict[str, Any] = {
+        name: {} for name in ("timings", "resources", "sessions", "metrics", "sweeps")
+    }
+    (tmp_path / "index.html").write_text(
+        page({"runs": [document["runs"][0] | tables_of], "kernels": {}}), encoding="utf-8"
+    )
+    browser.open(tmp_path / "index.html")
+    assert browser.find("#count").text == "0 of 0 cells"
 
 
 def test_two_runs_stand_side_by_side(browser: Browser, file: Path, tmp_path: Path) -> None:

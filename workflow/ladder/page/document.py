@@ -41,7 +41,7 @@ def render(
 ) -> str:
     """The page of a run, with other runs `beside` it to compare; `name` is the run's if the folder's own is another.
 
-    Raises LadderError where timings or environment are missing.
+    Raises LadderError where tables or the environment are missing.
     """
     named = [(one, "/".join(one.root.parts[-2:])) for one in (folder, *beside)]
     runs = [run(one, sweeps, known) for one, known in [(folder, name or named[0][1]), *named[1:]]]

@@ -70,8 +70,8 @@ def _lines(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
 
 
 def run(folder: RunFolder, sweeps: Mapping[str, Sweep], name: str) -> dict[str, Any]:
-    """Tables and words of a run with this name. Raises LadderError where its timings or environment are missing."""
-    frames = {name: tables.read(name, folder.tables, required=name == "timings") for name in _TABLES}
+    """Tables and words of a run with this name. Raises LadderError where tables or environment are missing."""
+    frames = {table: tables.read(table, folder.tables) for table in _TABLES}
     environment = read_environment(folder)
     timings_from = environment.get("timings_from") or "measured"
     source = environment.get("published") or environment
