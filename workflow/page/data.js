@@ -60,15 +60,22 @@ function readRun(given) {
     run.variants.set(rows.variant[place], { kernel: rows.kernel[place], params: run.parameterWords[parameters.codes[place]] || {} });
   }
 
-  const sessions = decode(given.sessions), metrics = decode(given.metrics), own = count ? sizedKey(rows) : () => "";
-  const bySession = sessions.sweep ? grouped(sessions.sweep.length, sizedKey(sessions)) : new Map();
-  const byMetric = metrics.sweep ? grouped(metrics.sweep.length, sizedKey(metrics)) : new Map();
-  run.sessionsOf = (place) => (bySession.get(own(place)) || [])
-    .filter((at) => sessions.regime[at] === rows.regime[place] && (sessions.baseline?.[at] ?? null) === rows.baseline[place])
-    .map((at) => Object.fromEntries(Object.keys(sessions).map((name) => [name, sessions[name][at]])));
-  run.metricsOf = (place) => (byMetric.get(own(place)) || [])
-    .map((at) => ({ metric: metrics.metric[at], unit: metrics.unit?.[at] ?? "", value: metrics.value?.[at] ?? null }));
+  const own = sizedKey(rows), sessionsAt = sizedRows(given.sessions), metricsAt = sizedRows(given.metrics);
+  run.sessionsOf = (place) => sessionsAt(own(place)).filter((one) => one.regime === rows.regime[place] && (one.baseline ?? null) === rows.baseline[place]);
+  run.metricsOf = (place) => metricsAt(own(place));
   return run;
+}
+
+/** Rows of a table by what `sizedKey` says of them; it is read when it is first asked for. */
+function sizedRows(given) {
+  let table = null, places = null;
+  return (key) => {
+    if (table === null) {
+      table = decode(given);
+      places = grouped((table.sweep || []).length, sizedKey(table));
+    }
+    return (places.get(key) || []).map((at) => Object.fromEntries(Object.keys(table).map((name) => [name, table[name][at]])));
+  };
 }
 
 const RUNS = PAGE.runs.map(readRun);

@@ -94,7 +94,7 @@ function detailHtml(run, place, beside) {
   parts.push(valueTable("SASS instructions in the kernel", sass.map((name) => [name, name.toUpperCase().replace("_", ".")]), compiled, heads));
   const metrics = run.metricsOf(place);
   if (metrics.length) parts.push(`<details><summary>Counters and what the kernel reports (${metrics.length})</summary><table><tbody>${metrics.map((one) =>
-    `<tr><th scope="row">${escaped(one.metric)}</th><td>${escaped(one.value ?? "")} ${escaped(one.unit)}</td></tr>`).join("")}</tbody></table></details>`);
+    `<tr><th scope="row">${escaped(one.metric)}</th><td>${escaped(one.value ?? "")} ${escaped(one.unit ?? "")}</td></tr>`).join("")}</tbody></table></details>`);
   const sessions = run.sessionsOf(place);
   if (sessions.length) {
     const columns = ["started", "gpu_uuid", "commit", "reference", "speedup", "speedup_low", "speedup_high", "median_us", "sm_clock_mhz", "power_w", "samples"]

@@ -105,14 +105,14 @@ function tableColumns() {
   const found = [
     text("label", "variant", narrow ? 122 : 290),
     { ...text("size", "size", narrow ? 72 : 128), value: (place) => WORK(rows, place) },
-    { ...number("speedup", "speed-up [95 %]", narrow ? 166 : 196), cell: (place) => spread(rows, "speedup", place, narrow ? 3 : 4) },
+    { ...number("speedup", "speed-up [95 %]", narrow ? 166 : 212), cell: (place) => spread(rows, "speedup", place, narrow ? 3 : 4) },
   ];
   if (beside) {
     const twin = (place) => beside.places.get(run.ids[place]);
     const moved = (place) => (twin(place) === undefined ? null : ratio(run, place, beside, twin(place)));
-    found.push({ name: "their_speedup", title: `beside it: ${runName(beside)}`, width: 196, number: true,
+    found.push({ name: "their_speedup", title: `beside it: ${runName(beside)}`, width: 212, number: true,
       value: (place) => beside.rows.speedup[twin(place)] ?? null, cell: (place) => (twin(place) === undefined ? "" : spread(beside.rows, "speedup", twin(place))) });
-    found.push({ name: "moved", title: "beside it / this", width: 196, number: true, value: (place) => moved(place)?.value ?? null,
+    found.push({ name: "moved", title: "beside it / this", width: 212, number: true, value: (place) => moved(place)?.value ?? null,
       cell: (place) => { const own = moved(place); return own ? `${figure(own.value)} [${figure(own.low)}, ${figure(own.high)}]` : ""; } });
   }
   const more = [
@@ -223,7 +223,11 @@ function showCharts() {
   if (about.rungs) {
     const order = Object.keys(about.rungs);
     here.sort((one, other) => order.indexOf(rows.variant[one]) - order.indexOf(rows.variant[other]));
-  } else if (!about.shapes) here = sorted(here, { number: true, value: (place) => rows.speedup[place] }, true);
+  } else if (!about.shapes) {
+    here = sorted(here, { number: true, value: (place) => rows.speedup[place] }, true);
+    // The fastest of a tuning sweep are those that were measured again: the others' luck was not tried.
+    here.sort((one, other) => Boolean(rows.fresh?.[other]) - Boolean(rows.fresh?.[one]));
+  }
   here = here.slice(0, MOST_BARS);
   const cut = several > here.length ? `, the ${here.length} fastest of ${several}` : "";
   const what = about.rungs ? `Ladder: speed of each rung at ${size}` : about.shapes ? "Speed of the fastest at each shape, M x N x K" : `Speed of each variant at ${size}`;
