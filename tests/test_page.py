@@ -97,6 +97,7 @@ def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Pa
     assert set(rows["sweep"]) == {*SWEEPS} == {*own["sweeps"]}
     assert set(rows[rows["sweep"] == SWEEPS[1]]["reason"]) == {"</script> is wrong"}
     assert other["name"] == "published/nvidia-h200"
+    assert main(["--root", str(lab.root), "page", *lab.collected(), "--beside", str(lab.folder.root)]) == 0
     assert made.count("</script>") == made.count("<script"), "no reason ends the script that holds it"
 
 
