@@ -88,7 +88,7 @@ def test_a_run_is_published_whole(run: Run) -> None:
     assert run.publish() == 0
     names = {path.relative_to(run.target).as_posix() for path in run.target.rglob("*") if path.is_file()}
     assert {"timings.csv", "timings.parquet", "sessions.csv", "claims.csv", "jobs.csv"} <= names
-    assert {"environment.json", "report.md", "figures/tensor_ladder-1-ladder.png"} <= names
+    assert {"environment.json", "report.md", "index.html", "figures/tensor_ladder-1-ladder.png"} <= names
     assert len([name for name in names if name.startswith("records/")]) == 1
     assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"
     environment = json.loads((run.target / "environment.json").read_text())

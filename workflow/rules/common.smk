@@ -138,6 +138,12 @@ def published_files(*names):
     return [(RUN.published.root / name).as_posix() for name in names if (RUN.published.root / name).is_file()]
 
 
+def beside():
+    """Published folders that the page compares this run with: all but the one that stands in for it."""
+    own = RUN.published.root if RUN.published else None
+    return [folder.root.as_posix() for folder in RUN.project.publications() if folder.root != own]
+
+
 def archive():
     """Published records, where they stand in for measurements."""
     return (

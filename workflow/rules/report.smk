@@ -1,4 +1,4 @@
-"""Figures, the report, and publishing."""
+"""Figures, the report, the page, and publishing."""
 
 
 rule draw_figures:
@@ -80,6 +80,31 @@ rule report:
         rules.write_report.input,
         rules.write_report.output,
         rules.draw_figures.output,
+
+
+rule write_page:
+    input:
+        tables=rules.collect_tables.output.tables,
+        claims=rules.decide_claims.output.tables,
+        environment=rules.record_environment.output.environment,
+        beside=[f"{folder}/timings.csv" for folder in beside()],
+    output:
+        page=RUN.folder.page.as_posix(),
+    log:
+        f"{LOGS}/write_page.log",
+    params:
+        folder=run_folder,
+        sweeps=KNOWN.chosen,
+        beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
+    message:
+        "Writing the page"
+    shell:
+        "python -m ladder page {params.folder:q} {params.sweeps:q} {params.beside} > {log} 2>&1"
+
+
+rule page:
+    input:
+        rules.write_page.output,
 
 
 # Without output: it runs whenever it is asked for. Objections can be overruled by hand: python -m ladder publish --force

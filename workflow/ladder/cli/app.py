@@ -22,6 +22,7 @@ _MODULES = [
     ("tables", "collect environment"),
     ("report", "claims report"),
     ("draw", "figures"),
+    ("page", "page"),
     ("publish", "publish"),
     ("judge", "judge"),
 ]

@@ -13,6 +13,7 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.model.schemas import SAMPLES
+from ladder.page.document import render as render_page
 from ladder.report.document import render
 from ladder.report.figures.registry import draw_sweeps
 from ladder.report.sweep_data import of_sweep
@@ -65,4 +66,7 @@ def publish(
         parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
         list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
         replace_file(fresh.report, render(fresh, sweeps, given.plans, given.folder.root).encode("utf-8"))
+        others = [one for one in own.publications() if one.root != target.root]
+        name = "/".join(target.root.parts[-2:])
+        replace_file(fresh.page, render_page(fresh, sweeps, own.root, others, name).encode("utf-8"))
     logging.info("published in %s", target.root)

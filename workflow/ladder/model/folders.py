@@ -15,7 +15,7 @@ class RunFolder:
         self.root = root
         self.records, self.tables, self.figures = root / "records", root / "tables", root / "figures"
         self.environment, self.throughput = root / "environment.json", root / "throughput.json"
-        self.report = root / "report.md"
+        self.report, self.page = root / "report.md", root / "index.html"
 
     def plan(self, sweep: str) -> Path:
         return self.root / "plans" / f"{sweep}.json"
@@ -47,6 +47,12 @@ class Project:
     def published(self, device: str) -> PublishedFolder:
         """Raises LadderError for a device that is no plain name: nothing beside its folder may be replaced."""
         return PublishedFolder(self.results / "published" / _plain("device", device))
+
+    def publications(self) -> list[PublishedFolder]:
+        """Every device's, as far as they have tables."""
+        return [
+            PublishedFolder(path.parent) for path in sorted(self.results.glob("published/[!.]*/timings.csv"))
+        ]
 
     def run(self, run: str, device: str) -> RunFolder:
         """Raises LadderError where run or device is no plain name."""

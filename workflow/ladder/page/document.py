@@ -1,0 +1,48 @@
+"""index.html: the template, styles and scripts of workflow/page with the data in them, in one file."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from ladder import __version__
+from ladder.model.files import read_text
+from ladder.model.folders import RunFolder
+from ladder.model.sweep import Sweep
+from ladder.page.gather import kernels, run
+
+_ROOM = Path(__file__).resolve().parents[2] / "page"
+_SCRIPTS = ("data", "table", "charts", "detail", "explorer")  # in the order that they run
+_PAGES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(_ROOM), undefined=jinja2.StrictUndefined, autoescape=True, trim_blocks=True
+)
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The file that shows a document, which is `runs`, the first the page's own, and `kernels`."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _PAGES.get_template("index.html").render(
+        own=document["runs"][0],
+        style=read_text(_ROOM / "page.css"),
+        scripts=[read_text(_ROOM / f"{name}.js") for name in _SCRIPTS],
+        data=text.replace("<", "\\u003c"),  # nothing in it ends the script that holds it
+        version=__version__,
+    )
+
+
+def render(
+    folder: RunFolder,
+    sweeps: Mapping[str, Sweep],
+    root: Path,
+    beside: Sequence[RunFolder] = (),
+    name: str = "",
+) -> str:
+    """The page of a run, with other runs `beside` it to compare; `name` is the run's if the folder's own is another.
+
+    Raises LadderError where tables or the environment are missing.
+    """
+    named = [(one, "/".join(one.root.parts[-2:])) for one in (folder, *beside)]
+    runs = [run(one, sweeps, known) for one, known in [(folder, name or named[0][1]), *named[1:]]]
+    return page({"runs": runs, "kernels": kernels(root, sweeps)})

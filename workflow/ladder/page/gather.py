@@ -1,0 +1,112 @@
+"""What the page embeds: tables by column, and what their rows belong to. Its scripts read nothing else."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markdown_it import MarkdownIt
+
+from ladder.claims.ledger import overall
+from ladder.model.cell import size_label
+from ladder.model.files import read_text
+from ladder.model.folders import RunFolder
+from ladder.model.sweep import Sweep
+from ladder.report.document import learnt
+from ladder.report.sweep_data import SweepData, of_sweep
+from ladder.results import tables
+from ladder.results.environment import read_environment
+from ladder.results.statistics import records, size_of
+from ladder.results.templates import TEMPLATES
+
+_TABLES = ("timings", "resources", "sessions", "metrics", "claims")
+_UNSEEN = ["source_sha256", "cubin_sha256"]
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: None where it is unknown."""
+    return None if pd.isna(value) or (isinstance(value, float) and not math.isfinite(value)) else value
+
+
+def columns(data: pd.DataFrame) -> dict[str, Any]:
+    """Column -> its values, or of text its `words` with the `codes` of the rows, -1 for none. Empty ones are absent."""
+    found: dict[str, Any] = {}
+    for name in data.columns[data.notna().any()]:
+        column = data[name]
+        if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+            found[str(name)] = [_plain(value) for value in column.tolist()]
+        else:
+            codes, words = pd.factorize(column)
+            found[str(name)] = {"words": [str(word) for word in words], "codes": codes.tolist()}
+    return found
+
+
+def _sweep(data: SweepData) -> dict[str, Any]:
+    """What charts and details need to know of a sweep. `fastest`: the places in timings of the fastest at each size."""
+    sweep = data.sweep
+    rungs = {entry.variant.id: entry.technique for entry in sweep.entries} if data.has_rungs else None
+    findings = TEMPLATES.get_template("findings.md.j2").render(data=data)
+    found: dict[str, Any] = {
+        "title": sweep.title,
+        "question": sweep.question,
+        "regime": data.regime,
+        "rungs": rungs,
+    }
+    found |= {"size": size_label(data.size), "reference": data.reference_name, "shapes": data.over_shapes}
+    found |= {"findings": _MARKDOWN.render(findings), "libraries": [*sweep.problem.libraries]}
+    return found | {"fastest": data.fastest_by_size.index.tolist() if len(data.ok) else []}
+
+
+def _lines(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
+    """README's lines as HTML; empty where results are missing that they speak of."""
+    try:
+        lines = learnt(folder, sweeps).strip().splitlines()
+    except (jinja2.UndefinedError, ValueError):  # a sweep without a row, or a mean over none
+        return ""
+    return str(_MARKDOWN.render("\n".join(lines[:-1])))  # the last one links to the report
+
+
+def run(folder: RunFolder, sweeps: Mapping[str, Sweep], name: str) -> dict[str, Any]:
+    """Tables and words of a run with this name. Raises LadderError where tables or environment are missing."""
+    frames = {table: tables.read(table, folder.tables) for table in _TABLES}
+    environment = read_environment(folder)
+    timings_from = environment.get("timings_from") or "measured"
+    source = environment.get("published") or environment
+    gpu = (source.get("gpu") or {}).get("name") or source["device"]
+    about = {"source": source, "environment": environment, "timings_from": timings_from, "name": gpu}
+    timings, claims = frames["timings"], frames["claims"]
+    there = set(timings["sweep"])
+    parts = {one: of_sweep(sweep, frames, environment) for one, sweep in sweeps.items() if one in there}
+    labels = {(one, *pair): label for one, data in parts.items() for *pair, label in data.names.items()}
+    rows = records(timings)
+    shown = timings.assign(
+        label=[labels.get((row["sweep"], row["variant"]), row["variant"]) for row in rows],
+        size=[size_label(size_of(row)) for row in rows],
+    )
+    shown = shown.astype({"label": "string", "size": "string"}).drop(columns=_UNSEEN)
+    return {
+        "name": name,
+        "device": source["device"],
+        "gpu": gpu,
+        "origin": _MARKDOWN.render(TEMPLATES.get_template("origin.md.j2").render(about)),
+        "lines": _lines(folder, sweeps),
+        "verdicts": dict(overall(claims)),
+        "claims": records(claims.astype(object).where(claims.notna(), None)),
+        "sweeps": {one: _sweep(data) for one, data in parts.items()},
+        "timings": columns(shown),
+        "resources": columns(frames["resources"].drop(columns=["params", *_UNSEEN])),
+        "sessions": columns(frames["sessions"]),
+        "metrics": columns(frames["metrics"]),
+    }
+
+
+def kernels(root: Path, sweeps: Mapping[str, Sweep]) -> dict[str, dict[str, str]]:
+    """Source file and text of each kernel of sweeps, and of their references."""
+    used = [entry.variant.kernel for sweep in sweeps.values() for entry in sweep.entries]
+    used += [sweep.reference.kernel for sweep in sweeps.values() if sweep.reference.kernel]
+    by_name = {kernel.name: kernel.source for kernel in used}
+    place = {name: path.resolve().relative_to(root.resolve()) for name, path in by_name.items()}
+    return {name: {"file": place[name].as_posix(), "text": read_text(by_name[name])} for name in by_name}

@@ -1,0 +1,108 @@
+"use strict";
+// The panel of one cell: every number that the tables have of it, its code, and the commands that repeat it.
+// Needs data.js.
+
+const GROUPS = [
+  ["Speed", [
+    ["speedup", "speed-up over the reference"], ["predicted_low", "another GPU would read from"], ["predicted_high", "another GPU would read to"],
+    ["over_cublas", "over cuBLAS alone"], ["over_cublaslt", "over cuBLASLt alone"],
+    ["median_us", "median, µs"],
+    ["reference", "reference"], ["algorithm", "its algorithm"], ["baseline", "baseline"], ["reference_median_us", "its median, µs"],
+    ["tflops", "TFLOP/s"], ["peak_fraction", "share of the peak"], ["gbytes_per_s", "GB/s"], ["copy_fraction", "share of a copy's rate"],
+    ["samples", "samples"], ["cv", "coefficient of variation"], ["stopped_by", "stopped by"], ["fresh", "measured again after it was chosen"],
+    ["sessions", "sessions"], ["gpus", "GPUs"],
+  ]],
+  ["Conditions", [
+    ["sm_clock_mhz", "clock, MHz"], ["power_w", "power, W"], ["temperature_c", "temperature, °C"], ["throttled", "throttled"], ["busy", "GPU in use by others"],
+    ["energy_pj_per_flop", "energy, pJ per operation"], ["energy_pj_per_byte", "energy, pJ per byte"], ["clock", "timed by"], ["clock_floor_us", "an empty launch takes, µs"],
+  ]],
+  ["Correctness", [["max_error", "largest error"], ["error_bound", "its bound"]]],
+];
+const CODE = [
+  ["registers", "registers per thread"], ["shared_bytes_static", "shared memory, static bytes"], ["shared_bytes_dynamic", "shared memory, dynamic bytes"],
+  ["local_bytes", "local bytes per thread"], ["spill_store_bytes", "spilled, bytes stored"], ["spill_load_bytes", "spilled, bytes loaded"],
+  ["threads_per_block", "threads per block"], ["blocks_per_sm", "blocks per multiprocessor"], ["occupancy", "occupancy"], ["occupancy_limit", "limited by"],
+  ["arch", "architecture"], ["compile_s", "compiled in, s"], ["instructions", "instructions"],
+];
+const NOT_SASS = new Set([...CODE.map(([name]) => name), "sweep", "kernel", "variant", "dtype", "layout", "status", "reason"]);
+
+const shellWord = (text) => (/^[\w./=@:+-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
+const flow = (values) => `{${Object.entries(values).map(([name, value]) => `${name}: ${value}`).join(", ")}}`;
+
+/** Commands that repeat a cell: this one alone, its sweep, and what was measured of it before. */
+function commands(run, place) {
+  const { rows } = run, about = run.sweeps[rows.sweep[place]], own = run.variants.get(rows.variant[place]);
+  const file = PAGE.kernels[rows.kernel[place]]?.file.replace(/\.cu$/, ".yaml");
+  const found = [];
+  const cell = `${rows.variant[place]}@${rows.size[place]}${rows.regime[place] ? `:${rows.regime[place]}` : ""}`;
+  const against = rows.reference[place], other = run.variants.get(against);
+  const known = other ? flow({ kernel: other.kernel, params: flow(other.params) }) : about?.libraries.includes(against) ? against : null;
+  if (file && known) {
+    const size = Object.fromEntries(EXTENTS.filter((name) => rows[name]?.[place] != null).map((name) => [name, rows[name][place]]));
+    const words = ["python", "-m", "ladder", "judge", file, "--dtype", rows.dtype[place]];
+    if (rows.layout[place]) words.push("--layout", rows.layout[place]);
+    words.push("--size", "elements" in size ? String(size.elements) : flow(size), "--regime", rows.regime[place]);
+    for (const [name, value] of Object.entries(own.params)) words.push("--param", `${name}=${value}`);
+    found.push(["This cell alone, on a GPU", [...words, "--reference", known].map(shellWord).join(" ")]);
+  }
+  found.push(["Its sweep", `snakemake --cores all sweep_${rows.sweep[place]}`]);
+  found.push(["Every record of it", `python -m ladder history ${shellWord(cell)} --device ${run.device}`]);
+  return found;
+}
+
+function valueRows(names, columns) {
+  const shown = names.filter(([name]) => columns.some((value) => value(name) !== null));
+  return shown.map(([name, title]) => `<tr data-name="${name}"><th scope="row">${title}</th>${columns.map((value) => `<td>${escaped(value(name) ?? "")}</td>`).join("")}</tr>`).join("");
+}
+
+function valueTable(title, names, columns, heads) {
+  const body = valueRows(names, columns);
+  if (!body) return "";
+  const head = heads.length > 1 ? `<thead><tr><th></th>${heads.map((name) => `<th scope="col">${escaped(name)}</th>`).join("")}</tr></thead>` : "";
+  return `<h3>${title}</h3><table>${head}<tbody>${body}</tbody></table>`;
+}
+
+/** HTML of the panel; with `beside` the same cell of that run in a second column. */
+function detailHtml(run, place, beside) {
+  const { rows } = run, at = (name) => rows[name]?.[place] ?? null;
+  const sides = [[run, place]], twin = beside?.places.get(run.ids[place]);
+  if (twin !== undefined) sides.push([beside, twin]);
+  const heads = sides.map(([own]) => (sides.length > 1 ? runName(own) : ""));
+  const measured = sides.map(([own, there]) => (name) => spread(own.rows, name, there, 0) || null); // with its interval, if it has one
+  const compiled = sides.map(([own, there]) => (name) => own.resource(there, name));
+  const about = run.sweeps[at("sweep")], technique = about?.rungs?.[at("variant")];
+  const kernel = PAGE.kernels[at("kernel")];
+  const parts = [`<div class="head"><h2 id="detail-title">${escaped(at("label"))} <span class="muted">at ${at("size")}, ${at("dtype")}${at("regime") ? `, ${at("regime")}` : ""}</span></h2>`
+    + '<button type="button" id="close">Close</button></div>'];
+  parts.push(`<p><b>${escaped(about?.title ?? at("sweep"))}</b><br>${escaped(about?.question ?? "")}</p>`);
+  if (technique) parts.push(`<p>${escaped(technique)}</p>`);
+  const failed = at("status") !== "ok";
+  parts.push(`<p>Status: <b class="${failed ? "failed" : ""}">${escaped(at("status"))}</b>${at("reason") ? `: ${escaped(at("reason"))}` : ""}</p>`);
+  const moved = sides.length > 1 ? ratio(run, place, beside, twin) : null;
+  if (moved) parts.push(`<p>Speed-up of ${escaped(heads[1])} over that of ${escaped(heads[0])}: <b>${figure(moved.value)} [${figure(moved.low)}, ${figure(moved.high)}]</b></p>`);
+  for (const [title, names] of GROUPS) parts.push(valueTable(title, names, measured, heads));
+
+  parts.push("<h3>Repeat it</h3>", ...commands(run, place).map(([title, command]) =>
+    `<p class="muted">${title} <button type="button" class="copy">Copy</button></p><pre class="command">${escaped(command)}</pre>`));
+  parts.push('<p class="muted">A link to this cell <button type="button" class="copy" data-copy="address">Copy</button></p>');
+
+  const params = Object.entries(run.variants.get(at("variant"))?.params || {});
+  const list = (pairs) => `<ul class="pairs">${pairs.map(([name, value]) => `<li>${escaped(name)} = <b>${escaped(value)}</b></li>`).join("")}</ul>`;
+  if (params.length) parts.push("<h3>Parameters</h3>", list(params));
+  parts.push(valueTable("Code", CODE, compiled, heads));
+  const sass = run.resourceNames.filter((name) => !NOT_SASS.has(name) && sides.some(([own, there]) => own.resource(there, name)));
+  parts.push(valueTable("SASS instructions in the kernel", sass.map((name) => [name, name.toUpperCase().replace("_", ".")]), compiled, heads));
+  const metrics = run.metricsOf(place);
+  if (metrics.length) parts.push(`<details><summary>Counters and what the kernel reports (${metrics.length})</summary><table><tbody>${metrics.map((one) =>
+    `<tr><th scope="row">${escaped(one.metric)}</th><td>${escaped(one.value ?? "")} ${escaped(one.unit ?? "")}</td></tr>`).join("")}</tbody></table></details>`);
+  const sessions = run.sessionsOf(place);
+  if (sessions.length) {
+    const columns = ["started", "gpu_uuid", "commit", "reference", "speedup", "speedup_low", "speedup_high", "median_us", "sm_clock_mhz", "power_w", "samples"]
+      .filter((name) => sessions.some((one) => one[name] != null));
+    parts.push(`<details><summary>Sessions (${sessions.length})</summary>${sessions.map((one) => `<table><tbody>${columns.map((name) =>
+      `<tr><th scope="row">${name}</th><td>${escaped(one[name] ?? "")}</td></tr>`).join("")}</tbody></table>`).join("")}</details>`);
+  }
+  parts.push(`<h3>Source</h3><p><code>${escaped(kernel ? kernel.file : at("kernel"))}</code>, variant <code>${escaped(at("variant"))}</code></p>`);
+  if (kernel) parts.push(`<details><summary>The file, as it was when this page was made</summary><pre class="source">${escaped(kernel.text)}</pre></details>`);
+  return parts.join("\n");
+}
