@@ -35,7 +35,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -119,7 +119,7 @@ class Cluster:
     def states(self) -> dict[str, str]:
         """State of each node."""
         lines = self.ask("sinfo", "--noheader", "--Node", "--partition=all", "--format=%N %T").splitlines()
-        return {name: state for name, state in map(str.split, lines)}
+        return dict(line.split() for line in lines)
 
     # Life and death.
 
@@ -149,7 +149,11 @@ class Cluster:
             for number in range(gpus):
                 (self.folder / "gpus" / f"{node}-{number}").symlink_to("/dev/null")
             if gpus:
-                files = self.folder / "gpus" / f"{node}-[0-{gpus - 1}]" if gpus > 1 else self.folder / "gpus" / f"{node}-0"
+                files = (
+                    self.folder / "gpus" / f"{node}-[0-{gpus - 1}]"
+                    if gpus > 1
+                    else self.folder / "gpus" / f"{node}-0"
+                )
                 gres.append(f"NodeName={node} Name=gpu File={files}")
         text += "PartitionName=all Nodes=ALL Default=YES PriorityTier=1 State=UP\n"
         text += "PartitionName=urgent Nodes=ALL PriorityTier=2 State=UP\n"
@@ -169,7 +173,9 @@ class Cluster:
         self._daemon("slurmctld", "-D", "-i")
         for node in NODES:
             self.start_node(node)
-        wait_for("the nodes", lambda: set(self.ask("sinfo", "-h", "-o", "%T", check=False).split()) == {"idle"})
+        wait_for(
+            "the nodes", lambda: set(self.ask("sinfo", "-h", "-o", "%T", check=False).split()) == {"idle"}
+        )
 
     def _daemon(self, program: str, *arguments: str, name: str | None = None) -> None:
         command = [str(shutil.which(program, path=_PATH)), *arguments]
@@ -206,7 +212,9 @@ class Cluster:
 
     def _is_of(self, process: int, node: str) -> bool:
         with contextlib.suppress(OSError):
-            return f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+            return f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(
+                b"\0"
+            )
         return False
 
     def stop(self) -> None:
@@ -217,7 +225,9 @@ class Cluster:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 daemon.wait(timeout=5)
         until = time.monotonic() + 10
-        while (left := [process for process in self.processes() if process != os.getpid()]) and time.monotonic() < until:
+        while (
+            left := [process for process in self.processes() if process != os.getpid()]
+        ) and time.monotonic() < until:
             _kill(left)
             time.sleep(0.1)
         for daemon in self.daemons.values():
