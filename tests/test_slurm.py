@@ -54,7 +54,7 @@ def three_sweeps(folder: Path) -> Path:
 
 def cluster_command(*words: str) -> list[str]:
     # The cluster has no accounting: of ended jobs the controller knows.
-    command = [sys.executable, str(MADE_UP / "snakemake_asks_often.py"), "--profile", "profiles/slurm"]
+    command = [sys.executable, str(MADE_UP / "snakemake_looks_often.py"), "--profile", "profiles/slurm"]
     return [*command, "--slurm-status-command", "squeue", *words, *CONFIG]
 
 

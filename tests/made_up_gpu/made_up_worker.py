@@ -27,7 +27,7 @@ FACTS = {
 
 
 class Bench:
-    """As much of the bench as the worker's loop asks for."""
+    """As much of the bench as the worker's loop needs."""
 
     def __init__(self, plan: Any, cubins: Path) -> None:
         self.timer = SimpleNamespace(busy_us=0.0, checking_us=0.0)

@@ -95,7 +95,7 @@ def run_folder(wildcards):
 def cores(wildcards):
     """1 where no jobs run, as of --unlock and --summary, and on a cluster, whose profile sets threads.
 
-    There the job itself asks as well, on a node of other cores, and must get the same answer.
+    There it is called again inside the job, on a node of other cores, and must say the same.
     """
     return 1 if workflow.remote_exec else workflow.global_resources["_cores"].value or 1
 

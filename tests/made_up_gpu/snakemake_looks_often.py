@@ -1,4 +1,4 @@
-"""Snakemake whose executor asks Slurm every second how its jobs are, where it else waits 40 s and more."""
+"""Snakemake whose executor looks every second how its jobs are, where it else waits 40 s and more."""
 
 import sys
 
