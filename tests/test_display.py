@@ -99,6 +99,39 @@ def test_a_failure_is_shown_once_by_its_last_line_and_the_command_that_repeats_i
     assert out.getvalue() == expected
 
 
+def test_of_a_job_on_a_cluster_it_is_said_how_it_ended_each_time_it_was_started(tmp_path: Path) -> None:
+    out, log = io.StringIO(), tmp_path / "log"
+    display = Display(out)
+    log.write_text("python -m ladder measure x \n[1/4] a\n")
+    begun = {"rule_msg": "Measuring a", "rule_name": "time_sweep", "log": [str(log)]}
+    for number in (7, 8):
+        send(display, LogEvent.JOB_INFO, jobid=3, **begun)
+        ended = {"rule_msg": f"SLURM-job '{number}' failed", "log": [str(log), f"{number}.log", None]}
+        send(display, LogEvent.JOB_ERROR, level=logging.ERROR, jobid=3, **begun | ended)
+    assert out.getvalue() == "".join(
+        f"FAILED: Measuring a: [1/4] a\n  SLURM-job '{number}' failed\n  log: {log}\n  log: {number}.log\n"
+        "  to repeat it: python -m ladder measure x\n"
+        for number in (7, 8)
+    )
+
+
+def test_of_jobs_that_a_cluster_ran_as_one_those_are_shown_that_failed(tmp_path: Path) -> None:
+    out, whole = io.StringIO(), tmp_path / "whole"
+    display = Display(out)
+    whole.write_text("Error in rule claims:\n    message: None\n")
+    jobs = [
+        {"jobid": number, "rule_msg": None, "rule_name": name, "log": [str(tmp_path / name)]}
+        for number, name in enumerate(("collect", "claims", "report"))
+    ]
+    send(display, LogEvent.GROUP_ERROR, level=logging.ERROR, aux_logs=[whole], job_error_info=jobs)
+    assert out.getvalue().splitlines()[:3] == [
+        "FAILED: claims: it ended without a word (killed?)",
+        f"  log: {tmp_path / 'claims'}",
+        f"  log: {whole}",
+    ]
+    assert "collect" not in out.getvalue()
+
+
 def test_a_job_that_was_killed_before_a_word_says_so(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("python -m ladder collect x \n")

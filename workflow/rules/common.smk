@@ -63,6 +63,11 @@ shell.prefix(
     """python() {{ printf '%q ' python "$@"; echo; exec {PYTHON} "$@"; }}; """
 )
 
+# GPUs to share out. On a host with four: snakemake --cores all --resources gpu=4
+# In profiles/default this would overrule every other profile.
+if "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", 1)
+
 FOLDER = RUN.folder.root.as_posix()
 LOGS = f"{FOLDER}/logs"
 FORMATS = ["csv", "parquet"]
@@ -88,8 +93,11 @@ def run_folder(wildcards):
 
 
 def cores(wildcards):
-    """1 where no jobs run, as of --unlock and --summary."""
-    return workflow.global_resources["_cores"].value or 1
+    """1 where no jobs run, as of --unlock and --summary, and on a cluster, whose profile sets threads.
+
+    There it is called again inside the job, on a node of other cores, and must say the same.
+    """
+    return 1 if workflow.remote_exec else workflow.global_resources["_cores"].value or 1
 
 
 def compiling_threads(wildcards):
@@ -106,8 +114,7 @@ def settings_of(wildcards):
 
 def every_gpu(wildcards):
     """As many GPUs as the run may take at a time."""
-    limits = workflow.global_resources
-    return max(1, limits["gpu"].value if "gpu" in limits else 1)
+    return max(1, workflow.global_resources["gpu"].value)
 
 
 def measuring_threads(wildcards):

@@ -4,7 +4,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ _CHATTER = re.compile(
 """What snakemake says of itself. All of it is in its own log, under .snakemake/log."""
 _DONE = re.compile(r"^\[(\d+)/(\d+)[^\]]*\] (.*)\n", re.MULTILINE)
 """Progress of a step in its log."""
+_FAILED_RULE = re.compile(r"^ *Error in rule (\w+):", re.MULTILINE)
 _LINES = 50
 """Of a whole run in a file: one each 2 percent."""
 _TAIL_BYTES = 4096
@@ -35,12 +36,20 @@ def _tail(log: Path) -> str:
         return ""
 
 
-def failure(message: str, log: Path) -> str:
-    """What is printed of a job that failed: the last line of its log, and its first, the command that repeats it."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    command, *said = text.strip().splitlines() or [""]
+def _text(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+
+
+def failure(message: str, log: Path, why: str = "", others: Sequence[str] = ()) -> str:
+    """What is printed of a job that failed: the last line of its log, and its first, the command that repeats it.
+
+    `why` is what a cluster says of its end, `others` the logs that it kept.
+    """
+    command, *said = _text(log).strip().splitlines() or [""]
     last = said[-1].strip() if said else "it ended without a word (killed?)"
-    return f"FAILED: {message}: {last}\n  log: {log}\n  to repeat it: {command.strip()}"
+    lines = [f"FAILED: {message}: {last}", *([f"  {why}"] if why else [])]
+    lines += [f"  log: {one}" for one in (log, *others)]
+    return "\n".join([*lines, f"  to repeat it: {command.strip()}"])
 
 
 @dataclass
@@ -104,6 +113,8 @@ class Display(logging.Handler):
                     self._end(int(known["job_id"]))
                 case LogEvent.JOB_ERROR:
                     self._fail(known)
+                case LogEvent.GROUP_ERROR:
+                    self._fail_group(known)
                 case LogEvent.PROGRESS:
                     self._progress(int(known["done"]), int(known["total"]))
                 case None | LogEvent.ERROR:
@@ -134,10 +145,24 @@ class Display(logging.Handler):
         return self.last
 
     def _fail(self, known: Mapping[str, Any]) -> None:
-        message = self._end(known["jobid"]) or known["rule_msg"] or known["rule_name"]
+        begun, why = self._end(known["jobid"]), known["rule_msg"] or ""
+        if begun:
+            self.failed.discard(known["jobid"])  # it was started again
         if known["jobid"] not in self.failed:  # snakemake says it again at the end
             self.failed.add(known["jobid"])
-            self.console.print(failure(message, Path((known["log"] or ["no log"])[0])))
+            log, *others = [one for one in known["log"] if one] or ["no log"]
+            about = (begun, why) if begun else (why or known["rule_name"], "")
+            self.console.print(failure(about[0], Path(log), about[1], others))
+
+    def _fail_group(self, known: Mapping[str, Any]) -> None:
+        """Jobs that a cluster ran as one: those that its log names failed, all if it names none."""
+        logs = [str(log) for log in known["aux_logs"] if log]
+        named = {name for log in logs for name in _FAILED_RULE.findall(_text(Path(log)))}
+        for job in known["job_error_info"]:
+            if not named or job["rule_name"] in named:
+                self._fail({**job, "log": [*job["log"], *logs]})
+            else:
+                self._end(job["jobid"])
 
     def _progress(self, done: int, total: int) -> None:
         before, self.done, self.total = self.done, done, total

@@ -1,0 +1,62 @@
+"""The measuring worker of a made-up GPU: its times follow from the cell, and nothing is launched.
+
+Behind the first cell of a process it waits while the file named by MADE_UP_HOLD is there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ladder.gpu.timing import Pairs
+from ladder.measure import worker
+
+FACTS = {
+    "name": "Made-up GPU",
+    "compute_capability": "9.0",
+    "sms": 132,
+    "l2_bytes": 62_914_560,
+    "copy_gbytes_per_s": 4000.0,
+    "clock_floor_us": 2.0,
+}
+
+
+class Bench:
+    """As much of the bench as the worker's loop needs."""
+
+    def __init__(self, plan: Any, cubins: Path) -> None:
+        self.timer = SimpleNamespace(busy_us=0.0, checking_us=0.0)
+
+    def facts(self) -> dict[str, Any]:
+        return FACTS
+
+
+class Worker(worker.Worker):
+    """Answers at once."""
+
+    done = 0
+
+    def measure(self, task: Any, regimes: Any, algorithms: Any) -> dict[str, Any]:
+        hold = Path(os.environ.get("MADE_UP_HOLD", "/nowhere"))
+        while self.done and hold.exists():
+            time.sleep(0.05)
+        self.done += 1
+        common = {"reference": "copy", "algorithm": "", "references": {"copy": 10.0}, "algorithms": {}}
+        common |= {"check": {"max_error": 0.0, "error_bound": 1.0, "launches": 12}, "notes": []}
+        common |= {"copy_us": 10.0, "observations": []}
+        found = {}
+        for regime in regimes:
+            numbers = random.Random(f"{task.cell.id} {regime}")
+            own, other = ([base * numbers.gauss(1, 0.001) for _ in range(12)] for base in (12.0, 10.0))
+            found[regime] = worker._result(Pairs(own, other, "precision"), common)
+        return found
+
+
+if __name__ == "__main__":
+    worker.Bench, worker.Worker = Bench, Worker  # type: ignore[assignment,misc]
+    sys.exit(worker.main())

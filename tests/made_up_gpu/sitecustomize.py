@@ -1,0 +1,57 @@
+"""Gives measuring jobs a made-up GPU: what Python imports at its start where this folder is on PYTHONPATH.
+
+Each node of a cluster (SLURMD_NODENAME) has those of MADE_UP_GPUS, as "node:count,…"; one has any other host. Their
+cells are "measured" by `made_up_worker.py`. Other steps, the workflow itself among them, see nothing of all this.
+"""
+
+import os
+import sys
+
+
+def _stand_in() -> None:
+    import contextlib
+    from pathlib import Path
+
+    from ladder.gpu.discovery import FoundGpu, visible
+    from ladder.measure import host, job
+
+    class Monitor:
+        def __init__(self, uuid: str) -> None:
+            pass
+
+        def __enter__(self) -> "Monitor":
+            return self
+
+        def __exit__(self, *details: object) -> None:
+            pass
+
+        def neighbours(self, own: set[int]) -> list[int]:
+            return []
+
+        def neighbours_that_stay(self, seconds: float) -> list[int]:
+            return []
+
+        def since(self, start: float) -> dict[str, object]:
+            return {"sm_clock_mhz": 1980, "power_w": 500.0, "temperature_c": 50, "clock_events": []}
+
+        def power_w(self, windows: object) -> None:
+            return None
+
+    def gpus() -> list[FoundGpu]:
+        node = os.environ.get("SLURMD_NODENAME", "here")
+        counts = dict(one.split(":") for one in os.environ.get("MADE_UP_GPUS", "here:1").split(","))
+        named = [f"GPU-{node}-{number}" for number in range(int(counts.get(node, 0)))]
+        found = [FoundGpu(index, "Made-up GPU", uuid, (9, 0)) for index, uuid in enumerate(named)]
+        return visible(found, os.environ)
+
+    def command(module: str, path: Path, plan: object, root: Path) -> list[str]:
+        return [sys.executable, str(Path(__file__).with_name("made_up_worker.py")), str(path), "-"]
+
+    job.find_gpus, job.driver_version = gpus, lambda: "1.0"  # type: ignore[assignment]
+    job.Monitor, job.worker_command = Monitor, command  # type: ignore[assignment,misc]
+    job.locked_clocks = lambda uuid, mhz: contextlib.nullcontext()  # type: ignore[assignment,misc]
+    host.card_facts = lambda uuid: {"uuid": uuid, "sm_clock_max_mhz": 1980}  # type: ignore[assignment]
+
+
+if sys.orig_argv[1:4] == ["-m", "ladder", "measure"]:
+    _stand_in()
