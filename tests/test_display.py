@@ -153,13 +153,13 @@ def test_errors_and_unknown_messages_of_snakemake_are_shown() -> None:
     ]
 
 
-def test_a_real_run_is_short_and_ends_with_the_report(project: Path) -> None:
+def test_a_real_run_is_short_and_ends_with_report_and_page(project: Path) -> None:
     done = run(project)
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
     assert len(lines) < 20
     assert "jobs done  Preparing alone" in done.stdout
-    assert lines[-1] == f"Report: {RESULTS}/report.md"
+    assert lines[-2:] == [f"Report: {RESULTS}/report.md", f"Page: {RESULTS}/index.html"]
     assert "Nothing to be done" in run(project).stdout
 
 
