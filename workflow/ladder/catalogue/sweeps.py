@@ -161,7 +161,7 @@ class SweepDocument(Document):
     """cells that headlines and claims rest on: measured in measure.sessions sessions"""
     tuning: bool = False
     """whether its question is which of many variants is the fastest (default false): the three fastest at each dtype
-    and size, and with stencils at each reach, are then measured again in another session, whose numbers count"""
+    and size, and with stencils at each reach, are then measured again in a fresh process, whose numbers count"""
     figures: list[Figure] = []
     """figures drawn from this sweep"""
 

@@ -10,7 +10,7 @@ alone, and the host is silent while the kernel runs. Short kernels run once, unt
 their instructions are cached, as in any loop that calls one kernel, and their data are not.
 
 Clocks. Events decide, but for launches below 70 us: of those the GPU's own timestamps do, where CUPTI is there, since
-up to 3.4 us of what events say are not the kernel.
+a few us of what events say are not the kernel.
 
 Sustained. Chains of launches follow each other without a pause for a second, of one side and then of the other, so that
 each is alone on the GPU and runs at the clock that its own power leaves it. A block begins with a time that does not
@@ -58,7 +58,7 @@ _TICKETS = 2**31
 _ABBA = (True, False, False, True)
 _GROUPS_AT_ONCE = LEAST_PAIRS // 2
 _PRIMED_BELOW_US = 300.0
-_STAMPED_BELOW_US = 70.0  # 20 times the largest time of an empty kernel seen
+_STAMPED_BELOW_US = 70.0  # above, what events add is below the host's own drift
 _QUICK_US = 5000.0
 _QUICK_ROUNDS = (2, 20)
 _GRAPH_US = 500.0

@@ -239,13 +239,14 @@ class Bench:
         if "beta" not in self.problem.scalars:
             return
         self.draw(instance)
-        instance.use_scalars(0.75, 0.5)
+        alpha, beta, before = _WEIGHTS[0]
+        instance.use_scalars(alpha, beta, before)
         try:
             check, _ = self.check(self.load(launch, instance), launch.params, instance)
         finally:
             instance.use_scalars(1.0, 0.0)
         if not check.correct:
-            raise CellOutcome("incorrect", f"with alpha = 0.75, beta = 0.5: {check}")
+            raise CellOutcome("incorrect", f"with alpha = {alpha:g}, beta = {beta:g}: {check}")
 
     def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
         """A task's references, which write to outputs of their own; one that is missing leaves a note.
@@ -314,7 +315,7 @@ class Bench:
                 status, f"the reference {name}: {given}: {outcome}", outcome.spoilt
             ) from outcome
         except Exception as error:
-            if not self._context_lives():
+            if not self.recovers():
                 reason = f"the reference {name}: {given}: {type(error).__name__}: {error}"
                 raise CellOutcome("launch_error", reason, spoilt=True) from error
             if not isinstance(error, LadderError):
@@ -340,7 +341,8 @@ class Bench:
         with self.timer.working():
             return not instance.check(params).correct
 
-    def _context_lives(self) -> bool:
+    def recovers(self) -> bool:
+        """Whether the context still works after an error."""
         try:
             self.gpu.sync()
         except Exception:

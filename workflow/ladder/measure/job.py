@@ -77,7 +77,7 @@ def _undecided(view: View, todo: Due) -> tuple[list[Rivals], list[Rivals]]:
 def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
     """What of a plan is to be measured: what is `unmeasured`, and the fastest of rivals that are all measured.
 
-    These are due until another session than the one that chose them has measured them.
+    These are due until a later process than the one that chose them has measured them.
     """
     todo = unmeasured(view, on, uuid)
     found, deadline_s = dict(todo), view.plan.job["deadline_s"]

@@ -1,7 +1,7 @@
 """Tuning sweeps: which variants are the fastest of many, and what was measured of them after they were chosen.
 
 A number that was chosen as the largest of many is too high by chance. The fastest are therefore measured again, in
-another session, and the record that they were chosen by does not count.
+a later process, and the record that they were chosen by does not count.
 """
 
 from collections.abc import Mapping

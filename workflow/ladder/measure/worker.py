@@ -257,19 +257,13 @@ class Worker:
         except Exception as error:
             failure = CellOutcome("launch_error", f"{type(error).__name__}: {error}")
             results = dict.fromkeys(regimes, failure.result)
-            fatal = not self._context_lives()
+            fatal = not bench.recovers()
+            if not fatal:
+                bench.release()
         after = bench.timer.busy_us, bench.timer.checking_us
         spent = {name: (b - a) / 1e6 for name, a, b in zip(("gpu_s", "check_s"), before, after, strict=True)}
         spent["wall_s"] = time.perf_counter() - start
         return {"results": results, "fatal": fatal} | {name: round(value, 6) for name, value in spent.items()}
-
-    def _context_lives(self) -> bool:
-        try:
-            self.bench.gpu.sync()
-            self.bench.release()
-        except Exception:
-            return False
-        return True
 
 
 def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
