@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from compiling import compile_variant
-from emulator.hopper import ARCH, HOPPER, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
+from emulator.hopper import ARCH, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
 from emulator.ptx import compile_ptx
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
@@ -126,13 +127,16 @@ def test_hints_reach_the_copies_of_their_operand(
     }
 
 
-def test_hints_are_told_apart_by_what_they_belong_to() -> None:
+def test_hints_are_told_apart_by_what_they_belong_to(tmp_path: Path) -> None:
     # The test above must see them in the wrong place: operands, priorities, multicast copies.
-    text = (HOPPER / f"{RING}.cu").read_text()
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    header = include / "schedule" / "producer.cuh"
+    text = header.read_text()
     assert "load<Cluster::rows, EvictB>" in text
+    header.write_text(text.replace("load<Cluster::rows, EvictB>", "load<Cluster::rows, EvictA>"))
     one = variant(RING, "bf16", "NN", evict_a="last", evict_b="first")
-    wrong = text.replace("load<Cluster::rows, EvictB>", "load<Cluster::rows, EvictA>")
-    found = hints(compile_ptx(one.kernel.source, one.entry, [INCLUDE], wrong))
+    found = hints(compile_ptx(one.kernel.source, one.entry, [include]))
     assert found == {"a": {(False, "last")}, "b": {(False, "last")}, "c": {(False, "normal")}}
 
 

@@ -22,6 +22,7 @@
 #include "epilogue/slice_sum.cuh"
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
+#include "schedule/producer.cuh"
 #include "schedule/tile_scheduler.cuh"
 #include "schedule/wgmma_loop.cuh"
 
@@ -65,24 +66,8 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     if (warpgroup == 0) {
         if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
-            RingPosition<Stages> at;
-            bool backwards = false;
-            for (int tile = cluster; tile < scheduler.tiles();
-                 tile += clusters, backwards = Serpentine && !backwards) {
-                const TilePosition origin = scheduler.origin(tile, rank);
-                for (int step = 0; step < steps; ++step, at.advance()) {
-                    const int first =
-                        (first_step + (backwards ? steps - 1 - step : step)) * shared.a[0].depth;
-                    Mbarrier& full = ring.full[at.stage];
-                    ring.wait_until_empty(at);
-                    shared.origin[at.stage] = origin;
-                    mbarrier_arrive_expect(full, shared.a[0].bytes + shared.b[0].bytes);
-                    shared.a[at.stage].template load<Cluster::columns, EvictA>(
-                        map_a, origin.row, first, full, Cluster::column(rank), Cluster::row_mask(rank));
-                    shared.b[at.stage].template load<Cluster::rows, EvictB>(
-                        map_b, origin.column, first, full, Cluster::row(rank), Cluster::column_mask(rank));
-                }
-            }
+            produce<Cluster, Serpentine, EvictA, EvictB>(shared, map_a, map_b, scheduler, cluster, clusters,
+                                                         rank, first_step, steps);
         }
         if constexpr (Slices > 1) cluster_barrier();  // all accumulators lie in shared memory
     } else {

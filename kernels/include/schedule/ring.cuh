@@ -43,6 +43,9 @@ template <int Stages>
 struct RingBarriers {
     Mbarrier full[Stages], empty[Stages];
 
+    // Where both sides begin.
+    __host__ __device__ static constexpr RingPosition<Stages> begin() { return {}; }
+
     // One thread. `full` has one arrival, the producer's, beside its bytes.
     __device__ void init(int releases) {
         for (int stage = 0; stage < Stages; ++stage) {

@@ -1,0 +1,35 @@
+// The producer's way through the ring: one thread copies the tiles of A and B of each step of K as soon as
+// their stage is empty, for one tile of C after the other.
+#pragma once
+
+#include "mma/operand_tile.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/tile_scheduler.cuh"
+
+// The tiles of C of cluster number `cluster` of `clusters`, and of K `steps` steps from `first_step` on; with
+// Serpentine every second tile goes backwards along them. Blocks of a Cluster load a part each of what they
+// share. Leaves at shared.origin[stage] of which tile the stage is.
+template <class Cluster, bool Serpentine, Evict EvictA, Evict EvictB, class Memory, class Scheduler>
+__device__ inline void produce(Memory& shared, const TensorMap& map_a, const TensorMap& map_b,
+                               const Scheduler& scheduler, int cluster, int clusters, int rank,
+                               int first_step, int steps) {
+    auto at = shared.ring.begin();
+    bool backwards = false;
+    for (int tile = cluster; tile < scheduler.tiles();
+         tile += clusters, backwards = Serpentine && !backwards) {
+        const TilePosition origin = scheduler.origin(tile, rank);
+        for (int step = 0; step < steps; ++step, at.advance()) {
+            auto& a = shared.a[at.stage];
+            auto& b = shared.b[at.stage];
+            Mbarrier& full = shared.ring.full[at.stage];
+            const int k = (first_step + (backwards ? steps - 1 - step : step)) * a.depth;
+            shared.ring.wait_until_empty(at);
+            shared.origin[at.stage] = origin;
+            mbarrier_arrive_expect(full, a.bytes + b.bytes);
+            a.template load<Cluster::columns, EvictA>(map_a, origin.row, k, full, Cluster::column(rank),
+                                                      Cluster::row_mask(rank));
+            b.template load<Cluster::rows, EvictB>(map_b, origin.column, k, full, Cluster::row(rank),
+                                                   Cluster::column_mask(rank));
+        }
+    }
+}
