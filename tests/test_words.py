@@ -76,7 +76,7 @@ def links(page: Path) -> list[str]:
 
 def sources_in(*rooms: str) -> list[Path]:
     """Text files that people write, under these folders."""
-    written = {".cu", ".cuh", ".j2", ".json", ".md", ".py", ".rst", ".smk", ".yaml"}
+    written = {".css", ".cu", ".cuh", ".html", ".j2", ".js", ".json", ".md", ".py", ".rst", ".smk", ".yaml"}
     return [path for room in rooms for path in sorted((ROOT / room).rglob("*")) if path.suffix in written]
 
 

@@ -53,9 +53,9 @@ function drawBars(element, run, places, beside, named) {
   }
   const left = narrow ? 4 : Math.min(360, Math.max(140, ...places.map((place) => 6.9 * named(place).length + 12)));
   const high = narrow ? 36 : 24, top = 22, right = narrow ? 62 : 150, bottom = top + places.length * high;
-  const twins = places.map((place) => beside?.places.get(run.ids[place]) ?? null);
+  const counterparts = places.map((place) => beside?.places.get(run.ids[place]) ?? null);
   const reach = Math.max(1, ...places.map((place) => rows.speedup_high[place] ?? rows.speedup[place] ?? 0),
-    ...twins.map((place) => (place === null ? 0 : beside.rows.speedup_high[place] ?? 0)));
+    ...counterparts.map((place) => (place === null ? 0 : beside.rows.speedup_high[place] ?? 0)));
   const x = linear(0, reach, left, width - right);
   const parts = ticks(0, reach, narrow ? 4 : 8).map((value) =>
     `<line class="grid" x1="${x(value)}" x2="${x(value)}" y1="${top}" y2="${bottom}"/><text class="muted" text-anchor="middle" x="${x(value)}" y="${bottom + 15}">${value}</text>`);
@@ -76,11 +76,11 @@ function drawBars(element, run, places, beside, named) {
       + `<path class="whisker" d="M${x(low)} ${middle - 4}v8m0-4H${x(up)}m0-4v8"/>`
       + `<text x="${x(up) + 8}" y="${middle + 4}">${figure(value, 3)}${narrow || !rate ? "" : ` x, ${rate}`}</text>`
       + `<rect class="hit" x="0" y="${y}" width="${width}" height="${high}"/></g>`);
-    const twin = twins[index];
-    if (twin !== null && beside.rows.speedup[twin] !== null) {
-      const its = beside.rows, at = x(its.speedup[twin]);
-      parts.push(`<g tabindex="0" ${attributes(beside, twin, `${runName(beside)}: ${summary(beside, twin).replaceAll("\n", ", ")}`)}>`
-        + `<path class="whisker other" d="M${x(its.speedup_low[twin] ?? its.speedup[twin])} ${middle}H${x(its.speedup_high[twin] ?? its.speedup[twin])}"/>`
+    const counterpart = counterparts[index];
+    if (counterpart !== null && beside.rows.speedup[counterpart] !== null) {
+      const its = beside.rows, at = x(its.speedup[counterpart]);
+      parts.push(`<g tabindex="0" ${attributes(beside, counterpart, `${runName(beside)}: ${summary(beside, counterpart).replaceAll("\n", ", ")}`)}>`
+        + `<path class="whisker other" d="M${x(its.speedup_low[counterpart] ?? its.speedup[counterpart])} ${middle}H${x(its.speedup_high[counterpart] ?? its.speedup[counterpart])}"/>`
         + `<path class="beside" d="M${at} ${middle - 6}l6 6-6 6-6-6z"/></g>`);
     }
   });

@@ -65,8 +65,8 @@ function valueTable(title, names, columns, heads) {
 /** HTML of the panel; with `beside` the same cell of that run in a second column. */
 function detailHtml(run, place, beside) {
   const { rows } = run, at = (name) => rows[name]?.[place] ?? null;
-  const sides = [[run, place]], twin = beside?.places.get(run.ids[place]);
-  if (twin !== undefined) sides.push([beside, twin]);
+  const sides = [[run, place]], counterpart = beside?.places.get(run.ids[place]);
+  if (counterpart !== undefined) sides.push([beside, counterpart]);
   const heads = sides.map(([own]) => (sides.length > 1 ? runName(own) : ""));
   const measured = sides.map(([own, there]) => (name) => spread(own.rows, name, there, 0) || null); // with its interval, if it has one
   const compiled = sides.map(([own, there]) => (name) => own.resource(there, name));
@@ -78,7 +78,7 @@ function detailHtml(run, place, beside) {
   if (technique) parts.push(`<p>${escaped(technique)}</p>`);
   const failed = at("status") !== "ok";
   parts.push(`<p>Status: <b class="${failed ? "failed" : ""}">${escaped(at("status"))}</b>${at("reason") ? `: ${escaped(at("reason"))}` : ""}</p>`);
-  const moved = sides.length > 1 ? ratio(run, place, beside, twin) : null;
+  const moved = sides.length > 1 ? ratio(run, place, beside, counterpart) : null;
   if (moved) parts.push(`<p>Speed-up of ${escaped(heads[1])} over that of ${escaped(heads[0])}: <b>${figure(moved.value)} [${figure(moved.low)}, ${figure(moved.high)}]</b></p>`);
   for (const [title, names] of GROUPS) parts.push(valueTable(title, names, measured, heads));
 

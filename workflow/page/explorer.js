@@ -108,10 +108,10 @@ function tableColumns() {
     { ...number("speedup", "speed-up [95 %]", narrow ? 166 : 212), cell: (place) => spread(rows, "speedup", place, narrow ? 3 : 4) },
   ];
   if (beside) {
-    const twin = (place) => beside.places.get(run.ids[place]);
-    const moved = (place) => (twin(place) === undefined ? null : ratio(run, place, beside, twin(place)));
+    const counterpart = (place) => beside.places.get(run.ids[place]);
+    const moved = (place) => (counterpart(place) === undefined ? null : ratio(run, place, beside, counterpart(place)));
     found.push({ name: "their_speedup", title: `beside it: ${runName(beside)}`, width: 212, number: true,
-      value: (place) => beside.rows.speedup[twin(place)] ?? null, cell: (place) => (twin(place) === undefined ? "" : spread(beside.rows, "speedup", twin(place))) });
+      value: (place) => beside.rows.speedup[counterpart(place)] ?? null, cell: (place) => (counterpart(place) === undefined ? "" : spread(beside.rows, "speedup", counterpart(place))) });
     found.push({ name: "moved", title: "beside it / this", width: 212, number: true, value: (place) => moved(place)?.value ?? null,
       cell: (place) => { const own = moved(place); return own ? `${figure(own.value)} [${figure(own.low)}, ${figure(own.high)}]` : ""; } });
   }
