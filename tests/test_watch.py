@@ -13,7 +13,7 @@ from ladder.gpu.device import SEALS
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Pairs, Watched, chain_length
 from ladder.measure import worker
-from ladder.measure.bench import REFERENCE, CellOutcome
+from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.watch import Side, Watch
 from ladder.measure.worker import Timing
 from ladder.model.plan import Launch
@@ -494,3 +494,28 @@ def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pyte
         ("poison", REFERENCE),
         ("other alone", 0),
     ]
+
+
+# After an error.
+
+
+@pytest.mark.parametrize(
+    ("broken", "release", "works"),
+    [
+        ("", False, True),
+        ("", True, True),
+        ("sync", False, False),
+        ("close", False, True),
+        ("close", True, False),
+    ],
+)
+def test_a_context_works_where_what_is_asked_of_it_does(broken: str, release: bool, works: bool) -> None:
+    def answers(name: str) -> None:
+        if name == broken:
+            raise RuntimeError(name)
+
+    bench: Any = Bench.__new__(Bench)
+    bench.gpu = SimpleNamespace(sync=lambda: answers("sync"))
+    bench._instance = SimpleNamespace(close=lambda: answers("close"))
+    assert bench.recovers(release=release) is works
+    assert (bench._instance is None) is (release and works)

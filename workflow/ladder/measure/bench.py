@@ -341,10 +341,12 @@ class Bench:
         with self.timer.working():
             return not instance.check(params).correct
 
-    def recovers(self) -> bool:
-        """Whether the context still works after an error."""
+    def recovers(self, release: bool = False) -> bool:
+        """Whether the context still works after an error; `release` gives the current instance up, as part of it."""
         try:
             self.gpu.sync()
+            if release:
+                self.release()
         except Exception:
             return False
         return True

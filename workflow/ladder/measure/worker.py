@@ -257,9 +257,7 @@ class Worker:
         except Exception as error:
             failure = CellOutcome("launch_error", f"{type(error).__name__}: {error}")
             results = dict.fromkeys(regimes, failure.result)
-            fatal = not bench.recovers()
-            if not fatal:
-                bench.release()
+            fatal = not bench.recovers(release=True)
         after = bench.timer.busy_us, bench.timer.checking_us
         spent = {name: (b - a) / 1e6 for name, a, b in zip(("gpu_s", "check_s"), before, after, strict=True)}
         spent["wall_s"] = time.perf_counter() - start
