@@ -321,18 +321,18 @@ class Timer:
         return self.times([one], "dirty")[0][0]
 
     def quick(self, launchers: Sequence[Launcher]) -> list[float]:
-        """Median times in µs with a flushed L2, for choosing: the shorter the fastest is, the more rounds.
+        """Median times in µs with a cold L2, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
         """
         watched = [Watched(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
-        expected = min(self.times([one] * 2, "dirty")[0][1] for one in watched)
+        expected = min(self.times([one] * 2, "cold")[0][1] for one in watched)
         rounds = min(max(int(_QUICK_US / expected / 2), _QUICK_ROUNDS[0]), _QUICK_ROUNDS[1])
         there = [*range(len(launchers))]
         order = (there + there[::-1]) * (rounds + 1)
-        found, _ = self.times([watched[index] for index in order], "dirty", expected < _PRIMED_BELOW_US)
+        found, _ = self.times([watched[index] for index in order], "cold", expected < _PRIMED_BELOW_US)
         counted = [*zip(order, found, strict=True)][2 * len(there) :]
         return [median([us for index, us in counted if index == own]) for own in there]
 
