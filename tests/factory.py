@@ -166,7 +166,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
         "sizes": [1024],
         "variants": [{"kernel": "bank_stride", "params": {"stride": list(range(1, 34))}}],
         "references": [{"kernel": "bank_stride", "params": {"stride": 1}}],
-        "regimes": ["dirty"],
+        "regimes": ["cold"],
         "counters": {"groups": ["banks"]},
         "figures": [{"kind": "banks", "caption": "Three views of a conflict.", "x": "stride"}],
     },

@@ -40,7 +40,7 @@ def tuned(root: Path, name: str = SWEEP, **more: Any) -> Lab:
     lab = Lab(root)
     edit_yaml(
         lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update({"tuning": True, "regimes": ["dirty"]} | more),
+        lambda sweep: sweep.update({"tuning": True, "regimes": ["cold"]} | more),
     )
     return lab
 
@@ -72,7 +72,7 @@ def asked(lab: Lab, name: str = SWEEP) -> set[tuple[str, int]]:
     lab.compile(lab.sweeps([name])[name])
     view, found = lab.view(name), set()
     for index, regimes in due(view, lab.on("gemm")):
-        assert regimes == ["dirty"]
+        assert regimes == ["cold"]
         task = view.plan.tasks[index]
         found.add((task.rung, task.cell.size["m"]))
     return found
@@ -156,7 +156,7 @@ def test_against_two_libraries_time_decides(tmp_path: Path) -> None:
 
     def slow_reference(place: Place, record: dict[str, Any]) -> dict[str, Any]:
         if place.entry.rung == FOURTH:
-            record["regimes"]["dirty"] |= {"reference": "cublaslt", "speedup": 5.0}
+            record["regimes"]["cold"] |= {"reference": "cublaslt", "speedup": 5.0}
         return record
 
     lab.record([SWEEP], slow_reference)
@@ -262,7 +262,7 @@ def test_records_of_one_session_count_as_before(tmp_path: Path) -> None:
 
 
 def test_other_regimes_are_neither_measured_again_nor_marked(tmp_path: Path) -> None:
-    lab = tuned(tmp_path, sizes=[512], regimes=["dirty", "warm"], counters=None, figures=[])
+    lab = tuned(tmp_path, sizes=[512], regimes=["cold", "warm"], counters=None, figures=[])
     lab.record([SWEEP])
     assert asked(lab) == {(rung, 512) for rung in (FIRST, SECOND, THIRD)}
     lab.collect([SWEEP])
@@ -276,7 +276,7 @@ def test_the_speed_up_over_each_library_alone(tmp_path: Path) -> None:
 
     def referenced(place: Place, record: dict[str, Any]) -> dict[str, Any]:
         times_us = {"cublas": 100.0, "cublaslt": 110.0} if place.entry.rung == FIRST else {"cublas": 100.0}
-        record["regimes"]["dirty"]["references"] = times_us
+        record["regimes"]["cold"]["references"] = times_us
         return record
 
     lab.record([SWEEP], referenced)
