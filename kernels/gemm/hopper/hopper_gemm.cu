@@ -8,7 +8,7 @@
 //                  registers
 //   Raster         persistent blocks take tiles in this order: row by row, threadblock swizzle or Hilbert
 //                  curve
-//   Cluster        blocks load operands that they share once (multicast), or take Slices of K (split K)
+//   Cluster        blocks load operands that they share once (multicast)
 //   Store          Epilogue::staged: TMA stores results from shared memory while the next tile begins
 //   Stagger        the first consumer runs some steps ahead, so that one multiplies while the other stores
 //   Serpentine     every second round goes backwards along K, through what the L2 still holds (Evict: drops
@@ -19,7 +19,6 @@
 // buffers of 64 rows x 128 bytes per consumer for results on their way.
 
 #include "epilogue/combine.cuh"
-#include "epilogue/slice_sum.cuh"
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
 #include "schedule/producer.cuh"
@@ -37,7 +36,7 @@ struct Shared {
 
 template <class Element, Major MajorB, int BM, int BN, int Stages, int Consumers, int ConsumersN,
           bool Reallocate, class Cluster, int Raster, bool Serpentine, int Stagger, Epilogue Store,
-          int StagesC, int Slices, Evict EvictA, Evict EvictB, Evict EvictC>
+          int StagesC, Evict EvictA, Evict EvictB, Evict EvictC>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_c, ElementOfC<Element>* c, int m, int n, int k,
@@ -47,11 +46,9 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     auto& shared = *reinterpret_cast<Memory*>(memory);
     auto& ring = shared.ring;
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
-    const int rank = Cluster::size > 1 ? cluster_rank() : 0, slice = Slices > 1 ? cluster_rank() : 0;
-    constexpr int cluster_blocks = Cluster::size * Slices;
-    const int cluster = blockIdx.x / cluster_blocks, clusters = gridDim.x / cluster_blocks;
-    const int all_steps = ceil_div(k, shared.a[0].depth);
-    const auto [first_step, steps] = steps_of_slice(all_steps, slice, Slices);
+    const int rank = Cluster::size > 1 ? cluster_rank() : 0;
+    const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
+    const int steps = ceil_div(k, shared.a[0].depth);
     // The shuffle makes it uniform for the compiler.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads;
@@ -61,15 +58,14 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         prefetch(map_b);
         ring.init(Cluster::partners * Consumers * 4);  // a release per warp
     }
-    constexpr bool in_cluster = cluster_blocks > 1;
+    constexpr bool in_cluster = Cluster::size > 1;
     block_or_cluster_barrier<in_cluster>();
     if (warpgroup == 0) {
         if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
             produce<Cluster, Serpentine, EvictA, EvictB>(shared, map_a, map_b, scheduler, cluster, clusters,
-                                                         rank, first_step, steps);
+                                                         rank, steps);
         }
-        if constexpr (Slices > 1) cluster_barrier();  // all accumulators lie in shared memory
     } else {
         if constexpr (Reallocate) grow_registers<consumer_registers<Consumers>>();
         // Of a consumer: fragments of 64 rows, and columns.
@@ -94,23 +90,13 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             const TilePosition origin = read_by_lane(rank, shared.origin[held], thread % 32);
             wgmma_wait<0>();
             release_stage<Cluster>(ring.empty[held], rank, thread % 32);
-            if constexpr (Slices > 1) {
-                // The ring is done: there is one tile.
-                auto& sums = reinterpret_cast<SliceSum<BM, BN>&>(shared.a);
-                warpgroup_barrier<Consumers>(all_consumers);
-                sums.store_shared(accumulator, tile_row, tile_column, thread);
-                cluster_barrier();  // all accumulators lie in shared memory
-                sums.template store<Consumers * warpgroup_threads>(c, m, n, origin, Slices, alpha, beta,
-                                                                   consumer * warpgroup_threads + thread);
+            const int row = origin.row + tile_row, column = origin.column + tile_column;
+            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
+            if constexpr (Store == Epilogue::staged) {
+                shared.c[consumer].template store<EvictC>(accumulator, map_c, row, column, thread,
+                                                          warpgroup, next_stage_c);
             } else {
-                const int row = origin.row + tile_row, column = origin.column + tile_column;
-                combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
-                if constexpr (Store == Epilogue::staged) {
-                    shared.c[consumer].template store<EvictC>(accumulator, map_c, row, column, thread,
-                                                              warpgroup, next_stage_c);
-                } else {
-                    store_direct(accumulator, c, m, n, row, column, thread);
-                }
+                store_direct(accumulator, c, m, n, row, column, thread);
             }
         }
         if (Store == Epilogue::staged && thread == 0) wait_for_stores();

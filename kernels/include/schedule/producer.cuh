@@ -6,13 +6,13 @@
 #include "schedule/ring.cuh"
 #include "schedule/tile_scheduler.cuh"
 
-// The tiles of C of cluster number `cluster` of `clusters`, and of K `steps` steps from `first_step` on; with
-// Serpentine every second tile goes backwards along them. Blocks of a Cluster load a part each of what they
-// share. Leaves at shared.origin[stage] of which tile the stage is.
+// The tiles of C of cluster number `cluster` of `clusters`, `steps` steps of K each; with Serpentine every
+// second tile goes backwards along K. Blocks of a Cluster load a part each of what they share. Leaves at
+// shared.origin[stage] of which tile the stage is.
 template <class Cluster, bool Serpentine, Evict EvictA, Evict EvictB, class Memory, class Scheduler>
 __device__ inline void produce(Memory& shared, const TensorMap& map_a, const TensorMap& map_b,
                                const Scheduler& scheduler, int cluster, int clusters, int rank,
-                               int first_step, int steps) {
+                               int steps) {
     auto at = shared.ring.begin();
     bool backwards = false;
     for (int tile = cluster; tile < scheduler.tiles();
@@ -22,7 +22,7 @@ __device__ inline void produce(Memory& shared, const TensorMap& map_a, const Ten
             auto& a = shared.a[at.stage];
             auto& b = shared.b[at.stage];
             Mbarrier& full = shared.ring.full[at.stage];
-            const int k = (first_step + (backwards ? steps - 1 - step : step)) * a.depth;
+            const int k = (backwards ? steps - 1 - step : step) * a.depth;
             shared.ring.wait_until_empty(at);
             shared.origin[at.stage] = origin;
             mbarrier_arrive_expect(full, a.bytes + b.bytes);
