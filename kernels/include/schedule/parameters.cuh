@@ -2,6 +2,7 @@
 #pragma once
 
 #include "copy/tma.cuh"
+#include "epilogue/combine.cuh"
 #include "schedule/warpgroup.cuh"
 
 // The block tile, in elements, and the part of it that each consumer multiplies. ConsumersN of the Consumers
@@ -29,4 +30,23 @@ template <int Stages, Evict EvictA, Evict EvictB>
 struct Ring {
     static constexpr int stages = Stages;
     static constexpr Evict evict_a = EvictA, evict_b = EvictB;
+};
+
+// The order in which blocks that stay take tiles: clusters of Rows x Columns blocks, which load what they
+// share once, along the raster (raster.cuh); whether every second tile goes backwards along K; and how many
+// steps of K a consumer runs ahead of the next one.
+template <class Cluster_, int Raster, bool Serpentine, int Stagger>
+struct Schedule {
+    using Cluster = Cluster_;
+    static constexpr int raster = Raster, stagger = Stagger;
+    static constexpr bool serpentine = Serpentine;
+};
+
+// How results leave: straight from registers, or by TMA from Buffers buffers per consumer, of 64 rows x 128
+// bytes each; and when the L2 evicts them.
+template <Epilogue Way, int Buffers, Evict EvictC>
+struct Results {
+    static constexpr bool by_tma = Way == Epilogue::staged;
+    static constexpr int buffers = Buffers;
+    static constexpr Evict evict = EvictC;
 };
