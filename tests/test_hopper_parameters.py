@@ -9,7 +9,20 @@ from pathlib import Path
 import hopper_repetitions
 import pytest
 import yaml
-from emulator.hopper import BOX, HOPPER, ONE, RING, VARIANTS, WIDTHS, box, hold, kernel, loads, variant
+from emulator.hopper import (
+    BOX,
+    HOPPER,
+    ONE,
+    RING,
+    VARIANTS,
+    WIDTHS,
+    box,
+    hold,
+    kernel,
+    loads,
+    shared_type,
+    variant,
+)
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
@@ -27,12 +40,8 @@ def test_shared_bytes_hold_what_the_kernel_declares(
 ) -> None:
     one = variant(name, dtype, layout, **params)
     given = one.geometry({"m": 1024, "n": 1024, "k": 1024}).shared_bytes
-    element = kernel(name).dtypes[dtype]["element"]
-    axes = [element, f"layout_{layout}", *(str(one.params[axis]) for axis in ("bm", "bn"))]
-    if name == RING:
-        axes += [str(one.params[axis]) for axis in ("stages", "consumers", "consumers_n", "boxes")]
     text = (HOPPER / f"{name}.cu").read_text()
-    shared = f"Shared<{', '.join(axes)}>"
+    shared = shared_type(one)
     hold(
         text, f"sizeof({shared}) <= {given} && alignof({shared}) == 1024 && {given} - sizeof({shared}) < 1024"
     )
@@ -172,13 +181,7 @@ def test_rows_of_other_widths() -> None:
         ({"bm": 64, "bn": 192, "consumers_n": 2, "consumers": 3}, "whole fragments of 64 rows"),
         ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole fragments of 64 rows"),
         ({"stages": 5}, "227 KiB"),
-        ({"split_k": 2}, "cluster of their own"),
         ({"store": "direct", "evict_c": "first"}, "only TMA can say"),
-        ({"split_k": 2, "blocks": 0, "store": "direct", "cluster_m": 2}, "cluster of their own"),
-        (
-            {"bn": 128, "split_k": 2, "blocks": 0, "store": "direct", "stages": 2},
-            "take the place of the ring",
-        ),
         ({"bn": 128, "consumers": 1, "reallocate": 0, "stagger": 1}, "ahead of another"),
         ({"stages": 2, "stagger": 3}, "released a stage"),
     ],

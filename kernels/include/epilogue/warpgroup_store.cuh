@@ -13,6 +13,15 @@
 #include "mma/operand_tile.cuh"
 #include "schedule/warpgroup.cuh"
 
+// C with its factors, m x n, and the map of its boxes.
+template <class Value>
+struct MatrixC {
+    const TensorMap& map;
+    Value* c;
+    int m, n;
+    float alpha, beta;
+};
+
 // Calls act(place in C, low, high) for the thread's pairs of accumulators that lie inside C, row after row.
 template <class Value, int Fragments, int Registers, class Act>
 __device__ inline void for_each_pair(float (&accumulator)[Fragments][Registers], Value* c, int m, int n,

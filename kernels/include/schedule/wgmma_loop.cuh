@@ -13,7 +13,7 @@ template <class Cluster, int Stages, class TileA, class TileB, int Fragments, in
 __device__ inline int wgmma_loop(float (&accumulator)[Fragments][Registers], const TileA (&a)[Stages],
                                  const TileB (&b)[Stages], RingBarriers<Stages>& ring,
                                  RingPosition<Stages>& at, int steps, int row, int column, int rank, int lane,
-                                 AfterStep after_step) {
+                                 AfterStep&& after_step) {
     int held = 0;
     for (int step = 0; step < steps; ++step, at.advance()) {
         mbarrier_wait(ring.full[at.stage], at.parity);
