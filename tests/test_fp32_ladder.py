@@ -175,6 +175,17 @@ def test_the_tuned_kernels_are_right_at_full_and_at_odd_tiles(rung: str) -> None
     assert run(given, (33, 37, 7), beta=0.5)[1] <= 1
 
 
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"loader": "staged", "stages": 2, "buffers": 2}, {"loader": "async", "stages": 3, "split_k": 2}],
+    ids=label,
+)
+def test_without_a_step_of_k_c_is_scaled_by_beta(params: dict[str, Any]) -> None:
+    """BLAS has it so where K is 0: there is no tile to load, and the accumulators are zero."""
+    given = variant(**{**SMALL, "vector": 0, **params})
+    assert run(given, (65, 37, 0), beta=0.5)[1] <= 1
+
+
 def is_right(given: Variant, include: Path) -> bool:
     try:
         return all(
