@@ -58,6 +58,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {**SMALL, "bm": 64, "bn": 128, "stages": 8},
         {**SMALL, "bm": 64, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4},
     ],
+    "1_tma_wgmma": [{}, {"bm": 64, "bn": 256}],
+    "2_ring": [{}, {"bn": 64, "stages": 6}],
+    "3_wide_tile": [{}, {"bm": 256, "bn": 128}],
+    "4_persistent": [{}, {"raster": "hilbert"}],
+    "5_multicast": [{}, {"cluster_m": 4}],
+    "6_tma_store": [{}, {"cluster_m": 1, "buffers": 1}],
     "hopper_split_k": [
         {},
         {"bn": 80, "evict_b": "first"},
@@ -77,7 +83,10 @@ SIZES = [
     {"m": 1000, "n": 1008, "k": 1040},
     {"m": 2050, "n": 1552, "k": 592},
 ]
+RUNGS = ["1_tma_wgmma", "2_ring", "3_wide_tile", "4_persistent", "5_multicast", "6_tma_store"]
 SWEEPS = [
+    *((rung, "bf16", "NN") for rung in RUNGS),
+    *((rung, "fp16", "TN") for rung in RUNGS),
     ("hopper_gemm", "bf16", "NN"),
     ("hopper_gemm", "fp16", "TN"),
     ("hopper_gemm", "tf32", "TN"),

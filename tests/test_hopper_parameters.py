@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from emulator.hopper import (
     HOPPER,
     ONE,
     RING,
+    RUNGS,
     VARIANTS,
     WIDTHS,
     box,
@@ -149,7 +151,19 @@ def test_grids_are_whole_clusters_and_never_more_than_the_tiles() -> None:
             assert geometry.grid == (min(tiles, limit) * rows * columns, 1, 1)
 
 
-@pytest.mark.parametrize("name", [ONE, RING])
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_is_launched_as_hopper_gemm_with_its_parameters(name: str) -> None:
+    for layout in ("NN", "TN"):
+        own, other = variant(name, "bf16", layout), variant(RING, "bf16", layout, **RUNGS[name])
+        assert [box(own, buffer) for buffer in "ab"] == [box(other, buffer) for buffer in "ab"]
+        for m, n in ((1, 8), (1000, 1000), (4096, 4096), (16384, 8192)):
+            one, two = (which.geometry({"m": m, "n": n, "k": 64}) for which in (own, other))
+            assert math.prod(one.grid) == math.prod(two.grid)
+            assert (one.block, one.cluster) == (two.block, two.cluster)
+    assert own.params["stages"] == other.params["stages"]
+
+
+@pytest.mark.parametrize("name", [ONE, *RUNGS, RING])
 def test_rows_must_be_whole_sixteen_bytes(name: str) -> None:
     one = variant(name)
     assert one.absent({"m": 33, "n": 40, "k": 72}) is None

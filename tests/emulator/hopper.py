@@ -19,15 +19,27 @@ ROOT = Path(__file__).resolve().parents[2]
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
 INCLUDE = ROOT / "kernels" / "include"
 ARCH = "sm_90a"
-ONE = "hopper_tma_wgmma"
+ONE = "1_tma_wgmma"
 RING = "hopper_gemm"
 SPLIT = "hopper_split_k"
 NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}
 SHARING: dict[str, int | str] = {"cluster_m": 2, "cluster_n": 4}
 HINTS: dict[str, int | str] = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
+_ALONE: dict[str, int | str] = {"store": "direct", "blocks": 0, "raster": 0}
+RUNGS: dict[str, dict[str, int | str]] = {
+    "2_ring": {**_ALONE, "bn": 128, "consumers": 1, "reallocate": 0},
+    "3_wide_tile": _ALONE,
+    "4_persistent": {"store": "direct"},
+    "5_multicast": {"store": "direct", "cluster_m": 2},
+    "6_tma_store": {"cluster_m": 2},
+}
+"""Rungs that hopper_gemm can make, and its parameters for that."""
 VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (ONE, "bf16", "NN", {}),
     (ONE, "fp16", "TN", {"bm": 64, "bn": 256}),
+    *((rung, "bf16", "NN", {}) for rung in RUNGS),
+    ("3_wide_tile", "fp16", "TN", {"bm": 256, "bn": 192, "stages": 3}),
+    ("6_tma_store", "fp16", "TN", {"cluster_m": 1, "buffers": 1}),
     (RING, "bf16", "NN", {}),
     (RING, "bf16", "TN", {"cluster_m": 2, "boxes": 4, "stages": 3}),
     (RING, "fp16", "NN", {"cluster_n": 2, "raster": "hilbert"}),
@@ -91,6 +103,12 @@ def kernel(name: str) -> Kernel:
 
 def variant(name: str, dtype: str = "bf16", layout: str = "NN", **params: int | str) -> Variant:
     return kernel(name).variant(params, dtype, layout)
+
+
+def as_ring(one: Variant) -> dict[str, int | str]:
+    """Parameters of a variant, and what it is in those of hopper_gemm that it does not have."""
+    alike = RUNGS.get(one.kernel.name, RUNGS["2_ring"] if one.kernel.name == ONE else {"store": "direct"})
+    return {**kernel(RING).variant(alike, "bf16").params, **one.params}
 
 
 def box(one: Variant, buffer: str) -> tuple[int, int]:

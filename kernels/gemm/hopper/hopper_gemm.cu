@@ -45,7 +45,8 @@ __device__ inline void consume(Memory& shared, const MatrixC<Value>& c, const Sc
     float accumulator[Tile::fragments][Tile::consumer_columns / 2];
     auto at = shared.ring.begin();
     int next_buffer = 0;
-    Stagger<Schedule::stagger, Tile::consumers> stagger(consumer, steps);
+    // Without a tile nobody runs ahead, and nobody waits for it.
+    Stagger<Schedule::stagger, Tile::consumers> stagger(consumer, cluster < scheduler.tiles() ? steps : 0);
     for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
         const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, shared.ring, at, steps,
                                              tile_row, tile_column, rank, lane, stagger);
@@ -63,6 +64,7 @@ __global__ void __launch_bounds__((Tile::consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_c, ElementOfC<Element>* c, int m, int n, int k,
             float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
     using Cluster = typename Schedule::Cluster;
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, Tile, Ring, Results>*>(memory);

@@ -11,6 +11,7 @@
 // of the tiles, row by row (0) or a threadblock swizzle of this width.
 
 #include "epilogue/slice_sum.cuh"
+#include "epilogue/warpgroup_store.cuh"
 #include "schedule/parameters.cuh"
 #include "schedule/tile_scheduler.cuh"
 #include "schedule/wgmma_loop.cuh"
@@ -26,6 +27,7 @@ template <class Element, Major MajorB, class Tile, class Ring, int Raster, int S
 __global__ void __launch_bounds__((Tile::consumers + 1) * warpgroup_threads, 1)
 hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                ElementOfC<Element>* c, int m, int n, int k, float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, Tile, Ring>*>(memory);
     using Alone = ClusterShape<1, 1>;  // blocks share no operand
@@ -63,9 +65,13 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         Tile::grow_consumer();
         const int consumer = warpgroup - 1, row = Tile::row(consumer), column = Tile::column(consumer);
         float accumulator[Tile::fragments][Tile::consumer_columns / 2];
-        wgmma_loop<Alone>(accumulator, shared.a, shared.b, shared.ring, at, steps, row, column, 0,
-                          thread % 32, [](int) {});
-        wgmma_wait<0>();
+        if (steps > 0) {
+            wgmma_loop<Alone>(accumulator, shared.a, shared.b, shared.ring, at, steps, row, column, 0,
+                              thread % 32, [](int) {});
+            wgmma_wait<0>();
+        } else {  // there are more slices than steps
+            clear(accumulator);
+        }
         warpgroup_barrier<Tile::consumers>(1);  // all wgmma have read the ring, whose place the sums take
         auto& sums = reinterpret_cast<SliceSum<Tile::rows, Tile::columns>&>(shared.a);
         sums.store_shared(accumulator, row, column, thread);

@@ -5,7 +5,8 @@
 #include "layout/index.cuh"
 #include "schedule/warpgroup.cuh"
 
-// Made by a consumer before its first tile: all but the first wait here. Call it after each step.
+// Made by a consumer before its first tile, with the steps of a tile, or 0 where it has no tile: all but the
+// first wait here for the one before. Call it after each step.
 template <int Steps, int Consumers>
 struct Stagger {
     static constexpr int first_barrier = Consumers + 1;  // a warpgroup's own barrier has its number
@@ -14,7 +15,7 @@ struct Stagger {
     __device__ Stagger(int consumer, int steps)
         : consumer(consumer),
           last_ahead(Steps > 0 && consumer + 1 < Consumers ? const_min(Steps, steps) - 1 : -1) {
-        if (Steps > 0 && consumer > 0) warpgroup_barrier<2>(first_barrier + consumer);
+        if (Steps > 0 && consumer > 0 && steps > 0) warpgroup_barrier<2>(first_barrier + consumer);
     }
 
     __device__ void operator()(int step) {

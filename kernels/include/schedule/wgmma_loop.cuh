@@ -6,7 +6,7 @@
 #include "mma/operand_tile.cuh"
 #include "schedule/ring.cuh"
 
-// Multiplies `steps` stages of A and B, from `row` of A and `column` of B on, into Fragments x 64 rows of
+// Multiplies `steps` > 0 stages of A and B, from `row` of A and `column` of B on, into Fragments x 64 rows of
 // accumulators that begin at zero. Calls after_step(step) after each. Returns the last stage: wait for its
 // wgmma before releasing it.
 template <class Cluster, int Stages, class TileA, class TileB, int Fragments, int Registers, class AfterStep>

@@ -95,7 +95,7 @@ class Step:
 
 
 def rungs_below(rungs: Sequence[Variant]) -> list[Variant]:
-    """For every rung but the first the one that it changes.
+    """For every rung but the first the one that it changes, unless the sweep names its baseline.
 
     Where the rungs differ less from the first than from one another (an ablation), that is the first; on a ladder
     it is the one of the same kernel that a rung differs least from, else the one before it.
@@ -141,6 +141,8 @@ def steps(data: SweepData) -> list[Step]:
     for dtype in data.sweep.dtypes:
         rungs = [entry.variant for entry in measured if entry.variant.dtype == dtype]
         below |= dict(zip(rungs[1:], rungs_below(rungs), strict=True))
+    named = {entry.variant: entry.baseline.variant for entry in measured if entry.baseline}
+    below |= {variant: other for variant, other in named.items() if other.id in rows}
     found = []
     for entry in measured:
         row, other = rows[entry.variant.id], below.get(entry.variant)
