@@ -42,8 +42,8 @@ struct Schedule {
     static constexpr bool serpentine = Serpentine;
 };
 
-// The way of the results: straight from registers, or by TMA from Buffers buffers per consumer, of 64 rows x 128
-// bytes each; and when the L2 evicts them.
+// The way of the results: straight from registers, or by TMA from Buffers buffers per consumer, of 64 rows x
+// 128 bytes each; and when the L2 evicts them.
 template <Epilogue Way, int Buffers, Evict EvictC>
 struct Results {
     static constexpr bool by_tma = Way == Epilogue::staged;
