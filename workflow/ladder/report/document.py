@@ -16,7 +16,7 @@ from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
-from ladder.report.steps import rate, steps
+from ladder.report.steps import is_branch, rate, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -25,7 +25,8 @@ from ladder.results.templates import TEMPLATES
 
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "version": __version__}
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "is_branch": is_branch}
+TEMPLATES.globals |= {"sections": sections, "version": __version__}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
 
@@ -51,8 +52,9 @@ def render(
     """
     frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
     frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-    frames["timings"] = stats.against_references(frames["timings"])
     environment = read_environment(folder)
+    parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
+    frames["timings"] = stats.against_references(frames["timings"])
     timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
     refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
@@ -64,7 +66,7 @@ def render(
         environment=environment,
         source=environment.get("published") or environment,
         timings_from=timings_from,
-        parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
+        parts=parts,
         sweeps=list(sweeps.values()),
         tables=frames,
         **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
