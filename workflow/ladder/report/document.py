@@ -28,6 +28,8 @@ TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "is_branch": is_branch}
 TEMPLATES.globals |= {"sections": sections, "version": __version__}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
+LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
+"""The sweeps of docs/ladder.md, in its order."""
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
 
 
@@ -41,6 +43,14 @@ def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
         parts=len(frames["claims"]),
         device=published.root.name,
     )
+
+
+def ladders(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
+    """docs/ladder.md: the ladders among the sweeps, rung by rung. Raises LadderError without the published tables."""
+    frames = {name: tables.read(name, published.tables) for name in _REQUIRED}
+    environment = read_environment(published)
+    parts = [of_sweep(sweeps[name], frames, environment) for name in LADDERS]
+    return TEMPLATES.get_template("ladders.md.j2").render(ladders=parts, device=parts[0].gpu["name"])
 
 
 def render(
