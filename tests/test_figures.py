@@ -26,6 +26,7 @@ from ladder.report.document import TEMPLATES
 from ladder.report.figures import curves, rungs
 from ladder.report.figures.base import FigureData, NoDataError
 from ladder.report.figures.registry import FIGURES, render
+from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
 from ladder.results.statistics import at_size
 from matplotlib.figure import Figure as Drawing
@@ -54,14 +55,9 @@ def data(lab: Lab, sweep: str, kind: str, **asked: Any) -> FigureData:
     other = Figure.model_validate({"kind": kind, "caption": "A figure."})
     figure = next((figure for figure in found.figures if figure.kind == kind), other)
     folder = lab.folder.sweep(sweep)
-    return FigureData(
-        sweep=found,
-        timings=tables.read("timings", folder),
-        resources=tables.read("resources", folder),
-        metrics=tables.read("metrics", folder),
-        environment=read_json(lab.folder.environment) or {},
-        figure=figure.model_copy(update=asked),
-    )
+    frames = {name: tables.read(name, folder) for name in ("timings", "resources", "metrics")}
+    whole = of_sweep(found, frames, read_json(lab.folder.environment) or {})
+    return FigureData(**vars(whole), figure=figure.model_copy(update=asked))
 
 
 def findings(data: FigureData) -> list[str]:

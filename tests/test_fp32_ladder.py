@@ -57,13 +57,9 @@ def variant(**params: Any) -> Variant:
 
 
 def tuned() -> dict[str, Variant]:
-    """The rungs A24 that take any size, by the ladder itself."""
+    """The rungs 19, 19b, ... that take any size, by the ladder itself."""
     entries = sweeps()["fp32_ladder"].entries
-    return {
-        entry.rung: entry.variant
-        for entry in entries
-        if entry.rung.startswith("A24") and entry.variant.params["vector"] == 0
-    }
+    return {entry.rung: entry.variant for entry in entries if entry.rung.startswith("19")}
 
 
 @functools.cache
@@ -443,8 +439,14 @@ def test_above_half_of_the_shared_memory_one_block_remains() -> None:
 
 
 def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
-    rungs = {entry.rung.split()[0] for entry in sweeps()["fp32_ladder"].entries}
-    assert rungs == {f"A{number}" for number in range(1, 25)}
+    values: dict[str, set[Any]] = {}
+    for entry in sweeps()["fp32_ladder"].entries:
+        for name, value in entry.variant.params.items():
+            values.setdefault(name, set()).add(value)
+    assert values["mapping"] == {"strided", "flat", "coalesced"}
+    for name in ("transpose_a", "operand_a", "loader", "halves", "order", "deposits", "buffers", "walk"):
+        assert values[name] == set(catalog()["gemm_staged"].parameters[name].values), name
+    assert values["tiles"] == {"padded", "declared", "interleaved"}
     assert {one.params["pad"] for one in sweeps()["fp32_padding"].variants} == set(range(9))
     maps = {one.params["lane_map"] for one in sweeps()["fp32_lane_maps"].variants}
     assert maps == set(catalog()["gemm_staged"].parameters["lane_map"].values)
@@ -487,7 +489,7 @@ def test_without_clusters_slices_of_k_compile_and_their_cells_say_why_they_are_m
     sliced = variant(loader="async", stages=3, buffers=2, split_k=2, min_blocks=1)
     assert compile_variant(sliced, INCLUDE, "sm_80")[1]["status"] == "ok"
     plan = plan_sweep(sweeps()["fp32_ladder"], read_settings(Project(ROOT), (), {}), "sm_80")
-    tasks = [task for task in plan.tasks if task.variant == tuned()["A24 middle"].id]
+    tasks = [task for task in plan.tasks if task.variant == tuned()["19b few tiles"].id]
     reasons = {task.cell.size["n"]: task.absent for task in tasks}
     assert "need sm_90" in str(reasons[1024])
     assert reasons[4096] is None, "one slice is no cluster"

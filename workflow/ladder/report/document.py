@@ -16,7 +16,7 @@ from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
-from ladder.report.steps import rate, steps
+from ladder.report.steps import is_branch, rate, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -25,8 +25,11 @@ from ladder.results.templates import TEMPLATES
 
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "version": __version__}
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "is_branch": is_branch}
+TEMPLATES.globals |= {"sections": sections, "version": __version__}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
+LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
+"""The sweeps of docs/ladder.md, in its order."""
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
 
 
@@ -42,6 +45,14 @@ def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
     )
 
 
+def ladders(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
+    """docs/ladder.md: the ladders among the sweeps, rung by rung. Raises LadderError without the published tables."""
+    frames = {name: tables.read(name, published.tables) for name in _REQUIRED}
+    environment = read_environment(published)
+    parts = [of_sweep(sweeps[name], frames, environment) for name in LADDERS]
+    return TEMPLATES.get_template("ladders.md.j2").render(ladders=parts, device=parts[0].gpu["name"])
+
+
 def render(
     folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path | None = None
 ) -> str:
@@ -51,8 +62,9 @@ def render(
     """
     frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
     frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-    frames["timings"] = stats.against_references(frames["timings"])
     environment = read_environment(folder)
+    parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
+    frames["timings"] = stats.against_references(frames["timings"])
     timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
     refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
@@ -64,7 +76,7 @@ def render(
         environment=environment,
         source=environment.get("published") or environment,
         timings_from=timings_from,
-        parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
+        parts=parts,
         sweeps=list(sweeps.values()),
         tables=frames,
         **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.kernel import Variant
-from ladder.model.sweep import Entry
+from ladder.model.sweep import Entry, Sweep
 from ladder.report.markdown import figure, magnitude
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
@@ -90,12 +91,18 @@ class Step:
     row: Mapping[str, Any]
     below: str = ""  # the id of the variant that it changes
     gain: Estimate = UNKNOWN
+    direct: bool = False  # whether the two were launched in pairs; else it is the quotient of two speeds
     movement: str | None = None  # of the counter that moved most in favour of the faster
     counted: bool = False  # whether the profiler looked at both
 
 
+def is_branch(rung: str) -> bool:
+    """Whether no later rung builds on this one: its number has a letter, as `7b split loaders`."""
+    return re.match(r"\d+[a-z]\b", rung) is not None
+
+
 def rungs_below(rungs: Sequence[Variant]) -> list[Variant]:
-    """For every rung but the first the one that it changes, unless the sweep names its baseline.
+    """For every rung but the first the one that it changes, in a sweep that names no baselines.
 
     Where the rungs differ less from the first than from one another (an ablation), that is the first; on a ladder
     it is the one of the same kernel that a rung differs least from, else the one before it.
@@ -130,29 +137,41 @@ def moved_most(gain: Estimate, below: Metrics, above: Metrics) -> str | None:
     return most([_TENSOR if _TENSOR.value(above) >= _LEAST_TENSOR else _SLOTS], _LEAST_EFFECT)
 
 
+def _below(sweep: Sweep, measured: Sequence[Entry]) -> dict[Variant, Variant]:
+    """The baseline of each rung with one; where the sweep names none, the rung that it differs least from."""
+    if any(entry.baseline for entry in sweep.entries):
+        return {entry.variant: entry.baseline.variant for entry in measured if entry.baseline}
+    below: dict[Variant, Variant] = {}
+    for dtype in sweep.dtypes:
+        rungs = [entry.variant for entry in measured if entry.variant.dtype == dtype]
+        below |= dict(zip(rungs[1:], rungs_below(rungs), strict=True))
+    return below
+
+
 def steps(data: SweepData) -> list[Step]:
-    """Rungs of a ladder against a library with a result at the sweep's size; none of other sweeps."""
+    """Rungs of a ladder against a library with a result at the sweep's size; none of other sweeps.
+
+    A gain is of direct pairs where there are any, else the quotient of two speeds over the same library.
+    """
     if data.sweep.reference.kernel or not all(entry.rung for entry in data.sweep.entries):
         return []
     rows = {row["variant"]: row for row in records(data.here)}
     measured = [entry for entry in data.sweep.entries if entry.variant.id in rows]
+    pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
+    direct = {(row["variant"], row["reference"]): row for row in records(pairs)}
     counted = stats.metric_table(data.metrics)
-    below: dict[Variant, Variant] = {}
-    for dtype in data.sweep.dtypes:
-        rungs = [entry.variant for entry in measured if entry.variant.dtype == dtype]
-        below |= dict(zip(rungs[1:], rungs_below(rungs), strict=True))
-    named = {entry.variant: entry.baseline.variant for entry in measured if entry.baseline}
-    below |= {variant: other for variant, other in named.items() if other.id in rows}
+    below = _below(data.sweep, measured)
     found = []
     for entry in measured:
         row, other = rows[entry.variant.id], below.get(entry.variant)
-        if other is None:
-            found.append(Step(entry, row))
+        if other is None or other.id not in rows:
+            found.append(Step(entry, row, other.id if other else ""))
             continue
-        gain = stats.speedup_over(row, rows[other.id])
+        pair = direct.get((entry.variant.id, other.id))
+        gain = stats.speedup_over(pair or row, rows[other.id])
         values = [counted.get(stats.cell_of(one), {}) for one in (rows[other.id], row)]
         movement = moved_most(gain, *values) if gain.known else None
-        found.append(Step(entry, row, other.id, gain, movement, counted=all(values)))
+        found.append(Step(entry, row, other.id, gain, bool(pair), movement, all(values)))
     return found
 
 

@@ -12,6 +12,7 @@ from ladder.model.cell import size_label
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
+from ladder.results import tables
 
 MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
 
@@ -33,18 +34,20 @@ def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapp
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
     own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
-    own["timings"] = stats.against_references(own["timings"])
-    return SweepData(sweep, **own, environment=environment)
+    rows = tables.with_rungs(own.pop("timings"), [sweep])
+    pairs = rows[rows["baseline"].notna()]
+    return SweepData(sweep, stats.against_references(rows), **own, pairs=pairs, environment=environment)
 
 
 @dataclass(frozen=True)
 class SweepData:
-    """A sweep and its frames; `environment` is the run's."""
+    """A sweep and its frames; `pairs` are timings of rungs against their baselines, `environment` is the run's."""
 
     sweep: Sweep
     timings: pd.DataFrame
     resources: pd.DataFrame
     metrics: pd.DataFrame
+    pairs: pd.DataFrame
     environment: Mapping[str, Any]
 
     @property
@@ -154,7 +157,9 @@ class SweepData:
         Where that takes many parameters, a name has the first of those and whatever is not the kernel's default; with
         `brief` it never has more, nor the dtype.
         """
-        labels = {}
+        several = not brief and len(self.sweep.dtypes) > 1
+        rungs = [(entry.variant, entry.rung) for entry in self.sweep.entries if entry.rung]
+        labels = {one.id: rung + (f" ({one.dtype})" if several else "") for one, rung in rungs}
         axes = {entry.variant.kernel.name: entry.variant.kernel.parameters for entry in self.sweep.entries}
         for variants, params, needed in self._kernels:
             for row, given in zip(variants, params, strict=True):
@@ -168,6 +173,5 @@ class SweepData:
                 if len(self._kernels) > 1 or not label:
                     label = f"{row['kernel']} {label}".strip()
                 label = label if pd.isna(row["rung"]) else row["rung"]
-                dtype = "" if brief or len(self.sweep.dtypes) == 1 else f" ({row['dtype']})"
-                labels[row["variant"]] = label + dtype
+                labels[row["variant"]] = label + (f" ({row['dtype']})" if several else "")
         return labels

@@ -36,7 +36,7 @@ def render(data: FigureData) -> bytes:
 
 
 def _draw(data: SweepData, folder: Path) -> str:
-    frames = (data.timings, data.resources, data.metrics)
+    frames = (data.timings, data.resources, data.metrics, data.pairs)
     for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
         replace_file(folder / name, render(FigureData(data.sweep, *frames, data.environment, figure)))
     return data.sweep.name
