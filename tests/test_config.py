@@ -208,7 +208,8 @@ def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> Non
     assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
     for name in LADDERS:
         for entry in run.every_sweep[name].entries:
-            assert re.search(rf"^\| \W*{re.escape(entry.rung)}\W* \|", text, re.MULTILINE), entry.rung
+            line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
+            assert re.search(line, text, re.MULTILINE), entry.rung
     assert len(re.findall(r"\[\d[\d.]*, \d[\d.]*\] x", text)) > 50
 
 
