@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator.hopper import HOPPER, INCLUDE, ONE, RING, RUNGS, SPLIT, box, variant
+from emulator.hopper import HOPPER, INCLUDE, ONE, PING_PONG, RING, RUNGS, SPLIT, box, variant
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
 from emulator.ptx import Array, Fault, Memory, compile_ptx
 from emulator.tensor_ptx import from_bits, to_bits
@@ -75,6 +75,10 @@ KERNELS = [
     ("5_multicast", "TN", {"bn": 64, "stages": 2}, 1),
     ("6_tma_store", "TN", {"bn": 64}, 1),
     ("6_tma_store", "NN", {"bn": 64, "cluster_m": 1, "buffers": 1}, 2),
+    (PING_PONG, "NN", {}, 2),
+    (PING_PONG, "TN", {"bn": 64, "stages": 3}, 2),
+    (PING_PONG, "TN", {"bm": 64, "bn": 64, "cluster_m": 2, "stages": 5, "buffers": 1}, 2),
+    (PING_PONG, "TN", {"bn": 176, "stages": 4}, 1),
     (RING, "TN", {"bn": 64, "stagger": 1, "serpentine": 1}, 2),
     (RING, "TN", {"bn": 96, "stagger": 2, "cluster_m": 2, "cluster_n": 2, "boxes": 1}, 1),
     (RING, "TN", {"bm": 192, "bn": 64, "consumers": 3, "stagger": 1}, 2),
@@ -99,16 +103,16 @@ def test_results_are_right(
 
 
 def test_each_rung_is_run() -> None:
-    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, RING, SPLIT}
+    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, PING_PONG, RING, SPLIT}
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.0])
-@pytest.mark.parametrize("name", [ONE, *RUNGS, RING, SPLIT])
+@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, RING, SPLIT])
 def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None:
     assert wrong(variant(name), "early", (65, 72, 0), beta=beta) == 0
 
 
-@pytest.mark.parametrize("name", ["4_persistent", "5_multicast", "6_tma_store", RING])
+@pytest.mark.parametrize("name", ["4_persistent", "5_multicast", "6_tma_store", PING_PONG, RING])
 def test_a_block_without_a_tile_ends(name: str) -> None:
     more = {"stagger": 2} if name == RING else {}
     assert wrong(variant(name, "bf16", "TN", bn=64, **more), "early", (65, 72, 136), clusters=4) == 0
@@ -132,6 +136,15 @@ MISTAKES = [
     ("5_multicast.cu", "Cluster::column_mask(rank)", "1u << rank", "late", "ever"),
     (STORE, "if (thread == 0) wait_for_store_reads<Stages - 1>();", "", "early", "wrong"),
     ("6_tma_store.cu", "if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
+    ("7_ping_pong.cu", "at.advance(consumer * steps);", "", "early", "wrong|ever"),
+    ("7_ping_pong.cu", "clusters, at.advance(steps)", "clusters", "early", "wrong|ever"),
+    (
+        "7_ping_pong.cu",
+        "if (tile + clusters < scheduler.tiles()) warp",
+        "if (tile < 0) warp",
+        "early",
+        "ever",
+    ),
     ("schedule/stagger.cuh", " && steps > 0) warp", ") warp", "early", "ever"),
     ("hopper_split_k.cu", "clear(accumulator);", "", "early", "before it is written"),
     (
