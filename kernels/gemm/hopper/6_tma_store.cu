@@ -48,7 +48,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
     if (threadIdx.x == 0) {
         prefetch(map_a);
         prefetch(map_b);
-        ring.init(ClusterM * consumers * 4);  // a release per warp that reads a part from here
+        ring.init(ClusterM * consumers * 4);  // a release per warp that reads its loads
     }
     cluster_barrier();
 

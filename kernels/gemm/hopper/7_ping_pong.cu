@@ -78,7 +78,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         at.advance(consumer * steps);
         for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
              tile += consumers * clusters, at.advance(steps)) {
-            if (tile != cluster) warpgroup_barrier<2>(turn + consumer);
+            if (tile != cluster) warpgroup_barrier<2>(turn + consumer);  // the tile before is multiplied
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
