@@ -64,6 +64,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "4_persistent": [{}, {"raster": "hilbert"}],
     "5_multicast": [{}, {"cluster_m": 4}],
     "6_tma_store": [{}, {"cluster_m": 1, "buffers": 1}],
+    "7_ping_pong": [{}, {"cluster_m": 2}, {"bm": 64, "bn": 192, "stages": 5, "buffers": 1}],
     "hopper_split_k": [
         {},
         {"bn": 80, "evict_b": "first"},
@@ -83,7 +84,7 @@ SIZES = [
     {"m": 1000, "n": 1008, "k": 1040},
     {"m": 2050, "n": 1552, "k": 592},
 ]
-RUNGS = ["1_tma_wgmma", "2_ring", "3_wide_tile", "4_persistent", "5_multicast", "6_tma_store"]
+RUNGS = ["1_tma_wgmma", "2_ring", "3_wide_tile", "4_persistent", "5_multicast", "6_tma_store", "7_ping_pong"]
 SWEEPS = [
     *((rung, "bf16", "NN") for rung in RUNGS),
     *((rung, "fp16", "TN") for rung in RUNGS),

@@ -12,6 +12,7 @@ from compiling import compile_variant
 from emulator.hopper import (
     ARCH,
     INCLUDE,
+    PING_PONG,
     RING,
     RUNGS,
     SHARING,
@@ -88,7 +89,7 @@ def test_copies_and_registers_are_what_the_parameters_say(
     assert sum("USETMAXREG" in line for line in code) == (2 if fixed["reallocate"] else 0)
     cluster = cluster_m * cluster_n * int(fixed.get("split_k", 1))
     # Kernels about clusters have their barriers in a cluster of one block as well.
-    about = name in (SPLIT, "5_multicast", "6_tma_store")
+    about = name in (SPLIT, "5_multicast", "6_tma_store", PING_PONG)
     assert any("UCGABAR" in line for line in code) == (cluster > 1 or about)
 
 

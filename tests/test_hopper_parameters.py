@@ -14,6 +14,7 @@ from emulator.hopper import (
     BOX,
     HOPPER,
     ONE,
+    PING_PONG,
     RING,
     RUNGS,
     VARIANTS,
@@ -163,7 +164,7 @@ def test_a_rung_is_launched_as_hopper_gemm_with_its_parameters(name: str) -> Non
     assert own.params["stages"] == other.params["stages"]
 
 
-@pytest.mark.parametrize("name", [ONE, *RUNGS, RING])
+@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, RING])
 def test_rows_must_be_whole_sixteen_bytes(name: str) -> None:
     one = variant(name)
     assert one.absent({"m": 33, "n": 40, "k": 72}) is None

@@ -20,6 +20,7 @@ HOPPER = ROOT / "kernels" / "gemm" / "hopper"
 INCLUDE = ROOT / "kernels" / "include"
 ARCH = "sm_90a"
 ONE = "1_tma_wgmma"
+PING_PONG = "7_ping_pong"
 RING = "hopper_gemm"
 SPLIT = "hopper_split_k"
 NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}
@@ -40,6 +41,8 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     *((rung, "bf16", "NN", {}) for rung in RUNGS),
     ("3_wide_tile", "fp16", "TN", {"bm": 256, "bn": 192, "stages": 3}),
     ("6_tma_store", "fp16", "TN", {"cluster_m": 1, "buffers": 1}),
+    (PING_PONG, "bf16", "NN", {}),
+    (PING_PONG, "fp16", "TN", {"bn": 176, "stages": 4, "cluster_m": 2, "buffers": 1}),
     (RING, "bf16", "NN", {}),
     (RING, "bf16", "TN", {"cluster_m": 2, "boxes": 4, "stages": 3}),
     (RING, "fp16", "NN", {"cluster_n": 2, "raster": "hilbert"}),
@@ -107,8 +110,10 @@ def variant(name: str, dtype: str = "bf16", layout: str = "NN", **params: int | 
 
 def as_ring(one: Variant) -> dict[str, int | str]:
     """Parameters of a variant, and what it is in those of hopper_gemm that it does not have."""
-    alike = RUNGS.get(one.kernel.name, RUNGS["2_ring"] if one.kernel.name == ONE else {"store": "direct"})
-    return {**kernel(RING).variant(alike, "bf16").params, **one.params}
+    name = one.kernel.name
+    alike = RUNGS | {ONE: RUNGS["2_ring"], SPLIT: {"store": "direct"}}
+    more = {"consumers": 1} if name == PING_PONG else {}  # of a tile
+    return {**kernel(RING).variant(alike.get(name, {}), "bf16").params, **more, **one.params}
 
 
 def box(one: Variant, buffer: str) -> tuple[int, int]:

@@ -35,16 +35,16 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
     __syncthreads();
 
     float accumulator[BM / 64][BN / 2];
-    unsigned parity = 0;
+    unsigned parity = 0;  // of the barrier's phase: each K step is one
     for (int first = 0; first < k; first += shared.a.depth, parity ^= 1) {
         if (threadIdx.x == 0) {
             mbarrier_arrive_expect(shared.full, shared.a.bytes + shared.b.bytes);
-            shared.a.template load<1>(map_a, first_row, first, shared.full, 0, 1);
-            shared.b.template load<1>(map_b, first_column, first, shared.full, 0, 1);
+            shared.a.load(map_a, first_row, first, shared.full);
+            shared.b.load(map_b, first_column, first, shared.full);
         }
-        mbarrier_wait(shared.full, parity);
+        mbarrier_wait(shared.full, parity);  // the bytes are there
         wgmma_fence();
-        wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);
+        wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);  // the first begins at zero
         wgmma_commit();
         wgmma_wait<0>();
         __syncthreads();  // all wgmma have read the tiles

@@ -47,10 +47,10 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);
+                ring.wait_until_empty(at);  // passes in the first round
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
-                a.template load<1>(map_a, first_row, step * depth, ring.full[at.stage], 0, 1);
-                b.template load<1>(map_b, first_column, step * depth, ring.full[at.stage], 0, 1);
+                a.load(map_a, first_row, step * depth, ring.full[at.stage]);
+                b.load(map_b, first_column, step * depth, ring.full[at.stage]);
             }
         }
     } else {  // the consumer
@@ -63,7 +63,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             wgmma_commit();
             if (step > 0) {
                 wgmma_wait<1>();  // those of the step before
-                release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
+                if (lane == 0) mbarrier_arrive(ring.empty[held]);
             }
             held = at.stage;
         }

@@ -1,10 +1,10 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 //
-// The technique: a tile twice as wide (cutlass, fast-cu). Shared memory limited the tensor cores: a tile of
-// 128 x 128 reads as many bytes of A as of B for 64 multiplications an element, and every block loads both
-// from the L2. A tile of 128 x 256 reads a quarter less for the same work. Its accumulators, 256 a thread,
-// do not fit into one warpgroup, so two consumers multiply 64 rows each, and the producer gives them its
-// registers (setmaxnreg, ptx-isa). The sweep hopper_ladder measures it.
+// The technique: a tile twice as wide (cutlass, fast-cu). The tensor cores waited for the L2, from which
+// every block loads its tiles of A and B: a tile of 128 x 256 needs a quarter fewer bytes for the same
+// multiplications. Its accumulators would be 256 a thread of one warpgroup, more than a thread has registers.
+// So two consumers multiply 64 rows each, and the producer gives them registers of its own (setmaxnreg,
+// ptx-isa). The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
@@ -50,10 +50,10 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);
+                ring.wait_until_empty(at);  // passes in the first round
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
-                a.template load<1>(map_a, first_row, step * depth, ring.full[at.stage], 0, 1);
-                b.template load<1>(map_b, first_column, step * depth, ring.full[at.stage], 0, 1);
+                a.load(map_a, first_row, step * depth, ring.full[at.stage]);
+                b.load(map_b, first_column, step * depth, ring.full[at.stage]);
             }
         }
     } else {  // a consumer
@@ -69,7 +69,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             wgmma_commit();
             if (step > 0) {
                 wgmma_wait<1>();  // those of the step before
-                release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
+                if (lane == 0) mbarrier_arrive(ring.empty[held]);
             }
             held = at.stage;
         }

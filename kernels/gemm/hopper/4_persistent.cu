@@ -54,10 +54,10 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);
+                    ring.wait_until_empty(at);  // passes in the first round
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
-                    a.template load<1>(map_a, origin.row, step * depth, ring.full[at.stage], 0, 1);
-                    b.template load<1>(map_b, origin.column, step * depth, ring.full[at.stage], 0, 1);
+                    a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
+                    b.load(map_b, origin.column, step * depth, ring.full[at.stage]);
                 }
             }
         }
@@ -75,12 +75,12 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
                 wgmma_commit();
                 if (step > 0) {
                     wgmma_wait<1>();  // those of the step before
-                    release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
+                    if (lane == 0) mbarrier_arrive(ring.empty[held]);
                 }
                 held = at.stage;
             }
             wgmma_wait<0>();
-            release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);  // for the next tile
+            if (lane == 0) mbarrier_arrive(ring.empty[held]);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, 0);
             const int row = origin.row + tile_row, column = origin.column;
             combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);

@@ -48,7 +48,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
     if (threadIdx.x == 0) {
         prefetch(map_a);
         prefetch(map_b);
-        ring.init(ClusterM * consumers * 4);  // a release per warp that reads a part from here
+        ring.init(ClusterM * consumers * 4);  // a release per warp that reads its loads
     }
     cluster_barrier();
 
@@ -61,9 +61,9 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);
+                    ring.wait_until_empty(at);  // passes in the first round
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
-                    a.template load<1>(map_a, origin.row, step * depth, ring.full[at.stage], 0, 1);
+                    a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.template load<ClusterM>(map_b, origin.column, step * depth, ring.full[at.stage], rank,
                                               Cluster::column_mask(rank));
                 }
