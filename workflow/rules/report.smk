@@ -62,6 +62,8 @@ rule write_report:
         plans=expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
+        methodology=RUN.folder.methodology.as_posix(),
+        pages=[RUN.folder.sweep_page(sweep).as_posix() for sweep in KNOWN.chosen],
     log:
         f"{LOGS}/write_report.log",
     params:

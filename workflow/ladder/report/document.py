@@ -1,4 +1,4 @@
-"""report.md: everything a reader needs to believe the numbers, from the tables of a run.
+"""The report: report.md, which answers, a page per sweep, and methodology.md, from the tables of a run.
 
 Numbers and selections are made here in Python; words and tables stand in the templates of workflow/report.
 """
@@ -6,11 +6,12 @@ Numbers and selections are made here in Python; words and tables stand in the te
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ladder import __version__
 from ladder.claims.ledger import overall
 from ladder.model.errors import refuse_unknown
-from ladder.model.files import read_json
+from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
@@ -44,15 +45,17 @@ def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
 
 def render(
     folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path | None = None
-) -> str:
-    """The report as markdown; `plans` say how it was measured, and `run` names the run's own folder if it is another.
+) -> dict[Path, str]:
+    """The pages of the report as markdown, by the file that each belongs to.
 
-    Raises LadderError where a merged table is missing.
+    `plans` say how it was measured, and `run` names the run's own folder if it is another. Raises LadderError where a
+    merged table is missing.
     """
     frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
     frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-    frames["timings"] = stats.against_references(frames["timings"])
     environment = read_environment(folder)
+    parts = {name: of_sweep(sweep, frames, environment) for name, sweep in sweeps.items()}
+    frames["timings"] = stats.against_references(frames["timings"])
     timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
     refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
@@ -60,20 +63,40 @@ def render(
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = overall(frames["claims"]).value_counts()
-    text = TEMPLATES.get_template("report.md.j2").render(
-        environment=environment,
-        source=environment.get("published") or environment,
-        timings_from=timings_from,
-        parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
-        sweeps=list(sweeps.values()),
-        tables=frames,
+    source, device = environment.get("published") or environment, (run or folder.root).name
+    gpu = source.get("gpu") or {}
+    context = {
+        "environment": environment,
+        "source": source,
+        "gpu": gpu,
+        "name": gpu.get("name") or source.get("device") or device,
+        "timings_from": timings_from,
+        "parts": list(parts.values()),
+        "sweeps": list(sweeps.values()),
+        "tables": frames,
         **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
-        verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
-        throughput=read_json(folder.throughput),
-        settings={**plan.settings, "arch": plan.arch} if plan else {},
-        csv="" if where == "." else f"{where}/",
-        folder=(run or folder.root).as_posix(),
-        device=(run or folder.root).name,
-    )
+        "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
+        "throughput": read_json(folder.throughput),
+        "settings": {**plan.settings, "arch": plan.arch} if plan else {},
+        "csv": "" if where == "." else f"{where}/",
+        "folder": (run or folder.root).as_posix(),
+        "device": device,
+    }
+    pages = {folder.report: _page("report", context), folder.methodology: _page("methodology", context)}
+    for name, data in parts.items():
+        pages[folder.sweep_page(name)] = _page("sweep", context | {"data": data})
+    return pages
+
+
+def _page(template: str, context: Mapping[str, Any]) -> str:
+    text = TEMPLATES.get_template(f"{template}.md.j2").render(context)
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
+
+
+def write(
+    folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path | None = None
+) -> None:
+    """Write what `render` makes."""
+    for path, text in render(folder, sweeps, plans, run).items():
+        replace_file(path, text.encode("utf-8"))
