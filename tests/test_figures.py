@@ -24,8 +24,8 @@ from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
 from ladder.report.document import TEMPLATES
 from ladder.report.figures import curves, rungs
-from ladder.report.figures.base import FigureData, NoDataError
 from ladder.report.figures.registry import FIGURES, render
+from ladder.report.sweep_data import FigureData, NoDataError, of_sweep
 from ladder.results import tables
 from ladder.results.statistics import at_size
 from matplotlib.figure import Figure as Drawing
@@ -54,14 +54,9 @@ def data(lab: Lab, sweep: str, kind: str, **asked: Any) -> FigureData:
     other = Figure.model_validate({"kind": kind, "caption": "A figure."})
     figure = next((figure for figure in found.figures if figure.kind == kind), other)
     folder = lab.folder.sweep(sweep)
-    return FigureData(
-        sweep=found,
-        timings=tables.read("timings", folder),
-        resources=tables.read("resources", folder),
-        metrics=tables.read("metrics", folder),
-        environment=read_json(lab.folder.environment) or {},
-        figure=figure.model_copy(update=asked),
-    )
+    frames = {table: tables.read(table, folder) for table in ("timings", "resources", "metrics")}
+    environment = read_json(lab.folder.environment) or {}
+    return of_sweep(found, frames, environment).drawn(figure.model_copy(update=asked))
 
 
 def findings(data: FigureData) -> list[str]:

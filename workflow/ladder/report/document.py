@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ladder import __version__
 from ladder.claims.ledger import overall
+from ladder.claims.sources import titles
 from ladder.model.errors import refuse_unknown
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
@@ -17,8 +20,11 @@ from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
+from ladder.report.evidence import Evidence
+from ladder.report.findings import Finding, findings
+from ladder.report.messages import message
+from ladder.report.questions import questions, what_to_use
 from ladder.report.steps import rate, steps
-from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.environment import read_environment
@@ -31,16 +37,24 @@ _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
 
 
+def ten(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> tuple[list[Finding], str]:
+    """The findings of a folder's tables, and their lines as markdown. Raises LadderError without tables."""
+    found = findings(_evidence(folder, sweeps))
+    return found, TEMPLATES.get_template("ten.md.j2").render(findings=found)
+
+
 def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
-    """README's lines of what was measured on a device, from its published tables. Raises LadderError without them."""
-    frames = {name: tables.read(name, published.tables) for name in (*_REQUIRED, "claims")}
-    environment = read_environment(published)
+    """What README says of a device, from its published tables. Raises LadderError without them."""
+    data = _evidence(published, sweeps)
     return TEMPLATES.get_template("readme.md.j2").render(
-        sweeps={name: of_sweep(sweep, frames, environment) for name, sweep in sweeps.items()},
-        verdicts=list(overall(frames["claims"])),
-        parts=len(frames["claims"]),
-        device=published.root.name,
+        findings=findings(data), gpu=data.gpu.get("name") or published.root.name, device=published.root.name
     )
+
+
+def _evidence(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> Evidence:
+    frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
+    frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
+    return Evidence(sweeps, frames, read_environment(folder))
 
 
 def render(
@@ -51,11 +65,10 @@ def render(
     `plans` say how it was measured, and `run` names the run's own folder if it is another. Raises LadderError where a
     merged table is missing.
     """
-    frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
-    frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-    environment = read_environment(folder)
-    parts = {name: of_sweep(sweep, frames, environment) for name, sweep in sweeps.items()}
-    frames["timings"] = stats.against_references(frames["timings"])
+    data = _evidence(folder, sweeps)
+    environment = data.environment
+    frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
+    asked = questions(data)
     timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
     refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
@@ -64,17 +77,23 @@ def render(
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = overall(frames["claims"]).value_counts()
     source, device = environment.get("published") or environment, (run or folder.root).name
-    gpu = source.get("gpu") or {}
     context = {
+        "findings": findings(data),
+        "use": what_to_use(data),
+        "questions": asked,
+        "messages": {part.shown: _message(data, *part.shown) for part in asked if part.shown},
+        "by_name": data.parts,
+        "titles": titles(),
+        "by_claim": _by_claim(frames["claims"]),
         "environment": environment,
         "source": source,
-        "gpu": gpu,
-        "name": gpu.get("name") or source.get("device") or device,
+        "gpu": data.gpu,
+        "name": data.gpu.get("name") or source.get("device") or device,
         "timings_from": timings_from,
-        "parts": list(parts.values()),
+        "parts": list(data.parts.values()),
         "sweeps": list(sweeps.values()),
         "tables": frames,
-        **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
+        **{name: stats.records(frames[name]) for name in ("clock_nvbench", "jobs")},
         "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
         "throughput": read_json(folder.throughput),
         "settings": {**plan.settings, "arch": plan.arch} if plan else {},
@@ -83,9 +102,19 @@ def render(
         "device": device,
     }
     pages = {folder.report: _page("report", context), folder.methodology: _page("methodology", context)}
-    for name, data in parts.items():
-        pages[folder.sweep_page(name)] = _page("sweep", context | {"data": data})
+    for name, part in data.parts.items():
+        pages[folder.sweep_page(name)] = _page("sweep", context | {"data": part})
     return pages
+
+
+def _message(data: Evidence, sweep: str, place: int) -> str:
+    part = data.parts[sweep]
+    return message(part.drawn(part.sweep.figures[place]))
+
+
+def _by_claim(decided: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Parts of each claim."""
+    return {str(name): stats.records(parts) for name, parts in decided.groupby("id", sort=False)}
 
 
 def _page(template: str, context: Mapping[str, Any]) -> str:

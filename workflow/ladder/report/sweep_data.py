@@ -10,7 +10,7 @@ import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.model.sweep import Sweep
+from ladder.model.sweep import Figure, Sweep
 from ladder.results import statistics as stats
 
 MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
@@ -33,18 +33,20 @@ def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapp
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
     own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
-    own["timings"] = stats.against_references(own["timings"])
-    return SweepData(sweep, **own, environment=environment)
+    timed = own.pop("timings")
+    pairs = timed[timed["baseline"].notna() & (timed["status"] == "ok")]
+    return SweepData(sweep, stats.against_references(timed), **own, pairs=pairs, environment=environment)
 
 
 @dataclass(frozen=True)
 class SweepData:
-    """A sweep and its frames; `environment` is the run's."""
+    """A sweep and its frames; `pairs` are timings of rungs against their baselines, `environment` is the run's."""
 
     sweep: Sweep
     timings: pd.DataFrame
     resources: pd.DataFrame
     metrics: pd.DataFrame
+    pairs: pd.DataFrame
     environment: Mapping[str, Any]
 
     @property
@@ -81,6 +83,11 @@ class SweepData:
             return f"the faster of {', '.join(others)} and {last}" if others else last
         fixed = ", ".join(f"{name}={value}" for name, value in reference.params.items())
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
+
+    @property
+    def short_reference(self) -> str:
+        """The same where there is little room: without a kernel's parameters."""
+        return "its baseline" if self.sweep.reference.kernel else self.reference_name
 
     @cached_property
     def size(self) -> dict[str, int]:
@@ -121,7 +128,12 @@ class SweepData:
         rows = self.against_others if len(self.against_others) else self.ok
         per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
         groups = stats.contenders(rows, per).groupby(per, sort=False)
-        return rows.loc[[own[stats.ranking(own)].idxmax() for _, own in groups]]
+        return rows.loc[[stats.ranking(own).idxmax() for _, own in groups]]
+
+    def drawn(self, figure: Figure) -> "FigureData":
+        """The data of one of its figures."""
+        known = (self.timings, self.resources, self.metrics, self.pairs)
+        return FigureData(self.sweep, *known, self.environment, figure)
 
     def against(self, row: Mapping[str, Any]) -> str:
         """What one row is timed against: of libraries the fastest."""
@@ -171,3 +183,28 @@ class SweepData:
                 dtype = "" if brief or len(self.sweep.dtypes) == 1 else f" ({row['dtype']})"
                 labels[row["variant"]] = label + dtype
         return labels
+
+
+class NoDataError(Exception):
+    """A figure has nothing to show; the message says why."""
+
+
+@dataclass(frozen=True)
+class FigureData(SweepData):
+    """One figure's request and the frames of its sweep."""
+
+    figure: Figure
+
+    @cached_property
+    def size(self) -> dict[str, int]:
+        """The size this figure shows: as asked, else the sweep's."""
+        return dict(self.figure.size) if self.figure.size is not None else super().size
+
+    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
+        """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
+        if len(rows):
+            return rows
+        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
+        counts = ", ".join(f"{count} {status}" for status, count in bad.items())
+        why = f" ({counts})" if counts else "; the sweep has not been measured"
+        raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")

@@ -3,7 +3,6 @@
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -12,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ladder.model import sweep
-from ladder.report.sweep_data import SweepData
+from ladder.report.sweep_data import FigureData
 
 DPI = 144
 WIDTH = 8.0
@@ -26,31 +24,6 @@ _SETTINGS |= dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsi
 _SETTINGS |= {"axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}
 _SETTINGS |= {"font.family": "DejaVu Sans", "axes.edgecolor": "#999999", "grid.color": "#e4e4e4"}
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
-
-
-class NoDataError(Exception):
-    """A figure has nothing to show; the message says why."""
-
-
-@dataclass(frozen=True)
-class FigureData(SweepData):
-    """One figure's request and the frames of its sweep."""
-
-    figure: sweep.Figure
-
-    @property
-    def size(self) -> dict[str, int]:
-        """The size this figure shows: as asked, else the sweep's."""
-        return dict(self.figure.size) if self.figure.size is not None else super().size
-
-    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
-        """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
-        if len(rows):
-            return rows
-        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
-        counts = ", ".join(f"{count} {status}" for status, count in bad.items())
-        why = f" ({counts})" if counts else "; the sweep has not been measured"
-        raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")
 
 
 def canvas(

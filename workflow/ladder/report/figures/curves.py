@@ -12,6 +12,7 @@ from matplotlib.ticker import NullFormatter
 
 from ladder.model.cell import count_label
 from ladder.report.figures import base
+from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import rate_column
 
 MOST = 9
@@ -29,7 +30,7 @@ def _chosen(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in best.index if name in drawn]
 
 
-def _panel(axis: Axes, data: base.FigureData, rows: pd.DataFrame, column: str, field: str, most: int) -> None:
+def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str, most: int) -> None:
     chosen = _chosen(rows)
     for index, variant in enumerate(chosen):
         line = rows[rows["variant"] == variant].sort_values(field)
@@ -64,7 +65,7 @@ def _rate_limits(axis: Axes, values: "pd.Series[float]") -> None:
     axis.yaxis.set_minor_formatter(base.some_ticks if few else NullFormatter())
 
 
-def draw(data: base.FigureData) -> Figure:
+def draw(data: FigureData) -> Figure:
     """Lines over a log2 size axis; a row of panels per measure, in it one per dtype."""
     rows = data.some(data.against_others, "result to draw over the size")
     fields, sizes, reference = data.sweep.problem.size_fields, data.sweep.sizes, data.reference_name

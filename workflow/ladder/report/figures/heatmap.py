@@ -4,7 +4,8 @@ import numpy as np
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from ladder.report.figures.base import MUTED, FigureData, NoDataError, canvas
+from ladder.report.figures.base import MUTED, canvas
+from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results.statistics import at_size, contenders, parameter
 
 _LOOK = {"cmap": "viridis", "linewidths": 1.2, "fmt": "", "annot_kws": {"fontsize": 11}}

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.report.figures import base
+from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 
@@ -17,7 +18,7 @@ DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 MOST = 10
 
 
-def _marks(data: base.FigureData, rows: pd.DataFrame) -> pd.DataFrame:
+def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with their `intensity`, and whether its bytes were `counted` by the profiler or are the fewest."""
     known = stats.metric_table(data.metrics)
     counters = [known.get(stats.cell_of(row), {}) for row in stats.records(rows)]
@@ -28,7 +29,7 @@ def _marks(data: base.FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     return data.some(rows.dropna(subset="intensity"), "operational intensity")
 
 
-def _roofs(axis: Axes, data: base.FigureData, marks: pd.DataFrame) -> float:
+def _roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> float:
     """Draw the roofs from left of every mark and ridge on, and return the highest."""
     copied = data.gpu.get("copy_gbytes_per_s")
     bandwidth = (copied or data.gpu.get("memory_peak_gbytes_per_s") or math.nan) / 1e3
@@ -52,7 +53,7 @@ def _roofs(axis: Axes, data: base.FigureData, marks: pd.DataFrame) -> float:
     return max(peaks.values(), default=0.0)
 
 
-def draw(data: base.FigureData) -> Figure:
+def draw(data: FigureData) -> Figure:
     """One mark per variant at one size: filled by counted DRAM bytes, hollow by the least there could be."""
     rows = data.here
     rows = data.some(rows[rows["tflops"].notna()], f"floating-point result at {data.size_text}")

@@ -9,7 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures.base import MUTED, PALETTE, REFERENCE, FigureData, above, canvas, error_bars
+from ladder.report.figures.base import MUTED, PALETTE, REFERENCE, above, canvas, error_bars
+from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import at_size, estimate, records
 
 MOST = 24

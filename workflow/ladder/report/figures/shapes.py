@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.report.figures import base
+from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 
 ROW, LINE, GAP = 0.2, 0.115, 0.1
@@ -25,7 +26,7 @@ _VERDICTS: dict[str, dict[str, Any]] = {
 }
 
 
-def _rows(data: base.FigureData, timed: pd.DataFrame) -> pd.DataFrame:
+def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     """By dtype, M, N and K: the fastest at every shape with its `verdict`, or the shape alone if it has no result."""
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
@@ -58,7 +59,7 @@ def _marks(axis: Axes, rows: pd.DataFrame) -> None:
         axis.text(1, place, "no result", zorder=4, color=base.MUTED, style="italic", **middle)
 
 
-def _beside(axis: Axes, data: base.FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
+def _beside(axis: Axes, data: FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
     """Mark what the same variants reach with a clean L2, where that was measured beside; their speeds."""
     cells = ["variant", *data.sweep.problem.size_fields]
     cold = stats.ok_rows(data.timings, "cold" if data.regime != "cold" else "")[[*cells, "speedup"]]
@@ -83,7 +84,7 @@ def _scale(axis: Axes, values: list[float]) -> None:
         base.only_ticks(axis, [tick for tick in _TICKS if low / 1.1 <= tick <= high * 1.1])
 
 
-def draw(data: base.FigureData) -> Figure:
+def draw(data: FigureData) -> Figure:
     """A row per shape with its mark and 95 % interval; on the right what was the fastest there."""
     timed = data.some(data.fastest_by_size, "result at any shape")
     rows, fields = _rows(data, timed), list(data.sweep.problem.size_fields)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.report.figures import base
+from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import changing, parameter
 
 _LOGARITHMIC = 16  # from this ratio of the largest to the smallest x on, the axis counts octaves
@@ -16,7 +17,7 @@ _TESTED: dict[str, Any] = {"ms": 5, "lw": 1.6}
 _BASELINE: dict[str, Any] = {"lw": 1.2, "ls": ":"}
 
 
-def _cells(data: base.FigureData, x: str, hue: str | None) -> pd.DataFrame:
+def _cells(data: FigureData, x: str, hue: str | None) -> pd.DataFrame:
     """Cells at the figure's size with `x`, the resources of their variants, and `kind`: what distinguishes lines."""
     rows = data.some(data.here)
     rows = rows.assign(x=parameter(rows, x).astype(float), params=rows["params"].map(json.loads))
@@ -31,7 +32,7 @@ def _cells(data: base.FigureData, x: str, hue: str | None) -> pd.DataFrame:
     return rows.assign(kind=pd.Series(kinds)).join(resources.astype(float), on="variant")
 
 
-def _lines(data: base.FigureData, cells: pd.DataFrame, octaves: bool) -> pd.DataFrame:
+def _lines(data: FigureData, cells: pd.DataFrame, octaves: bool) -> pd.DataFrame:
     """Cells by `line` and its `label`, each at its `place`, those of one kernel that differ in x and dtype only.
 
     A `baseline` is of the reference's own kernel, and is of the line of the tested cells that it is like.
@@ -83,7 +84,7 @@ def _ticks(axis: Axes, values: list[float], octaves: bool, most: int) -> None:
     axis.set_xlim(*((low * 2**-0.4, high * 2**0.4) if octaves else (low - 0.5, high + 0.5)))
 
 
-def draw(data: base.FigureData) -> Figure:
+def draw(data: FigureData) -> Figure:
     """Left: speed with 95 % intervals, the reference at 1. Right: bytes spilled, or registers."""
     x, hue = data.figure.x or "k", data.figure.hue
     cells = _cells(data, x, hue)
