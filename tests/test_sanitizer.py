@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, edit, run_snakemake
+from conftest import ROOT, edit, environment, run_snakemake
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
@@ -270,6 +273,26 @@ def test_a_kernel_that_ends_its_process_does_not_take_the_later_ones_with_it(
     assert [call[call.index("--tool") + 1] for call in calls] == [tool for tool in TOOLS for _ in range(2)]
     assert [json.loads(call[-1]) for call in calls] == [[0, 1], [1]] * len(TOOLS)
     assert all("ladder.measure.sanitize_worker" in call for call in calls)
+
+
+def test_a_killed_step_leaves_no_sanitizer_on_the_gpu(tmp_path: Path) -> None:
+    program, started = tmp_path / "compute-sanitizer", tmp_path / "started"
+    program.write_text(f"#!/bin/sh\necho $$ > {started}.new && mv {started}.new {started}\nexec sleep 60\n")
+    program.chmod(0o755)
+    step = f"from ladder.measure.sanitizing import _checked; _checked({{0: 'kernel'}}, 60.0, [{str(program)!r}], 2)"
+    path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
+    with subprocess.Popen([sys.executable, "-c", step], env=path) as process:
+        until(started.is_file)
+        process.kill()
+    left = Path("/proc", started.read_text().strip())
+    until(lambda: not left.is_dir() or "Z" in (left / "stat").read_text().split()[2])
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(("gpu", "why"), [(False, "no GPU is visible"), (True, "compute-sanitizer was not")])

@@ -175,6 +175,23 @@ def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(gpu: Any, timer
     assert gpu.order == "A" + "ABBABAAB" * 3
 
 
+def test_in_each_group_both_sides_write_to_both_places(gpu: Any, timer: Timer) -> None:
+    here, swapped = (sides(gpu.steady(f"A{at}", 10.0), gpu.steady(f"B{1 - at}", 20.0)) for at in (0, 1))
+    timer.singly(here, swapped, rule(), "dirty", 400.0)
+    order = [word for word in gpu.log if word[0] in "AB" and len(word) == 2]
+    assert order == ["A0", *["A0", "B1", "B0", "A1", "B0", "A1", "A0", "B1"] * 3]
+
+
+def test_what_a_place_costs_is_no_speedup(gpu: Any, timer: Timer) -> None:
+    # Writing to the second place takes 3 % longer.
+    here, swapped = (
+        sides(gpu.steady("A", 400.0 * own), gpu.steady("B", 400.0 * other))
+        for own, other in ((1.0, 1.03), (1.03, 1.0))
+    )
+    assert timer.singly(here, swapped, rule(), "dirty", 400.0).speedup()[0] == pytest.approx(1.0, abs=1e-9)
+    assert timer.singly(here, here, rule(), "dirty", 400.0).speedup()[0] == pytest.approx(1.03)
+
+
 def test_batches_have_up_to_six_groups_and_each_its_leading_launch(gpu: Any, timer: Timer) -> None:
     timer.pairs(sides(gpu.steady("A", 10.0), gpu.steady("B", 20.0)), rule(min_pairs=18), "dirty")
     assert gpu.order == "A" + "ABBABAAB" * 3 + "A" + "ABBABAABABBA"
@@ -224,15 +241,18 @@ def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(gp
     gpu.nothing = lambda: gpu.log.append("|")
     timer = Timer(gpu, clock)
     both = sides(gpu.steady("A", 10.0), gpu.steady("B", 20.0))
-    found = timer.singly(both, rule(), "dirty", 10.0)
+    found = timer.singly(both, both, rule(), "dirty", 10.0)
     assert (found.clock, found.speedup()[0]) == ("device", pytest.approx(18 / 8))
     assert found.variant_us == pytest.approx([8.0] * 12)
     rested = gpu.log[gpu.log.index("open") :]
     assert rested[:3] == ["open", "sync", "|"], "the mark comes when the launch has ended"
-    for other in (timer.singly(both, rule(), "dirty", 70.0), timer.singly(both, rule(), "cold", 10.0, True)):
+    for other in (
+        timer.singly(both, both, rule(), "dirty", 70.0),
+        timer.singly(both, both, rule(), "cold", 10.0, True),
+    ):
         assert (other.clock, other.speedup()[0]) == ("events", pytest.approx(2.0))
     assert not clock.on
-    assert Timer(gpu).singly(both, rule(), "dirty", 10.0).clock == "events", "there is none"
+    assert Timer(gpu).singly(both, both, rule(), "dirty", 10.0).clock == "events", "there is none"
 
 
 def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
@@ -242,11 +262,11 @@ def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
 
 def test_a_cold_l2_is_read_through_after_its_flush_and_before_the_rest(gpu: Any, timer: Timer) -> None:
     both = sides(gpu.steady("A", 400.0), gpu.steady("B", 500.0))
-    timer.singly(both, rule(), "cold", 400.0)
+    timer.singly(both, both, rule(), "cold", 400.0)
     # Of the last sample: flush, clean, rest, gate closed, launch, gate opened, wait; and a wait for its check.
     assert gpu.log[-8:-4] == ["flush", "clean", "sync", "close"]
     gpu.log.clear()
-    timer.singly(both, rule(), "dirty", 400.0)
+    timer.singly(both, both, rule(), "dirty", 400.0)
     assert "clean" not in gpu.log
 
 
@@ -313,18 +333,19 @@ def fail() -> None:
 def test_short_kernels_run_once_before_the_flush(
     gpu: Any, timer: Timer, single_us: float, primed: bool
 ) -> None:
-    timer.singly(sides(gpu.steady("A", single_us), gpu.steady("B", 1000.0)), rule(), "dirty", single_us)
+    both = sides(gpu.steady("A", single_us), gpu.steady("B", 1000.0))
+    timer.singly(both, both, rule(), "dirty", single_us)
     # Of the last sample: [untimed launch,] flush, rest, gate closed, launch, gate opened, wait; wait for its check.
     assert gpu.log[-8:-7] == (["B"] if primed else ["sync"])
 
 
-def test_a_quick_time_is_the_median_of_launches_with_a_flushed_l2_after_some_to_warm_up(
+def test_a_quick_time_is_the_median_of_launches_with_a_cold_l2_after_some_to_warm_up(
     gpu: Any, timer: Timer
 ) -> None:
     # One to load it, two to see how long it takes, two after the pause, four that count.
     times = iter([9000.0, 9000.0, 4000.0, 9000.0, 9000.0, 4000.0, 9000.0, 5000.0, 6000.0])
     assert timer.quick([gpu.launcher("A", lambda: next(times))]) == pytest.approx([5500.0])
-    assert timer.busy_us == pytest.approx(55_000.0 + 8 * FLUSH_US)
+    assert timer.busy_us == pytest.approx(55_000.0 + 8 * (FLUSH_US + CLEAN_US) + 4 * FLUSH_US)
 
 
 @pytest.mark.parametrize(("single_us", "launches"), [(10.0, 40), (200.0, 24), (20_000.0, 4)])

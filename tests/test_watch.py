@@ -318,7 +318,8 @@ class FakeTimer:
     def blocks(self, sides: Any, scales: Any) -> Any:
         return self.pairs(sides, None, "sustained", scale=scales)
 
-    def singly(self, sides: Any, rule: Any, regime: str, shortest_us: float) -> Any:
+    def singly(self, sides: Any, swapped: Any, rule: Any, regime: str, shortest_us: float) -> Any:
+        self.swapped = swapped
         return self.pairs(sides, rule, regime, shortest_us < 300)
 
 
@@ -335,7 +336,8 @@ class Lab:
             least_us=lambda cell, params, instance: 1.0,
             places=lambda instance: 1000,
             reference_params=lambda task: {},
-            library=lambda name, instance, params: instance.library(name),
+            reference=lambda task, name, instance: instance.library(name),
+            swapped_reference=lambda task, name, instance: instance.library(name),
             external={},
         )
         settings = {"min_pairs": 1, "max_pairs": 1, "precision": 0.1, "cell_seconds": 1, "warm_below_us": 200}
@@ -483,11 +485,25 @@ def test_one_launch_takes_inputs_of_one_sign_and_their_bound(
     assert instance.inputs == "uniform"
 
 
+def test_single_launches_write_to_each_others_place_as_well(instance: Any, lab: Lab) -> None:
+    lab.run("dirty", "cold")
+    instance.log.clear()
+    for one in lab.timer.swapped:
+        launched(one)
+    variant, reference = instance.log[:3], instance.log[3:5]
+    assert [entry[:2] for entry in variant] == [
+        ("refresh", REFERENCE),
+        ("variant", REFERENCE),
+        ("inspect", REFERENCE),
+    ]
+    assert [entry[1] for entry in reference] == [0, 0], "refreshed or poisoned, and launched"
+
+
 def test_a_copy_as_the_reference_is_not_checked(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.randrange", lambda stop: 0)
     lab = Lab(instance, COPY)
     lab.run("dirty")
-    assert [entry[:2] for entry in instance.log] == [
+    assert [entry[:2] for entry in instance.log if entry[0] != COPY] == [
         ("refresh", 0),
         ("alone", 0),
         ("inspect", 0),

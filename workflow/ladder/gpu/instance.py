@@ -245,7 +245,7 @@ class Instance(ABC):
             entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
             _, changed = harness.reduce(entry, count, harness.count, begin, count, seed, self.kinds[name])
             if changed:
-                return "incorrect", f"{changed} of {count} elements of the input {name} were written"
+                return "incorrect", f"{changed} elements of the input {name} were written"
         return None
 
     def _guards(self) -> tuple[list[str], list[tuple[int, int, bool]], Buffer]:

@@ -45,16 +45,19 @@ class CellOutcome(Exception):
 
 
 class Bench:
-    """Holds the GPU and the instance of the current size, dtype and layout."""
+    """Holds the GPU and the instance of the current size, dtype and layout.
 
-    def __init__(self, plan: Plan, cubins: Path) -> None:
+    `traced` by a profiler or a sanitizer, which CUPTI does not go with: then there is no device clock.
+    """
+
+    def __init__(self, plan: Plan, cubins: Path, traced: bool = False) -> None:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
         self._harness = plan.harness
         cubin, symbols = self._compiled(next(iter(plan.harness)))
         self.gpu = Gpu(cubin, symbols)
         self._of_dtype: dict[str, Harness] = {}
-        self.timer = Timer(self.gpu, self._device_clock(symbols))
+        self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
         kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
         self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
         self._instance: Instance | None = None
@@ -287,6 +290,21 @@ class Bench:
             return task.reference.params
         assert task.launch is not None
         return {name: task.launch.params[name] for name in self.problem.parameters}
+
+    def reference(self, task: Task, name: str, instance: Instance) -> Launcher:
+        """One of a task's `references` anew, for the outputs that are there. Raises LadderError."""
+        if task.reference is not None:
+            return self.load(task.reference, instance)
+        return self.library(name, instance, self.reference_params(task))
+
+    def swapped_reference(self, task: Task, name: str, instance: Instance) -> Launcher:
+        """One of a task's `references` for the variant's outputs, loaded by a launch."""
+        key = "swapped", name, *self.reference_params(task).items()
+        if key not in self.known:
+            self.known[key] = self.reference(task, name, instance)
+            with self.timer.working():
+                self.known[key]()  # A library may load another kernel for another place.
+        return self.known[key]  # type: ignore[no-any-return]
 
     def library(self, name: str, instance: Instance, params: Params) -> Launcher:
         """A library or an external reference, for the outputs that are there. Raises LadderError without one."""

@@ -32,14 +32,15 @@ class Itself:
         with instance.writing_to(REFERENCE):
             other = bench.loaded(subject.task)
         self.side = Side(launch.params, instance.error_bound(launch.params))
-        self.sides = (
-            self.watch.single(self.kernel, self.side, 0),
-            self.watch.single(other, self.side, REFERENCE),
-        )
+        here = self.watch.single(self.kernel, self.side, 0)
+        there = self.watch.single(other, self.side, REFERENCE)
+        self.sides, self.swapped = (here, there), (there, here)
 
     def pairs(self, events: bool = False) -> Pairs:
         """By the clock that decides at this length, or by events. Raises LadderError for a wrong launch."""
-        pairs = self.bench.timer.singly(self.sides, self.rule, REGIME, self.subject.median_us, events)
+        pairs = self.bench.timer.singly(
+            self.sides, self.swapped, self.rule, REGIME, self.subject.median_us, events
+        )
         self.watch.settle()
         if self.side.wrong:
             raise LadderError(f"{self.subject.name}: {self.side}")

@@ -19,7 +19,7 @@ def main() -> int:
     """One unprofiled launch warms up each kernel, so that loading it is not in the counters."""
     die_with_parent()
     plan, cubins = read_plan(Path(sys.argv[1])), Path(sys.argv[2])
-    bench = Bench(plan, cubins)
+    bench = Bench(plan, cubins, traced=True)
     for index in json.loads(sys.argv[3]):
         launch = bench.loaded(plan.tasks[index])
         launch()

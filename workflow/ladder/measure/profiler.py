@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.measure.host import find_ncu
+from ladder.measure.parents import die_with_parent
 from ladder.model.errors import LadderError
 
 Metric = dict[str, Any]  # metric, unit and value
@@ -76,9 +77,17 @@ class Profiler:
 
     def _run(self, command: list[str]) -> str:
         """What ncu prints. Raises ProfilerUnavailable where it fails for another reason than an unknown metric."""
-        given = {"timeout": self.timeout_s, "env": dict(self.environment), "pass_fds": (self.lock,)}
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload]
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=self.timeout_s,
+                env=dict(self.environment),
+                pass_fds=(self.lock,),
+                preexec_fn=die_with_parent,
+            )
         except subprocess.TimeoutExpired as error:
             raise ProfilerUnavailable(f"ncu did not finish within {self.timeout_s:g} s") from error
         output: str = done.stdout + done.stderr

@@ -24,7 +24,7 @@ def launch(bench: Bench, task: Task) -> None:
     instance = bench.instance(task.cell)
     for name, tensor in instance.tensors.items():
         bare = Buffer.from_handle(int(checked(driver.cuMemAlloc(tensor.buffer.size))), tensor.buffer.size)
-        instance.tensors[name] = replace(tensor, buffer=bare)
+        instance.tensors[name] = replace(tensor, buffer=bare, whole=bare)
     addresses = [tensor.pointer for tensor in instance.tensors.values()]
     instance.fill_inputs(0)
     bench.loaded(task)()
@@ -42,7 +42,7 @@ def launch(bench: Bench, task: Task) -> None:
 def main() -> None:
     die_with_parent()
     plan = read_plan(Path(sys.argv[1]))
-    bench = Bench(plan, Path(sys.argv[2]))
+    bench = Bench(plan, Path(sys.argv[2]), traced=True)
     for index in json.loads(sys.argv[3]):
         outcome = {"status": "clean"}
         print(json.dumps({"index": index, "status": "begun"}), flush=True)

@@ -19,6 +19,7 @@ from typing import Any
 from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.measure.job import worker_command
+from ladder.measure.parents import die_with_parent
 from ladder.model.plan import Plan
 
 TOOLS: dict[str, list[str]] = {
@@ -82,7 +83,15 @@ def _checked(symbols: Mapping[int, str], deadline_s: float, command: list[str], 
             words, limit_s = [*command, json.dumps(list(todo))], _START_S + deadline_s * len(todo)
             words[1:1] = ["--log-file", str(log)]
             with said.open("wb") as out, contextlib.suppress(TimeoutExpired):
-                run(words, stdout=out, stderr=STDOUT, pass_fds=[lock], timeout=limit_s, check=False)
+                run(
+                    words,
+                    stdout=out,
+                    stderr=STDOUT,
+                    pass_fds=[lock],
+                    timeout=limit_s,
+                    check=False,
+                    preexec_fn=die_with_parent,
+                )
             log.touch()
             written, printed = (path.read_text(errors="replace") for path in (log, said))
         found |= outcomes(written, printed, todo)

@@ -62,20 +62,17 @@ class Timing:
         if name != COPY:  # which is no answer
             self.reference = Side(params, self.instance.error_bound(params), always=False)
         self.watch = Watch(self.instance)
+        self.elsewhere: tuple[()] | tuple[Launcher, Launcher] = ()  # variant and reference, places swapped
 
     def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
         """Pairs by regime, or why there are none: warm is for short kernels only, sustained for long ones.
 
         Raises CellOutcome for launches that were wrong.
         """
-        found, timer, watch = Timed(), self.bench.timer, self.watch
+        found = Timed()
         for regime in sorted(regimes, key=CHAINED.__contains__):
             if regime not in CHAINED:
-                sides = (
-                    watch.single(variant, self.variant, 0),
-                    watch.single(reference, self.reference, REFERENCE),
-                )
-                found[regime] = timer.singly(sides, self.rule, regime, min(self.launch_us))
+                found[regime] = self._singly(regime, variant, reference)
             elif (unfit := self._unfit(regime)) is not None:
                 found[regime] = CellOutcome("unsupported", unfit)
             else:
@@ -85,6 +82,20 @@ class Timing:
             if regime == SUSTAINED:
                 self._refuse_replay(found[regime])
         return found
+
+    def _singly(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
+        bench, watch = self.bench, self.watch
+        if not self.elsewhere:
+            with self.instance.writing_to(REFERENCE):
+                own = bench.loaded(self.task)
+            self.elsewhere = own, bench.swapped_reference(self.task, self.name, self.instance)
+
+        def sides(own: Launcher, other: Launcher, places: tuple[int, int]) -> Sides:
+            return watch.single(own, self.variant, places[0]), watch.single(other, self.reference, places[1])
+
+        here = sides(variant, reference, (0, REFERENCE))
+        swapped = sides(*self.elsewhere, (REFERENCE, 0))
+        return bench.timer.singly(here, swapped, self.rule, regime, min(self.launch_us))
 
     def _unfit(self, regime: str) -> str | None:
         """Why launches are not chained in a regime, if they are not."""
@@ -100,7 +111,7 @@ class Timing:
 
         There are none where an external reference cannot be captured.
         """
-        bench, stream, against, watch = self.bench, self.bench.gpu.stream, self.task.reference, self.watch
+        bench, stream, watch = self.bench, self.bench.gpu.stream, self.watch
         own_us, other_us = self.launch_us if regime == SUSTAINED else (self.launch_us[0], self.launch_us[0])
         lengths = [chain_length(us, regime == SUSTAINED) for us in (own_us, other_us)]
         most = min(max(lengths), bench.places(self.instance))
@@ -114,14 +125,10 @@ class Timing:
                     members.append(load())
             return contextlib.closing(capture(stream, members))
 
-        def again() -> Launcher:
-            if against is not None:
-                return bench.load(against, self.instance)
-            return bench.library(self.name, self.instance, self.params)
-
         with contextlib.ExitStack() as graphs:
             own = graphs.enter_context(graph(own_places, partial(bench.loaded, self.task)))
             try:
+                again = partial(bench.reference, self.task, self.name, self.instance)
                 other = graphs.enter_context(graph(other_places, again))
             except Exception as error:
                 if self.name not in bench.external:

@@ -101,7 +101,7 @@ def render(
         "folder": (run or folder.root).as_posix(),
         "device": device,
     }
-    pages = {folder.report: _page("report", context), folder.methodology: _page("methodology", context)}
+    pages = {folder.report: _page("report", context), folder.methodology: _page("methodology_page", context)}
     for name, part in data.parts.items():
         pages[folder.sweep_page(name)] = _page("sweep", context | {"data": part})
     return pages
