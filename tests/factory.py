@@ -166,7 +166,7 @@ SWEEPS: dict[str, dict[str, Any]] = {
         "sizes": [1024],
         "variants": [{"kernel": "bank_stride", "params": {"stride": list(range(1, 34))}}],
         "references": [{"kernel": "bank_stride", "params": {"stride": 1}}],
-        "regimes": ["dirty"],
+        "regimes": ["cold"],
         "counters": {"groups": ["banks"]},
         "figures": [{"kind": "banks", "caption": "Three views of a conflict.", "x": "stride"}],
     },
@@ -400,7 +400,7 @@ class Lab:
         """The tables of a sweep."""
         return collect_sweep(
             self.view(name),
-            read_json(self.folder.account("measured", name)),
+            [job for job in [read_json(self.folder.account("measured", name))] if job],
             read_json(self.folder.account("profiled", name)),
         )
 

@@ -31,7 +31,6 @@ from ladder.problems.gemm.instance import INSTANCE
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
-SLICED = {"blocks": 0, "store": "direct"}
 HINTS = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hopper_gemm": [
@@ -54,14 +53,23 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bn": 240, "boxes": 1, "serpentine": 1, "evict_c": "last"},
         {"bn": 352, "consumers_n": 2, "stages": 3, "stagger": 1, "evict_b": "first"},
         {**SMALL, "bm": 64, "bn": 48, "stages": 11, "boxes": 4, "cluster_m": 2, **HINTS},
-        {**SLICED, "bn": 80, "stages": 6, "split_k": 2, "evict_b": "first"},
         {"stagger": 1, "cluster_m": 2, **HINTS},
         {"bm": 64, "bn": 448, "consumers_n": 2, "stages": 3, "blocks": 0},
         {**SMALL, "bm": 64, "bn": 128, "stages": 8},
         {**SMALL, "bm": 64, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4},
-        {**SMALL, **SLICED, "bm": 64, "bn": 64, "stages": 8, "split_k": 4},
-        {**SLICED, "bn": 128, "stages": 6, "stagger": 1, "split_k": 2},
-        {**SLICED, "consumers_n": 2, "stagger": 1, "split_k": 3},
+    ],
+    "1_tma_wgmma": [{}, {"bm": 64, "bn": 256}],
+    "2_ring": [{}, {"bn": 64, "stages": 6}],
+    "3_wide_tile": [{}, {"bm": 256, "bn": 128}],
+    "4_persistent": [{}, {"raster": "hilbert"}],
+    "5_multicast": [{}, {"cluster_m": 4}],
+    "6_tma_store": [{}, {"cluster_m": 1, "buffers": 1}],
+    "7_ping_pong": [{}, {"cluster_m": 2}, {"bm": 64, "bn": 192, "stages": 5, "buffers": 1}],
+    "hopper_split_k": [
+        {},
+        {"bn": 80, "evict_b": "first"},
+        {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "stages": 8, "split_k": 4},
+        {"bn": 256, "stages": 4, "consumers_n": 2, "split_k": 3},
     ],
     "mma_tma": [
         {"strip": 16},
@@ -76,11 +84,18 @@ SIZES = [
     {"m": 1000, "n": 1008, "k": 1040},
     {"m": 2050, "n": 1552, "k": 592},
 ]
+RUNGS = ["1_tma_wgmma", "2_ring", "3_wide_tile", "4_persistent", "5_multicast", "6_tma_store", "7_ping_pong"]
 SWEEPS = [
+    *((rung, "bf16", "NN") for rung in RUNGS),
+    *((rung, "fp16", "TN") for rung in RUNGS),
     ("hopper_gemm", "bf16", "NN"),
     ("hopper_gemm", "fp16", "TN"),
     ("hopper_gemm", "tf32", "TN"),
     ("hopper_gemm", "fp8", "TN"),
+    ("hopper_split_k", "bf16", "NN"),
+    ("hopper_split_k", "fp16", "TN"),
+    ("hopper_split_k", "tf32", "TN"),
+    ("hopper_split_k", "fp8", "TN"),
     ("mma_tma", "bf16", "NN"),
     ("mma_tma", "fp16", "NN"),
     ("mma_tma", "tf32", "NN"),

@@ -43,12 +43,12 @@ def test_a_row_per_cell_and_regime_in_the_sweeps_order(lab: Lab) -> None:
     assert len(rows) == 25 + len(warm)
     assert len(warm) > 0
     for _, cell in rows.groupby(["variant", "n"], sort=False):
-        assert list(cell["regime"]) in (["dirty"], ["dirty", "warm"])
+        assert list(cell["regime"]) in (["cold"], ["cold", "warm"])
 
 
 def test_rates_follow_from_the_median_time(lab: Lab) -> None:
     rows = at_size(timings(lab, "fp32_ladder"), {"m": 4096, "n": 4096, "k": 4096})
-    best = rows[(rows["rung"] == "transposed A") & (rows["regime"] == "dirty")].iloc[0]
+    best = rows[(rows["rung"] == "transposed A") & (rows["regime"] == "cold")].iloc[0]
     assert best["tflops"] == pytest.approx(2 * 4096**3 / best["median_us"] / 1e6)
     assert best["tflops"] == pytest.approx(0.66 * CUBLAS_TFLOPS["fp32"], rel=0.01)
     assert best["peak_fraction"] == pytest.approx(best["tflops"] / 66.9)
@@ -106,7 +106,7 @@ def test_jobs_published_before_checks_were_counted_have_no_share_of_them(lab: La
 
 def test_a_job_that_did_not_count_its_checks_has_no_share_of_them(lab: Lab) -> None:
     job = {name: value for name, value in make_job(5).items() if name != "check_s"}
-    row = collect_sweep(lab.view("bank_stride"), job)["jobs"].iloc[0]
+    row = collect_sweep(lab.view("bank_stride"), [job])["jobs"].iloc[0]
     assert row["gpu_share"] == pytest.approx(0.83)
     assert pd.isna(row["check_share"])
 
@@ -309,7 +309,7 @@ def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) ->
     lab.record(["fp32_transpose"])
     lab.collect(["fp32_transpose"])
     rows = timings(lab, "fp32_transpose")
-    assert len(rows[rows["regime"] == "dirty"]) == 4
+    assert len(rows[rows["regime"] == "cold"]) == 4
     assert set(rows["status"]) == {"ok"}
     assert tables.read("notes", lab.folder.sweep("fp32_transpose")).query("stage == 'measure'").empty
     assert not tables.read("resources", lab.folder.tables)["variant"].str.contains("bm=64-bk=16").any()
@@ -382,8 +382,8 @@ def test_a_rung_is_paired_with_the_rung_it_changes_besides_the_reference(tmp_pat
     paired = timings[timings["baseline"].notna()]
     assert set(paired["reference"]) == {pairs[0].reference.variant if pairs[0].reference else ""}
     assert len(paired) == len(pairs)
-    assert set(paired["regime"]) == {"dirty"}
-    assert len(timings[timings["baseline"].isna() & (timings["regime"] == "dirty")]) == 2 * len(pairs)
+    assert set(paired["regime"]) == {"cold"}
+    assert len(timings[timings["baseline"].isna() & (timings["regime"] == "cold")]) == 2 * len(pairs)
 
 
 @pytest.mark.parametrize(
@@ -510,7 +510,7 @@ def test_the_algorithm_of_the_reference_stands_beside_its_name(tmp_path: Path) -
     lab.collect(["tensor_ladder"])
     rows = timings(lab, "tensor_ladder").set_index("regime")["algorithm"]
     assert list(rows.dropna()) == ["id 66 tile 20", "id 66 tile 30"]
-    assert rows["dirty"].isna().all(), "cuBLAS does not tell"
+    assert rows["cold"].isna().all(), "cuBLAS does not tell"
     table = tables.read("timings", lab.folder.tables)
     table.drop(columns="algorithm").to_csv(tmp_path / "timings.csv", index=False)
     earlier = tables.read("timings", tmp_path)
@@ -525,8 +525,8 @@ def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(tmp_path: 
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])
     again(lab, 3.0, gpu={**SESSION.gpu, "uuid": "GPU-2"})
-    assert set(timings(lab, "tensor_ladder").query("regime == 'dirty'")["speedup"]) == {3.0}
-    sessions = tables.read("sessions", lab.folder.tables).query("regime == 'dirty'")
+    assert set(timings(lab, "tensor_ladder").query("regime == 'cold'")["speedup"]) == {3.0}
+    sessions = tables.read("sessions", lab.folder.tables).query("regime == 'cold'")
     assert list(sessions["gpu_uuid"]) == ["GPU-1", "GPU-2"] * 2
     assert list(sessions["session"].unique()) == [SESSION.id, "session 3.0"]
     environment = json.loads(lab.folder.environment.read_text())

@@ -26,7 +26,7 @@ from ladder.gpu.discovery import FoundGpu, visible
 from ladder.model.errors import LadderError
 from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
-from ladder.report.document import learnt
+from ladder.report.document import LADDERS, ladders, learnt
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))
@@ -197,6 +197,20 @@ def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
     assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
     assert len(re.findall(r"^\d+\. ", lines, re.MULTILINE)) == 10
     assert len(re.findall(r"\[\d[\d.]*, \d[\d.]*\]", lines)) >= 8, "numbers without intervals"
+
+
+def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> None:
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    if not published.root.is_dir():
+        pytest.skip("nothing is published")
+    text = ladders(published, run.every_sweep)
+    assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
+    for name in LADDERS:
+        for entry in run.every_sweep[name].entries:
+            line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
+            assert re.search(line, text, re.MULTILINE), entry.rung
+    assert len(re.findall(r"\[\d[\d.]*, \d[\d.]*\] x", text)) > 50
 
 
 def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureFixture[str]) -> None:

@@ -312,15 +312,15 @@ def test_the_stencil_figure_shows_every_dtype_around_one(lab: Lab) -> None:
         sweep=dataclasses.replace(one.sweep, dtypes=("int32", "fp32")),
     )
     axes = FIGURES["stencil"](given).axes
-    dirty = at_size(given.ok, given.size)
+    cold = at_size(given.ok, given.size)
     for axis, dtype in zip(axes[::2], ["int32", "fp32"], strict=True):
         assert axis.get_title() == dtype
-        rows = dirty[(dirty["dtype"] == dtype) & (dirty["kernel"] == "stencil_register_cache")]
+        rows = cold[(cold["dtype"] == dtype) & (cold["kernel"] == "stencil_register_cache")]
         shown = {round(float(y), 6) for line in axis.lines for y in line.get_ydata()}
         assert {round(float(value), 6) for value in rows["speedup"]} <= shown
         low, high = axis.get_ylim()
-        assert 0 < low < min(1, dirty["speedup_low"].min())
-        assert high > max(1, dirty["speedup_high"].max())
+        assert 0 < low < min(1, cold["speedup_low"].min())
+        assert high > max(1, cold["speedup_high"].max())
 
 
 def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_variant(lab: Lab) -> None:
@@ -344,8 +344,8 @@ def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_varian
     assert left.get_ylabel() == "speed over copy"
     assert {f"coarsen {value}" for value in (1, 2, 4, 8)} <= set(words(drawing).split("\n"))
     shown = {round(float(y), 6) for line in left.lines for y in line.get_ydata()}
-    dirty = given.timings[cached & (given.timings["regime"] == "dirty") & (given.timings["status"] == "ok")]
-    assert {round(float(value), 6) for value in dirty["speedup"]} <= shown
+    cold = given.timings[cached & (given.timings["regime"] == "cold") & (given.timings["status"] == "ok")]
+    assert {round(float(value), 6) for value in cold["speedup"]} <= shown
 
 
 def test_three_views_of_a_bank_conflict_agree(lab: Lab) -> None:
@@ -416,7 +416,7 @@ def shapes_data(root: Path, factor: float = 1.0, **change: Any) -> FigureData:
             }
         ],
         "references": ["cublas"],
-        "regimes": ["dirty"],
+        "regimes": ["cold"],
         "figures": [{"kind": "shapes", "caption": "c"}],
     }
     path = lab.project.sweeps / "shapes.yaml"
@@ -430,7 +430,7 @@ def shapes_data(root: Path, factor: float = 1.0, **change: Any) -> FigureData:
         speed *= factor * (1 if params["bm"] == 64 else 0.9) * (1 if params["bk"] == 16 else 0.9)
         speed *= 1 if params["transpose_a"] else 0.9
         ends = {"speedup": speed, "speedup_low": speed * 0.99, "speedup_high": speed * 1.01}
-        record["regimes"]["dirty"] |= ends
+        record["regimes"]["cold"] |= ends
         return record
 
     lab.record(["shapes"], timed)

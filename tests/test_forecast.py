@@ -25,7 +25,7 @@ ALONE = {
     f"alone-fp32{k}@2^{size}:{regime}"
     for k in ("", "-k=4")
     for size in (16, 20)
-    for regime in ("dirty", "warm")
+    for regime in ("cold", "warm")
 }
 WITH_HEADERS = {name.replace("alone", "with_headers") for name in ALONE}
 EVERY = ALONE | WITH_HEADERS

@@ -18,12 +18,13 @@ from emulator.tensor_ptx import compiled_program, parse_tensor
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from ladder.build.occupancy import LIMITS, occupancy
+from ladder.build.occupancy import occupancy
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.ledger import CLAIMS
+from ladder.model.architecture import ARCHITECTURES
 from ladder.model.folders import Project
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Sweep
@@ -56,13 +57,9 @@ def variant(**params: Any) -> Variant:
 
 
 def tuned() -> dict[str, Variant]:
-    """The rungs A24 that take any size, by the ladder itself."""
+    """The rungs 19, 19b, ... that take any size, by the ladder itself."""
     entries = sweeps()["fp32_ladder"].entries
-    return {
-        entry.rung: entry.variant
-        for entry in entries
-        if entry.rung.startswith("A24") and entry.variant.params["vector"] == 0
-    }
+    return {entry.rung: entry.variant for entry in entries if entry.rung.startswith("19")}
 
 
 @functools.cache
@@ -172,6 +169,17 @@ def test_the_tuned_kernels_are_right_at_full_and_at_odd_tiles(rung: str) -> None
         for landing in ("wait", "once"):
             assert run(given, size, landing)[1] <= 1
     assert run(given, (33, 37, 7), beta=0.5)[1] <= 1
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"loader": "staged", "stages": 2, "buffers": 2}, {"loader": "async", "stages": 3, "split_k": 2}],
+    ids=label,
+)
+def test_without_a_step_of_k_c_is_scaled_by_beta(params: dict[str, Any]) -> None:
+    """BLAS has it so where K is 0: there is no tile to load, and the accumulators are zero."""
+    given = variant(**{**SMALL, "vector": 0, **params})
+    assert run(given, (65, 37, 0), beta=0.5)[1] <= 1
 
 
 def is_right(given: Variant, include: Path) -> bool:
@@ -406,9 +414,7 @@ def test_variants_of_the_sweeps_compile_without_spills_and_the_blocks_they_ask_f
     facts = compiled(given)
     assert facts["status"] == "ok", facts["reason"]
     assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0)
-    limits = LIMITS.get(90)
-    assert limits is not None
-    by_shared = occupancy(limits, 32, 16, facts["shared_bytes_dynamic"])["blocks_per_sm"]
+    by_shared = occupancy(ARCHITECTURES[90], 32, 16, facts["shared_bytes_dynamic"])["blocks_per_sm"]
     assert facts["blocks_per_sm"] >= min(int(given.params["min_blocks"]), by_shared)
 
 
@@ -433,8 +439,14 @@ def test_above_half_of_the_shared_memory_one_block_remains() -> None:
 
 
 def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
-    rungs = {entry.rung.split()[0] for entry in sweeps()["fp32_ladder"].entries}
-    assert rungs == {f"A{number}" for number in range(1, 25)}
+    values: dict[str, set[Any]] = {}
+    for entry in sweeps()["fp32_ladder"].entries:
+        for name, value in entry.variant.params.items():
+            values.setdefault(name, set()).add(value)
+    assert values["mapping"] == {"strided", "flat", "coalesced"}
+    for name in ("transpose_a", "operand_a", "loader", "halves", "order", "deposits", "buffers", "walk"):
+        assert values[name] == set(catalog()["gemm_staged"].parameters[name].values), name
+    assert values["tiles"] == {"padded", "declared", "interleaved"}
     assert {one.params["pad"] for one in sweeps()["fp32_padding"].variants} == set(range(9))
     maps = {one.params["lane_map"] for one in sweeps()["fp32_lane_maps"].variants}
     assert maps == set(catalog()["gemm_staged"].parameters["lane_map"].values)
@@ -477,7 +489,7 @@ def test_without_clusters_slices_of_k_compile_and_their_cells_say_why_they_are_m
     sliced = variant(loader="async", stages=3, buffers=2, split_k=2, min_blocks=1)
     assert compile_variant(sliced, INCLUDE, "sm_80")[1]["status"] == "ok"
     plan = plan_sweep(sweeps()["fp32_ladder"], read_settings(Project(ROOT), (), {}), "sm_80")
-    tasks = [task for task in plan.tasks if task.variant == tuned()["A24 middle"].id]
+    tasks = [task for task in plan.tasks if task.variant == tuned()["19b few tiles"].id]
     reasons = {task.cell.size["n"]: task.absent for task in tasks}
-    assert "need sm_90" in str(reasons[1024])
+    assert "sm_80 has none" in str(reasons[1024])
     assert reasons[4096] is None, "one slice is no cluster"

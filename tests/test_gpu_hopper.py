@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, make_project
+from emulator.hopper import RING, RUNGS
 from measuring import GPUS, measured
 
 pytestmark = [
@@ -23,6 +24,18 @@ def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
     path = os.environ | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_takes_as_long_as_hopper_gemm_with_its_parameters(tmp_path: Path, name: str) -> None:
+    folder = make_project(tmp_path / "project")
+    shutil.copytree(ROOT / "kernels" / "gemm" / "hopper", folder / "kernels" / "gemm")
+    shutil.copytree(ROOT / "kernels" / "include", folder / "kernels" / "include", dirs_exist_ok=True)
+    against = {"dtypes": ["bf16"], "regimes": ["dirty"]}
+    against["references"] = [{"kernel": RING, "params": RUNGS[name]}]
+    (record,) = measured(folder, [{"kernel": name}], [4096], "{deadline_s: 60}", **against)
+    assert record.status == "ok", record.reason
+    assert 0.98 < record.result["speedup"] < 1.02
 
 
 def test_fp8_is_timed_with_and_without_fast_accumulation(tmp_path: Path) -> None:

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from compiling import compile_variant
-from emulator.hopper import ARCH, INCLUDE, RING, SHARING, VARIANTS, box, compiled, variant
+from emulator.hopper import (
+    ARCH,
+    INCLUDE,
+    PING_PONG,
+    RING,
+    RUNGS,
+    SHARING,
+    SPLIT,
+    VARIANTS,
+    as_ring,
+    box,
+    compiled,
+    variant,
+)
 from emulator.ptx import compile_ptx
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
@@ -27,8 +41,8 @@ def test_wgmmas_are_issued_back_to_back(
 ) -> None:
     facts, code = compiled(name, dtype, layout, params)
     assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
-    fixed = variant(name, dtype, layout, **params).params
-    consumers, along_n = int(fixed.get("consumers", 1)), int(fixed.get("consumers_n", 1))
+    fixed = as_ring(variant(name, dtype, layout, **params))
+    consumers, along_n = int(fixed["consumers"]), int(fixed["consumers_n"])
     bm, bn = int(fixed["bm"]), int(fixed["bn"])
     places = [index for index, line in enumerate(code) if "GMMA" in line]
     wgmmas = [code[index] for index in places]
@@ -48,8 +62,8 @@ def test_copies_and_registers_are_what_the_parameters_say(
 ) -> None:
     _, code = compiled(name, dtype, layout, params)
     one = variant(name, dtype, layout, **params)
-    fixed = one.params
-    cluster_m, cluster_n = int(fixed.get("cluster_m", 1)), int(fixed.get("cluster_n", 1))
+    fixed = as_ring(one)
+    cluster_m, cluster_n = int(fixed["cluster_m"]), int(fixed["cluster_n"])
     # A block loads its share of a tile. Lines are rows of A, and columns of B but where B lies along N: those of K.
     share_a, share_b = int(fixed["bm"]) // cluster_n, int(fixed["bn"]) // cluster_m
     along_n = layout == "NN"
@@ -60,11 +74,11 @@ def test_copies_and_registers_are_what_the_parameters_say(
     multicast = (boxes_a if cluster_n > 1 else 0) + (boxes_b if cluster_m > 1 else 0)
     assert sum(".MULTICAST" in line for line in loads) == multicast
     # A hint is one more operand, a policy in uniform registers.
-    hinted = {name: fixed.get(f"evict_{name}", "normal") != "normal" for name in "abc"}
+    hinted = {name: fixed[f"evict_{name}"] != "normal" for name in "abc"}
     assert sum("desc[" in line for line in loads) == boxes_a * hinted["a"] + boxes_b * hinted["b"]
     stores = [line for line in code if "UTMASTG.2D" in line]
     assert ["desc[" in line for line in stores] == [hinted["c"]] * len(stores)
-    staged = fixed.get("store") == "staged"
+    staged = fixed["store"] == "staged"
     assert any("UTMASTG" in line for line in code) == staged
     assert any("STSM" in line for line in code) == (staged and dtype != "tf32"), "fp32 has no stmatrix"
     if staged:
@@ -72,9 +86,31 @@ def test_copies_and_registers_are_what_the_parameters_say(
         rows, columns = int(fixed["bm"]) // (consumers // consumers_n), int(fixed["bn"]) // consumers_n
         lines, width = box(one, "c")
         assert len(stores) * lines * width == rows * columns
-    assert sum("USETMAXREG" in line for line in code) == (2 if fixed.get("reallocate") else 0)
+    assert sum("USETMAXREG" in line for line in code) == (2 if fixed["reallocate"] else 0)
     cluster = cluster_m * cluster_n * int(fixed.get("split_k", 1))
-    assert any("UCGABAR" in line for line in code) == (cluster > 1)
+    # Kernels about clusters have their barriers in a cluster of one block as well.
+    about = name in (SPLIT, "5_multicast", "6_tma_store", PING_PONG)
+    assert any("UCGABAR" in line for line in code) == (cluster > 1 or about)
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_is_hopper_gemm_with_its_parameters(name: str) -> None:
+    """But for integers: its consumers compute the position of a tile themselves."""
+    matter = "GMMA|WARPGROUP|UTMA|SYNCS|USETMAXREG|ELECT|BAR.SYNC|UCGABAR|STSM|LDG|STG|LDL|STL"
+    found = []
+    for facts, code in (compiled(name, "bf16", "NN", {}), compiled(RING, "bf16", "NN", RUNGS[name])):
+        counts = Counter(op for line in code for op in re.findall(rf"\b(?:{matter})[\w.]*", line))
+        moved = [line.split()[-1] for line in code if "USETMAXREG" in line]
+        found.append((counts, sorted(moved), facts["registers"], facts["spill_store_bytes"]))
+    (own, *fixed), (other, *wanted) = found
+    # Where there is one tile nobody waits for the release of the last stage, which hopper_gemm has all the same.
+    once = Counter({"SYNCS.ARRIVE.TRANS64.A1T0": 1} if "blocks" in RUNGS[name] else {})
+    assert own + once == other
+    if "USETMAXREG" in " ".join(own):
+        assert fixed == wanted
+    else:
+        assert abs(fixed[1] - wanted[1]) <= 8
+        assert fixed[2] == wanted[2] == 0
 
 
 @pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
@@ -133,8 +169,10 @@ def test_hints_are_told_apart_by_what_they_belong_to(tmp_path: Path) -> None:
     shutil.copytree(INCLUDE, include)
     header = include / "schedule" / "producer.cuh"
     text = header.read_text()
-    assert "load<Cluster::rows, EvictB>" in text
-    header.write_text(text.replace("load<Cluster::rows, EvictB>", "load<Cluster::rows, EvictA>"))
+    assert "load<Cluster::rows, Ring::evict_b>" in text
+    header.write_text(
+        text.replace("load<Cluster::rows, Ring::evict_b>", "load<Cluster::rows, Ring::evict_a>")
+    )
     one = variant(RING, "bf16", "NN", evict_a="last", evict_b="first")
     found = hints(compile_ptx(one.kernel.source, one.entry, [include]))
     assert found == {"a": {(False, "last")}, "b": {(False, "last")}, "c": {(False, "normal")}}

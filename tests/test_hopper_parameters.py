@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
 import hopper_repetitions
 import pytest
 import yaml
-from emulator.hopper import BOX, HOPPER, ONE, RING, VARIANTS, WIDTHS, box, hold, kernel, loads, variant
+from emulator.hopper import (
+    BOX,
+    HOPPER,
+    ONE,
+    PING_PONG,
+    RING,
+    RUNGS,
+    VARIANTS,
+    WIDTHS,
+    box,
+    hold,
+    kernel,
+    loads,
+    shared_type,
+    variant,
+)
 from ladder.catalogue.kernels import load_kernel
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
@@ -27,12 +43,8 @@ def test_shared_bytes_hold_what_the_kernel_declares(
 ) -> None:
     one = variant(name, dtype, layout, **params)
     given = one.geometry({"m": 1024, "n": 1024, "k": 1024}).shared_bytes
-    element = kernel(name).dtypes[dtype]["element"]
-    axes = [element, f"layout_{layout}", *(str(one.params[axis]) for axis in ("bm", "bn"))]
-    if name == RING:
-        axes += [str(one.params[axis]) for axis in ("stages", "consumers", "consumers_n", "boxes")]
     text = (HOPPER / f"{name}.cu").read_text()
-    shared = f"Shared<{', '.join(axes)}>"
+    shared = shared_type(one)
     hold(
         text, f"sizeof({shared}) <= {given} && alignof({shared}) == 1024 && {given} - sizeof({shared}) < 1024"
     )
@@ -140,7 +152,19 @@ def test_grids_are_whole_clusters_and_never_more_than_the_tiles() -> None:
             assert geometry.grid == (min(tiles, limit) * rows * columns, 1, 1)
 
 
-@pytest.mark.parametrize("name", [ONE, RING])
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_is_launched_as_hopper_gemm_with_its_parameters(name: str) -> None:
+    for layout in ("NN", "TN"):
+        own, other = variant(name, "bf16", layout), variant(RING, "bf16", layout, **RUNGS[name])
+        assert [box(own, buffer) for buffer in "ab"] == [box(other, buffer) for buffer in "ab"]
+        for m, n in ((1, 8), (1000, 1000), (4096, 4096), (16384, 8192)):
+            one, two = (which.geometry({"m": m, "n": n, "k": 64}) for which in (own, other))
+            assert math.prod(one.grid) == math.prod(two.grid)
+            assert (one.block, one.cluster) == (two.block, two.cluster)
+    assert own.params["stages"] == other.params["stages"]
+
+
+@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, RING])
 def test_rows_must_be_whole_sixteen_bytes(name: str) -> None:
     one = variant(name)
     assert one.absent({"m": 33, "n": 40, "k": 72}) is None
@@ -172,13 +196,7 @@ def test_rows_of_other_widths() -> None:
         ({"bm": 64, "bn": 192, "consumers_n": 2, "consumers": 3}, "whole fragments of 64 rows"),
         ({"bm": 192, "bn": 128, "consumers_n": 2, "consumers": 1}, "whole fragments of 64 rows"),
         ({"stages": 5}, "227 KiB"),
-        ({"split_k": 2}, "cluster of their own"),
         ({"store": "direct", "evict_c": "first"}, "only TMA can say"),
-        ({"split_k": 2, "blocks": 0, "store": "direct", "cluster_m": 2}, "cluster of their own"),
-        (
-            {"bn": 128, "split_k": 2, "blocks": 0, "store": "direct", "stages": 2},
-            "take the place of the ring",
-        ),
         ({"bn": 128, "consumers": 1, "reallocate": 0, "stagger": 1}, "ahead of another"),
         ({"stages": 2, "stagger": 3}, "released a stage"),
     ],

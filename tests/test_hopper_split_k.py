@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from emulator.hopper import RING, hold, variant
+from emulator.hopper import SPLIT, hold, variant
 from ladder.model.errors import LadderError
 
 COVERED = """
@@ -29,12 +29,17 @@ def test_slices_cover_k_evenly() -> None:
 
 def test_each_slice_has_a_step() -> None:
     for split_k in (2, 3, 4, 6, 8):
-        one = variant(RING, split_k=split_k, blocks=0, store="direct")
+        one = variant(SPLIT, split_k=split_k, bn=256, stages=4)
         for k in (64 * split_k, 64 * split_k + 8, 4096, 5000):
             assert one.absent({"m": 64, "n": 64, "k": k}) is None
         assert "every slice" in str(one.absent({"m": 64, "n": 64, "k": 64 * split_k - 64}))
         geometry = one.geometry({"m": 300, "n": 600, "k": 4096})
         assert (geometry.grid, geometry.cluster) == ((3 * 3 * split_k, 1, 1), (split_k, 1, 1))
+
+
+def test_sums_that_do_not_fit_into_the_ring_are_refused() -> None:
+    with pytest.raises(LadderError, match="take the place of the ring"):
+        variant(SPLIT, stages=2)
 
 
 def test_sums_of_a_slice_are_laid_down_without_conflicts() -> None:

@@ -414,9 +414,7 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     asked = [cell for sweep in sweeps.values() for cell in sweep.asked]
     without = {entry.variant.id: entry.absent(size) for entry, size in asked if entry.variant.absent(size)}
-    assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], (
-        "what cannot be written is on record (B10)"
-    )
+    assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], "what cannot be written is on record"
     assert "takes a base and a stride" in str(without.popitem()[1])
     assert {entry.variant.kernel.name for entry, _ in asked} == set(catalog())
 

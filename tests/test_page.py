@@ -55,7 +55,9 @@ def text() -> str:
 
 @pytest.fixture(scope="module")
 def timings() -> pd.DataFrame:
-    return tables.read("timings", PUBLISHED.tables)
+    own = Project(ROOT)
+    sweeps = load_sweeps(own.sweeps, load_catalog(own.kernels), None)
+    return tables.with_rungs(tables.read("timings", PUBLISHED.tables), sweeps.values())
 
 
 @pytest.mark.parametrize("table", ["timings", "resources", "sessions", "metrics"])
@@ -236,7 +238,7 @@ def test_a_heading_sorts_all_rows(browser: Browser, file: Path, timings: pd.Data
 
 def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
     row = timings[(timings["sweep"] == "fp32_ladder") & (timings["m"] == 4096)].iloc[-1]
-    browser.open(file, f"words=A24&cell={quote(cell(row))}")
+    browser.open(file, f"words=small&cell={quote(cell(row))}")
     panel = browser.find("#detail")
     assert panel.is_displayed()
     assert row["rung"] in browser.find("#detail-title").text
@@ -246,7 +248,7 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
     assert "kernels/gemm/simt/gemm_staged.cu" in panel.text
     browser.press("\ue00c")  # Escape
     assert not panel.is_displayed()
-    assert browser.driver.current_url.endswith("#words=A24")
+    assert browser.driver.current_url.endswith("#words=small")
 
 
 def test_the_keyboard_moves_through_the_rows_and_opens_one(browser: Browser, file: Path) -> None:
@@ -302,7 +304,12 @@ def test_two_runs_stand_side_by_side(browser: Browser, file: Path, tmp_path: Pat
         column = other["timings"][f"speedup{end}"]
         other["timings"][f"speedup{end}"] = [value and 2 * value for value in column]
     both = tmp_path / "index.html"
-    both.write_text(page(document | {"runs": [*document["runs"], other]}), encoding="utf-8")
+    empty = {name: {} for name in ("timings", "sessions", "metrics", "sweeps")}
+    none = document["runs"][0] | empty | {"gpu": "NVIDIA B100", "measured": False}
+    both.write_text(page(document | {"runs": [*document["runs"], other, none]}), encoding="utf-8")
+    browser.open(both, "beside=2")
+    assert browser.texts("#beside option")[1:] == ["NVIDIA B200", "NVIDIA B100: nothing is measured"]
+    assert {*browser.column("beside it / this")} == {""}
     browser.open(both, "beside=1&sweep=fp32_ladder&status=ok")
     assert {text.split(" ")[0] for text in browser.column("beside it / this")} == {"2.000"}
     assert len(browser.texts("#bars .beside")) == 29

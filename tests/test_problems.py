@@ -48,7 +48,7 @@ def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
     assert outcome.code == 0, outcome.text
     (folder,) = (project / "results/test").iterdir()
     records = list(read_store(folder / "records"))
-    assert {record.status for record in records if record.cell.regime == "dirty"} == {"ok"}
+    assert {record.status for record in records if record.cell.regime == "cold"} == {"ok"}
     assert all(
         0 < record.result["check"]["max_error"] < 2**-22 for record in records if record.status == "ok"
     )

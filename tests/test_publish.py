@@ -172,9 +172,9 @@ def test_what_was_published_before_stays_as_history(run: Run, capsys: pytest.Cap
     archive = read_archive(run.target / "records")
     assert set(archive.sessions) == {SESSION.id, "session-2"}
     capsys.readouterr()
-    assert main(["--root", str(run.root), "history", "wmma_tile-fp16@4096:dirty"]) == 0
+    assert main(["--root", str(run.root), "history", "wmma_tile-fp16@4096:cold"]) == 0
     name, head, *rows = capsys.readouterr().out.splitlines()
-    assert name == "wmma_tile-fp16@4096:dirty (warps = 2) against cublas"
+    assert name == "wmma_tile-fp16@4096:cold (warps = 2) against cublas"
     assert head.split()[:4] == ["time", "commit", "driver", "GPU"]
     commit = run.git("rev-parse", "HEAD")[:12]
     assert [[row.split()[0][:10], *row.split()[1:5]] for row in rows] == [
@@ -194,9 +194,9 @@ def test_history_of_a_pattern_and_of_one_name_with_two_defaults(
     assert main(["--root", str(run.root), "history", "wmma_*"]) == 0
     names = [line for line in capsys.readouterr().out.splitlines() if " against " in line]
     assert names == [
-        "wmma_naive-fp16@4096:dirty () against cublas",
+        "wmma_naive-fp16@4096:cold () against cublas",
         "wmma_naive-fp16@4096:warm () against cublas",
-        *[f"wmma_tile-fp16@4096:dirty (warps = {warps}) against cublas" for warps in (2, 4)],
+        *[f"wmma_tile-fp16@4096:cold (warps = {warps}) against cublas" for warps in (2, 4)],
         *[f"wmma_tile-fp16@4096:warm (warps = {warps}) against cublas" for warps in (2, 4)],
     ]
 
@@ -210,7 +210,7 @@ def test_a_cell_there_is_nothing_of_is_refused(run: Run, cell: str, caplog: pyte
 def test_two_gpus_stand_in_one_publication(run: Run) -> None:
     run.measure(["tensor_ladder"], id="session-2", gpu={**SESSION.gpu, "uuid": "GPU-22222222-3333"})
     assert run.publish() == 0
-    sessions = run.published("sessions").query("sweep == 'tensor_ladder' and regime == 'dirty'")
+    sessions = run.published("sessions").query("sweep == 'tensor_ladder' and regime == 'cold'")
     assert set(sessions["gpu_uuid"]) == {"GPU-1", "GPU-22222222"}, "shortened, as in the archive"
     environment = json.loads((run.target / "environment.json").read_text())
     assert {gpu["uuid"] for gpu in environment["gpus"]} == {"GPU-1", "GPU-22222222"}
@@ -268,8 +268,8 @@ def test_an_incorrect_cell_is_refused_by_name(tmp_path: Path, caplog: pytest.Log
     run.measure(["tensor_ladder"], lambda _, record: failed("incorrect", "wrong")(record))
     run.measure(["bank_stride"], lambda _, record: record | {"check": None})
     assert run.publish() == 2
-    assert "cell(s) with an incorrect result: wmma_naive-fp16@4096:dirty" in caplog.text
-    assert "33 cell(s) timed but not verified: bank_stride-int32@1024:dirty" in caplog.text
+    assert "cell(s) with an incorrect result: wmma_naive-fp16@4096:cold" in caplog.text
+    assert "33 cell(s) timed but not verified: bank_stride-int32@1024:cold" in caplog.text
     assert "and 28 more" in caplog.text
 
 

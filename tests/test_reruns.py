@@ -209,11 +209,11 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], Wanted]] = {
         lambda sweep, task, regime: regime == COUNTERS and sweep == "bank_stride",
     ),
     "a regime": (
-        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["cold", "dirty", "warm"])),
+        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["dirty", "cold", "warm"])),
         lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "cold",
     ),
     "the order of regimes": (
-        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "dirty"])),
+        lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "cold"])),
         nothing,
     ),
     "a sweep's own precision": (
@@ -476,7 +476,7 @@ def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(measured: Measur
 def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(measured: Measured) -> None:
     lab, chosen = measured.lab, {"sizes": [4096]}
     measured.sweep(
-        "fp32_transpose", lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["dirty"])
+        "fp32_transpose", lambda sweep: sweep.update(repeated=chosen, sustained=chosen, regimes=["cold"])
     )
     measured.settings(sessions=2)
 
@@ -488,10 +488,10 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(measured: Meas
         return {regime for regimes in here for regime in regimes}
 
     def with_sustained(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-        return given | {"regimes": given["regimes"] | {"sustained": given["regimes"]["dirty"]}}
+        return given | {"regimes": given["regimes"] | {"sustained": given["regimes"]["cold"]}}
 
-    assert wanted() == {"dirty", "sustained"}
+    assert wanted() == {"cold", "sustained"}
     lab.record(["fp32_transpose"], with_sustained)
-    assert wanted() == {"dirty"}
-    measured.sweep("fp32_transpose", lambda sweep: sweep.update(regimes=["dirty", "sustained"]))
-    assert wanted() == {"dirty", "sustained"}, "a regime of the sweep itself is repeated"
+    assert wanted() == {"cold"}
+    measured.sweep("fp32_transpose", lambda sweep: sweep.update(regimes=["cold", "sustained"]))
+    assert wanted() == {"cold", "sustained"}, "a regime of the sweep itself is repeated"

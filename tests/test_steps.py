@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-from ladder.report.steps import cause
+from conftest import edit_yaml
+from factory import Lab
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.report.steps import Step, cause, is_branch, steps
+from ladder.report.sweep_data import of_sweep
+from ladder.results.statistics import at_size, estimate, ratio, records
+
+ROOT = Path(__file__).resolve().parent.parent
 
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
@@ -70,3 +80,61 @@ def test_without_counters_or_facts_of_the_gpu_nothing_is_named() -> None:
     assert moved[0] == "bytes to and from DRAM fall from 4.00 GB to 2.00 GB"
     assert found((1000, 500), *bytes_moved, gpu={}) is None
     assert found((1000, 500), {}, {}) is None
+
+
+SIZE = {"m": 4096, "n": 4096, "k": 4096}
+LADDERS_OF_NUMBERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32")
+
+
+@pytest.mark.parametrize("name", LADDERS_OF_NUMBERS)
+def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(name: str) -> None:
+    """A branch stands behind the rung whose number it has, and changes that one."""
+    own = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), [name])[name]
+    entries = {entry.rung: entry.baseline.rung if entry.baseline else None for entry in own.entries}
+    path = [rung for rung in entries if not is_branch(rung)]
+    assert [rung.split()[0] for rung in path] == [str(number) for number in range(1, len(path) + 1)]
+    assert [entries[rung] for rung in path] == [None, *path[:-1]]
+    last, letters = path[0], ""
+    for rung in entries:
+        if not is_branch(rung):
+            last, letters = rung, ""
+            continue
+        letters += rung.split()[0][-1]
+        assert (entries[rung], rung.split()[0][:-1]) == (last, last.split()[0])
+        assert letters == "bcdefg"[: len(letters)]
+
+
+def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(tmp_path: Path) -> None:
+    lab, name = Lab(tmp_path), "fp32_transpose"
+    variants = [
+        {"kernel": "gemm_register_tile", "params": {"transpose_a": 0}, "rung": "1 plain A"},
+        {"kernel": "gemm_naive", "rung": "1b naive", "baseline": "1 plain A"},
+        {"kernel": "gemm_register_tile", "rung": "2 transposed A", "baseline": "1 plain A"},
+    ]
+    edit_yaml(
+        lab.project.sweeps / f"{name}.yaml",
+        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
+    )
+    lab.record([name])
+    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+    timings = frames["timings"]
+
+    def last_step(rows: pd.DataFrame) -> Step:
+        data = of_sweep(sweep, {**frames, "timings": rows}, {})
+        found = steps(data)[-1]
+        assert (found.entry.rung, found.below) == ("2 transposed A", first)
+        return found
+
+    first = sweep.entries[0].variant.id
+    paired = last_step(timings)
+    (pair,) = records(
+        at_size(timings[(timings["rung"] == "2 transposed A") & (timings["reference"] == first)], SIZE)
+    )
+    assert (paired.direct, paired.gain) == (True, estimate(pair, "speedup"))
+    against_library = timings[timings["baseline"].isna()]
+    quotient = last_step(against_library)
+    assert not quotient.direct
+    rows = {row["variant"]: row for row in records(at_size(against_library, SIZE))}
+    own, other = (estimate(rows[variant], "speedup") for variant in (quotient.row["variant"], first))
+    assert quotient.gain == ratio(own, other)
+    assert not last_step(against_library[against_library["variant"] != first]).gain.known

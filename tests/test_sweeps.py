@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from conftest import ROOT
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
@@ -18,9 +16,9 @@ def test_hopper_shapes_has_at_each_size_what_hopper_tiles_found_fastest() -> Non
     timings = tables.read("timings", PUBLISHED)
     rows = timings[(timings["sweep"] == "hopper_tiles") & (timings["status"] == "ok")]
     rows = contenders(rows[rows["regime"] == rows["regime"].iloc[0]], ["m", "n", "k"]).sort_values("speedup")
-    best = {(row["m"], row["n"], row["k"]): json.loads(row["params"]) for row in rows.to_dict("records")}
+    best = {(row["m"], row["n"], row["k"]): row["variant"] for row in rows.to_dict("records")}
     sweep = load_sweeps(ROOT / "config/sweeps", load_catalog(ROOT / "kernels"), ["hopper_shapes"])[
         "hopper_shapes"
     ]
     wanted = {tuple(size.values()): best[tuple(size.values())] for size in (*sweep.sizes, *sweep.unasked)}
-    assert {tuple(size.values()): dict(entry.variant.params) for entry, size in sweep.asked} == wanted
+    assert {tuple(size.values()): entry.variant.id for entry, size in sweep.asked} == wanted

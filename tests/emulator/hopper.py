@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,30 @@ ROOT = Path(__file__).resolve().parents[2]
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
 INCLUDE = ROOT / "kernels" / "include"
 ARCH = "sm_90a"
-ONE = "hopper_tma_wgmma"
+ONE = "1_tma_wgmma"
+PING_PONG = "7_ping_pong"
 RING = "hopper_gemm"
+SPLIT = "hopper_split_k"
 NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}
-SLICED: dict[str, int | str] = {"store": "direct", "blocks": 0}
 SHARING: dict[str, int | str] = {"cluster_m": 2, "cluster_n": 4}
 HINTS: dict[str, int | str] = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
+_ALONE: dict[str, int | str] = {"store": "direct", "blocks": 0, "raster": 0}
+RUNGS: dict[str, dict[str, int | str]] = {
+    "2_ring": {**_ALONE, "bn": 128, "consumers": 1, "reallocate": 0},
+    "3_wide_tile": _ALONE,
+    "4_persistent": {"store": "direct"},
+    "5_multicast": {"store": "direct", "cluster_m": 2},
+    "6_tma_store": {"cluster_m": 2},
+}
+"""Rungs that hopper_gemm can make, and its parameters for that."""
 VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (ONE, "bf16", "NN", {}),
     (ONE, "fp16", "TN", {"bm": 64, "bn": 256}),
+    *((rung, "bf16", "NN", {}) for rung in RUNGS),
+    ("3_wide_tile", "fp16", "TN", {"bm": 256, "bn": 192, "stages": 3}),
+    ("6_tma_store", "fp16", "TN", {"cluster_m": 1, "buffers": 1}),
+    (PING_PONG, "bf16", "NN", {}),
+    (PING_PONG, "fp16", "TN", {"bn": 176, "stages": 4, "cluster_m": 2, "buffers": 1}),
     (RING, "bf16", "NN", {}),
     (RING, "bf16", "TN", {"cluster_m": 2, "boxes": 4, "stages": 3}),
     (RING, "fp16", "NN", {"cluster_n": 2, "raster": "hilbert"}),
@@ -38,8 +54,8 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (RING, "tf32", "TN", {"cluster_m": 2}),
     (RING, "fp8", "TN", {"bm": 256, "bn": 128, "cluster_n": 2}),
     (RING, "bf16", "TN", {"stagger": 1, "serpentine": 1}),
-    (RING, "fp16", "NN", {**SLICED, "split_k": 4, "stagger": 1}),
-    (RING, "tf32", "TN", {**NARROW, **SLICED, "bn": 64, "stages": 8, "split_k": 3}),
+    (SPLIT, "fp16", "NN", {"bn": 256, "stages": 4, "split_k": 4}),
+    (SPLIT, "tf32", "TN", {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "stages": 8, "split_k": 3}),
     # Widths that are no multiple of 64: boxes of several copies, 64 or 32 bytes wide, and hints for the L2.
     (RING, "bf16", "TN", {"bn": 96, "stages": 7, "boxes": 1, "cluster_m": 2, "stagger": 1}),
     (RING, "fp16", "TN", {"bn": 160, "stages": 5, "cluster_m": 4, "fetch": "256B"}),
@@ -56,7 +72,7 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (RING, "tf32", "TN", {"bn": 176, "boxes": 1, "stages": 5, "cluster_m": 2, **HINTS}),
     (RING, "fp8", "TN", {"bn": 80, "boxes": 1, "stages": 8, "cluster_m": 2, "evict_b": "last"}),
     (RING, "fp16", "TN", {**NARROW, "bn": 48, "stages": 11, "boxes": 4, "cluster_m": 2, **HINTS}),
-    (RING, "bf16", "TN", {**SLICED, "bn": 80, "stages": 6, "split_k": 2, "evict_b": "first"}),
+    (SPLIT, "bf16", "TN", {"bn": 80, "evict_b": "first"}),
     (RING, "bf16", "NN", {"evict_b": "first", "evict_c": "last"}),
     # Consumers side by side along N.
     (RING, "bf16", "TN", {"bn": 320, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
@@ -65,7 +81,7 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (RING, "fp16", "TN", {"bn": 288, "consumers_n": 2, "stages": 3, "cluster_m": 2, "evict_a": "first"}),
     (RING, "fp8", "TN", {"bn": 384, "consumers_n": 2, "stages": 3, "stagger": 1}),
     (RING, "bf16", "NN", {"bn": 384, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
-    (RING, "fp16", "TN", {**SLICED, "bm": 64, "bn": 320, "consumers_n": 2, "split_k": 2}),
+    (SPLIT, "fp16", "TN", {"bm": 64, "bn": 320, "stages": 4, "consumers_n": 2}),
 ]
 
 LINE, BOX = 128, 64 * 128
@@ -92,6 +108,14 @@ def variant(name: str, dtype: str = "bf16", layout: str = "NN", **params: int | 
     return kernel(name).variant(params, dtype, layout)
 
 
+def as_ring(one: Variant) -> dict[str, int | str]:
+    """Parameters of a variant, and what it is in those of hopper_gemm that it does not have."""
+    name = one.kernel.name
+    alike = RUNGS | {ONE: RUNGS["2_ring"], SPLIT: {"store": "direct"}}
+    more = {"consumers": 1} if name == PING_PONG else {}  # of a tile
+    return {**kernel(RING).variant(alike.get(name, {}), "bf16").params, **more, **one.params}
+
+
 def box(one: Variant, buffer: str) -> tuple[int, int]:
     """Lines and elements per line of the box that the YAML gives the tensor map of `buffer`."""
     extents = next(
@@ -99,6 +123,17 @@ def box(one: Variant, buffer: str) -> tuple[int, int]:
     )
     lines, elements = (whole(extent, evaluate(extent, one.names())) for extent in extents)
     return lines, elements
+
+
+def shared_type(one: Variant) -> str:
+    """The structure in shared memory of a variant: Shared<...> in its kernel, with the arguments of its entry."""
+    found = re.search(r"template <([^>]*)>\n__global__(.*)", one.kernel.source.read_text(), re.DOTALL)
+    assert found is not None, "a kernel is a template"
+    names, body = [name.split()[-1] for name in found[1].split(",")], found[2]
+    given = re.findall(r"[^,<>]+(?:<(?:[^<>]|<[^<>]*>)*>)?", one.entry[one.entry.index("<") + 1 : -1])
+    values = dict(zip(names, map(str.strip, given), strict=True))
+    (parameters,) = set(re.findall(r"\bShared<([\w, ]+)>", body))
+    return f"Shared<{', '.join(values[name] for name in parameters.split(', '))}>"
 
 
 @functools.cache

@@ -1,57 +1,77 @@
-// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators: one warpgroup copies, the others
-// multiply.
+// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators: the techniques of the rungs
+// 1_tma_wgmma to 6_tma_store in one kernel, each as a parameter, for the sweeps hopper_*.
 //
-// The techniques, each a parameter, after cutlass and fast-cu:
-//   Stages         a ring of tiles between the copying thread and the consumers: copies run ahead of the
-//                  wgmma
-//   Consumers      warpgroups that share a tile, along M or (ConsumersN) N, and with Reallocate the copier's
-//                  registers
-//   Raster         persistent blocks take tiles in this order: row by row, threadblock swizzle or Hilbert
-//                  curve
-//   Cluster        blocks load operands that they share once (multicast), or take Slices of K (split K)
-//   Store          Epilogue::staged: TMA stores results from shared memory while the next tile begins
-//   Stagger        the first consumer runs some steps ahead, so that one multiplies while the other stores
-//   Serpentine     every second round goes backwards along K, through what the L2 still holds (Evict: drops
-//                  first)
+// Beyond the rungs (cutlass, fast-cu) there are consumers side by side along N, clusters along both axes,
+// tiles along a Hilbert curve, hints for the L2, and two orders in time:
+//   stagger      the first consumer runs some steps ahead, so that one multiplies while the other stores
+//   serpentine   every second round goes backwards along K, through what the L2 still holds
 //
 // Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,
-// Major::mn where it is K x N (16-bit elements only). BM, BN: block tile, 128 bytes of K deep. StagesC:
-// buffers of 64 rows x 128 bytes per consumer for results on their way.
+// Major::mn where it is K x N (16-bit elements only). Tile, Ring, Schedule, Results: schedule/parameters.cuh.
 
-#include "epilogue/combine.cuh"
-#include "epilogue/slice_sum.cuh"
 #include "epilogue/warpgroup_store.cuh"
-#include "mma/operand_tile.cuh"
+#include "schedule/parameters.cuh"
 #include "schedule/producer.cuh"
-#include "schedule/tile_scheduler.cuh"
+#include "schedule/stagger.cuh"
 #include "schedule/wgmma_loop.cuh"
 
-template <class Element, Major MajorB, int BM, int BN, int Stages, int Consumers, int ConsumersN, int StagesC>
+template <class Element, Major MajorB, class Tile, class Ring, class Results>
 struct Shared {
-    OperandTile<Element, Major::k, BM> a[Stages];
-    OperandTile<Element, MajorB, BN> b[Stages];
-    TmaStoreRing<ElementOfC<Element>, BN / ConsumersN, StagesC> c[Consumers];
-    RingBarriers<Stages> ring;
-    TilePosition origin[Stages];  // of the tile that a stage belongs to
+    OperandTile<Element, Major::k, Tile::rows> a[Ring::stages];
+    OperandTile<Element, MajorB, Tile::columns> b[Ring::stages];
+    TmaStoreRing<ElementOfC<Element>, Tile::consumer_columns, Results::buffers> c[Tile::consumers];
+    RingBarriers<Ring::stages> ring;
+    TilePosition origin[Ring::stages];  // of the tile that a stage belongs to
 };
 
-template <class Element, Major MajorB, int BM, int BN, int Stages, int Consumers, int ConsumersN,
-          bool Reallocate, class Cluster, int Raster, bool Serpentine, int Stagger, Epilogue Store,
-          int StagesC, int Slices, Evict EvictA, Evict EvictB, Evict EvictC>
-__global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
+// The epilogue of a consumer, for its part of a tile.
+template <class Results, class Value, class Buffers, int Fragments, int Registers>
+__device__ inline void store(float (&accumulator)[Fragments][Registers], const MatrixC<Value>& c, int row,
+                             int column, int thread, int barrier, Buffers& buffers, int& next_buffer) {
+    combine_accumulators(accumulator, c.c, c.m, c.n, row, column, c.alpha, c.beta, thread);
+    if constexpr (Results::by_tma) {
+        buffers.template store<Results::evict>(accumulator, c.map, row, column, thread, barrier, next_buffer);
+    } else {
+        store_direct(accumulator, c.c, c.m, c.n, row, column, thread);
+    }
+}
+
+// A consumer: multiplies its part of one tile after the other, as the producer loads them, and stores it.
+template <class Tile, class Schedule, class Results, class Memory, class Value, class Scheduler>
+__device__ inline void consume(Memory& shared, const MatrixC<Value>& c, const Scheduler& scheduler,
+                               int cluster, int clusters, int rank, int steps, int consumer, int thread) {
+    using Cluster = typename Schedule::Cluster;
+    const int tile_row = Tile::row(consumer), tile_column = Tile::column(consumer), lane = thread % 32;
+    float accumulator[Tile::fragments][Tile::consumer_columns / 2];
+    auto at = shared.ring.begin();
+    int next_buffer = 0;
+    // Without a tile nobody runs ahead, and nobody waits for it.
+    Stagger<Schedule::stagger, Tile::consumers> stagger(consumer, cluster < scheduler.tiles() ? steps : 0);
+    for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
+        const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, shared.ring, at, steps,
+                                             tile_row, tile_column, rank, lane, stagger);
+        const TilePosition origin = read_by_lane(rank, shared.origin[held], lane);
+        wgmma_wait<0>();
+        release_stage<Cluster>(shared.ring.empty[held], rank, lane);
+        store<Results>(accumulator, c, origin.row + tile_row, origin.column + tile_column, thread,
+                       consumer + 1, shared.c[consumer], next_buffer);
+    }
+    if (Results::by_tma && thread == 0) wait_for_stores();
+}
+
+template <class Element, Major MajorB, class Tile, class Ring, class Schedule, class Results>
+__global__ void __launch_bounds__((Tile::consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_c, ElementOfC<Element>* c, int m, int n, int k,
             float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    using Cluster = typename Schedule::Cluster;
     alignas(1024) extern __shared__ unsigned char memory[];
-    using Memory = Shared<Element, MajorB, BM, BN, Stages, Consumers, ConsumersN, StagesC>;
-    auto& shared = *reinterpret_cast<Memory*>(memory);
-    auto& ring = shared.ring;
-    const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
-    const int rank = Cluster::size > 1 ? cluster_rank() : 0, slice = Slices > 1 ? cluster_rank() : 0;
-    constexpr int cluster_blocks = Cluster::size * Slices;
-    const int cluster = blockIdx.x / cluster_blocks, clusters = gridDim.x / cluster_blocks;
-    const int all_steps = ceil_div(k, shared.a[0].depth);
-    const auto [first_step, steps] = steps_of_slice(all_steps, slice, Slices);
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, Tile, Ring, Results>*>(memory);
+    const TileScheduler<Tile::rows, Tile::columns, Cluster, Schedule::raster> scheduler(m, n);
+    const int rank = Cluster::size > 1 ? cluster_rank() : 0;
+    const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
+    const int steps = ceil_div(k, shared.a[0].depth);
     // The shuffle makes it uniform for the compiler.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads;
@@ -59,61 +79,18 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     if (threadIdx.x == 0) {
         prefetch(map_a);
         prefetch(map_b);
-        ring.init(Cluster::partners * Consumers * 4);  // a release per warp
+        shared.ring.init(Cluster::partners * Tile::consumers * 4);  // a release per warp
     }
-    constexpr bool in_cluster = cluster_blocks > 1;
-    block_or_cluster_barrier<in_cluster>();
+    block_or_cluster_barrier<(Cluster::size > 1)>();
     if (warpgroup == 0) {
-        if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
+        Tile::shrink_producer();
         if (one_of_warpgroup(thread)) {
-            produce<Cluster, Serpentine, EvictA, EvictB>(shared, map_a, map_b, scheduler, cluster, clusters,
-                                                         rank, first_step, steps);
+            produce<Ring, Schedule>(shared, map_a, map_b, scheduler, cluster, clusters, rank, steps);
         }
-        if constexpr (Slices > 1) cluster_barrier();  // all accumulators lie in shared memory
     } else {
-        if constexpr (Reallocate) grow_registers<consumer_registers<Consumers>>();
-        // Of a consumer: fragments of 64 rows, and columns.
-        constexpr int fragments = BM / 64 / (Consumers / ConsumersN), columns = BN / ConsumersN;
-        const int consumer = warpgroup - 1;
-        const int tile_row = consumer / ConsumersN * fragments * 64;
-        const int tile_column = consumer % ConsumersN * columns;
-        float accumulator[fragments][columns / 2];
-        RingPosition<Stages> at;
-        constexpr int all_consumers = Consumers + 1;  // barriers: a warpgroup's own has its number
-        int ahead = Stagger > 0 && consumer + 1 < Consumers ? const_min(Stagger, steps) - 1 : -1;
-        if (Stagger > 0 && consumer > 0) warpgroup_barrier<2>(all_consumers + consumer);
-        for (int tile = cluster, next_stage_c = 0; tile < scheduler.tiles(); tile += clusters) {
-            const auto after_step = [&](int step) {
-                if (Stagger > 0 && step == ahead) {  // in the first tile; later tiles keep the distance
-                    warpgroup_arrive<2>(all_consumers + consumer + 1);
-                    ahead = -1;
-                }
-            };
-            const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, ring, at, steps, tile_row,
-                                                 tile_column, rank, thread % 32, after_step);
-            const TilePosition origin = read_by_lane(rank, shared.origin[held], thread % 32);
-            wgmma_wait<0>();
-            release_stage<Cluster>(ring.empty[held], rank, thread % 32);
-            if constexpr (Slices > 1) {
-                // The ring is done: there is one tile.
-                auto& sums = reinterpret_cast<SliceSum<BM, BN>&>(shared.a);
-                warpgroup_barrier<Consumers>(all_consumers);
-                sums.store_shared(accumulator, tile_row, tile_column, thread);
-                cluster_barrier();  // all accumulators lie in shared memory
-                sums.template store<Consumers * warpgroup_threads>(c, m, n, origin, Slices, alpha, beta,
-                                                                   consumer * warpgroup_threads + thread);
-            } else {
-                const int row = origin.row + tile_row, column = origin.column + tile_column;
-                combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
-                if constexpr (Store == Epilogue::staged) {
-                    shared.c[consumer].template store<EvictC>(accumulator, map_c, row, column, thread,
-                                                              warpgroup, next_stage_c);
-                } else {
-                    store_direct(accumulator, c, m, n, row, column, thread);
-                }
-            }
-        }
-        if (Store == Epilogue::staged && thread == 0) wait_for_stores();
+        Tile::grow_consumer();
+        consume<Tile, Schedule, Results>(shared, MatrixC<ElementOfC<Element>>{map_c, c, m, n, alpha, beta},
+                                         scheduler, cluster, clusters, rank, steps, warpgroup - 1, thread);
     }
-    if constexpr (in_cluster) cluster_barrier();  // no block exits while others access its memory
+    if constexpr (Cluster::size > 1) cluster_barrier();  // no block exits while others access its memory
 }

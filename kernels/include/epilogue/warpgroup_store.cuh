@@ -13,6 +13,15 @@
 #include "mma/operand_tile.cuh"
 #include "schedule/warpgroup.cuh"
 
+// C, m x n, with the factors of a GEMM and the map by which TMA stores to it.
+template <class Value>
+struct MatrixC {
+    const TensorMap& map;
+    Value* c;
+    int m, n;
+    float alpha, beta;
+};
+
 // Calls act(place in C, low, high) for the thread's pairs of accumulators that lie inside C, row after row.
 template <class Value, int Fragments, int Registers, class Act>
 __device__ inline void for_each_pair(float (&accumulator)[Fragments][Registers], Value* c, int m, int n,
@@ -62,6 +71,17 @@ __device__ inline void store_direct(float (&accumulator)[Fragments][Registers], 
                   [&](typename Packed<Value>::Type* at, float low, float high) {
                       *at = Packed<Value>::pack(low, high);
                   });
+}
+
+// C = beta * C, where K is 0 and no wgmma would write the accumulators. Called by all threads of the grid.
+template <class Value>
+__device__ inline void scale_c(Value* c, int m, int n, float beta) {
+    const Index block = Index(blockIdx.y) * gridDim.x + blockIdx.x;
+    const Index threads = Index(gridDim.x) * gridDim.y * blockDim.x;
+#pragma unroll 1
+    for (Index i = block * blockDim.x + threadIdx.x; i < Index(m) * n; i += threads) {
+        c[i] = from_float<Value>(beta != 0.0f ? beta * to_float(c[i]) : 0.0f);
+    }
 }
 
 // The buffers of one warpgroup, of 64 rows x 128 bytes. Where the columns are no multiple of 128 bytes, a

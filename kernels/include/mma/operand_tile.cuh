@@ -55,6 +55,11 @@ struct alignas(1024) OperandTile {
         }
     }
 
+    // The same of a tile that no other block needs.
+    __device__ void load(const TensorMap& map, int first, int k, Mbarrier& full) {
+        load<1>(map, first, k, full, 0, 1);
+    }
+
     // The descriptor for the first wgmma of a tile whose first line lies at `address`, a multiple of 1024.
     // Along K, eight lines are 1024 bytes on; along N, the next 64 columns are a box on, and eight lines of K
     // 1024 bytes.

@@ -30,6 +30,14 @@ __device__ inline void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
+// For a GEMM without a step: the first wgmma of others begins at zero by itself.
+template <int Fragments, int Registers>
+__device__ inline void clear(float (&accumulator)[Fragments][Registers]) {
+    for (auto& fragment : accumulator) {
+        for (float& value : fragment) value = 0.0f;
+    }
+}
+
 // The descriptor of an operand in shared memory with 128-byte swizzle, from the address of its first element:
 // offsets in units of sixteen bytes, swizzle mode 1 of four in the two highest bits (PTX ISA, matrix
 // descriptor).

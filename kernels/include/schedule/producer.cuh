@@ -6,30 +6,30 @@
 #include "schedule/ring.cuh"
 #include "schedule/tile_scheduler.cuh"
 
-// The tiles of C of cluster number `cluster` of `clusters`, and of K `steps` steps from `first_step` on; with
-// Serpentine every second tile goes backwards along them. Blocks of a Cluster load a part each of what they
-// share. Leaves at shared.origin[stage] of which tile the stage is.
-template <class Cluster, bool Serpentine, Evict EvictA, Evict EvictB, class Memory, class Scheduler>
+// The tiles of C of cluster number `cluster` of `clusters`, `steps` steps of K each; blocks of a
+// cluster load a part each of what they share. Leaves at shared.origin[stage] of which tile the stage is.
+template <class Ring, class Schedule, class Memory, class Scheduler>
 __device__ inline void produce(Memory& shared, const TensorMap& map_a, const TensorMap& map_b,
                                const Scheduler& scheduler, int cluster, int clusters, int rank,
-                               int first_step, int steps) {
+                               int steps) {
+    using Cluster = typename Schedule::Cluster;
     auto at = shared.ring.begin();
     bool backwards = false;
     for (int tile = cluster; tile < scheduler.tiles();
-         tile += clusters, backwards = Serpentine && !backwards) {
+         tile += clusters, backwards = Schedule::serpentine && !backwards) {
         const TilePosition origin = scheduler.origin(tile, rank);
         for (int step = 0; step < steps; ++step, at.advance()) {
             auto& a = shared.a[at.stage];
             auto& b = shared.b[at.stage];
             Mbarrier& full = shared.ring.full[at.stage];
-            const int k = (first_step + (backwards ? steps - 1 - step : step)) * a.depth;
+            const int k = (backwards ? steps - 1 - step : step) * a.depth;
             shared.ring.wait_until_empty(at);
             shared.origin[at.stage] = origin;
             mbarrier_arrive_expect(full, a.bytes + b.bytes);
-            a.template load<Cluster::columns, EvictA>(map_a, origin.row, k, full, Cluster::column(rank),
-                                                      Cluster::row_mask(rank));
-            b.template load<Cluster::rows, EvictB>(map_b, origin.column, k, full, Cluster::row(rank),
-                                                   Cluster::column_mask(rank));
+            a.template load<Cluster::columns, Ring::evict_a>(map_a, origin.row, k, full,
+                                                             Cluster::column(rank), Cluster::row_mask(rank));
+            b.template load<Cluster::rows, Ring::evict_b>(map_b, origin.column, k, full, Cluster::row(rank),
+                                                          Cluster::column_mask(rank));
         }
     }
 }

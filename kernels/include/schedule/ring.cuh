@@ -20,6 +20,12 @@ struct RingPosition {
             parity ^= 1;
         }
     }
+
+    __host__ __device__ constexpr void advance(int stages) {
+        const int next = stage + stages;
+        stage = next % Stages;
+        parity ^= next / Stages % 2;
+    }
 };
 
 // The same for stages that hold their barriers themselves: an offset in bytes, from which everything lies at

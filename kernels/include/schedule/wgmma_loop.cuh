@@ -6,14 +6,14 @@
 #include "mma/operand_tile.cuh"
 #include "schedule/ring.cuh"
 
-// Multiplies `steps` stages of A and B, from `row` of A and `column` of B on, into Fragments x 64 rows of
+// Multiplies `steps` > 0 stages of A and B, from `row` of A and `column` of B on, into Fragments x 64 rows of
 // accumulators that begin at zero. Calls after_step(step) after each. Returns the last stage: wait for its
 // wgmma before releasing it.
 template <class Cluster, int Stages, class TileA, class TileB, int Fragments, int Registers, class AfterStep>
 __device__ inline int wgmma_loop(float (&accumulator)[Fragments][Registers], const TileA (&a)[Stages],
                                  const TileB (&b)[Stages], RingBarriers<Stages>& ring,
                                  RingPosition<Stages>& at, int steps, int row, int column, int rank, int lane,
-                                 AfterStep after_step) {
+                                 AfterStep&& after_step) {
     int held = 0;
     for (int step = 0; step < steps; ++step, at.advance()) {
         mbarrier_wait(ring.full[at.stage], at.parity);

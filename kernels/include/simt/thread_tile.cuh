@@ -55,16 +55,22 @@ __device__ inline void load_down_column(float (&fragment)[Count], const float* t
     for (int i = 0; i < Count; ++i) fragment[i] = *Layout::at(words, Along::position(thread, i), column);
 }
 
-template <int TM, int TN, int Steps, int Buffers, class LayoutA, class LayoutB, class AlongA, class AlongB,
-          bool TransposeA, FragmentShape ShapeA, FfmaOrder Ffmas, bool Fenced>
+// Tile, Fragments: policies of gemm_staged. SharedTiles: of its policy Copy (policies.cuh).
+template <class Tile, class SharedTiles, class Fragments, FfmaOrder Ffmas>
 struct ThreadTile {
-    static constexpr int steps = Steps;
+    using Outputs = typename Fragments::template Outputs<Tile>;
+    using AlongA = typename Outputs::AlongA;
+    using AlongB = typename Outputs::AlongB;
+    using LayoutA = typename SharedTiles::LayoutA;
+    using LayoutB = typename SharedTiles::LayoutB;
+    static constexpr int TM = Tile::tm, TN = Tile::tn, steps = Tile::bk;
+    static constexpr int group = AlongB::group;  // of accumulators side by side in C
+    static constexpr FragmentShape shape_a = Fragments::shape_a;
     float accumulator[TM][TN] = {};
 
-    // `tile_a`, `tile_b`: where the tiles of the first stage lie. row, column: the thread's place in the grid
-    // of threads.
-    __device__ ThreadTile(const char* tile_a, const char* tile_b, int row, int column)
-        : tile_a(tile_a), tile_b(tile_b), row(row), column(column) {
+    // `shared`: where the first stage lies. row, column: the thread's place in the grid of threads.
+    __device__ ThreadTile(const char* shared, int row, int column)
+        : tile_a(shared), tile_b(shared + SharedTiles::CopyA::bytes), row(row), column(column) {
         origin_a = tile_a + 4 * LayoutA::index(0, AlongA::first(row));
         origin_b = tile_b + 4 * LayoutB::index(0, AlongB::first(column));
     }
@@ -72,22 +78,22 @@ struct ThreadTile {
     // Fragments of a step of the stage that begins `stage` bytes behind the first one.
     __device__ void load(int stage, int step, int buffer) {
         const float *from_a = words_at(tile_a + stage), *from_b = words_at(tile_b + stage);
-        if constexpr (ShapeA == FragmentShape::element) {
+        if constexpr (shape_a == FragmentShape::element) {
             element = LayoutA::at(from_a, 0, step);
-        } else if constexpr (TransposeA) {
+        } else if constexpr (SharedTiles::transpose_a) {
             load_along_row<LayoutA, AlongA>(a[buffer], from_a, words_at(origin_a + stage), step, row);
         } else {
             load_down_column<LayoutA, AlongA>(a[buffer], from_a, step, row);
         }
         load_along_row<LayoutB, AlongB>(b[buffer], from_b, words_at(origin_b + stage), step, column);
-        if (Fenced) __syncwarp();  // without it the compiler moves the loads next to their use
+        if (Fragments::fenced) __syncwarp();  // without it the compiler moves the loads next to their use
     }
 
     __device__ void multiply(int buffer) {
 #pragma unroll
         for (int i = 0; i < TM * TN; ++i) {
             const Place at = place_of<Ffmas, TM, TN>(i);
-            if (ShapeA == FragmentShape::element && i % TN == 0) {
+            if (shape_a == FragmentShape::element && i % TN == 0) {
                 a[buffer][at.y] =
                     *LayoutA::at(static_cast<const volatile float*>(element), AlongA::position(row, at.y), 0);
             }
@@ -116,5 +122,5 @@ struct ThreadTile {
     const char *tile_a, *tile_b, *origin_a, *origin_b;
     const float* element;
     int row, column;
-    float a[Buffers][TM], b[Buffers][TN];
+    float a[Fragments::buffers][TM], b[Fragments::buffers][TN];
 };

@@ -150,9 +150,9 @@ class SweepDocument(Document):
     counts"""
     precision: Share | None = None
     """half-width of the speed-up's interval to reach, as a share (default the configuration's)"""
-    regimes: Some[Literal["cold", "dirty", "warm", "sustained"]] = ["dirty", "warm"]
+    regimes: Some[Literal["cold", "dirty", "warm", "sustained"]] = ["cold", "warm"]
     """cold: operands outside the L2, and nothing in it left to be written to memory; dirty: L2 flushed by a memset, as
-    NVBench does it; warm: back to back in a CUDA graph (default dirty and warm); figures and findings speak of
+    NVBench does it; warm: back to back in a CUDA graph (default cold and warm); figures and findings speak of
     the first"""
     counters: CountersDocument | None = None
     sustained: SelectionDocument | None = None

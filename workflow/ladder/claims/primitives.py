@@ -190,7 +190,8 @@ class Tables:
 
     @classmethod
     def read(cls, folder: Path, sweeps: Mapping[str, Sweep]) -> "Tables":
-        return cls({name: tables.read(name, folder) for name in TABLES}, sweeps)
+        frames = {name: tables.read(name, folder) for name in TABLES}
+        return cls({**frames, "timings": tables.with_rungs(frames["timings"], sweeps.values())}, sweeps)
 
     def cells(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Cells in the sweep's first regime, unless another one is wanted: a value, a tuple of values or a function."""

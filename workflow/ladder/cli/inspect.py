@@ -17,7 +17,7 @@ from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import evaluate, whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
-from ladder.report.document import learnt
+from ladder.report.document import ladders, learnt
 from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
@@ -49,9 +49,11 @@ def check(
 def reference(
     context: typer.Context,
     kind: Annotated[list[str] | None, typer.Argument(help=f"Kinds (default: {', '.join(KINDS)}).")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Update both README.md and the schemas.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Update both README.md, ladder.md and the schemas.")
+    ] = False,
 ) -> None:
-    """Print the field reference of document kinds, or write it down with schemas for editors and README's numbers."""
+    """Print the field reference of document kinds, or write it down with schemas, README's numbers and ladder.md."""
     for name in kind or ():
         refuse_unknown("command line", "kind", name, KINDS)
     text = "\n".join(field_reference(name, *KINDS[name]) for name in kind or KINDS)
@@ -62,7 +64,10 @@ def reference(
     for name, (_, document) in KINDS.items():
         write_json(own.config / "schemas" / f"{name}.json", document.model_json_schema())
     run = run_of(context, None, None)
-    numbers = learnt(own.published(run.config.published), run.every_sweep)
+    published = own.published(run.config.published)
+    numbers = learnt(published, run.every_sweep)
+    drawn = ladders(published, run.every_sweep)
+    replace_file(own.root / "docs" / "ladder.md", drawn.encode())
     for readme, lines in ((own.config / "README.md", text), (own.root / "README.md", numbers)):
         old = readme.read_text(encoding="utf-8")
         if old.count(BEGIN) != 1 or old.count(END) != 1:

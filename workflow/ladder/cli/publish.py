@@ -65,8 +65,8 @@ def publish(
         decide_tables(fresh.tables, sweeps)
         parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
         list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
-        write(fresh, sweeps, given.plans, given.folder.root)
         others = [one for one in own.publications() if one.root != target.root]
+        write(fresh, sweeps, given.plans, given.folder.root, others)
         name = "/".join(target.root.parts[-2:])
         replace_file(fresh.page, render(fresh, sweeps, own.root, others, name).encode("utf-8"))
     logging.info("published in %s", target.root)

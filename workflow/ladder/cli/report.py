@@ -6,7 +6,7 @@ import typer
 
 from ladder.claims.ledger import decide_tables
 from ladder.cli.asked import sweeps_of
-from ladder.cli.options import Folder, SweepNames
+from ladder.cli.options import Beside, Folder, SweepNames, folders
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
 from ladder.report.document import write
@@ -19,8 +19,8 @@ def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
         logging.info("%s: %s: %s", row["id"], row["verdict"], row["part"])
 
 
-def report(context: typer.Context, folder_: Folder, sweeps: SweepNames) -> None:
+def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
     """Write report.md, methodology.md and sweeps/NAME.md."""
     folder = RunFolder(folder_)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
-    write(folder, sweeps_of(context, sweeps), plans)
+    write(folder, sweeps_of(context, sweeps), plans, beside=folders(beside))

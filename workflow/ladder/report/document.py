@@ -4,7 +4,7 @@ Numbers and selections are made here in Python; words and tables stand in the te
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
+from ladder.report.devices import side_by_side
 from ladder.report.evidence import Evidence
 from ladder.report.findings import Finding, findings
 from ladder.report.messages import message
 from ladder.report.questions import questions, what_to_use
-from ladder.report.steps import rate, steps
+from ladder.report.steps import is_branch, rate, steps
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.environment import read_environment
@@ -32,8 +33,11 @@ from ladder.results.templates import TEMPLATES
 
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "sections": sections, "version": __version__}
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "is_branch": is_branch}
+TEMPLATES.globals |= {"sections": sections, "version": __version__}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
+LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
+"""The sweeps of docs/ladder.md, in its order."""
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
 
 
@@ -57,13 +61,24 @@ def _evidence(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> Evidence:
     return Evidence(sweeps, frames, read_environment(folder))
 
 
+def ladders(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
+    """docs/ladder.md: the ladders among the sweeps, rung by rung. Raises LadderError without the published tables."""
+    data = _evidence(published, {name: sweeps[name] for name in LADDERS})
+    parts = list(data.parts.values())
+    return TEMPLATES.get_template("ladders.md.j2").render(ladders=parts, device=data.gpu["name"])
+
+
 def render(
-    folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path | None = None
+    folder: RunFolder,
+    sweeps: Mapping[str, Sweep],
+    plans: Mapping[str, Plan],
+    run: Path | None = None,
+    beside: Sequence[RunFolder] = (),
 ) -> dict[Path, str]:
     """The pages of the report as markdown, by the file that each belongs to.
 
-    `plans` say how it was measured, and `run` names the run's own folder if it is another. Raises LadderError where a
-    merged table is missing.
+    `plans` say how it was measured, `run` names the run's own folder if it is another, and `beside` are folders of
+    other devices to compare with. Raises LadderError where a merged table is missing.
     """
     data = _evidence(folder, sweeps)
     environment = data.environment
@@ -77,6 +92,7 @@ def render(
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = overall(frames["claims"]).value_counts()
     source, device = environment.get("published") or environment, (run or folder.root).name
+    name = data.gpu.get("name") or source.get("device") or device
     context = {
         "findings": findings(data),
         "use": what_to_use(data),
@@ -86,9 +102,10 @@ def render(
         "titles": titles(),
         "by_claim": _by_claim(frames["claims"]),
         "environment": environment,
+        "devices": side_by_side(name, frames, beside),
         "source": source,
         "gpu": data.gpu,
-        "name": data.gpu.get("name") or source.get("device") or device,
+        "name": name,
         "timings_from": timings_from,
         "parts": list(data.parts.values()),
         "sweeps": list(sweeps.values()),
@@ -102,8 +119,8 @@ def render(
         "device": device,
     }
     pages = {folder.report: _page("report", context), folder.methodology: _page("methodology_page", context)}
-    for name, part in data.parts.items():
-        pages[folder.sweep_page(name)] = _page("sweep", context | {"data": part})
+    for sweep, part in data.parts.items():
+        pages[folder.sweep_page(sweep)] = _page("sweep", context | {"data": part})
     return pages
 
 
@@ -123,9 +140,7 @@ def _page(template: str, context: Mapping[str, Any]) -> str:
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 
 
-def write(
-    folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path | None = None
-) -> None:
-    """Write what `render` makes."""
-    for path, text in render(folder, sweeps, plans, run).items():
+def write(folder: RunFolder, *given: Any, **more: Any) -> None:
+    """Write what `render` makes of these."""
+    for path, text in render(folder, *given, **more).items():
         replace_file(path, text.encode("utf-8"))

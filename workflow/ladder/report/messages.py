@@ -24,14 +24,14 @@ def _fastest(data: FigureData, rows: pd.DataFrame) -> str:
 
 def _ladder(data: FigureData) -> str:
     found = {step.entry.variant: step for step in steps(data)}
-    known = [step for step in found.values() if step.below]
+    known = [step for step in found.values() if step.gain.known]
     if not known:
         return _fastest(data, data.here)
     chain = [found[entry.variant] for entry in path(data) if entry.variant in found]
     if len(chain) <= 2 < len(known):
         worst = min(known, key=lambda step: step.gain.value)
         return f"{worst.entry.rung} costs most: {figure(worst.gain.value, 3)} x {data.names[worst.below]}"
-    largest = max((step for step in chain if step.below), key=lambda step: step.gain.value)
+    largest = max((step for step in chain if step.gain.known), key=lambda step: step.gain.value)
     end = f"{chain[-1].entry.rung} ends at {_over(data, chain[-1].row)}"
     return f"{end}; {largest.entry.rung} brings most, {figure(largest.gain.value, 3)} x"
 

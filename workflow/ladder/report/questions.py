@@ -59,7 +59,9 @@ def _gains(of: Gain) -> list[str]:
 
 def _causes(found: Sequence[Step]) -> str:
     """The explained ones among some steps, the largest first."""
-    known = sorted((step for step in found if step.below), key=lambda step: -abs(math.log(step.gain.value)))
+    known = sorted(
+        (step for step in found if step.gain.known), key=lambda step: -abs(math.log(step.gain.value))
+    )
     explained = [step for step in known if step.explained]
     if not known:
         return "Nothing was counted."
@@ -74,10 +76,10 @@ def _ladder(data: Evidence, name: str) -> Answer:
     rungs = {entry.variant.id: entry for entry in path(part)}
     every = steps(part)
     found = [step for step in every if step.row["variant"] in rungs]
-    aside = [step for step in every if step.row["variant"] not in rungs and step.below]
+    aside = [step for step in every if step.row["variant"] not in rungs and step.gain.known]
     top = found[-1]
     sizes = {size_label(row.size): gain(row.names) for row in data.rows(name, variant=top.row["variant"])}
-    largest = max((step for step in found if step.below), key=lambda step: step.gain.value, default=None)
+    largest = max((step for step in found if step.gain.known), key=lambda step: step.gain.value, default=None)
     head = f"{len(found)} rungs lead from “{text(found[0].entry.rung)}” to “{text(top.entry.rung)}”"
     said = [
         f"{head}, at {part.size_text} {gain(top.row).times(text(part.reference_name))}"

@@ -1,6 +1,7 @@
 """Steps of a ladder: what a rung gains over the rung it changes, and the counter that accounts for the time."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -118,6 +119,7 @@ class Step:
     below: str = ""  # the id of the variant that it changes
     gain: Estimate = UNKNOWN
     predicted: Estimate = UNKNOWN  # where another GPU's gain lies, with the gain between
+    direct: bool = False  # whether the two were launched in pairs; else it is the quotient of two speeds
     why: str = ""  # the counter that accounts for the gain, or that none does
     explained: bool = False  # whether one does
 
@@ -139,29 +141,38 @@ def explanation(
 
 
 def steps(data: SweepData) -> list[Step]:
-    """Rungs of a ladder against a library with a result at the sweep's size; none of other sweeps."""
+    """Rungs of a ladder against a library with a result at the sweep's size; none of other sweeps.
+
+    A gain is of direct pairs where there are any, else the quotient of two speeds over the same library.
+    """
     if data.sweep.reference.kernel or not all(entry.rung for entry in data.sweep.entries):
         return []
     rows = {row["variant"]: row for row in records(data.here)}
-    pairs = {row["variant"]: row for row in records(stats.at_size(data.pairs, data.size))}
+    pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
+    direct = {(row["variant"], row["reference"]): row for row in records(pairs)}
     counted, found = stats.metric_table(data.metrics), []
     for entry in data.sweep.entries:
-        if (row := rows.get(entry.variant.id)) is None:
+        row = rows.get(entry.variant.id)
+        other = entry.baseline.variant.id if entry.baseline else ""
+        if row is None or other not in rows:
+            found += [Step(entry, row, other)] if row else []
             continue
-        step, below = Step(entry, row), rows.get(entry.baseline.variant.id) if entry.baseline else None
-        if below is not None:
-            paired = pairs.get(entry.variant.id)
-            gain = stats.estimate(paired, "speedup") if paired else stats.speedup_over(row, below)
-            predicted = stats.predicted(paired) if paired else UNKNOWN
-            step = Step(
-                entry, row, below["variant"], gain, predicted, "the interval cannot tell the two apart"
-            )
-            if not step.tie:
-                counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
-                why, explained = explanation(below, row, counters, data.gpu)
-                step = replace(step, why=why, explained=explained)
+        below, pair = rows[other], direct.get((entry.variant.id, other))
+        gain = stats.speedup_over(pair or row, below)
+        predicted = stats.predicted(pair) if pair else UNKNOWN
+        tie = "the interval cannot tell the two apart"
+        step = Step(entry, row, other, gain, predicted, bool(pair), tie)
+        if not step.tie:
+            counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
+            why, explained = explanation(below, row, counters, data.gpu)
+            step = replace(step, why=why, explained=explained)
         found.append(step)
     return found
+
+
+def is_branch(rung: str) -> bool:
+    """Whether no later rung builds on this one: its number has a letter, as `7b split loaders`."""
+    return re.match(r"\d+[a-z]\b", rung) is not None
 
 
 def path(data: SweepData) -> list[Entry]:

@@ -12,6 +12,7 @@ from ladder.model.cell import size_label
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Figure, Sweep
 from ladder.results import statistics as stats
+from ladder.results import tables
 
 MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
 
@@ -33,9 +34,9 @@ def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapp
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
     own = {table: frames[table][frames[table]["sweep"] == sweep.name] for table in named}
-    timed = own.pop("timings")
-    pairs = timed[timed["baseline"].notna() & (timed["status"] == "ok")]
-    return SweepData(sweep, stats.against_references(timed), **own, pairs=pairs, environment=environment)
+    rows = tables.with_rungs(own.pop("timings"), [sweep])
+    pairs = rows[rows["baseline"].notna()]
+    return SweepData(sweep, stats.against_references(rows), **own, pairs=pairs, environment=environment)
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,9 @@ class SweepData:
         Where that takes many parameters, a name has the first of those and whatever is not the kernel's default; with
         `brief` it never has more, nor the dtype.
         """
-        labels = {}
+        several = not brief and len(self.sweep.dtypes) > 1
+        rungs = [(entry.variant, entry.rung) for entry in self.sweep.entries if entry.rung]
+        labels = {one.id: rung + (f" ({one.dtype})" if several else "") for one, rung in rungs}
         axes = {entry.variant.kernel.name: entry.variant.kernel.parameters for entry in self.sweep.entries}
         for variants, params, needed in self._kernels:
             for row, given in zip(variants, params, strict=True):
@@ -180,8 +183,7 @@ class SweepData:
                 if len(self._kernels) > 1 or not label:
                     label = f"{row['kernel']} {label}".strip()
                 label = label if pd.isna(row["rung"]) else row["rung"]
-                dtype = "" if brief or len(self.sweep.dtypes) == 1 else f" ({row['dtype']})"
-                labels[row["variant"]] = label + dtype
+                labels[row["variant"]] = label + (f" ({row['dtype']})" if several else "")
         return labels
 
 

@@ -1,7 +1,7 @@
 """Tables as frames: made from rows, written as CSV with parquet beside it, and read back."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyarrow import csv as arrow
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.schemas import SCHEMAS
+from ladder.model.sweep import Sweep
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
@@ -77,6 +78,16 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
         found = uses.drop_duplicates().merge(found, on="variant")
     return found.reindex(columns=list(SCHEMAS[table])).astype(_DTYPES[table])
+
+
+def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
+    """Rows with the rungs that their sweeps name now: tables published earlier may know them by other names."""
+    known = {
+        (sweep.name, entry.variant.id): entry.rung or None for sweep in sweeps for entry in sweep.entries
+    }
+    places = zip(rows["sweep"], rows["variant"], rows["rung"], strict=True)
+    rungs = [known.get((sweep, variant), rung) for sweep, variant, rung in places]
+    return rows.assign(rung=pd.Series(rungs, rows.index, dtype=_DTYPES["timings"]["rung"]))
 
 
 def concat(frames: Sequence[pd.DataFrame], table: str) -> pd.DataFrame:

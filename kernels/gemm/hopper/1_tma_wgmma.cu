@@ -1,10 +1,10 @@
-// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block, one
-// warpgroup.
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 //
 // The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of
-// a K step, all threads wait for the bytes at one mbarrier, and the warpgroup multiplies them straight from
-// shared memory. Nothing overlaps yet: the tensor cores wait for every copy, and every copy waits for the
-// wgmma before it.
+// a K step, all threads wait for the bytes at one mbarrier, and the warpgroup (128 threads) multiplies them
+// straight from shared memory: neither the operands nor their addresses take registers or instructions of
+// the other threads. Nothing overlaps yet: the tensor cores wait for every copy, and every copy waits for
+// the wgmma before it. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time.
@@ -24,6 +24,7 @@ template <class Element, Major MajorB, int BM, int BN>
 __global__ void __launch_bounds__(warpgroup_threads, 1)
 hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                  Element* c, int m, int n, int k, float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN>*>(memory);
     const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
@@ -34,16 +35,16 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
     __syncthreads();
 
     float accumulator[BM / 64][BN / 2];
-    unsigned parity = 0;
+    unsigned parity = 0;  // of the barrier's phase: each K step is one
     for (int first = 0; first < k; first += shared.a.depth, parity ^= 1) {
         if (threadIdx.x == 0) {
             mbarrier_arrive_expect(shared.full, shared.a.bytes + shared.b.bytes);
-            shared.a.template load<1>(map_a, first_row, first, shared.full, 0, 1);
-            shared.b.template load<1>(map_b, first_column, first, shared.full, 0, 1);
+            shared.a.load(map_a, first_row, first, shared.full);
+            shared.b.load(map_b, first_column, first, shared.full);
         }
-        mbarrier_wait(shared.full, parity);
+        mbarrier_wait(shared.full, parity);  // the bytes are there
         wgmma_fence();
-        wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);
+        wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);  // the first begins at zero
         wgmma_commit();
         wgmma_wait<0>();
         __syncthreads();  // all wgmma have read the tiles

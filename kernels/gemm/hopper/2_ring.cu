@@ -1,0 +1,74 @@
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
+//
+// The technique: a ring of stages between two roles (cutlass, fast-cu). The tensor cores waited for each
+// copy. Now a warpgroup of its own, the producer, copies up to Stages tiles ahead, and the other, the
+// consumer, multiplies. Each stage has two mbarriers: `full`, when the bytes are there, and `empty`, when
+// the four warps of the consumer have read them (schedule/ring.cuh). One group of wgmma stays in flight, so
+// that the next one is queued before it ends. The sweep hopper_ladder measures it.
+//
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
+// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
+
+#include "epilogue/warpgroup_store.cuh"
+#include "layout/index.cuh"
+#include "mma/operand_tile.cuh"
+#include "schedule/ring.cuh"
+
+template <class Element, Major MajorB, int BM, int BN, int Stages>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a[Stages];
+    OperandTile<Element, MajorB, BN> b[Stages];
+    RingBarriers<Stages> ring;
+};
+
+template <class Element, Major MajorB, int BM, int BN, int Stages>
+__global__ void __launch_bounds__(2 * warpgroup_threads, 1)
+hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, Element* c,
+            int m, int n, int k, float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages>*>(memory);
+    auto& ring = shared.ring;
+    const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
+    const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
+    // The shuffle makes it uniform for the compiler.
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        prefetch(map_a);
+        prefetch(map_b);
+        ring.init(4);  // a release per warp of the consumer
+    }
+    __syncthreads();
+
+    RingPosition<Stages> at;
+    if (warpgroup == 0) {  // the producer
+        if (one_of_warpgroup(thread)) {
+            for (int step = 0; step < steps; ++step, at.advance()) {
+                auto& a = shared.a[at.stage];
+                auto& b = shared.b[at.stage];
+                ring.wait_until_empty(at);  // passes in the first round
+                mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
+                a.load(map_a, first_row, step * depth, ring.full[at.stage]);
+                b.load(map_b, first_column, step * depth, ring.full[at.stage]);
+            }
+        }
+    } else {  // the consumer
+        float accumulator[BM / 64][BN / 2];
+        int held = 0;
+        for (int step = 0; step < steps; ++step, at.advance()) {
+            mbarrier_wait(ring.full[at.stage], at.parity);
+            wgmma_fence();
+            wgmma_tiles(accumulator, shared.a[at.stage], shared.b[at.stage], 0, 0, step > 0);
+            wgmma_commit();
+            if (step > 0) {
+                wgmma_wait<1>();  // those of the step before
+                if (lane == 0) mbarrier_arrive(ring.empty[held]);
+            }
+            held = at.stage;
+        }
+        wgmma_wait<0>();
+        combine_accumulators(accumulator, c, m, n, first_row, first_column, alpha, beta, thread);
+        store_direct(accumulator, c, m, n, first_row, first_column, thread);
+    }
+}

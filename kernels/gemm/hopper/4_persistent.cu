@@ -1,0 +1,90 @@
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+//
+// The technique: persistent blocks (cutlass, fast-cu). While a block started, filled its ring and stored its
+// results, its multiprocessor's tensor cores waited. Now as many blocks start as there are multiprocessors,
+// and take one tile after the other: the producer already loads the next tile while the consumers store this
+// one. The order of the tiles is a threadblock swizzle (schedule/raster.cuh), so that blocks that run
+// together read common rows and columns from the L2. The sweep hopper_ladder measures it.
+//
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
+// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
+// the threadblock swizzle in tiles, 0 for row by row, or hilbert.
+
+#include "epilogue/warpgroup_store.cuh"
+#include "layout/index.cuh"
+#include "mma/operand_tile.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/tile_scheduler.cuh"
+
+constexpr int consumers = 2;
+
+template <class Element, Major MajorB, int BM, int BN, int Stages>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a[Stages];
+    OperandTile<Element, MajorB, BN> b[Stages];
+    RingBarriers<Stages> ring;
+};
+
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Raster>
+__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                  Element* c, int m, int n, int k, float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages>*>(memory);
+    auto& ring = shared.ring;
+    const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
+    const TileScheduler<BM, BN, ClusterShape<1, 1>, Raster> scheduler(m, n);
+    // The shuffle makes it uniform for the compiler.
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        prefetch(map_a);
+        prefetch(map_b);
+        ring.init(consumers * 4);  // a release per warp
+    }
+    __syncthreads();
+
+    RingPosition<Stages> at;
+    if (warpgroup == 0) {  // the producer
+        shrink_registers<producer_registers<consumers>>();
+        if (one_of_warpgroup(thread)) {
+            for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
+                const TilePosition origin = scheduler.origin(tile, 0);
+                for (int step = 0; step < steps; ++step, at.advance()) {
+                    auto& a = shared.a[at.stage];
+                    auto& b = shared.b[at.stage];
+                    ring.wait_until_empty(at);  // passes in the first round
+                    mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
+                    a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
+                    b.load(map_b, origin.column, step * depth, ring.full[at.stage]);
+                }
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<consumers>>();
+        constexpr int rows = BM / consumers;
+        const int tile_row = (warpgroup - 1) * rows;
+        float accumulator[rows / 64][BN / 2];
+        for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
+            int held = 0;
+            for (int step = 0; step < steps; ++step, at.advance()) {
+                mbarrier_wait(ring.full[at.stage], at.parity);
+                wgmma_fence();
+                wgmma_tiles(accumulator, shared.a[at.stage], shared.b[at.stage], tile_row, 0, step > 0);
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();  // those of the step before
+                    if (lane == 0) mbarrier_arrive(ring.empty[held]);
+                }
+                held = at.stage;
+            }
+            wgmma_wait<0>();
+            if (lane == 0) mbarrier_arrive(ring.empty[held]);  // for the next tile
+            const TilePosition origin = scheduler.origin(tile, 0);
+            const int row = origin.row + tile_row, column = origin.column;
+            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
+            store_direct(accumulator, c, m, n, row, column, thread);
+        }
+    }
+}

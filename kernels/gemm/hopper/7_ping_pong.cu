@@ -1,0 +1,105 @@
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+//
+// The technique: ping-pong (cutlass). Both consumers finished a tile at the same time, and the tensor cores
+// waited while they wrote its results to shared memory. Now each consumer has a tile of its own, and they
+// take turns: one multiplies while the other stores. The producer loads their tiles one after the other, so
+// each consumer skips the stages of the other's tile. A named barrier hands the turn over once the last wgmma
+// of a tile has started, so that the tensor cores go on without a gap. The sweep hopper_ladder measures it.
+//
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
+// BM, BN: tile of a consumer in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster:
+// width of the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster.
+// Buffers: of 64 rows x 128 bytes for results on their way, per consumer.
+
+#include "epilogue/warpgroup_store.cuh"
+#include "layout/index.cuh"
+#include "mma/operand_tile.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/tile_scheduler.cuh"
+
+constexpr int consumers = 2;
+
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Buffers>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a[Stages];
+    OperandTile<Element, MajorB, BN> b[Stages];
+    TmaStoreRing<Element, BN, Buffers> c[consumers];
+    RingBarriers<Stages> ring;
+};
+
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Raster, int ClusterM,
+          int Buffers>
+__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                 const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
+                 float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
+    auto& ring = shared.ring;
+    const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
+    using Cluster = ClusterShape<ClusterM, 1>;
+    const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
+    const int rank = cluster_rank();
+    const int cluster = blockIdx.x / ClusterM, clusters = gridDim.x / ClusterM;
+    // The shuffle makes it uniform for the compiler.
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        prefetch(map_a);
+        prefetch(map_b);
+        ring.init(ClusterM * 4);  // a release per warp of the consumer whose tile it is
+    }
+    cluster_barrier();
+
+    RingPosition<Stages> at;
+    if (warpgroup == 0) {  // the producer
+        shrink_registers<producer_registers<consumers>>();
+        if (one_of_warpgroup(thread)) {
+            for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
+                const TilePosition origin = scheduler.origin(tile, rank);
+                for (int step = 0; step < steps; ++step, at.advance()) {
+                    auto& a = shared.a[at.stage];
+                    auto& b = shared.b[at.stage];
+                    ring.wait_until_empty(at);  // passes in the first round
+                    mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
+                    a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
+                    b.template load<ClusterM>(map_b, origin.column, step * depth, ring.full[at.stage], rank,
+                                              Cluster::column_mask(rank));
+                }
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<consumers>>();
+        constexpr int turn = consumers + 1;  // barriers: a warpgroup's own has its number
+        const int consumer = warpgroup - 1, other = 1 - consumer;
+        float accumulator[BM / 64][BN / 2];
+        int next_buffer = 0;
+        at.advance(consumer * steps);
+        for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
+             tile += consumers * clusters, at.advance(steps)) {
+            if (tile != cluster) warpgroup_barrier<2>(turn + consumer);  // the tile before is multiplied
+            int held = 0;
+            for (int step = 0; step < steps; ++step, at.advance()) {
+                mbarrier_wait(ring.full[at.stage], at.parity);
+                wgmma_fence();
+                wgmma_tiles(accumulator, shared.a[at.stage], shared.b[at.stage], 0, 0, step > 0);
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();  // those of the step before
+                    release_stage<Cluster>(ring.empty[held], rank, lane);
+                }
+                held = at.stage;
+            }
+            if (tile + clusters < scheduler.tiles()) warpgroup_arrive<2>(turn + other);
+            wgmma_wait<0>();
+            release_stage<Cluster>(ring.empty[held], rank, lane);  // for the next tile
+            const TilePosition origin = scheduler.origin(tile, rank);
+            combine_accumulators(accumulator, c, m, n, origin.row, origin.column, alpha, beta, thread);
+            shared.c[consumer].template store<Evict::normal>(accumulator, map_c, origin.row, origin.column,
+                                                             thread, warpgroup, next_buffer);
+        }
+        if (thread == 0) wait_for_stores();
+    }
+    cluster_barrier();  // no block exits while others access its memory
+}

@@ -1,0 +1,52 @@
+// Template parameters of the Hopper kernels that take many, in groups that travel together.
+#pragma once
+
+#include "copy/tma.cuh"
+#include "epilogue/combine.cuh"
+#include "schedule/warpgroup.cuh"
+
+// The block tile, in elements, and the part of it that each consumer multiplies. ConsumersN of the Consumers
+// lie beside one another along N, the others along M. Reallocate moves the producer's registers to them.
+template <int BM, int BN, int Consumers, int ConsumersN, bool Reallocate>
+struct Tile {
+    static constexpr int rows = BM, columns = BN, consumers = Consumers;
+    static constexpr int fragments = BM / 64 / (Consumers / ConsumersN);  // of 64 rows, of a consumer
+    static constexpr int consumer_columns = BN / ConsumersN;
+
+    // Where a consumer's part begins.
+    __device__ static int row(int consumer) { return consumer / ConsumersN * fragments * 64; }
+    __device__ static int column(int consumer) { return consumer % ConsumersN * consumer_columns; }
+
+    __device__ static void shrink_producer() {
+        if constexpr (Reallocate) shrink_registers<producer_registers<Consumers>>();
+    }
+    __device__ static void grow_consumer() {
+        if constexpr (Reallocate) grow_registers<consumer_registers<Consumers>>();
+    }
+};
+
+// The stages between the producer and the consumers, and when the L2 evicts what was loaded.
+template <int Stages, Evict EvictA, Evict EvictB>
+struct Ring {
+    static constexpr int stages = Stages;
+    static constexpr Evict evict_a = EvictA, evict_b = EvictB;
+};
+
+// The order in which blocks that stay take tiles: clusters of Rows x Columns blocks, which load what they
+// share once, along the raster (raster.cuh); whether every second tile goes backwards along K; and how many
+// steps of K a consumer runs ahead of the next one.
+template <class Cluster_, int Raster, bool Serpentine, int Stagger>
+struct Schedule {
+    using Cluster = Cluster_;
+    static constexpr int raster = Raster, stagger = Stagger;
+    static constexpr bool serpentine = Serpentine;
+};
+
+// The way of the results: straight from registers, or by TMA from Buffers buffers per consumer, of 64 rows x
+// 128 bytes each; and when the L2 evicts them.
+template <Epilogue Way, int Buffers, Evict EvictC>
+struct Results {
+    static constexpr bool by_tma = Way == Epilogue::staged;
+    static constexpr int buffers = Buffers;
+    static constexpr Evict evict = EvictC;
+};

@@ -1,0 +1,442 @@
+"""Runs the PTX of a Hopper kernel on the CPU: TensorMachine with TMA, wgmma, mbarriers, clusters and named barriers.
+
+Threads that wait let others go on; where all wait, the kernel would hang: a Fault. What is asynchronous is done at one
+of two extremes, and a kernel must be right at both. `early` loads land when they are started, while wgmma and the reads
+of TMA's stores happen at the last moment: a stage that is overwritten too soon shows. `late` loads land when nothing
+else can happen, and wgmma and stores act at once: data that are used too soon show. Generic accesses to shared memory
+are not checked for races. Semantics: PTX ISA 9.0, 9.7.9.27 (TMA), 9.7.13.15 (mbarrier), 9.7.15 (wgmma).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from emulator.ptx import UNSET, Array, Fault, Instruction, Memory, Program
+from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
+
+_RANK_SHIFT = 24
+_WAITS = ("bar.sync", "barrier.cluster.wait.acquire", "mbarrier.try_wait.parity.shared::cta.b64")
+_NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
+"""Without a meaning here."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """A tensor map of 16-bit elements: the matrix at a byte address, and the box, swizzled as wide as its rows."""
+
+    address: int
+    rows: int
+    columns: int
+    box: tuple[int, int]
+
+    @property
+    def bytes(self) -> int:
+        return 2 * self.box[0] * self.box[1]
+
+    def places(self) -> Array:
+        """Byte offset of each element of a box in shared memory."""
+        line = 2 * self.box[1]
+        plain = np.arange(self.box[0])[:, None] * line + 2 * np.arange(self.box[1])
+        return plain ^ (plain >> 7 & line // 16 - 1) << 4
+
+    def inside(self, row: int, column: int) -> tuple[Array, Array]:
+        """Which elements of the box at (row, column) lie in the matrix, and their halfwords' numbers in memory."""
+        rows, columns = row + np.arange(self.box[0])[:, None], column + np.arange(self.box[1])
+        within = (rows >= 0) & (rows < self.rows) & (columns >= 0) & (columns < self.columns)
+        return within, np.where(within, self.address // 2 + rows * self.columns + columns, 0)
+
+
+@dataclass
+class Barrier:
+    """An mbarrier: arrivals that a phase takes, those still missing, bytes still missing, and the phase's parity."""
+
+    arrivals: int
+    missing: int
+    bytes: int = 0
+    parity: int = 0
+
+    def update(self, arrivals: int, count: int) -> None:
+        self.missing -= arrivals
+        self.bytes += count
+        if self.missing < 0:
+            raise Fault("more arrivals at an mbarrier than a phase has")
+        if self.missing == 0 and self.bytes == 0:
+            self.missing, self.parity = self.arrivals, self.parity ^ 1
+
+
+def parse_hopper(text: str, dynamic_bytes: int) -> Program:
+    """The one entry of a PTX module. Tensor maps are numbered as arguments, and a wait begins a basic block."""
+    text = re.sub(r"\.param \.align 64 \.b8 (\w+)\[128\]", r".param .u64 \1", text)
+    text = re.sub(r"^[ \t]+\{\n|^\}\n(?=\s*// end)|^\.reg .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<=[ |])(add|chosen|ended|remote)(?=[,;])|(?<=\[)remote(?=\])", r"%asm_\g<0>", text)
+    program = parse_tensor(text, dynamic_bytes)
+    blocks: list[tuple[Instruction, ...]] = []
+    moved: dict[int, int] = {}
+    for place, block in enumerate(program.blocks):
+        moved[place] = len(blocks)
+        starts = [0, *(i for i, step in enumerate(block) if i and step.opcode in _WAITS)]
+        blocks += [block[begin:end] for begin, end in zip(starts, [*starts[1:], None], strict=True)]
+    labels = {name: moved[place] for name, place in program.labels.items()}
+    maps = {name: place for place, name in enumerate(program.parameters)}
+    return dataclasses.replace(program, blocks=tuple(blocks), labels=labels, shared=program.shared | maps)
+
+
+class HopperMachine(TensorMachine):
+    """Threads of one launch of grid (x, y), in clusters of neighbours along x, with maps by number of argument."""
+
+    def __init__(
+        self,
+        program: Program,
+        memory: Memory,
+        threads: int,
+        grid: tuple[int, int],
+        cluster: int,
+        arguments: Sequence[int],
+        maps: dict[int, Map],
+        loads: str,
+    ) -> None:
+        super().__init__(program, memory, threads, [grid[0] * grid[1]], [arguments])
+        assert loads in ("early", "late")
+        self.early, self.cluster, self.maps = loads == "early", cluster, maps
+        everywhere = dict.fromkeys(("%nctaid.x", "%nctaid.y"), 0) | {
+            "%nctaid.x": grid[0],
+            "%nctaid.y": grid[1],
+        }
+        self.special |= {name: np.full(self.count, value, np.uint32) for name, value in everywhere.items()}
+        self.special |= {
+            "%ctaid.x": (self.block % grid[0]).astype(np.uint32),
+            "%ctaid.y": (self.block // grid[0]).astype(np.uint32),
+            "%cluster_ctarank": (self.block % cluster).astype(np.uint32),
+        }
+        self.mbarriers: dict[tuple[int, int], Barrier] = {}
+        # Of a block: loads that have not landed.
+        self.loads: dict[int, list[Callable[[], None]]] = defaultdict(list)
+        # Of a warpgroup: wgmma since the last commit, and groups of them, that have not been done.
+        self.started: dict[int, list[Callable[[], None]]] = defaultdict(list)
+        self.wgmmas: dict[int, list[list[Callable[[], None]]]] = defaultdict(list)
+        # Of a thread: stores since the last commit, and groups of them, that have not read shared memory.
+        self.storing: dict[int, list[Callable[[], None]]] = defaultdict(list)
+        self.stores: dict[int, list[list[Callable[[], None]]]] = defaultdict(list)
+        # Named barriers by (block, number), cluster barriers by -1 - cluster: arrivals, and how often all came.
+        self.arrived: dict[Any, int] = defaultdict(int)
+        self.rounds: dict[Any, int] = defaultdict(int)
+        self.waits_for = np.full(
+            self.count, -1, np.int64
+        )  # the round of the barrier that a thread has arrived at
+
+    # Who may go on.
+
+    def run(self) -> None:
+        waiting = {0: np.ones(self.count, bool)}
+        with np.errstate(all="ignore"):
+            while waiting:
+                place, ready = self._next(waiting)
+                if place is None:
+                    self._land_loads(waiting)
+                    continue
+                rest = waiting.pop(place) & ~ready
+                if rest.any():
+                    waiting[place] = rest
+                self.waits_for[ready] = -1
+                active = self._run_block(place, ready, waiting)
+                if active.any():
+                    self._send(waiting, place + 1, active)
+        if any(group for groups in (self.wgmmas, self.stores) for group in groups.values()):
+            raise Fault("the kernel ends before its wgmma or its stores")
+
+    def _land_loads(self, waiting: dict[int, Array]) -> None:
+        """The oldest load of each block: nothing else can happen."""
+        blocks = [block for block, loads in self.loads.items() if loads]
+        if not blocks:
+            opcodes = {self.program.blocks[place][0].opcode for place in waiting}
+            raise Fault(f"all threads wait for ever, at {sorted(opcodes)}")
+        for block in blocks:
+            self.loads[block].pop(0)()
+
+    def _next(self, waiting: dict[int, Array]) -> tuple[int | None, Array]:
+        """The first place where threads may go on, whole warps before parts of one: the others may still come."""
+        part: tuple[int | None, Array] = (None, np.zeros(self.count, bool))
+        for place in sorted(waiting):
+            block, mask = self.program.blocks[place], waiting[place]
+            if not block or block[0].opcode not in _WAITS:
+                return place, mask
+            ready = self._ready(block[0], mask)
+            whole = np.repeat(ready.reshape(-1, 32).all(axis=1), 32)
+            if whole.any():
+                return place, whole
+            if ready.any() and part[0] is None:
+                part = place, ready
+        return part
+
+    def _ready(self, step: Instruction, mask: Array) -> Array:
+        ready = np.zeros(self.count, bool)
+        if step.opcode.startswith("mbarrier"):
+            place = np.broadcast_to(self._address(step.operands[1]), self.count)[mask]
+            parity = self._everywhere(step.operands[2], "u32")[mask] & 1
+            asked, which = np.unique([self.block[mask], place, parity], axis=1, return_inverse=True)
+            passed = [self._mbarrier(block, at).parity != wanted for block, at, wanted in asked.T.tolist()]
+            ready[mask] = np.asarray(passed)[which.reshape(-1)]
+            return ready
+        names = self._barrier_names(step, mask)
+        if step.opcode == "bar.sync":
+            self._arrive(names, self._barrier_count(step, mask))
+        for thread, name in names:
+            ready[thread] = self.rounds[name] > self.waits_for[thread] >= 0
+        return ready
+
+    def _barrier_names(self, step: Instruction, mask: Array) -> list[tuple[int, Any]]:
+        threads = [int(one) for one in np.flatnonzero(mask)]
+        if step.opcode.startswith("barrier.cluster"):
+            return [(thread, -1 - int(self.block[thread]) // self.cluster) for thread in threads]
+        return [(one, (int(self.block[one]), int(self._at(step.operands[0], one)))) for one in threads]
+
+    def _barrier_count(self, step: Instruction, mask: Array) -> int:
+        if step.opcode.startswith("barrier.cluster"):
+            return self.threads * self.cluster
+        return int(step.operands[1]) if len(step.operands) > 1 else self.threads
+
+    def _arrive(self, names: list[tuple[int, Any]], count: int, *, waits: bool = True) -> None:
+        for thread, name in names:
+            if waits and self.waits_for[thread] >= 0:
+                continue  # has arrived before
+            if waits:
+                self.waits_for[thread] = self.rounds[name]
+            self.arrived[name] += 1
+            if self.arrived[name] == count:
+                self.arrived[name] = 0
+                self.rounds[name] += 1
+
+    # Instructions.
+
+    def _value(self, operand: str, kind: str) -> Array:
+        if operand.startswith("%") and operand not in self.registers and operand not in self.special:
+            raise Fault(f"the register {operand} is read before it is written")
+        return super()._value(operand, kind)
+
+    def _at(self, operand: str, thread: int) -> int:
+        """A 32-bit operand, or the address in one, of a thread."""
+        value = self._address(operand) if operand.startswith("[") else self._value(operand, "u32")
+        return int(np.broadcast_to(value, self.count)[thread])
+
+    def _carry_out(self, step: Instruction, mask: Array) -> None:
+        opcode, operands = step.opcode, step.operands
+        if opcode.startswith("createpolicy"):
+            self._set(operands[0], np.zeros(1, np.uint64), mask)
+        elif opcode.startswith(_NOTHING) or opcode in ("bar.sync", "barrier.cluster.wait.acquire"):
+            pass  # whoever gets here need not wait any more
+        elif opcode == "bar.arrive":
+            self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask), waits=False)
+        elif opcode.startswith("barrier.cluster.arrive"):
+            self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask))
+        elif opcode.startswith("mbarrier"):
+            self._on_mbarriers(opcode, operands, mask)
+        elif opcode == "elect.sync":
+            chosen = np.zeros((self.count // 32, 32), bool)
+            warps = mask.reshape(-1, 32)
+            chosen[np.arange(len(warps)), warps.argmax(axis=1)] = warps.any(axis=1)
+            self._set(operands[0].partition("|")[2], chosen.reshape(-1), mask)
+        elif opcode.startswith("mapa"):
+            there = self._everywhere(operands[1], "u32") | self._everywhere(operands[2], "u32") << _RANK_SHIFT
+            self._set(operands[0], there.astype(np.uint32), mask)
+        elif opcode.startswith("ld.shared::cluster"):
+            self._load_from_block(operands, mask)
+        elif opcode.startswith("cp.async.bulk"):
+            self._bulk(opcode, operands, mask)
+        elif opcode.startswith("wgmma"):
+            self._on_wgmmas(opcode, operands, mask)
+        elif opcode.startswith("stmatrix"):
+            self._store_matrices(operands, mask)
+        elif opcode == "neg.s32":
+            self._set(operands[0], -self._everywhere(operands[1], "s32"), mask)
+        elif opcode == "not.b32":
+            self._set(operands[0], ~self._everywhere(operands[1], "u32"), mask)
+        elif opcode == "bfi.b32":
+            new, old, at, width = (self._everywhere(one, "u32").astype(np.uint64) for one in operands[1:])
+            field = ((np.uint64(1) << width) - np.uint64(1)) << at
+            self._set(operands[0], (old & ~field | new << at & field).astype(np.uint32), mask)
+        elif opcode == "cvt.rn.bf16x2.f32":
+            high, low = (
+                to_bits(self._everywhere(one, "f32"), "bf16").astype(np.uint32) for one in operands[1:]
+            )
+            self._set(operands[0], low | high << 16, mask)
+        else:
+            super()._carry_out(step, mask)
+
+    def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
+        block = self.block[mask]
+        if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
+            raise Fault("an access outside of shared memory")
+        if value is None:
+            return np.asarray(self.shared[block, word])
+        self.shared[block, word] = value
+        return None
+
+    def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
+        address = np.broadcast_to(self._address(operands[1]), self.count)
+        owner = self.block // self.cluster * self.cluster + (address >> _RANK_SHIFT)
+        for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
+            value = np.zeros(self.count, np.uint32)
+            value[mask] = self.shared[owner[mask], address[mask] % 2**_RANK_SHIFT // 4 + offset]
+            self._set(register, value, mask)
+
+    # mbarrier.
+
+    def _mbarrier(self, block: int, address: int) -> Barrier:
+        known = self.mbarriers.get((block, address))
+        if known is None:
+            raise Fault(f"no mbarrier was initialised at {address}")
+        return known
+
+    def _on_mbarriers(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
+        if "try_wait" in opcode:
+            self._set(operands[0], np.ones(1, bool), mask)
+            return
+        for thread in (int(one) for one in np.flatnonzero(mask)):
+            block = int(self.block[thread])
+            place = self._at(operands[0 if "init" in opcode else 1], thread)
+            if "init" in opcode:
+                count = self._at(operands[1], thread)
+                self.mbarriers[block, place] = Barrier(count, count)
+                continue
+            if "shared::cluster" in opcode:
+                block = block // self.cluster * self.cluster + (place >> _RANK_SHIFT)
+            more = self._at(operands[2], thread) if "expect_tx" in opcode else 0
+            self._mbarrier(block, place % 2**_RANK_SHIFT).update(1, more)
+
+    # TMA.
+
+    def _bulk(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
+        for thread in (int(one) for one in np.flatnonzero(mask)):
+            if opcode.endswith("commit_group"):
+                self.stores[thread].append(self.storing.pop(thread, []))
+            elif "wait_group" in opcode:
+                groups = self.stores[thread]
+                for group in groups[: len(groups) - int(operands[0])]:
+                    for store in group:
+                        store()
+                self.stores[thread] = groups[max(0, len(groups) - int(operands[0])) :]
+            elif ".shared::cluster.global" in opcode:
+                self._load_box(opcode, operands, thread)
+            else:
+                self._store_box(operands, thread)
+
+    def _box(self, operand: str, thread: int) -> tuple[Map, int, int]:
+        number, column, row = re.findall(r"%\w+|\d+", operand)
+        which = int(np.broadcast_to(self._value(number, "u64"), self.count)[thread])
+        signed = (np.int32(np.uint32(self._at(one, thread))) for one in (row, column))
+        return self.maps[which], *(int(one) for one in signed)  # type: ignore[return-value]
+
+    def _load_box(self, opcode: str, operands: tuple[str, ...], thread: int) -> None:
+        to, full = self._at(operands[0], thread), self._at(operands[2], thread)
+        map_, row, column = self._box(operands[1], thread)
+        if to % 128:
+            raise Fault("TMA writes to a misaligned address")
+        own = int(self.block[thread])
+        blocks = [own]
+        if "multicast" in opcode:
+            bits = int(self._everywhere(operands[3], "u16")[thread])
+            first = own // self.cluster * self.cluster
+            blocks = [first + rank for rank in range(self.cluster) if bits >> rank & 1]
+
+        def land() -> None:
+            within, places = map_.inside(row, column)
+            values = np.where(within, self.memory.words.view(np.uint16)[places], 0)
+            for block in blocks:
+                self.shared[block].view(np.uint16)[(to + map_.places()) // 2] = values
+                self._mbarrier(block, full).update(0, -map_.bytes)
+
+        if self.early:
+            land()
+        else:
+            self.loads[own].append(land)
+
+    def _store_box(self, operands: tuple[str, ...], thread: int) -> None:
+        map_, row, column = self._box(operands[0], thread)
+        start, block = self._at(operands[1], thread), int(self.block[thread])
+
+        def store() -> None:
+            within, places = map_.inside(row, column)
+            values = self.shared[block].view(np.uint16)[(start + map_.places()) // 2]
+            self.memory.words.view(np.uint16)[places[within]] = values[within]
+
+        if self.early:
+            self.storing[thread].append(store)
+        else:
+            store()
+
+    # wgmma, of 16-bit operands.
+
+    def _warpgroups(self, mask: Array) -> Iterator[int]:
+        groups = mask.reshape(-1, 128)
+        if (groups.any(axis=1) != groups.all(axis=1)).any():
+            raise Fault("an instruction of a warpgroup that not all its threads reach")
+        return (int(one) for one in np.flatnonzero(groups.all(axis=1)))
+
+    def _on_wgmmas(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
+        for group in self._warpgroups(mask):
+            if opcode.startswith("wgmma.commit_group"):
+                self.wgmmas[group].append(self.started.pop(group, []))
+            elif opcode.startswith("wgmma.wait_group"):
+                groups = self.wgmmas[group]
+                for done in groups[: len(groups) - int(operands[0])]:
+                    for wgmma in done:
+                        wgmma()
+                self.wgmmas[group] = groups[max(0, len(groups) - int(operands[0])) :]
+            else:
+                wgmma = self._wgmma_of(opcode, operands, group)
+                if self.early:
+                    self.started[group].append(wgmma)
+                else:
+                    wgmma()
+
+    def _wgmma_of(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
+        columns = int(re.findall(r"m64n(\d+)k16", opcode)[0])
+        element = opcode.split(".")[-1]
+        threads = slice(128 * group, 128 * group + 128)
+        given = [
+            self._everywhere(one, kind)[threads]
+            for one, kind in zip(operands[1:4], ("u64", "u64", "pred"), strict=True)
+        ]
+        if any((one != one[0]).any() for one in given):
+            raise Fault("a wgmma whose threads disagree")
+        a, b, add = (int(one[0]) for one in given)
+        along_n = int(operands[7]) == 1
+        block = int(self.block[threads.start])
+
+        def values(descriptor: int, extent: int, major_k: bool) -> Array:
+            start, leading, stride = ((descriptor >> at & 0x3FFF) * 16 for at in (0, 16, 32))
+            along, k = np.arange(extent)[:, None], np.arange(16)
+            if major_k:
+                plain = along % 8 * 128 + along // 8 * stride + 2 * k
+            else:
+                plain = along % 64 * 2 + along // 64 * leading + k % 8 * 128 + k // 8 * stride
+            address = start + plain
+            bits = self.shared[block].view(np.uint16)[(address ^ (address >> 7 & 7) << 4) // 2]
+            return from_bits(bits, element).astype(np.float64)
+
+        def wgmma() -> None:
+            product = values(a, 64, major_k=True) @ values(b, columns, major_k=not along_n).T
+            thread = np.arange(128)
+            for i, register in enumerate(re.findall(r"%\w+", operands[0])):
+                own = self.registers.setdefault(register, np.full(self.count, UNSET, np.uint32))
+                held = own[threads].view(np.float32)
+                row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
+                more = product[row, i // 4 * 8 + thread % 4 * 2 + i % 2]
+                own[threads] = (more + (held if add else 0)).astype(np.float32).view(np.uint32)
+
+        return wgmma
+
+    def _store_matrices(self, operands: tuple[str, ...], mask: Array) -> None:
+        self._whole_warps(mask)
+        address = np.broadcast_to(self._address(operands[0]), self.count).reshape(-1, 32)
+        lane = np.arange(32)
+        for matrix, register in enumerate(re.findall(r"%\w+", operands[1])):
+            byte = (address[:, 8 * matrix + lane // 4] + lane % 4 * 4).reshape(-1)[mask]
+            self._in_shared(byte // 4, self._everywhere(register, "u32")[mask], mask)

@@ -1,0 +1,179 @@
+"""Results of the Hopper kernels, run on the CPU: tiles at the edge, more tiles than blocks, and what would go wrong."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulator.hopper import HOPPER, INCLUDE, ONE, PING_PONG, RING, RUNGS, SPLIT, box, variant
+from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
+from emulator.ptx import Array, Fault, Memory, compile_ptx
+from emulator.tensor_ptx import from_bits, to_bits
+from ladder.model.kernel import Variant
+
+LOADS = ("early", "late")
+ALPHA = 0.75
+SIZE = (300, 136, 200)
+"""3 x 3 tiles of 128 x 64, of which five are cut; three whole steps of K and one of 8."""
+
+
+def rounded(values: Array) -> Array:
+    return from_bits(to_bits(values.astype(np.float32), "bf16"), "bf16")
+
+
+def wrong(
+    one: Variant,
+    loads: str,
+    size: tuple[int, int, int] = SIZE,
+    clusters: int = 0,
+    beta: float = 0.5,
+    include: Path = INCLUDE,
+    text: str | None = None,
+) -> int:
+    """How many elements of C = ALPHA * A @ B + beta * C are wrong. `clusters` start where it is not 0."""
+    m, n, k = size
+    geometry = one.geometry({"m": m, "n": n, "k": max(k, 1)})
+    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
+    rng, memory = np.random.default_rng(1), Memory()
+    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    held = c if beta else np.full_like(c, np.nan)
+    stored = {"a": a, "b": b if one.layout == "NN" else b.T, "c": held}
+    address = {}
+    for name, matrix in stored.items():
+        bits = to_bits(np.append(matrix.ravel(), 0), "bf16")
+        address[name] = memory.buffer(0, bits[: len(bits) // 2 * 2].view(np.uint32), writable=name == "c")
+    words = slice(address["c"] // 4, address["c"] // 4 + m * n // 2)
+    memory.readable[words] = 0
+    maps, arguments = {}, []
+    for place, argument in enumerate(one.kernel.arguments):
+        if argument.tensor_map:
+            rows, columns = stored[argument.tensor_map].shape
+            maps[place] = Map(address[argument.tensor_map], rows, columns, box(one, argument.tensor_map))
+            arguments.append(place)
+        elif argument.pointer:
+            arguments.append(address["c"])
+        else:
+            value = {"m": m, "n": n, "k": k, "alpha": ALPHA, "beta": beta}[argument.name]
+            arguments.append(value if argument.type == "int32" else int(np.float32(value).view(np.uint32)))
+    together = (geometry.cluster or (1, 1, 1))[0]
+    grid = (clusters * together, 1) if clusters else geometry.grid[:2]
+    threads = geometry.block[0]
+    HopperMachine(program, memory, threads, grid, together, arguments, maps, loads).run()
+    found = from_bits(memory.words[words].view(np.uint16), "bf16").reshape(m, n)
+    return int((found != rounded(ALPHA * (a @ b) + (beta * c if beta else 0))).sum())
+
+
+KERNELS = [
+    (ONE, "NN", {"bn": 64}, 0),
+    ("2_ring", "NN", {"bn": 64, "stages": 2}, 0),
+    ("3_wide_tile", "NN", {"bn": 64}, 0),
+    ("4_persistent", "NN", {"bn": 64}, 2),
+    ("4_persistent", "TN", {"bn": 64, "raster": "hilbert", "stages": 2}, 2),
+    ("5_multicast", "NN", {"stages": 3}, 2),
+    ("5_multicast", "TN", {"bn": 64, "stages": 2}, 1),
+    ("6_tma_store", "TN", {"bn": 64}, 1),
+    ("6_tma_store", "NN", {"bn": 64, "cluster_m": 1, "buffers": 1}, 2),
+    (PING_PONG, "NN", {}, 2),
+    (PING_PONG, "TN", {"bn": 64, "stages": 3}, 2),
+    (PING_PONG, "TN", {"bm": 64, "bn": 64, "cluster_m": 2, "stages": 5, "buffers": 1}, 2),
+    (PING_PONG, "TN", {"bn": 176, "stages": 4}, 1),
+    (RING, "TN", {"bn": 64, "stagger": 1, "serpentine": 1}, 2),
+    (RING, "TN", {"bn": 96, "stagger": 2, "cluster_m": 2, "cluster_n": 2, "boxes": 1}, 1),
+    (RING, "TN", {"bm": 192, "bn": 64, "consumers": 3, "stagger": 1}, 2),
+    (RING, "NN", {"bn": 128, "consumers_n": 2, "bm": 64, "store": "direct", "evict_b": "first"}, 2),
+    (SPLIT, "NN", {"bn": 64, "split_k": 3}, 0),
+    (
+        SPLIT,
+        "TN",
+        {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "split_k": 6},
+        0,
+    ),  # of which two are idle
+]
+
+
+@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize(("name", "layout", "params", "clusters"), KERNELS)
+def test_results_are_right(
+    name: str, layout: str, params: dict[str, int | str], clusters: int, loads: str
+) -> None:
+    one = variant(name, "bf16", layout, **params)
+    assert wrong(one, loads, clusters=clusters) == 0
+
+
+def test_each_rung_is_run() -> None:
+    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, PING_PONG, RING, SPLIT}
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.0])
+@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, RING, SPLIT])
+def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None:
+    assert wrong(variant(name), "early", (65, 72, 0), beta=beta) == 0
+
+
+@pytest.mark.parametrize("name", ["4_persistent", "5_multicast", "6_tma_store", PING_PONG, RING])
+def test_a_block_without_a_tile_ends(name: str) -> None:
+    more = {"stagger": 2} if name == RING else {}
+    assert wrong(variant(name, "bf16", "TN", bn=64, **more), "early", (65, 72, 136), clusters=4) == 0
+
+
+STORE = "epilogue/warpgroup_store.cuh"
+MISTAKES = [
+    # What is changed, where, and how it shows: a wrong result, or what the machine says (threads wait for ever).
+    ("2_ring.cu", "ring.wait_until_empty(at);", "", "early", "ever"),
+    ("2_ring.cu", "mbarrier_wait(ring.full[at.stage], at.parity);", "", "late", "ever"),
+    ("2_ring.cu", "wgmma_wait<1>();", "", "early", "wrong"),
+    ("2_ring.cu", "if (lane == 0) mbarrier_arrive(ring.empty[held]);", "", "early", "ever"),
+    (
+        "4_persistent.cu",
+        "if (lane == 0) mbarrier_arrive(ring.empty[held]);  //",
+        "//",
+        "early",
+        "ever",
+    ),
+    ("5_multicast.cu", "ring.init(ClusterM * consumers * 4)", "ring.init(consumers * 4)", "early", "ever"),
+    ("5_multicast.cu", "Cluster::column_mask(rank)", "1u << rank", "late", "ever"),
+    (STORE, "if (thread == 0) wait_for_store_reads<Stages - 1>();", "", "early", "wrong"),
+    ("6_tma_store.cu", "if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
+    ("7_ping_pong.cu", "at.advance(consumer * steps);", "", "early", "wrong|ever"),
+    ("7_ping_pong.cu", "clusters, at.advance(steps)", "clusters", "early", "wrong|ever"),
+    (
+        "7_ping_pong.cu",
+        "if (tile + clusters < scheduler.tiles()) warp",
+        "if (tile < 0) warp",
+        "early",
+        "ever",
+    ),
+    ("schedule/stagger.cuh", " && steps > 0) warp", ") warp", "early", "ever"),
+    ("hopper_split_k.cu", "clear(accumulator);", "", "early", "before it is written"),
+    (
+        "hopper_gemm.cu",
+        "if (k == 0) return scale_c(c, m, n, beta);",
+        "",
+        "early",
+        "wrong|before it is written",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "text", "instead", "loads", "shows"), MISTAKES)
+def test_mistakes_show(tmp_path: Path, file: str, text: str, instead: str, loads: str, shows: str) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    source = HOPPER / file if file.endswith(".cu") else include / file
+    name = source.stem if file.endswith(".cu") else "6_tma_store" if file == STORE else RING
+    changed = source.read_text().replace(text, instead)
+    assert changed != source.read_text()
+    if source.suffix == ".cuh":
+        source.write_text(changed)
+    layout, params, clusters = next(rest for one, *rest in reversed(KERNELS) if one == name)
+    size = (65, 72, 0) if "k == 0" in text else SIZE
+    if name == RING:
+        layout, params, clusters = "TN", {"bn": 64, "stagger": 1}, 10  # for nine tiles
+    one, whole = variant(name, "bf16", layout, **params), changed if source.suffix == ".cu" else None
+    try:
+        found = "wrong" if wrong(one, loads, size, clusters, include=include, text=whole) else ""
+    except Fault as fault:
+        found = str(fault)
+    assert any(word in found for word in shows.split("|"))
