@@ -30,10 +30,10 @@ def _ladder(data: FigureData) -> str:
     chain = [found[entry.variant] for entry in path(data) if entry.variant in found]
     if len(chain) <= 2 < len(known):
         worst = min(known, key=lambda step: step.gain.value)
-        return f"{worst.entry.rung} costs most: {figure(worst.gain.value, 3)} x {data.names[worst.below]}"
+        return f"“{worst.entry.rung}” costs most: {figure(worst.gain.value, 3)} x {data.names[worst.below]}"
     largest = max((step for step in chain if step.gain.known), key=lambda step: step.gain.value)
-    end = f"{chain[-1].entry.rung} ends at {_over(data, chain[-1].row)}"
-    return f"{end}; {largest.entry.rung} brings most, {figure(largest.gain.value, 3)} x"
+    end = f"“{chain[-1].entry.rung}” ends at {_over(data, chain[-1].row)}"
+    return f"{end}; “{largest.entry.rung}” brings most, {figure(largest.gain.value, 3)} x"
 
 
 def _curves(data: FigureData) -> str:

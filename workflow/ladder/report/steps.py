@@ -31,6 +31,7 @@ _WAITS = {
 _STALLS = [*_WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
 _LEAST, _MOST = 0.5, 1.5  # shares of the change of the time that a counter must account for, to be its cause
 _LIMITS = 0.5  # share of the slower one's time that a need takes at least, to limit it
+_ABLATION = 2  # rungs of the longest chain where all change one
 _MOVED = math.log(1.05)  # by less no counter changes anything
 
 Metrics = Mapping[str, float]
@@ -179,6 +180,7 @@ def path(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
     Of rungs that tie with the fastest, the one at the end of the longest chain; without results that of all rungs.
+    Where no chain is longer than a step, as in an ablation, it is the rung that the others change.
     """
     chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
     here = data.here[data.here["variant"].isin(chains)]
@@ -186,7 +188,8 @@ def path(data: SweepData) -> list[Entry]:
     if len(here):
         best = stats.fastest(here)
         tied = {*here[here["speedup_high"] >= best["speedup_low"]]["variant"]}
-    return max((chain for variant, chain in chains.items() if variant in tied), key=len)
+    choose = max if max(map(len, chains.values())) > _ABLATION else min
+    return choose((chain for variant, chain in chains.items() if variant in tied), key=len)
 
 
 def _chain(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:

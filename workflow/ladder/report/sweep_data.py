@@ -17,7 +17,7 @@ from ladder.results import tables
 MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
 
 
-def _distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
     """Parameters that distinguish variants; of those that change together the first is enough."""
 
     def kinds(names: Iterable[str]) -> int:
@@ -146,7 +146,7 @@ class SweepData:
         found = []
         for _, variants in self.timings.drop_duplicates("variant").groupby("kernel", sort=False):
             params = [json.loads(text) for text in variants["params"]]
-            found.append((stats.records(variants), params, _distinguishing(params)))
+            found.append((stats.records(variants), params, distinguishing(params)))
         return found
 
     def unnamed(self) -> tuple[list[str], bool]:

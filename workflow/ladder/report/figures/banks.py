@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ladder.report.figures.base import PALETTE, canvas, legend_below
+from ladder.report.figures.base import canvas, legend_below
+from ladder.report.figures.style import PALETTE
 from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results.statistics import COSTS, access_costs, changing, parameter
 

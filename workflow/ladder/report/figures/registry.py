@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
-from ladder.report.figures.base import DPI, message
+from ladder.report.figures.base import message
+from ladder.report.figures.style import DPI
 from ladder.report.sweep_data import FigureData, NoDataError, SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {

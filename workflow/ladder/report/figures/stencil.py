@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import base
+from ladder.report.figures import base, style
 from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import changing, parameter
 
@@ -63,7 +63,7 @@ def _pressure(axis: Axes, lines: pd.DataFrame) -> None:
     column, unit = ("local_bytes", "spilled bytes") if spills.any() else ("registers", "registers")
     for label, rows in tested:
         if spills[str(label)] or not spills.any():
-            marker, color = (looks[rows["line"].iloc[0]] for looks in (base.MARKERS, base.PALETTE))
+            marker, color = (looks[rows["line"].iloc[0]] for looks in (style.MARKERS, style.PALETTE))
             axis.plot(rows["place"], rows[column], marker=marker, color=color, **_TESTED)
     axis.set(ylim=(0, None), ylabel=f"{unit} per thread")
     # Lines that lie on zero would cover each other: they are named instead.
@@ -101,10 +101,10 @@ def draw(data: FigureData) -> Figure:
         for _, rows in own.groupby(["line", "baseline"]):
             line = rows.iloc[0]
             if line["baseline"]:
-                left.plot(rows["place"], rows["speedup"], color=base.PALETTE[line["line"]], **_BASELINE)
+                left.plot(rows["place"], rows["speedup"], color=style.PALETTE[line["line"]], **_BASELINE)
             else:
                 base.points(left, line["line"], rows["place"], rows, "speedup", line["label"], **_TESTED)
-        left.axhline(1, color=base.REFERENCE, ls="--", lw=1.6, label=reference)
+        left.axhline(1, color=style.REFERENCE, ls="--", lw=1.6, label=reference)
         left.set_ylabel("speed over" + (" " if len(reference) < 12 else "\n") + reference)
         left.set_title(dtype if len(dtypes) > 1 else "")
         _pressure(right, own)
@@ -113,6 +113,6 @@ def draw(data: FigureData) -> Figure:
     for axis in axes[-2:]:
         axis.set_xlabel(f"{x} (taps = {x} + 1)" if x == "k" else x)
     for kernel in lines[lines["baseline"]]["kernel"].unique():
-        axes[0].plot([], [], color=base.REFERENCE, label=f"{kernel} with the same {hue}", **_BASELINE)
+        axes[0].plot([], [], color=style.REFERENCE, label=f"{kernel} with the same {hue}", **_BASELINE)
     base.ratio_limits(axes[0], lines)
     return base.legend_below(figure, axes[0])
