@@ -195,7 +195,7 @@ def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
         pytest.skip("nothing is published")
     lines = learnt(published, run.every_sweep).strip()
     assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
-    assert len(re.findall(r"^- ", lines, re.MULTILINE)) == 10
+    assert len(re.findall(r"^\d+\. ", lines, re.MULTILINE)) == 10
     assert len(re.findall(r"\[\d[\d.]*, \d[\d.]*\]", lines)) >= 8, "numbers without intervals"
 
 

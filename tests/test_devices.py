@@ -57,7 +57,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> list[PublishedFolder]:
 def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_measurements(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
-    text = render(PUBLISHED, sweeps, {}, beside=others)
+    text = render(PUBLISHED, sweeps, {}, beside=others)[PUBLISHED.report]
     section = text.partition("## Devices\n")[2].partition("\n## ")[0]
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in section.splitlines()}
     timings, claims = (tables.read(name, PUBLISHED.tables) for name in ("timings", "claims"))
@@ -70,7 +70,7 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
     assert differing.startswith(f"- `{first}`: ")
     assert "undecided on NVIDIA-FAST" in differing
     assert "NVIDIA-NONE" not in differing
-    assert "## Devices" not in render(PUBLISHED, sweeps, {})
+    assert "## Devices" not in render(PUBLISHED, sweeps, {})[PUBLISHED.report]
 
 
 def test_the_page_has_every_device_and_says_which_has_no_measurements(

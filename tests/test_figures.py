@@ -24,9 +24,8 @@ from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
 from ladder.report.document import TEMPLATES
 from ladder.report.figures import curves, rungs
-from ladder.report.figures.base import FigureData, NoDataError
 from ladder.report.figures.registry import FIGURES, render
-from ladder.report.sweep_data import of_sweep
+from ladder.report.sweep_data import FigureData, NoDataError, of_sweep
 from ladder.results import tables
 from ladder.results.statistics import at_size
 from matplotlib.figure import Figure as Drawing
@@ -55,9 +54,9 @@ def data(lab: Lab, sweep: str, kind: str, **asked: Any) -> FigureData:
     other = Figure.model_validate({"kind": kind, "caption": "A figure."})
     figure = next((figure for figure in found.figures if figure.kind == kind), other)
     folder = lab.folder.sweep(sweep)
-    frames = {name: tables.read(name, folder) for name in ("timings", "resources", "metrics")}
-    whole = of_sweep(found, frames, read_json(lab.folder.environment) or {})
-    return FigureData(**vars(whole), figure=figure.model_copy(update=asked))
+    frames = {table: tables.read(table, folder) for table in ("timings", "resources", "metrics")}
+    environment = read_json(lab.folder.environment) or {}
+    return of_sweep(found, frames, environment).drawn(figure.model_copy(update=asked))
 
 
 def findings(data: FigureData) -> list[str]:
@@ -65,7 +64,7 @@ def findings(data: FigureData) -> list[str]:
 
 
 def words(drawing: Drawing) -> str:
-    return "\n".join(text.get_text() for text in drawing.findobj(Text))
+    return "\n".join(text.get_text() for text in drawing.findobj(Text)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def size_of_png(png: bytes) -> tuple[int, int]:
@@ -104,7 +103,7 @@ def test_a_dollar_is_no_mathematics_and_no_tick_needs_it(lab: Lab, sweep: str, k
     shown = [
         text.get_text() for text in drawing.findobj(Text) if "$" in text.get_text() and text.get_visible()
     ]
-    assert [text.partition(":")[0] for text in shown] == ["$5 _ $6"]
+    assert [text.partition(" ·")[0] for text in shown] == ["$5 _ $6"]
 
 
 @pytest.mark.parametrize(("sweep", "kind"), CASES)
@@ -144,17 +143,40 @@ def test_an_incorrect_rung_is_named_but_has_no_bar(tmp_path: Path) -> None:
     lab.collect(["fp32_ladder"])
     drawing = FIGURES["ladder"](data(lab, "fp32_ladder", "ladder"))
     axis = drawing.axes[0]
-    assert len(axis.patches) == 4
+    assert len(axis.containers) == 4
     assert "no result: incorrect" in words(drawing)
     assert "shared tile" not in words(FIGURES["curves"](data(lab, "fp32_ladder", "curves")))
 
 
-def test_bars_stand_for_the_measured_ratio_and_the_reference_at_one(lab: Lab) -> None:
-    axis = FIGURES["ladder"](data(lab, "fp32_ladder", "ladder")).axes[0]
-    widths = [bar.get_width() for bar in axis.patches]  # type: ignore[attr-defined]
-    assert widths == pytest.approx([0.015, 0.09, 0.16, 0.528, 0.66])
+def test_a_path_leads_to_the_fastest_rung_and_branches_stand_beside_it(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    path = lab.project.sweeps / "fp32_ladder.yaml"
+    document = yaml.safe_load(path.read_text())
+    below = [None, "naive", "coalesced", "coalesced", "register tile"]  # the shared tile is a branch
+    for rung, name in zip(document["variants"], below, strict=True):
+        rung |= {"baseline": name} if name else {}
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    lab.record(["fp32_ladder"])
+    lab.collect(["fp32_ladder"])
+    drawing = FIGURES["ladder"](data(lab, "fp32_ladder", "ladder"))
+    axis = drawing.axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
+        "naive",
+        "coalesced",
+        "shared tile",
+        "register tile",
+        "transposed A",
+    ]
+    (walk,) = [line for line in axis.lines if len(line.get_xdata()) == 4]
+    assert list(walk.get_xdata()) == pytest.approx([0.015, 0.09, 0.528, 0.66])
+    assert list(walk.get_ydata()) == [0, 1, 3, 4]
+    (beside,) = [line for line in axis.lines if line.get_linestyle() == ":"]
+    assert list(beside.get_xdata()) == pytest.approx([0.09, 0.16])
+    assert len(axis.containers) == 5, "each with its interval"
     assert any(list(line.get_xdata()) == [1, 1] for line in axis.lines)
-    assert len(axis.containers) == 2, "bars and their intervals"
+    said = words(drawing)
+    assert "“transposed A” ends at 0.660 x cublas; “coalesced” brings most, 6.00 x" in said.replace("\n", " ")
+    assert {"x 6.00", "x 1.78", "x 5.87", "x 1.25"} <= set(said.split("\n"))
 
 
 def test_curves_against_a_library_show_rates_and_ratios_and_against_a_baseline_ratios(lab: Lab) -> None:
@@ -241,7 +263,7 @@ def test_panels_name_their_dtype_once_and_a_long_reference_stands_in_the_legend(
         )
     )
     assert [axis.get_title() for axis in drawing.axes] == ["fp32", "tf32"]
-    assert "(fp32)" not in words(drawing)
+    assert "(fp32)" not in "".join(text.get_text() for text in drawing.legends[0].get_texts())
     assert drawing.axes[0].get_ylabel() == "speed relative to its baseline"
     assert "transpose_a=" in words(drawing)
 
@@ -272,7 +294,7 @@ def test_a_heatmap_shows_the_best_and_marks_what_is_missing(tmp_path: Path) -> N
     lab.collect(["fp32_transpose"])
     axis = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap")).axes[0]
     shown = [text.get_text() for text in axis.texts]
-    assert [text for text in shown if text] == ["1.25", "1.25", "1.25", "-"]
+    assert [text for text in shown if text] == [*["1.25", "1.25 to 1.25"] * 3, "-"]
 
 
 def test_a_heatmap_leaves_out_values_that_were_not_tried(tmp_path: Path) -> None:
@@ -440,7 +462,7 @@ def shapes_data(root: Path, factor: float = 1.0, **change: Any) -> FigureData:
 
 
 def test_every_shape_has_a_row_with_its_fastest_variant(tmp_path: Path) -> None:
-    left, right = FIGURES["shapes"](shapes_data(tmp_path)).axes
+    (left,) = FIGURES["shapes"](shapes_data(tmp_path)).axes
     shapes = [label.get_text() for label in left.get_yticklabels()]
     assert shapes == [
         "64 x 1024 x 1024",
@@ -454,25 +476,21 @@ def test_every_shape_has_a_row_with_its_fastest_variant(tmp_path: Path) -> None:
         rows[float(y)]: float(x) for line in left.containers for x, y in zip(*line[0].get_data(), strict=True)
     }
     assert shown == pytest.approx({" x ".join(map(str, size)): speed for size, speed in FASTEST.items()})
-    # The first parameter always stands, of the others what is no default: transpose_a=1 is one.
-    names = [label.get_text() for label in right.get_yticklabels()]
-    assert names == ["bm=64, bk=16", "bm=64, bk=16", "", "bm=64, bk=16", "bm=64, bk=16"]
-    assert list(right.get_yticks()) == list(left.get_yticks())
-    assert right.get_ylim() == left.get_ylim()
     (words_,) = [text for text in left.texts if text.get_text() == "no result"]
     assert rows[words_.get_position()[1]] == "64 x 4096 x 4096"
 
 
-def test_what_a_clean_l2_gives_stands_beside(tmp_path: Path) -> None:
+def test_what_the_next_regime_gives_stands_beside(tmp_path: Path) -> None:
     given = shapes_data(tmp_path)
-    clean = given.timings[given.timings["status"] == "ok"].assign(regime="cold")
+    given = dataclasses.replace(given, sweep=dataclasses.replace(given.sweep, regimes=("cold", "dirty")))
+    clean = given.timings[given.timings["status"] == "ok"].assign(regime="dirty")
     clean["speedup"] *= 0.5
     both = dataclasses.replace(given, timings=pd.concat([given.timings, clean], ignore_index=True))
     axis = FIGURES["shapes"](both).axes[0]
     (strokes,) = [
         line
         for line in axis.lines
-        if line.get_marker() == "|" and line.get_linestyle() == "None" and "clean" in str(line.get_label())
+        if line.get_marker() == "|" and line.get_linestyle() == "None" and "dirty" in str(line.get_label())
     ]
     labels = [label.get_text() for label in axis.get_yticklabels()]
     rows = dict(zip([float(place) for place in axis.get_yticks()], labels, strict=True))
@@ -482,7 +500,7 @@ def test_what_a_clean_l2_gives_stands_beside(tmp_path: Path) -> None:
     mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST)) / 2
     assert str(strokes.get_label()).endswith(f"geometric mean: {mean:.3f}")
     assert axis.get_xlim()[0] < min(marked.values())
-    assert "clean" not in words(FIGURES["shapes"](given))
+    assert "dirty" not in words(FIGURES["shapes"](given))
 
 
 def test_a_shape_that_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
@@ -498,7 +516,7 @@ def test_a_shape_that_was_not_asked_for_is_not_missing(tmp_path: Path) -> None:
 
 
 def test_rows_of_one_m_stand_together(tmp_path: Path) -> None:
-    left, _ = FIGURES["shapes"](shapes_data(tmp_path)).axes
+    (left,) = FIGURES["shapes"](shapes_data(tmp_path)).axes
     steps = [float(step) for step in np.diff(left.get_yticks())]
     assert steps[2] > 1.2 * steps[0]
     assert steps == pytest.approx([steps[0], steps[0], steps[2], steps[0]])
@@ -540,41 +558,32 @@ def test_far_ratios_stand_on_a_logarithmic_axis_that_shows_one(
     assert len(ticks) >= 3
 
 
-def test_one_variant_is_not_named_at_every_shape(tmp_path: Path) -> None:
-    given = shapes_data(tmp_path, variants=[{"kernel": "gemm_register_tile", "params": {"bm": 64, "bk": 16}}])
-    (axis,) = FIGURES["shapes"](given).axes
-    assert "bk=16" not in words(axis.figure)
-    assert "speed relative to cublas" in words(axis.figure).lower()
-
-
 def test_no_name_of_forty_shapes_is_cut_off(tmp_path: Path) -> None:
     sizes = [{"m": 64 * 2**i, "n": 57344, "k": 28672 + 64 * j} for i in range(5) for j in range(8)]
     given = shapes_data(tmp_path, sizes=[*sizes, *SHAPES[:2]])
-    rows = given.timings[given.timings["status"] == "ok"].copy()
-    rows["params"] = [
-        json.dumps(
-            {f"a_parameter_with_a_long_name_{name}": value for name, value in json.loads(text).items()}
-        )
-        for text in rows["params"]
-    ]
+    rows = given.timings[given.timings["status"] == "ok"]
     each = [rows.iloc[[place % len(rows)]].assign(**size) for place, size in enumerate(sizes)]
     many = dataclasses.replace(given, timings=pd.concat(each, ignore_index=True))
     drawing = FIGURES["shapes"](many)
     drawing.draw_without_rendering()
     width, height = drawing.get_size_inches() * drawing.dpi
-    assert height < 2800
-    left, right = drawing.axes
-    labels = [*left.get_yticklabels(), *right.get_yticklabels()]
-    assert any("\n" in label.get_text() for label in labels)
-    for label in labels:
-        box = label.get_window_extent()
+    assert height < 1200
+    (left,) = drawing.axes
+    boxes = [label.get_window_extent() for label in left.get_yticklabels()]
+    for box in boxes:
         assert 0 <= box.x0 <= box.x1 <= width
         assert 0 <= box.y0 <= box.y1 <= height
-    for side in (left, right):
-        boxes = [label.get_window_extent() for label in side.get_yticklabels() if label.get_text()]
-        assert all(upper.y0 >= lower.y1 - 1 for upper, lower in itertools.pairwise(boxes)), (
-            "none covers another"
-        )
+    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in itertools.pairwise(boxes)), "none covers another"
+
+
+def test_a_parameter_on_the_axis_has_a_panel_a_size_and_a_line_for_what_else_differs(lab: Lab) -> None:
+    drawing = FIGURES["curves"](data(lab, "fp32_transpose", "curves", x="bk"))
+    assert [axis.get_title() for axis in drawing.axes] == ["1024", "4096"]
+    for axis in drawing.axes:
+        assert [label.get_text() for label in axis.get_xticklabels()] == ["8", "16"]
+        assert len(axis.containers) == 2
+    names = [text.get_text() for text in drawing.legends[0].get_texts()]
+    assert names == ["its baseline", "bm=64", "bm=128"]
 
 
 def test_a_sweep_over_shapes_is_summed_up_by_their_mean(tmp_path: Path) -> None:

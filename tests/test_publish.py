@@ -88,7 +88,8 @@ def test_a_run_is_published_whole(run: Run) -> None:
     assert run.publish() == 0
     names = {path.relative_to(run.target).as_posix() for path in run.target.rglob("*") if path.is_file()}
     assert {"timings.csv", "timings.parquet", "sessions.csv", "claims.csv", "jobs.csv"} <= names
-    assert {"environment.json", "report.md", "index.html", "figures/tensor_ladder-1-ladder.png"} <= names
+    assert {"environment.json", "index.html", "figures/tensor_ladder-1-ladder.png"} <= names
+    assert {"report.md", "methodology.md", "sweeps/tensor_ladder.md", "sweeps/bank_stride.md"} <= names
     assert len([name for name in names if name.startswith("records/")]) == 1
     assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"
     environment = json.loads((run.target / "environment.json").read_text())
@@ -104,7 +105,7 @@ def test_publishing_again_adds_nothing(run: Run) -> None:
     assert run.publish() == 0
     differing = {name for name, data in run.files().items() if before.get(name) != data}
     assert run.files().keys() == before.keys()
-    assert differing <= {f"{DEVICE}/environment.json", f"{DEVICE}/report.md"}, (
+    assert differing <= {f"{DEVICE}/environment.json", f"{DEVICE}/methodology.md"}, (
         "which say when it was analysed"
     )
 
@@ -156,9 +157,8 @@ def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
     for sweep, registers in published.items():
         for rows in (data.compiled(str(sweep), variant=kernel), data.timed(str(sweep), variant=kernel)):
             assert {row["registers"] for row in rows.found} == {registers}
-    text = (run.target / "report.md").read_text()
-    for title, registers in (("Tensor cores", 99), ("Again", 36)):
-        assert f"WMMA tile | {registers} |" in text.split(f"\n## {title}\n")[1].split("</details>")[0]
+    for name, registers in (("tensor_ladder", 99), (again.stem, 36)):
+        assert f"WMMA tile | {registers} |" in (run.target / "sweeps" / f"{name}.md").read_text()
 
 
 def test_what_was_published_before_stays_as_history(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,9 @@ def plan(project: Path, sweep: str) -> Any:
 
 def report(project: Path) -> str:
     """The report without where and when it was measured, and how long that took."""
-    text = (project / RESULTS / "report.md").read_text()
+    folder = project / RESULTS
+    pages = [folder / "report.md", folder / "methodology.md", *sorted((folder / "sweeps").glob("*.md"))]
+    text = "\n".join(page.read_text() for page in pages)
     kept = [
         line
         for line in text.splitlines()

@@ -1,8 +1,9 @@
-"""A rung is held against the rung it changes, and the counter named beside its gain is one that speaks for it."""
+"""A rung is held against its baseline, and a counter is its cause only where it accounts for the time."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,20 +11,75 @@ from conftest import edit_yaml
 from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.model.kernel import Variant
-from ladder.report.steps import Step, is_branch, moved_most, rungs_below, steps
+from ladder.report.steps import Step, cause, is_branch, steps
 from ladder.report.sweep_data import of_sweep
-from ladder.results.statistics import Estimate, at_size, estimate, ratio, records
+from ladder.results.statistics import at_size, estimate, ratio, records
 
 ROOT = Path(__file__).resolve().parent.parent
 
-FASTER, SLOWER, ALIKE = Estimate(1.5, 1.4, 1.6), Estimate(0.8, 0.7, 0.9), Estimate(1.0, 0.9, 1.1)
-READ = "dram__bytes_read.sum"
+READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
-CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
-TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
-SLOTS = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+STALLS = (
+    "long_scoreboard short_scoreboard mio_throttle lg_throttle barrier wait math_pipe_throttle dispatch_stall"
+)
+NONE = {STALL.format(reason): 0.0 for reason in [*STALLS.split(), "no_instruction"]}
+GPU = {"sms": 100, "copy_gbytes_per_s": 4000.0}
+
+
+def row(microseconds: float) -> dict[str, Any]:
+    return {"median_us": microseconds, "sm_clock_mhz": 1000.0}
+
+
+def found(times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU) -> tuple[str, float] | None:
+    return cause(row(times[0]), row(times[1]), [below, above], gpu)
+
+
+def test_a_count_is_the_cause_where_its_change_takes_the_time_that_was_saved() -> None:
+    """1e8 wavefronts take 1000 us on 100 multiprocessors of 1 GHz, one a cycle."""
+    faster = found((1200, 700), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 4e7})
+    assert faster is not None
+    assert faster == ("wavefronts of shared memory fall from 100 M to 40.0 M", pytest.approx(1.2))
+    slower = found((700, 1200), {WAVEFRONTS: 4e7}, {WAVEFRONTS: 1e8})
+    assert slower is not None
+    assert slower[0] == "wavefronts of shared memory rise from 40.0 M to 100 M"
+
+
+@pytest.mark.parametrize(
+    ("times", "below", "above"),
+    [
+        ((1200, 100), 1e8, 5e7),  # accounts for 45 %
+        ((1200, 900), 1e8, 5e7),  # accounts for 167 %
+        ((5000, 4500), 1e8, 5e7),  # the wavefronts take a fifth of the time, and cannot limit it
+        ((1200, 1300), 1e8, 5e7),  # it got slower with fewer
+        ((1020, 1000), 1e8, 9.8e7),  # it did not move
+    ],
+)
+def test_a_count_that_does_not_account_for_the_time_is_not_named(
+    times: tuple[float, float], below: float, above: float
+) -> None:
+    assert found(times, {WAVEFRONTS: below}, {WAVEFRONTS: above}) is None
+
+
+def test_a_wait_is_named_where_no_count_is_and_by_its_share_of_the_time() -> None:
+    """Of 4 cycles an instruction 3 are waits; without 2 of them it takes half of the time."""
+    below, above = (NONE | {STALL.format("barrier"): value} for value in (3.0, 1.0))
+    said = found((1000, 500), below, above)
+    assert said is not None
+    assert said[0] == "cycles per instruction that warps wait at barriers (barrier) fall from 3.00 to 1.00"
+    assert said[1] == pytest.approx((1000 * 3 / 4 - 500 * 1 / 2) / 500)
+    counted = found((1000, 500), below | {WAVEFRONTS: 9e7}, above | {WAVEFRONTS: 4e7})
+    assert counted is not None
+    assert counted[0].startswith("wavefronts"), "which is no symptom"
+
+
+def test_without_counters_or_facts_of_the_gpu_nothing_is_named() -> None:
+    bytes_moved = [{READ: value, WRITTEN: 0.0} for value in (4e9, 2e9)]
+    moved = found((1000, 500), *bytes_moved)
+    assert moved is not None
+    assert moved[0] == "bytes to and from DRAM fall from 4.00 GB to 2.00 GB"
+    assert found((1000, 500), *bytes_moved, gpu={}) is None
+    assert found((1000, 500), {}, {}) is None
 
 
 SIZE = {"m": 4096, "n": 4096, "k": 4096}
@@ -46,19 +102,6 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(nam
         letters += rung.split()[0][-1]
         assert (entries[rung], rung.split()[0][:-1]) == (last, last.split()[0])
         assert letters == "bcdefg"[: len(letters)]
-
-
-def test_an_ablation_is_held_against_the_whole_and_a_ladder_against_the_rung_it_changes() -> None:
-    kernel = load_catalog(ROOT / "kernels")["gemm_staged"]
-
-    def variant(**params: int | str) -> Variant:
-        return kernel.variant(params, "fp32")
-
-    whole = {"loader": "async", "stages": 3, "buffers": 2}
-    less = [variant(**whole | change) for change in ({}, {"stages": 2}, {"buffers": 1}, {"min_blocks": 1})]
-    assert rungs_below(less) == [less[0]] * 3
-    ladder = [variant(**given) for given in ({}, {"bk": 16}, {"bk": 16, "bn": 64}, {"bk": 16, "pad": 4})]
-    assert rungs_below(ladder) == [ladder[0], ladder[1], ladder[1]]
 
 
 def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(tmp_path: Path) -> None:
@@ -95,56 +138,3 @@ def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unkn
     own, other = (estimate(rows[variant], "speedup") for variant in (quotient.row["variant"], first))
     assert quotient.gain == ratio(own, other)
     assert not last_step(against_library[against_library["variant"] != first]).gain.known
-
-
-@pytest.mark.parametrize(
-    ("gain", "said"),
-    [
-        (FASTER, "bank conflicts of shared loads fall from 40.0 M to 1.00 M"),
-        (SLOWER, "bytes read from DRAM rise from 100 MB to 1.20 GB"),
-        (ALIKE, "bytes read from DRAM rise from 100 MB to 1.20 GB"),
-    ],
-)
-def test_what_is_named_speaks_for_the_faster_rung(gain: Estimate, said: str) -> None:
-    below = {READ: 1e8, WAVEFRONTS: 1e8, CONFLICTS: 4e7}
-    above = {READ: 1.2e9, WAVEFRONTS: 6e7, CONFLICTS: 1e6}
-    assert str(moved_most(gain, below, above)) == said
-
-
-def test_trifles_do_not_move_many_times_over() -> None:
-    below = {WAVEFRONTS: 1e8, CONFLICTS: 1e6, READ: 2e8}
-    above = {WAVEFRONTS: 1e8, CONFLICTS: 0.0, READ: 1e8}
-    assert str(moved_most(FASTER, below, above)) == "bytes read from DRAM fall from 200 MB to 100 MB"
-    waits = {
-        STALL.format(reason): 0.001 for reason in ("long_scoreboard", "short_scoreboard", "mio_throttle")
-    }
-    waits |= {STALL.format(reason): 0.0 for reason in ("lg_throttle", "barrier", "wait")}
-    shorter = {name: value / 100 for name, value in waits.items()}
-    assert moved_most(FASTER, waits, shorter) is None
-
-
-def test_bytes_count_alike_whoever_loads_them() -> None:
-    sectors = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
-    copied = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
-    by_threads, by_engine = {sectors: 1e6, copied: 0.0}, {sectors: 0.0, copied: 3.2e7}
-    assert moved_most(ALIKE, by_threads, by_engine) is None
-    assert str(moved_most(SLOWER, by_threads, {sectors: 1e6, copied: 3.2e7})) == (
-        "bytes loaded by threads and TMA rise from 32.0 MB to 64.0 MB"
-    )
-
-
-def test_busy_pipes_are_named_where_no_cause_moved() -> None:
-    below = {READ: 1e8, TENSOR: 59.2, SLOTS: 11.0}
-    above = {READ: 1.01e8, TENSOR: 73.6, SLOTS: 15.8}
-    assert str(moved_most(FASTER, below, above)) == (
-        "busy cycles of the tensor cores rise from 59.2 % to 73.6 %"
-    )
-    assert str(moved_most(FASTER, below | {TENSOR: 0.0}, above | {TENSOR: 0.0})) == (
-        "used issue slots rise from 11.0 % to 15.8 %"
-    )
-    assert moved_most(SLOWER, below, above) is None
-    assert moved_most(FASTER, below, below | {TENSOR: 59.3}) is None
-
-
-def test_without_counters_nothing_is_named() -> None:
-    assert moved_most(FASTER, {}, {READ: 1e8}) is None

@@ -63,6 +63,8 @@ rule write_report:
         beside=[f"{folder}/timings.csv" for folder in beside()],
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
+        methodology=RUN.folder.methodology.as_posix(),
+        pages=[RUN.folder.sweep_page(sweep).as_posix() for sweep in KNOWN.chosen],
     log:
         f"{LOGS}/write_report.log",
     params:

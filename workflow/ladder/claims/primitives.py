@@ -194,9 +194,9 @@ class Tables:
         return cls({**frames, "timings": tables.with_rungs(frames["timings"], sweeps.values())}, sweeps)
 
     def cells(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
-        """Cells in the sweep's first regime; what is wanted is a value, a tuple of values or a function."""
+        """Cells in the sweep's first regime, unless another one is wanted: a value, a tuple of values or a function."""
         regime = self.sweeps[sweep].regimes[0] if sweep in self.sweeps else ""
-        return self._select(self._cells, sweep, kernel, {**wanted, "regime": regime})
+        return self._select(self._cells, sweep, kernel, {"regime": regime, **wanted})
 
     def timed(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
         """Cells with a result."""

@@ -13,8 +13,8 @@ from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.model.schemas import SAMPLES
-from ladder.page.document import render as render_page
-from ladder.report.document import render
+from ladder.page.document import render
+from ladder.report.document import write
 from ladder.report.figures.registry import draw_sweeps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
@@ -66,8 +66,7 @@ def publish(
         parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
         list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
         others = [one for one in own.publications() if one.root != target.root]
-        text = render(fresh, sweeps, given.plans, given.folder.root, others)
-        replace_file(fresh.report, text.encode("utf-8"))
+        write(fresh, sweeps, given.plans, given.folder.root, others)
         name = "/".join(target.root.parts[-2:])
-        replace_file(fresh.page, render_page(fresh, sweeps, own.root, others, name).encode("utf-8"))
+        replace_file(fresh.page, render(fresh, sweeps, own.root, others, name).encode("utf-8"))
     logging.info("published in %s", target.root)

@@ -7,10 +7,9 @@ import typer
 from ladder.claims.ledger import decide_tables
 from ladder.cli.asked import sweeps_of
 from ladder.cli.options import Beside, Folder, SweepNames, folders
-from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
-from ladder.report.document import render
+from ladder.report.document import write
 from ladder.results.statistics import records
 
 
@@ -21,8 +20,7 @@ def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
 
 
 def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
-    """Write report.md."""
+    """Write report.md, methodology.md and sweeps/NAME.md."""
     folder = RunFolder(folder_)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
-    text = render(folder, sweeps_of(context, sweeps), plans, beside=folders(beside))
-    replace_file(folder.report, text.encode("utf-8"))
+    write(folder, sweeps_of(context, sweeps), plans, beside=folders(beside))

@@ -16,12 +16,17 @@ class RunFolder:
         self.records, self.tables, self.figures = root / "records", root / "tables", root / "figures"
         self.environment, self.throughput = root / "environment.json", root / "throughput.json"
         self.report, self.page = root / "report.md", root / "index.html"
+        self.methodology = root / "methodology.md"
 
     def plan(self, sweep: str) -> Path:
         return self.root / "plans" / f"{sweep}.json"
 
     def sweep(self, sweep: str) -> Path:
         return self.root / "sweeps" / sweep
+
+    def sweep_page(self, sweep: str) -> Path:
+        """What the report says of one sweep."""
+        return self.root / "sweeps" / f"{sweep}.md"
 
     def account(self, job: str, sweep: str) -> Path:
         """What a job (`measured` or `profiled`) did for a sweep."""

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 from markdown_it import MarkdownIt
 
@@ -14,7 +13,7 @@ from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.sweep import Sweep
-from ladder.report.document import learnt
+from ladder.report.document import ten
 from ladder.report.sweep_data import SweepData, of_sweep
 from ladder.results import tables
 from ladder.results.environment import read_environment
@@ -61,12 +60,9 @@ def _sweep(data: SweepData) -> dict[str, Any]:
 
 
 def _lines(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
-    """README's lines as HTML; empty where results are missing that they speak of."""
-    try:
-        lines = learnt(folder, sweeps).strip().splitlines()
-    except (jinja2.UndefinedError, ValueError):  # a sweep without a row, or a mean over none
-        return ""
-    return str(_MARKDOWN.render("\n".join(lines[:-1])))  # the last one links to the report
+    """The report's findings as HTML; empty where nothing was measured that they speak of."""
+    found, lines = ten(folder, sweeps)
+    return "" if all(one.absent for one in found) else str(_MARKDOWN.render(lines))
 
 
 def run(folder: RunFolder, sweeps: Mapping[str, Sweep], name: str) -> dict[str, Any]:

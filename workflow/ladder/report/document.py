@@ -1,4 +1,4 @@
-"""report.md: everything a reader needs to believe the numbers, from the tables of a run.
+"""The report: report.md, which answers, a page per sweep, and methodology.md, from the tables of a run.
 
 Numbers and selections are made here in Python; words and tables stand in the templates of workflow/report.
 """
@@ -6,19 +6,26 @@ Numbers and selections are made here in Python; words and tables stand in the te
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from ladder import __version__
 from ladder.claims.ledger import overall
+from ladder.claims.sources import titles
 from ladder.model.errors import refuse_unknown
-from ladder.model.files import read_json
+from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
 from ladder.report.devices import side_by_side
+from ladder.report.evidence import Evidence
+from ladder.report.findings import Finding, findings
+from ladder.report.messages import message
+from ladder.report.questions import questions, what_to_use
 from ladder.report.steps import is_branch, rate, steps
-from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.environment import read_environment
@@ -34,24 +41,31 @@ LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_la
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
 
 
+def ten(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> tuple[list[Finding], str]:
+    """The findings of a folder's tables, and their lines as markdown. Raises LadderError without tables."""
+    found = findings(_evidence(folder, sweeps))
+    return found, TEMPLATES.get_template("ten.md.j2").render(findings=found)
+
+
 def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
-    """README's lines of what was measured on a device, from its published tables. Raises LadderError without them."""
-    frames = {name: tables.read(name, published.tables) for name in (*_REQUIRED, "claims")}
-    environment = read_environment(published)
+    """What README says of a device, from its published tables. Raises LadderError without them."""
+    data = _evidence(published, sweeps)
     return TEMPLATES.get_template("readme.md.j2").render(
-        sweeps={name: of_sweep(sweep, frames, environment) for name, sweep in sweeps.items()},
-        verdicts=list(overall(frames["claims"])),
-        parts=len(frames["claims"]),
-        device=published.root.name,
+        findings=findings(data), gpu=data.gpu.get("name") or published.root.name, device=published.root.name
     )
+
+
+def _evidence(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> Evidence:
+    frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
+    frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
+    return Evidence(sweeps, frames, read_environment(folder))
 
 
 def ladders(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
     """docs/ladder.md: the ladders among the sweeps, rung by rung. Raises LadderError without the published tables."""
-    frames = {name: tables.read(name, published.tables) for name in _REQUIRED}
-    environment = read_environment(published)
-    parts = [of_sweep(sweeps[name], frames, environment) for name in LADDERS]
-    return TEMPLATES.get_template("ladders.md.j2").render(ladders=parts, device=parts[0].gpu["name"])
+    data = _evidence(published, {name: sweeps[name] for name in LADDERS})
+    parts = list(data.parts.values())
+    return TEMPLATES.get_template("ladders.md.j2").render(ladders=parts, device=data.gpu["name"])
 
 
 def render(
@@ -60,18 +74,16 @@ def render(
     plans: Mapping[str, Plan],
     run: Path | None = None,
     beside: Sequence[RunFolder] = (),
-) -> str:
-    """The report as markdown; `plans` say how it was measured, and `run` names the run's own folder if it is another.
+) -> dict[Path, str]:
+    """The pages of the report as markdown, by the file that each belongs to.
 
-    `beside`: folders of other devices, to compare with.
-
-    Raises LadderError where a merged table is missing.
+    `plans` say how it was measured, `run` names the run's own folder if it is another, and `beside` are folders of
+    other devices to compare with. Raises LadderError where a merged table is missing.
     """
-    frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
-    frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-    environment = read_environment(folder)
-    parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
-    frames["timings"] = stats.against_references(frames["timings"])
+    data = _evidence(folder, sweeps)
+    environment = data.environment
+    frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
+    asked = questions(data)
     timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
     refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
@@ -79,23 +91,56 @@ def render(
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = overall(frames["claims"]).value_counts()
-    source = environment.get("published") or environment
-    device = (source.get("gpu") or {}).get("name") or source["device"]
-    text = TEMPLATES.get_template("report.md.j2").render(
-        environment=environment,
-        source=source,
-        devices=side_by_side(device, frames, beside),
-        timings_from=timings_from,
-        parts=parts,
-        sweeps=list(sweeps.values()),
-        tables=frames,
-        **{name: stats.records(frames[name]) for name in ("claims", "clock_nvbench", "jobs")},
-        verdict_counts={name: counts[name] for name in VERDICTS if name in counts},
-        throughput=read_json(folder.throughput),
-        settings={**plan.settings, "arch": plan.arch} if plan else {},
-        csv="" if where == "." else f"{where}/",
-        folder=(run or folder.root).as_posix(),
-        device=(run or folder.root).name,
-    )
+    source, device = environment.get("published") or environment, (run or folder.root).name
+    name = data.gpu.get("name") or source.get("device") or device
+    context = {
+        "findings": findings(data),
+        "use": what_to_use(data),
+        "questions": asked,
+        "messages": {part.shown: _message(data, *part.shown) for part in asked if part.shown},
+        "by_name": data.parts,
+        "titles": titles(),
+        "by_claim": _by_claim(frames["claims"]),
+        "environment": environment,
+        "devices": side_by_side(name, frames, beside),
+        "source": source,
+        "gpu": data.gpu,
+        "name": name,
+        "timings_from": timings_from,
+        "parts": list(data.parts.values()),
+        "sweeps": list(sweeps.values()),
+        "tables": frames,
+        **{name: stats.records(frames[name]) for name in ("clock_nvbench", "jobs")},
+        "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
+        "throughput": read_json(folder.throughput),
+        "settings": {**plan.settings, "arch": plan.arch} if plan else {},
+        "csv": "" if where == "." else f"{where}/",
+        "folder": (run or folder.root).as_posix(),
+        "device": device,
+    }
+    pages = {folder.report: _page("report", context), folder.methodology: _page("methodology_page", context)}
+    for sweep, part in data.parts.items():
+        pages[folder.sweep_page(sweep)] = _page("sweep", context | {"data": part})
+    return pages
+
+
+def _message(data: Evidence, sweep: str, place: int) -> str:
+    part = data.parts[sweep]
+    return message(part.drawn(part.sweep.figures[place]))
+
+
+def _by_claim(decided: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """Parts of each claim."""
+    return {str(name): stats.records(parts) for name, parts in decided.groupby("id", sort=False)}
+
+
+def _page(template: str, context: Mapping[str, Any]) -> str:
+    text = TEMPLATES.get_template(f"{template}.md.j2").render(context)
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
+
+
+def write(folder: RunFolder, *given: Any, **more: Any) -> None:
+    """Write what `render` makes of these."""
+    for path, text in render(folder, *given, **more).items():
+        replace_file(path, text.encode("utf-8"))

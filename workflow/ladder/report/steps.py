@@ -1,29 +1,25 @@
-"""Steps of a ladder: what a rung gains over the rung it changes, and the profiler's counter that moved with it."""
+"""Steps of a ladder: what a rung gains over the rung it changes, and the counter that accounts for the time."""
 
-import functools
 import math
 import re
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
-from ladder.model.kernel import Variant
-from ladder.model.sweep import Entry, Sweep
-from ladder.report.markdown import figure, magnitude
+from ladder.model.sweep import Entry
+from ladder.report.markdown import figure, magnitude, share
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import UNKNOWN, Estimate, records
 
-_WAVEFRONTS = itemgetter("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")
-_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared"
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
-_COPIED = "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"
+_REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
+_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+_ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-_ACTIVE = "active.avg.pct_of_peak_sustained_active"
+_SECTORS_A_CYCLE, _SCHEDULERS = 4, 4  # of a multiprocessor: 128 bytes from its L1; instructions
 _WAITS = {
     "long_scoreboard": "for global memory",
     "short_scoreboard": "for shared memory",
@@ -32,120 +28,117 @@ _WAITS = {
     "barrier": "at barriers",
     "wait": "for a fixed latency",
 }
-# A counter below this share of the whole counts as that share, so that trifles do not move many times over.
-_NEGLIGIBLE = 0.05
-_LEAST_TENSOR = 1.0  # per cent of busy tensor cores below which a kernel does not use them
-_LEAST_CAUSE, _LEAST_EFFECT = math.log(1.05), math.log(1.01)  # what a counter must move by to be named
+_STALLS = [*_WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
+_LEAST, _MOST = 0.5, 1.5  # shares of the change of the time that a counter must account for, to be its cause
+_LIMITS = 0.5  # share of the slower one's time that a need takes at least, to limit it
+_ABLATION = 2  # rungs of the longest chain where all change one
+_MOVED = math.log(1.05)  # by less no counter changes anything
 
 Metrics = Mapping[str, float]
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Counter:
-    """Something counted, the `whole` that it is a part of, and the sign of its change where a kernel gets faster."""
+class Counted:
+    """Something a launch needs: how much of it, and the seconds that so much takes at the GPU's rate."""
 
     words: str
-    value: Callable[[Metrics], float]
+    amount: float
+    seconds: float
     unit: str = ""
-    whole: Callable[[Metrics], float] | None = None
-    better: int = -1
-
-    def moved(self, below: Metrics, above: Metrics) -> tuple[float, str]:
-        """Logarithm of the factor it moved by, NaN where it is unknown; `load requests fall from 303 M to 171 M`."""
-        before, after = self.value(below), self.value(above)
-        floor = _NEGLIGIBLE * max(map(self.whole or self.value, (below, above)))
-        log = math.log(max(after, floor) / max(before, floor)) if floor > 0 else math.nan
-        verb = "fall" if after < before else "rise"
-        ends = [magnitude(value, self.unit) for value in (before, after)]
-        return log, f"{self.words} {verb} from {ends[0]} to {ends[1]}"
 
 
-def _per_instruction(metrics: Metrics) -> float:
-    """Cycles from instruction to instruction: besides its waits one takes the cycle that it is issued in."""
-    return 1 + sum(metrics.get(_STALL.format(reason), 0.0) for reason in _WAITS)
+def _needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
+    """What a launch moves, loads and issues; NaN where it was not counted."""
+
+    def of(name: str) -> float:
+        return metrics.get(name, math.nan)
+
+    seconds, hertz = row["median_us"] * 1e-6, row["sm_clock_mhz"] * 1e6
+    cycles = (gpu.get("sms") or math.nan) * (math.nan if pd.isna(hertz) else hertz)
+    moved, rate = of("dram__bytes_read.sum") + of("dram__bytes_write.sum"), gpu.get("copy_gbytes_per_s")
+    issued = seconds * of(_ISSUED) / 100
+    return [
+        Counted("bytes to and from DRAM", moved, moved / 1e9 / (rate or math.nan), "B"),
+        Counted("wavefronts of shared memory", of(_WAVEFRONTS), of(_WAVEFRONTS) / cycles),
+        Counted("sectors loaded through the L1", of(_SECTORS), of(_SECTORS) / _SECTORS_A_CYCLE / cycles),
+        Counted("warps' load requests", of(_REQUESTS), of(_REQUESTS) / cycles),
+        Counted("instructions issued", issued * cycles * _SCHEDULERS, issued),
+    ]
 
 
-_CAUSES = [
-    Counter("warps' load requests", itemgetter("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum")),
-    Counter("bytes loaded by threads and TMA", lambda each: 32 * each[_SECTORS] + each[_COPIED], "B"),
-    Counter("bytes read from DRAM", itemgetter("dram__bytes_read.sum"), "B"),
-    Counter("wavefronts of shared memory", _WAVEFRONTS),
-    Counter("bank conflicts of shared loads", itemgetter(f"{_CONFLICTS}_op_ld.sum"), whole=_WAVEFRONTS),
-    Counter("bank conflicts of shared stores", itemgetter(f"{_CONFLICTS}_op_st.sum"), whole=_WAVEFRONTS),
-]
-for _reason, _words in _WAITS.items():
-    _text = f"cycles per instruction that warps wait {_words} ({_reason})"
-    _CAUSES.append(Counter(_text, itemgetter(_STALL.format(_reason)), whole=_per_instruction))
-_TENSOR = Counter(
-    "busy cycles of the tensor cores", itemgetter(f"sm__pipe_tensor_cycles_{_ACTIVE}"), "%", better=1
-)
-_SLOTS = Counter("used issue slots", itemgetter(f"smsp__issue_{_ACTIVE}"), "%", better=1)
-"""These two say that a kernel got faster, not why: named where no cause moved."""
+def _waits(row: Row, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
+    """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle."""
+    stalls = {reason: metrics.get(_STALL.format(reason), math.nan) for reason in _STALLS}
+    whole, seconds = 1 + sum(stalls.values()), row["median_us"] * 1e-6
+    return [
+        Counted(
+            f"cycles per instruction that warps wait {words} ({reason})",
+            stalls[reason],
+            seconds * stalls[reason] / whole,
+        )
+        for reason, words in _WAITS.items()
+    ]
+
+
+def cause(
+    below: Row, above: Row, counters: Sequence[Metrics], gpu: Mapping[str, Any]
+) -> tuple[str, float] | None:
+    """What accounts for the difference of two times: in words, and the share of it; None where no counter does.
+
+    A count of what a launch needs, each at the rate of the hardware, goes before a wait, which may be a symptom. It
+    explains the time where its change takes from half to one and a half times as long as the times differ; a count only
+    where what is needed takes half of the slower one's time.
+    """
+    saved = (below["median_us"] - above["median_us"]) * 1e-6
+    least = _LIMITS * max(below["median_us"], above["median_us"]) * 1e-6
+    for kinds, limit in ((_needs, least), (_waits, 0.0)):
+        before, after = (
+            kinds(row, metrics, gpu) for row, metrics in zip((below, above), counters, strict=True)
+        )
+        found = []
+        for one, other in zip(before, after, strict=True):
+            part = (one.seconds - other.seconds) / saved if saved else math.nan
+            log = math.log(one.amount / other.amount) if min(one.amount, other.amount) > 0 else 0.0
+            moved = math.copysign(1, saved) * log > _MOVED  # the faster one has less of it
+            if _LEAST <= part <= _MOST and moved and max(one.seconds, other.seconds) >= limit:
+                found.append((abs(math.log(part)), part, one, other))
+        if found:
+            _, part, one, other = min(found, key=lambda each: each[0])
+            verb = "fall" if other.amount < one.amount else "rise"
+            ends = [magnitude(each.amount, each.unit) for each in (one, other)]
+            return f"{one.words} {verb} from {ends[0]} to {ends[1]}", part
+    return None
 
 
 @dataclass(frozen=True)
 class Step:
-    """A rung with its results, and what it gains over the rung it changes; the first of a dtype changes none."""
+    """A rung with its results, and what it gains over the rung it changes, if it changes one."""
 
     entry: Entry
-    row: Mapping[str, Any]
+    row: Row
     below: str = ""  # the id of the variant that it changes
     gain: Estimate = UNKNOWN
+    predicted: Estimate = UNKNOWN  # where another GPU's gain lies, with the gain between
     direct: bool = False  # whether the two were launched in pairs; else it is the quotient of two speeds
-    movement: str | None = None  # of the counter that moved most in favour of the faster
-    counted: bool = False  # whether the profiler looked at both
+    why: str = ""  # the counter that accounts for the gain, or that none does
+    explained: bool = False  # whether one does
+
+    @property
+    def tie(self) -> bool:
+        return self.gain.low <= 1 <= self.gain.high
 
 
-def is_branch(rung: str) -> bool:
-    """Whether no later rung builds on this one: its number has a letter, as `7b split loaders`."""
-    return re.match(r"\d+[a-z]\b", rung) is not None
-
-
-def rungs_below(rungs: Sequence[Variant]) -> list[Variant]:
-    """For every rung but the first the one that it changes, in a sweep that names no baselines.
-
-    Where the rungs differ less from the first than from one another (an ablation), that is the first; on a ladder
-    it is the one of the same kernel that a rung differs least from, else the one before it.
-    """
-
-    def changes(one: Variant, other: Variant) -> int:
-        return sum(other.params[name] != value for name, value in one.params.items())
-
-    same = len({rung.kernel.name for rung in rungs}) == 1
-    if same and sum(changes(rungs[0], rung) for rung in rungs) < sum(map(changes, rungs, rungs[1:])):
-        return [rungs[0]] * (len(rungs) - 1)
-    below = []
-    for place, rung in enumerate(rungs[1:], 1):
-        own = [one for one in rungs[:place] if one.kernel.name == rung.kernel.name]
-        below.append(min(reversed(own), key=functools.partial(changes, rung)) if own else rungs[place - 1])
-    return below
-
-
-def moved_most(gain: Estimate, below: Metrics, above: Metrics) -> str | None:
-    """The cause that moved most in favour of the faster rung, else the effect; where neither is, any cause."""
-    direction = 1 if gain.low > 1 else -1 if gain.high < 1 else 0
-    below, above = (defaultdict(lambda: math.nan, metrics) for metrics in (below, above))
-
-    def most(counters: Sequence[Counter], least: float) -> str | None:
-        moves = [(direction * counter.better, *counter.moved(below, above)) for counter in counters]
-        fitting = [(abs(log), text) for sign, log, text in moves if abs(log) >= least and log * sign >= 0]
-        return max(fitting, key=itemgetter(0))[1] if fitting else None
-
-    cause = most(_CAUSES, _LEAST_CAUSE)
-    if cause or not direction:
-        return cause
-    return most([_TENSOR if _TENSOR.value(above) >= _LEAST_TENSOR else _SLOTS], _LEAST_EFFECT)
-
-
-def _below(sweep: Sweep, measured: Sequence[Entry]) -> dict[Variant, Variant]:
-    """The baseline of each rung with one; where the sweep names none, the rung that it differs least from."""
-    if any(entry.baseline for entry in sweep.entries):
-        return {entry.variant: entry.baseline.variant for entry in measured if entry.baseline}
-    below: dict[Variant, Variant] = {}
-    for dtype in sweep.dtypes:
-        rungs = [entry.variant for entry in measured if entry.variant.dtype == dtype]
-        below |= dict(zip(rungs[1:], rungs_below(rungs), strict=True))
-    return below
+def explanation(
+    below: Row, above: Row, counters: Sequence[Metrics], gpu: Mapping[str, Any]
+) -> tuple[str, bool]:
+    """What accounts for the difference of two times, in words, and whether anything does."""
+    if not all(counters):
+        return "not counted", False
+    found = cause(below, above, counters, gpu)
+    if found is None:
+        return "not explained by the counters", False
+    return f"{found[0]}, which accounts for {share(found[1], '.0f')} of the time", True
 
 
 def steps(data: SweepData) -> list[Step]:
@@ -156,26 +149,58 @@ def steps(data: SweepData) -> list[Step]:
     if data.sweep.reference.kernel or not all(entry.rung for entry in data.sweep.entries):
         return []
     rows = {row["variant"]: row for row in records(data.here)}
-    measured = [entry for entry in data.sweep.entries if entry.variant.id in rows]
     pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
     direct = {(row["variant"], row["reference"]): row for row in records(pairs)}
-    counted = stats.metric_table(data.metrics)
-    below = _below(data.sweep, measured)
-    found = []
-    for entry in measured:
-        row, other = rows[entry.variant.id], below.get(entry.variant)
-        if other is None or other.id not in rows:
-            found.append(Step(entry, row, other.id if other else ""))
+    counted, found = stats.metric_table(data.metrics), []
+    for entry in data.sweep.entries:
+        row = rows.get(entry.variant.id)
+        other = entry.baseline.variant.id if entry.baseline else ""
+        if row is None or other not in rows:
+            found += [Step(entry, row, other)] if row else []
             continue
-        pair = direct.get((entry.variant.id, other.id))
-        gain = stats.speedup_over(pair or row, rows[other.id])
-        values = [counted.get(stats.cell_of(one), {}) for one in (rows[other.id], row)]
-        movement = moved_most(gain, *values) if gain.known else None
-        found.append(Step(entry, row, other.id, gain, bool(pair), movement, all(values)))
+        below, pair = rows[other], direct.get((entry.variant.id, other))
+        gain = stats.speedup_over(pair or row, below)
+        predicted = stats.predicted(pair) if pair else UNKNOWN
+        tie = "the interval cannot tell the two apart"
+        step = Step(entry, row, other, gain, predicted, bool(pair), tie)
+        if not step.tie:
+            counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
+            why, explained = explanation(below, row, counters, data.gpu)
+            step = replace(step, why=why, explained=explained)
+        found.append(step)
     return found
 
 
-def rate(row: Mapping[str, Any]) -> str:
+def is_branch(rung: str) -> bool:
+    """Whether no later rung builds on this one: its number has a letter, as `7b split loaders`."""
+    return re.match(r"\d+[a-z]\b", rung) is not None
+
+
+def path(data: SweepData) -> list[Entry]:
+    """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
+
+    Of rungs that tie with the fastest, the one at the end of the longest chain; without results that of all rungs.
+    Where no chain is longer than a step, as in an ablation, it is the rung that the others change.
+    """
+    chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
+    here = data.here[data.here["variant"].isin(chains)]
+    tied = set(chains)
+    if len(here):
+        best = stats.fastest(here)
+        tied = {*here[here["speedup_high"] >= best["speedup_low"]]["variant"]}
+    choose = max if max(map(len, chains.values())) > _ABLATION else min
+    return choose((chain for variant, chain in chains.items() if variant in tied), key=len)
+
+
+def _chain(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
+    by_id: dict[str, Entry] = {one.variant.id: one for one in entries}
+    chain = [entry]
+    while (below := chain[0].baseline) is not None and by_id[below.variant.id] not in chain:
+        chain.insert(0, by_id[below.variant.id])
+    return chain
+
+
+def rate(row: Row) -> str:
     """51.4 TFLOP/s; empty where the row is of no work."""
     column = stats.rate_column(pd.DataFrame([row]))
     return f"{figure(row[column[0]], 3)} {column[1]}" if column else ""

@@ -10,14 +10,14 @@ import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.model.sweep import Sweep
+from ladder.model.sweep import Figure, Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 
 MOST_NAMED = 6  # parameters that a name is made of at most where all are named, whatever their values
 
 
-def _distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
+def distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
     """Parameters that distinguish variants; of those that change together the first is enough."""
 
     def kinds(names: Iterable[str]) -> int:
@@ -85,6 +85,11 @@ class SweepData:
         fixed = ", ".join(f"{name}={value}" for name, value in reference.params.items())
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
 
+    @property
+    def short_reference(self) -> str:
+        """The same where there is little room: without a kernel's parameters."""
+        return "its baseline" if self.sweep.reference.kernel else self.reference_name
+
     @cached_property
     def size(self) -> dict[str, int]:
         """The size that findings are about: the one a figure of the sweep shows, else the largest with a result."""
@@ -124,7 +129,12 @@ class SweepData:
         rows = self.against_others if len(self.against_others) else self.ok
         per = ["dtype", *(name for name in SIZE_COLUMNS if rows[name].notna().any())]
         groups = stats.contenders(rows, per).groupby(per, sort=False)
-        return rows.loc[[own[stats.ranking(own)].idxmax() for _, own in groups]]
+        return rows.loc[[stats.ranking(own).idxmax() for _, own in groups]]
+
+    def drawn(self, figure: Figure) -> "FigureData":
+        """The data of one of its figures."""
+        known = (self.timings, self.resources, self.metrics, self.pairs)
+        return FigureData(self.sweep, *known, self.environment, figure)
 
     def against(self, row: Mapping[str, Any]) -> str:
         """What one row is timed against: of libraries the fastest."""
@@ -136,7 +146,7 @@ class SweepData:
         found = []
         for _, variants in self.timings.drop_duplicates("variant").groupby("kernel", sort=False):
             params = [json.loads(text) for text in variants["params"]]
-            found.append((stats.records(variants), params, _distinguishing(params)))
+            found.append((stats.records(variants), params, distinguishing(params)))
         return found
 
     def unnamed(self) -> tuple[list[str], bool]:
@@ -175,3 +185,28 @@ class SweepData:
                 label = label if pd.isna(row["rung"]) else row["rung"]
                 labels[row["variant"]] = label + (f" ({row['dtype']})" if several else "")
         return labels
+
+
+class NoDataError(Exception):
+    """A figure has nothing to show; the message says why."""
+
+
+@dataclass(frozen=True)
+class FigureData(SweepData):
+    """One figure's request and the frames of its sweep."""
+
+    figure: Figure
+
+    @cached_property
+    def size(self) -> dict[str, int]:
+        """The size this figure shows: as asked, else the sweep's."""
+        return dict(self.figure.size) if self.figure.size is not None else super().size
+
+    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
+        """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
+        if len(rows):
+            return rows
+        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
+        counts = ", ".join(f"{count} {status}" for status, count in bad.items())
+        why = f" ({counts})" if counts else "; the sweep has not been measured"
+        raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ladder.model.cell import size_label
 from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
 
@@ -83,6 +84,13 @@ def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["sweep"], row["variant"], *size_of(row).items()
 
 
+def identifier(row: Mapping[str, Any]) -> str:
+    """A row as commands name it: SWEEP/VARIANT@SIZE:REGIME, and ~BASELINE where it was paired with that rung."""
+    baseline = row.get("baseline")
+    beside = "" if baseline is None or pd.isna(baseline) else f"~{baseline}"
+    return f"{row['sweep']}/{row['variant']}@{size_label(size_of(row))}:{row['regime']}{beside}"
+
+
 def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
     """Column and unit of the rate that says most about these rows; None where they do no work.
 
@@ -112,15 +120,28 @@ def estimate(row: Mapping[str, Any], column: str) -> Estimate:
     return Estimate(value, *(value if math.isnan(end) else end for end in ends))
 
 
-def ranking(rows: pd.DataFrame) -> str:
-    """Column that orders rows of one size by speed, the fastest the largest.
+def predicted(row: Mapping[str, Any]) -> Estimate:
+    """A row's speed-up between the ends of what another GPU is predicted to read; UNKNOWN where nothing is."""
+    ends = [row.get(name, math.nan) for name in ("predicted_low", "predicted_high")]
+    return UNKNOWN if pd.isna(ends).any() else Estimate(row["speedup"], *ends)
 
-    The paired ratio where all are held against the same thing, since clocks may move between cells; else the rate,
-    for a large ratio to a slow baseline makes nothing fast.
+
+def comparable(rows: pd.DataFrame) -> bool:
+    """Whether all were timed against libraries, or against one kernel, so that their speed-ups compare."""
+    kernels = [f"-{dtype}" in name for name, dtype in zip(rows["reference"], rows["dtype"], strict=True)]
+    return not any(kernels) or rows["reference"].nunique() == 1
+
+
+def ranking(rows: pd.DataFrame) -> "pd.Series[float]":
+    """What orders rows of one size by speed, the fastest the largest.
+
+    The paired ratio where all are timed against libraries or one baseline, since clocks may move between cells; else
+    the inverse of the cycles, for a large ratio to a slow baseline makes nothing fast, nor does a high clock.
     """
-    alike = len(rows[["reference", "dtype"]].drop_duplicates()) == 1
-    rate = None if alike else rate_column(rows)
-    return rate[0] if rate else "speedup"
+    if comparable(rows):
+        return rows["speedup"]
+    clock = rows["sm_clock_mhz"]
+    return 1 / (rows["median_us"] * clock.fillna(clock.median() if clock.notna().any() else 1.0))
 
 
 def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
@@ -138,7 +159,7 @@ def contenders(rows: pd.DataFrame, per: Sequence[str] = ()) -> pd.DataFrame:
 def fastest(rows: pd.DataFrame) -> dict[str, Any]:
     """The row of the fastest of the contenders."""
     rows = contenders(rows)
-    return records(rows.loc[[rows[ranking(rows)].idxmax()]])[0]
+    return records(rows.loc[[ranking(rows).idxmax()]])[0]
 
 
 def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ladder.build.banks import BANKS
-from ladder.report.figures.base import PALETTE
+from ladder.report.figures.style import PALETTE
 
 Phase = Mapping[int, Mapping[int, Sequence[int]]]
 """Bank -> word -> the lanes it is for."""

@@ -9,7 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ladder.report.figures.base import PALETTE, FigureData, NoDataError, canvas, legend_below
+from ladder.report.figures.base import canvas, legend_below
+from ladder.report.figures.style import PALETTE
+from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results.statistics import COSTS, access_costs, changing, parameter
 
 _MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "zorder": 2}

@@ -3,84 +3,56 @@
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ladder.model import sweep
-from ladder.report.sweep_data import SweepData
+from ladder.report.figures.style import DPI, MARKERS, MUTED, PALETTE, REFERENCE, WIDTH, apply
+from ladder.report.messages import message as title_of
+from ladder.report.sweep_data import FigureData
 
-DPI = 144
-WIDTH = 8.0
-PALETTE = [str(color) for color in sns.color_palette("colorblind").as_hex()]
-REFERENCE = "#333333"
-MARKERS = ["o", "s", "D", "^", "v", "P", "X", "*", "<", ">"]
-MUTED = "#666666"
-_SETTINGS: dict[str, Any] = {"font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11}
-_SETTINGS |= dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], 10)
-_SETTINGS |= {"axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}
-_SETTINGS |= {"font.family": "DejaVu Sans", "axes.edgecolor": "#999999", "grid.color": "#e4e4e4"}
+_TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
 
 
-class NoDataError(Exception):
-    """A figure has nothing to show; the message says why."""
-
-
-@dataclass(frozen=True)
-class FigureData(SweepData):
-    """One figure's request and the frames of its sweep."""
-
-    figure: sweep.Figure
-
-    @property
-    def size(self) -> dict[str, int]:
-        """The size this figure shows: as asked, else the sweep's."""
-        return dict(self.figure.size) if self.figure.size is not None else super().size
-
-    def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
-        """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
-        if len(rows):
-            return rows
-        bad = self.timings[self.timings["status"] != "ok"]["status"].value_counts()
-        counts = ", ".join(f"{count} {status}" for status, count in bad.items())
-        why = f" ({counts})" if counts else "; the sweep has not been measured"
-        raise NoDataError(f"no {what or f'result at {self.size_text}'}{why}")
-
-
 def canvas(
-    data: FigureData, height: float, what: str = "", columns: int = 1, rows: int = 1, **more: Any
+    data: FigureData,
+    height: float,
+    what: str = "",
+    columns: int = 1,
+    rows: int = 1,
+    title: str | None = None,
+    **more: Any,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with title and device line, and its axes, row after row; `what` it shows of the sweep."""
-    sns.set_theme(style="whitegrid", palette="colorblind", rc=_SETTINGS)
+    """A figure with its message as its title, below it what it shows of which sweep and device, and its axes."""
+    apply()
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, **more)
-    title = data.sweep.title
-    if what:
-        title += f" {what[0].upper()}{what[1:]}" if title.endswith(("?", "!", ".")) else f": {what}"
-    title = textwrap.fill(title, 66)
-    lines = title.count("\n") + 1
-    # Room for the two headings in inches, whatever the height.
-    top = 1 - (0.32 + 0.22 * lines) / height
-    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
-    figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
+    title = textwrap.fill(title_of(data) if title is None else title, _TITLE_WIDTH)
     device = str(data.gpu.get("name") or data.source.get("device") or "unknown device")
     published = "published run, " if data.environment.get("timings_from") == "published" else ""
     if date := str(data.source.get("started") or "")[:10]:
         device += f", {published}{date}"
-    figure.text(0.012, 1 - (0.11 + 0.24 * lines) / height, device, fontsize=9.5, color=MUTED, va="top")
+    device = device.replace(" ", "\u00a0")
+    shown = [data.sweep.title, what, device]
+    about = textwrap.fill(" · ".join(part for part in shown if part), _ABOUT_WIDTH)
+    lines, more_lines = title.count("\n") + 1, about.count("\n") + 1
+    # Room for the two headings in inches, whatever the height.
+    top = 1 - (0.14 + 0.22 * lines + 0.18 * more_lines) / height
+    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, top), w_pad=0.09, h_pad=0.06)
+    figure.text(0.012, 1 - 0.09 / height, title, fontsize=13, fontweight="bold", va="top")
+    below = 1 - (0.11 + 0.24 * lines) / height
+    figure.text(0.012, below, about, fontsize=9.5, color=MUTED, va="top")
     return figure, list(axes.flat)
 
 
 def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    figure, (axis,) = canvas(data, 2.4)
+    figure, (axis,) = canvas(data, 2.4, title=data.sweep.title)
     axis.set_axis_off()
     text = textwrap.fill(f"No {data.figure.kind} figure: {reason}.", 80)
     axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, fontsize=12, color=MUTED)

@@ -1,6 +1,7 @@
 """Curves: speed over the size, with the reference: as a rate where there is one, and as the ratio to it."""
 
 import itertools
+import json
 import math
 import textwrap
 from typing import Any
@@ -10,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ladder.model.cell import count_label
-from ladder.report.figures import base
-from ladder.results.statistics import rate_column
+from ladder.model.cell import count_label, size_label
+from ladder.report.figures import base, style
+from ladder.report.sweep_data import FigureData, distinguishing
+from ladder.results.statistics import at_size, parameter, rate_column
 
 MOST = 9
 _LONGEST_NAME = 30  # characters of a reference that fit beside the axis
@@ -29,7 +31,7 @@ def _chosen(rows: pd.DataFrame) -> list[str]:
     return [str(name) for name in best.index if name in drawn]
 
 
-def _panel(axis: Axes, data: base.FigureData, rows: pd.DataFrame, column: str, field: str, most: int) -> None:
+def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field: str, most: int) -> None:
     chosen = _chosen(rows)
     for index, variant in enumerate(chosen):
         line = rows[rows["variant"] == variant].sort_values(field)
@@ -38,7 +40,7 @@ def _panel(axis: Axes, data: base.FigureData, rows: pd.DataFrame, column: str, f
         # The panel's title says the dtype.
         label = data.names[variant].removesuffix(f" ({line['dtype'].iloc[0]})")
         base.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
-    look: dict[str, Any] = {"color": base.REFERENCE, "ls": "--", "lw": 1.8}
+    look: dict[str, Any] = {"color": style.REFERENCE, "ls": "--", "lw": 1.8}
     look["label"] = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
     if column == "speedup":
         axis.axhline(1, **look)
@@ -64,8 +66,46 @@ def _rate_limits(axis: Axes, values: "pd.Series[float]") -> None:
     axis.yaxis.set_minor_formatter(base.some_ticks if few else NullFormatter())
 
 
-def draw(data: base.FigureData) -> Figure:
-    """Lines over a log2 size axis; a row of panels per measure, in it one per dtype."""
+def _over_parameter(data: FigureData, name: str) -> Figure:
+    """Speed-ups over a parameter, a panel per size; lines are variants that differ in nothing else."""
+    rows = data.some(data.ok, "result to draw over a parameter")
+    rows = rows.assign(x=parameter(rows, name), given=rows["params"].map(json.loads)).dropna(subset="x")
+    data.some(rows, f"variant with the parameter {name}")
+    wanted = [data.size] if data.figure.size is not None else data.sweep.sizes
+    panels = {size_label(size): own for size in wanted if len(own := at_size(rows, size))}
+    values = sorted(set(rows["x"]), key=lambda value: (isinstance(value, str), value))
+    others = distinguishing([{one: given[one] for one in given if one != name} for given in rows["given"]])
+    labels = [
+        ", ".join(
+            [kernel] * (rows["kernel"].nunique() > 1)
+            + [f"{one}={given[one]}" for one in others if one in given]
+        )
+        for kernel, given in zip(rows["kernel"], rows["given"], strict=True)
+    ]
+    kept = dict.fromkeys(labels)
+    lines = dict(zip(rows.index, labels, strict=True))
+    legend_rows = math.ceil((len(kept) + 1) / base.legend_columns([*kept, data.short_reference]))
+    what = f"speed relative to {data.short_reference} over {name}"
+    shape: dict[str, Any] = {"columns": len(panels), "sharey": True}
+    figure, axes = base.canvas(data, 4.2 + 0.24 * legend_rows, what, **shape)
+    for axis, (size, own) in zip(axes, panels.items(), strict=True):
+        for index, label in enumerate(kept):
+            line = own[[lines[place] == label for place in own.index]].sort_values("x")
+            places = pd.Series([values.index(value) for value in line["x"]], line.index, dtype=float)
+            aside = 0.05 * (index - (len(kept) - 1) / 2)
+            base.points(axis, index, places + aside, line, "speedup", label or name, ms=5.5, lw=1.6)
+        axis.axhline(1, color=style.REFERENCE, ls="--", lw=1.6, label=data.short_reference)
+        base.only_ticks(axis, range(len(values)), [str(value) for value in values])
+        axis.set(xlabel=name, title=size if len(panels) > 1 else "")
+    base.ratio_limits(axes[0], rows)
+    axes[0].set_ylabel(f"speed relative to\n{data.short_reference}, 95 % interval")
+    return base.legend_below(figure, axes[0])
+
+
+def draw(data: FigureData) -> Figure:
+    """Lines over a log2 size axis, a row of panels per measure, in it one per dtype; or over the parameter `x`."""
+    if data.figure.x is not None:
+        return _over_parameter(data, data.figure.x)
     rows = data.some(data.against_others, "result to draw over the size")
     fields, sizes, reference = data.sweep.problem.size_fields, data.sweep.sizes, data.reference_name
     # A name longer than the axis stands in the legend alone.

@@ -1,14 +1,23 @@
 """Heatmap: two parameters of a kernel, the best over all others in every cell."""
 
+from typing import Any
+
 import numpy as np
-import seaborn as sns
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from ladder.report.figures.base import MUTED, FigureData, NoDataError, canvas
-from ladder.results.statistics import at_size, contenders, parameter
+from ladder.report.figures.base import canvas
+from ladder.report.figures.style import AHEAD, BEHIND, MUTED, TIE
+from ladder.report.sweep_data import FigureData, NoDataError
+from ladder.results.statistics import at_size, contenders, estimate, parameter, records
 
-_LOOK = {"cmap": "viridis", "linewidths": 1.2, "fmt": "", "annot_kws": {"fontsize": 11}}
-_LOOK |= {"cbar_kws": {"label": "speed / reference"}}
+_COLORS = LinearSegmentedColormap.from_list("speed", [BEHIND, TIE, AHEAD])
+_LEAST = 0.02  # how far the scale reaches to either side of 1 at least
+_DARK = 0.38  # from the middle of the scale, 0.5, on which black does not stand out
+_WIDE = 10  # columns of cells that leave room for intervals
 
 
 def _axis_values(data: FigureData, name: str) -> list[int | str]:
@@ -26,23 +35,58 @@ def draw(data: FigureData) -> Figure:
         raise NoDataError("the sweep names no x and y parameter for it")
     rows = data.some(data.here)
     rows = rows.assign(x=parameter(rows, x), y=parameter(rows, y), hue=parameter(rows, hue) if hue else "")
-    by_cell = rows.groupby(["hue", "y", "x"])["speedup"]
-    best = contenders(rows, ["hue", "y", "x"]).groupby(["hue", "y", "x"])["speedup"].max()
+    several = rows.groupby(["hue", "y", "x"]).size().max() > 1
+    candidates = contenders(rows, ["hue", "y", "x"])
+    best = candidates.loc[candidates.groupby(["hue", "y", "x"])["speedup"].idxmax()]
     panels = [value for value in _axis_values(data, hue) if (rows["hue"] == value).any()] if hue else [""]
     xs, ys = _axis_values(data, x), _axis_values(data, y)
-    several = "best " if by_cell.size().max() > 1 else ""
-    what = f"{several}speed relative to {data.reference_name} by {x} and {y}, {data.size_text}"
-    look = _LOOK | {"vmin": best.min(), "vmax": best.max()}
-    figure, axes = canvas(data, max(1.9 + 0.6 * len(ys), 3.2), what, columns=len(panels), sharey=True)
+    what = f"{'best ' if several else ''}speed relative to {data.short_reference} by {x} and {y}, {data.size_text}"
+    low, high = min(best["speedup"].min(), 1 - _LEAST), max(best["speedup"].max(), 1 + _LEAST)
+    look: dict[str, Any] = {"norm": TwoSlopeNorm(1.0, low, high), "cmap": _COLORS}
+    height = max(2.0 + 0.56 * len(ys), 3.2)
+    figure, axes = canvas(data, height, what, columns=len(panels), sharey=True)
     for panel, axis in zip(panels, axes, strict=True):
-        grid = best.loc[panel].unstack("x").reindex(index=ys, columns=xs)
+        own = best[best["hue"] == panel]
+        table = own.set_index(["y", "x"])["speedup"].unstack("x").reindex(index=ys, columns=xs)
+        image = axis.imshow(table.to_numpy(float), aspect="auto", **look)
         axis.grid(visible=False)
         axis.set_facecolor("#eeeeee")
-        sns.heatmap(grid, ax=axis, annot=grid.map("{:#.3g}".format), cbar=axis is axes[-1], **look)
-        for row, column in np.argwhere(grid.isna()):
-            axis.text(column + 0.5, row + 0.5, "-", ha="center", va="center", color=MUTED)
+        _write(axis, own, xs, ys, len(xs) * len(panels) <= _WIDE)
+        for row, column in np.argwhere(table.isna()):
+            axis.text(column, row, "-", ha="center", va="center", color=MUTED)
+        axis.set_xticks(range(len(xs)), [str(value) for value in xs])
+        axis.set_yticks(range(len(ys)), [str(value) for value in ys])
         axis.set(xlabel=x, ylabel=y if axis is axes[0] else "")
-        axis.tick_params(axis="y", rotation=0)
+        axis.tick_params(length=0)
         if hue:
             axis.set_title(f"{hue} = {panel}", fontsize=10.5, color=MUTED)
+    bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
+    bar.set_label("speed / reference; framed: ties")
+    bar.outline.set_visible(False)
     return figure
+
+
+def _write(
+    axis: Axes, cells: pd.DataFrame, xs: list[int | str], ys: list[int | str], intervals: bool
+) -> None:
+    """The value in each cell, its interval where there is room, and a frame around a tie."""
+    for row in records(cells):
+        column, line = xs.index(row["x"]), ys.index(row["y"])
+        speed = estimate(row, "speedup")
+        shade = float(np.asarray(axis.images[0].norm(np.array([speed.value])))[0])
+        ink = "white" if abs(shade - 0.5) > _DARK else "black"
+        look: dict[str, Any] = {"ha": "center", "color": ink}
+        axis.text(
+            column,
+            line - (0.12 if intervals else 0),
+            f"{speed.value:#.3g}",
+            va="center",
+            fontsize=10.5,
+            **look,
+        )
+        if intervals:
+            text = f"{speed.low:#.3g} to {speed.high:#.3g}"
+            axis.text(column, line + 0.24, text, va="center", fontsize=7.5, **look)
+        if speed.low <= 1 <= speed.high:
+            frame: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1.4, "ls": "--"}
+            axis.add_patch(Rectangle((column - 0.47, line - 0.46), 0.94, 0.92, **frame))

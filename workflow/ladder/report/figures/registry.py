@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
-from ladder.report.figures.base import DPI, FigureData, NoDataError, message
-from ladder.report.sweep_data import SweepData
+from ladder.report.figures.base import message
+from ladder.report.figures.style import DPI
+from ladder.report.sweep_data import FigureData, NoDataError, SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
     "ladder": rungs.draw,
@@ -36,9 +37,8 @@ def render(data: FigureData) -> bytes:
 
 
 def _draw(data: SweepData, folder: Path) -> str:
-    frames = (data.timings, data.resources, data.metrics, data.pairs)
     for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
-        replace_file(folder / name, render(FigureData(data.sweep, *frames, data.environment, figure)))
+        replace_file(folder / name, render(data.drawn(figure)))
     return data.sweep.name
 
 

@@ -9,7 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import base
+from ladder.report.figures import base, style
+from ladder.report.steps import path
+from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 
@@ -17,7 +19,7 @@ DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 MOST = 10
 
 
-def _marks(data: base.FigureData, rows: pd.DataFrame) -> pd.DataFrame:
+def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """`rows` with their `intensity`, and whether its bytes were `counted` by the profiler or are the fewest."""
     known = stats.metric_table(data.metrics)
     counters = [known.get(stats.cell_of(row), {}) for row in stats.records(rows)]
@@ -28,7 +30,7 @@ def _marks(data: base.FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     return data.some(rows.dropna(subset="intensity"), "operational intensity")
 
 
-def _roofs(axis: Axes, data: base.FigureData, marks: pd.DataFrame) -> float:
+def _roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> float:
     """Draw the roofs from left of every mark and ridge on, and return the highest."""
     copied = data.gpu.get("copy_gbytes_per_s")
     bandwidth = (copied or data.gpu.get("memory_peak_gbytes_per_s") or math.nan) / 1e3
@@ -39,31 +41,49 @@ def _roofs(axis: Axes, data: base.FigureData, marks: pd.DataFrame) -> float:
     x = np.array([start, min(end, max(ridges, default=end))])
     if bandwidth > 0:
         text = f"{'measured copy' if copied else 'memory'} {bandwidth:.2f} TB/s"
-        axis.plot(x, x * bandwidth, color=base.MUTED, lw=1.6, label=text)
+        axis.plot(x, x * bandwidth, color=style.MUTED, lw=1.6, label=text)
     roofs: dict[tuple[float, str], list[str]] = {}
     for dtype, peak in peaks.items():
         roofs.setdefault((peak, "CUDA cores" if dtype == "fp32" else "tensor cores"), []).append(dtype)
     for (peak, core), alike in roofs.items():
-        axis.hlines(peak, np.nanmax([start, peak / bandwidth]), end, color=base.MUTED, lw=1.6)
+        axis.hlines(peak, np.nanmax([start, peak / bandwidth]), end, color=style.MUTED, lw=1.6)
         text = f"{', '.join(alike)} peak, {core}: {peak:.0f} TFLOP/s"
         place: dict[str, Any] = {"xytext": (-4, 4), "textcoords": "offset points", "ha": "right"}
-        axis.annotate(text, (end, peak), va="bottom", fontsize=10, color=base.MUTED, **place)
+        axis.annotate(text, (end, peak), va="bottom", fontsize=10, color=style.MUTED, **place)
     axis.set_xlim(start, end)
     return max(peaks.values(), default=0.0)
 
 
-def draw(data: base.FigureData) -> Figure:
+def _few(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
+    """The fastest, or of a ladder rungs all along the path to the fastest."""
+    if not data.has_rungs:
+        return rows.sort_values("speedup", ascending=False).head(MOST)
+    rungs = [entry.variant.id for entry in path(data)]
+    way = rows.set_index("variant", drop=False).reindex([one for one in rungs if one in set(rows["variant"])])
+    return way.iloc[np.unique(np.linspace(0, len(way) - 1, MOST).round().astype(int))].reset_index(drop=True)
+
+
+def _reference(axis: Axes, rows: pd.DataFrame) -> None:
+    """The reference's rate; the profiler did not count its bytes, so that it has no intensity."""
+    rate = (rows["tflops"] * rows["median_us"] / rows["reference_median_us"]).median()
+    axis.axhline(
+        rate, color=style.REFERENCE, ls="--", lw=1.4, label=f"reference: {rate:.3g} TFLOP/s", zorder=2
+    )
+
+
+def draw(data: FigureData) -> Figure:
     """One mark per variant at one size: filled by counted DRAM bytes, hollow by the least there could be."""
     rows = data.here
     rows = data.some(rows[rows["tflops"].notna()], f"floating-point result at {data.size_text}")
-    hidden = f" ({MOST} fastest of {len(rows)} variants)" if len(rows) > MOST else ""
+    hidden = f" ({MOST} of {len(rows)} variants)" if len(rows) > MOST else ""
     if hidden:
-        rows = rows.sort_values("speedup", ascending=False).head(MOST)
+        rows = _few(data, rows)
     marks = _marks(data, rows)
     height = 4.6 + 0.26 * math.ceil((len(marks) + 1) / 3)
     figure, (axis,) = base.canvas(data, height, f"roofline, {data.size_text}{hidden}")
     axis.set(xscale="log", yscale="log")
     highest = _roofs(axis, data, marks)
+    _reference(axis, rows)
     # Least bytes are alike for all variants: their marks would hide each other.
     aside = 1.0 if marks["counted"].all() else 1.2
     for index, variant in enumerate(marks["variant"]):

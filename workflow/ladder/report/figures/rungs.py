@@ -1,63 +1,117 @@
-"""Ladder: speed of every rung relative to the reference, at one size."""
+"""Ladder: the path of rungs to the fastest, each a step from the one before, with its branches beside it."""
 
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures.base import MUTED, PALETTE, REFERENCE, FigureData, above, canvas, error_bars
+from ladder.model.sweep import Entry
+from ladder.report.figures.base import above, canvas
+from ladder.report.figures.style import BEHIND, MUTED, PALETTE, REFERENCE
+from ladder.report.markdown import figure as number
+from ladder.report.steps import Step, path, steps
+from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import at_size, estimate, records
 
-MOST = 24
-_BAR = 0.34  # height of a bar in inches; rungs stand as far apart as their names need
+MOST = 24  # variants without names: the fastest of them
+_ROW, _TALLEST = 0.27, 6.6  # inches from row to row, and of all rows
+_GAIN, _RATE = 1.015, 1.135  # where the columns beside the axes begin, as shares of its width
 
 
-def _numbers(axis: Axes, row: Mapping[str, Any], reach: float) -> None:
-    """Speed and rate beside a bar, or in it where it is long: beside it they would run into the reference line."""
-    speed, tflops = estimate(row, "speedup"), row["tflops"]
-    digits = 0 if tflops >= 100 else 1 if tflops >= 10 else 2
-    rate = "" if pd.isna(tflops) else f"  {tflops:.{digits}f} TFLOP/s"
-    at, side, ink = speed.high + 0.012 * reach, "left", "black"
-    if speed.value > 0.45 * reach:
-        at, side, ink = speed.low - 0.015 * reach, "right", "white"
-    look: dict[str, Any] = {"va": "center", "ha": side, "color": ink, "fontsize": 10, "zorder": 5}
-    axis.text(at, row["place"], f"{speed.value:#.3g}x{rate}", **look)
+def _order(data: FigureData, rungs: Sequence[Entry], main: set[str]) -> list[Entry]:
+    """The main path from its first rung on, each followed by the branches that change it; the rest at the end."""
+    found: list[Entry] = []
+
+    def add(entry: Entry) -> None:
+        if entry not in found:
+            found.append(entry)
+            beside = [one for one in rungs if one.baseline and one.baseline.variant == entry.variant]
+            for one in sorted(beside, key=lambda one: one.variant.id in main):
+                add(one)
+
+    for entry in rungs:
+        if entry.baseline is None:
+            add(entry)
+    return [*found, *(entry for entry in rungs if entry not in found)]
+
+
+def _mark(axis: Axes, place: int, row: Mapping[str, Any], color: str, main: bool) -> None:
+    speed = estimate(row, "speedup")
+    ends = [[max(speed.value - speed.low, 0)], [max(speed.high - speed.value, 0)]]
+    look: dict[str, Any] = {"color": color, "marker": "o", "capsize": 3, "lw": 1.4, "zorder": 4}
+    look |= {"ms": 7} if main else {"ms": 6, "mfc": "white", "mew": 1.4}
+    axis.errorbar([speed.value], [place], xerr=ends, **look)
+
+
+def _beside(axis: Axes, place: int, step: Step | None, row: Mapping[str, Any]) -> None:
+    """The gain over the rung that it changes, and the rate, in columns on the right."""
+    look: dict[str, Any] = {"va": "center", "fontsize": 9.5, "transform": axis.get_yaxis_transform()}
+    if step is not None and step.gain.known:
+        color = MUTED if step.tie else BEHIND if step.gain.high < 1 else REFERENCE
+        axis.text(_GAIN, place, f"x {number(step.gain.value, 3)}", color=color, **look)
+    if not pd.isna(row["tflops"]):
+        axis.text(_RATE, place, number(row["tflops"], 3), color=MUTED, **look)
 
 
 def draw(data: FigureData) -> Figure:
-    """Horizontal bars with 95 % intervals; the reference is the line at 1."""
+    """Points with 95 % intervals, a line through the main path; the reference is the line at 1."""
     shown = at_size(data.timings[data.timings["regime"] == data.regime], data.size)
     done = data.some(data.here)
-    # Every rung, failed ones included; of many without names the fastest.
-    if len(shown) > MOST and shown["rung"].isna().any():
-        shown = done.sort_values("speedup", ascending=False, kind="stable").head(MOST)[::-1]
-    techniques = {entry.variant.id: textwrap.fill(entry.technique, 40) for entry in data.sweep.entries}
-    labels = [f"{data.names[variant]}\n{techniques[variant]}".strip() for variant in shown["variant"]]
-    heights = np.array([0.2 + 0.16 * (label.count("\n") + 1) for label in labels])
-    rows = shown.assign(place=heights.cumsum() - heights / 2)
-    height = heights.sum()
-    what = f"speed relative to {data.reference_name}, {data.size_text}"
-    figure, (axis,) = canvas(data, 1.7 + height, what)
-    done = rows[rows["status"] == "ok"]
-    reach = max(1.0, done["speedup_high"].max())
-    colors = [PALETTE[data.sweep.dtypes.index(dtype) % len(PALETTE)] for dtype in done["dtype"]]
-    axis.barh(done["place"], done["speedup"], height=_BAR, color=colors, zorder=2)
-    look: dict[str, Any] = {"color": "black", "ls": "none", "capsize": 3, "lw": 1.2, "zorder": 4}
-    axis.errorbar(done["speedup"], done["place"], xerr=error_bars(done, "speedup"), **look)
-    for row in records(rows):
-        if row["status"] == "ok":
-            _numbers(axis, row, reach)
-        else:
-            why = f"no result: {row['status']}"
-            axis.text(0.01 * reach, row["place"], why, va="center", color=MUTED, style="italic")
-    axis.axvline(1, color=REFERENCE, lw=1.6, ls="--", zorder=3)
-    above(axis, 1, "reference", xytext=(0, 2), ha="center", fontsize=10)
-    axis.set_yticks(rows["place"], labels, fontsize=9.5, multialignment="right")
-    axis.set(ylim=(height, -0.1), xlim=(0, reach * 1.22))
-    axis.set_xlabel("speed relative to the reference, 95 % interval")
+    rungs = [entry for entry in data.sweep.entries if entry.variant.id in set(shown["variant"])]
+    main = {entry.variant.id for entry in path(data)}
+    order = [entry.variant.id for entry in _order(data, rungs, main)]
+    if not data.has_rungs:
+        ranked = done.sort_values("speedup", ascending=False, kind="stable")
+        order = [str(name) for name in ranked["variant"].head(MOST)][::-1]
+    places = {variant: place for place, variant in enumerate(order)}
+    rows = {row["variant"]: row for row in records(shown)}
+    known = {step.row["variant"]: step for step in steps(data)}
+    height = min(_ROW * len(order), _TALLEST)
+    figure, (axis,) = canvas(data, 1.5 + height, data.size_text)
+    colors = dict(zip(data.sweep.dtypes, PALETTE, strict=False))
+    for variant, place in places.items():
+        row, step = rows[variant], known.get(variant)
+        if row["status"] != "ok":
+            axis.text(
+                0.01,
+                place,
+                f"no result: {row['status']}",
+                va="center",
+                color=MUTED,
+                style="italic",
+                fontsize=9,
+            )
+            continue
+        _mark(axis, place, row, colors[row["dtype"]], variant in main)
+        _beside(axis, place, step, row)
+        if variant not in main and step is not None and step.below in places:
+            ends = [rows[step.below]["speedup"], row["speedup"]]
+            look: dict[str, Any] = {"color": colors[row["dtype"]], "zorder": 3}
+            axis.plot(ends, [places[step.below], place], lw=1.0, ls=":", **look)
+    walked = [rows[variant] for variant in order if variant in main and rows[variant]["status"] == "ok"]
+    color = colors[walked[0]["dtype"]] if walked else REFERENCE
+    speeds = [row["speedup"] for row in walked]
+    axis.plot(speeds, [places[row["variant"]] for row in walked], color=color, lw=2.0, zorder=3)
+    axis.axvline(1, color=REFERENCE, lw=1.4, ls="--", zorder=2)
+    above(axis, 1, data.short_reference, xytext=(3, 2), ha="right", fontsize=9.5)
+    names: dict[str, Any] = {"va": "bottom", "fontsize": 9.5, "color": MUTED, "transform": axis.transAxes}
+    if any(step.gain.known for step in known.values()):
+        axis.text(_GAIN, 1.005, "gain", **names)
+    if not done["tflops"].isna().all():
+        axis.text(_RATE, 1.005, "TFLOP/s", **names)
+    labels = [data.names[variant] for variant in order]
+    axis.set_yticks(range(len(order)), labels, fontsize=min(10, 62 * height / len(order) * 0.62))
+    for label, variant in zip(axis.get_yticklabels(), order, strict=True):
+        label.set_color(REFERENCE if variant in main else MUTED)
+        label.set_fontweight("bold" if variant in main and len(main) > 1 else "normal")
+    highest = max(1.0, float(done["speedup_high"].max()))
+    axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, highest * 1.04))
+    axis.set_xlabel(
+        f"speed relative to {data.short_reference}, 95 % interval; filled: the path, hollow: branches"
+    )
     axis.grid(axis="y", visible=False)
+    # Room for the columns beside the axes.
+    axis.annotate("TFLOP/s", (_RATE, 0.5), xycoords="axes fraction", fontsize=9.5, alpha=0)
     return figure

@@ -1,6 +1,5 @@
 """Shapes: at every shape the fastest variant against the reference, and the mean over all shapes."""
 
-import textwrap
 from statistics import geometric_mean
 from typing import Any
 
@@ -9,23 +8,23 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import base
+from ladder.report.figures import base, style
+from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 
-ROW, LINE, GAP = 0.2, 0.115, 0.1
-"""Inches from row to row, for each line of a name where it takes several, and between groups of rows."""
-_NAME_WIDTH = 46  # characters of a name on the right; a longer one takes another line
+ROW, GAP, _TALLEST = 0.2, 0.08, 6.0
+"""Inches from row to row, between groups of rows, and of all rows."""
 _LOGARITHMIC = 3  # from this ratio of the largest to the smallest speed on, the axis is logarithmic
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 # Distinguished by colour and by mark.
 _VERDICTS: dict[str, dict[str, Any]] = {
-    "ahead": {"color": base.PALETTE[0], "marker": "o"},
-    "behind": {"color": base.PALETTE[1], "marker": "s"},
-    "interval holds 1": {"color": base.MUTED, "marker": "D"},
+    "ahead": {"color": style.PALETTE[0], "marker": "o"},
+    "behind": {"color": style.PALETTE[1], "marker": "s"},
+    "interval holds 1": {"color": style.MUTED, "marker": "D"},
 }
 
 
-def _rows(data: base.FigureData, timed: pd.DataFrame) -> pd.DataFrame:
+def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     """By dtype, M, N and K: the fastest at every shape with its `verdict`, or the shape alone if it has no result."""
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
@@ -35,12 +34,12 @@ def _rows(data: base.FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(verdict=np.select(cases, ["", ahead, behind], undecided))
 
 
-def _places(groups: "pd.Series[str]", names: list[str]) -> "tuple[pd.Series[float], float]":
+def _places(groups: "pd.Series[str]") -> "tuple[pd.Series[float], float]":
     """Middles of the rows and the height of all, in inches; groups that have rows to keep together stand apart."""
     gap = GAP if 2 * groups.nunique() <= len(groups) else 0
-    heights = pd.Series([max(ROW, LINE * (name.count("\n") + 1) + 0.05) for name in names])
-    ends = (heights + gap * groups.ne(groups.shift()).where(groups.index > 0, False)).cumsum()
-    return ends - heights / 2, float(ends.iloc[-1])
+    height = min(ROW, (_TALLEST - gap * groups.nunique()) / len(groups))
+    ends = (height + gap * groups.ne(groups.shift()).where(groups.index > 0, False)).cumsum()
+    return ends - height / 2, float(ends.iloc[-1])
 
 
 def _marks(axis: Axes, rows: pd.DataFrame) -> None:
@@ -55,17 +54,18 @@ def _marks(axis: Axes, rows: pd.DataFrame) -> None:
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "bbox": white}
     for place in rows[rows["verdict"] == ""]["place"]:
-        axis.text(1, place, "no result", zorder=4, color=base.MUTED, style="italic", **middle)
+        axis.text(1, place, "no result", zorder=4, color=style.MUTED, style="italic", **middle)
 
 
-def _beside(axis: Axes, data: base.FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
-    """Mark what the same variants reach with a clean L2, where that was measured beside; their speeds."""
+def _beside(axis: Axes, data: FigureData, rows: pd.DataFrame) -> "pd.Series[float]":
+    """Mark what the same variants reach in the next regime of the sweep, where that was measured; their speeds."""
     cells = ["variant", *data.sweep.problem.size_fields]
-    cold = stats.ok_rows(data.timings, "cold" if data.regime != "cold" else "")[[*cells, "speedup"]]
+    other = next((regime for regime in data.sweep.regimes if regime != data.regime), "")
+    cold = stats.ok_rows(data.timings, other)[[*cells, "speedup"]]
     found = rows[[*cells, "place"]].merge(cold, on=cells)
     if len(found):
         over = "" if len(found) == rows["speedup"].count() else f" of {len(found)}"
-        label = f"with a clean L2; geometric mean{over}: {geometric_mean(found['speedup']):.3f}"
+        label = f"{other}; geometric mean{over}: {geometric_mean(found['speedup']):.3f}"
         look: dict[str, Any] = {"marker": "|", "ls": "", "ms": 8, "mew": 1.6, "color": "black"}
         axis.plot(found["speedup"], found["place"], label=label, zorder=2.5, **look)
     return found["speedup"]
@@ -83,16 +83,12 @@ def _scale(axis: Axes, values: list[float]) -> None:
         base.only_ticks(axis, [tick for tick in _TICKS if low / 1.1 <= tick <= high * 1.1])
 
 
-def draw(data: base.FigureData) -> Figure:
+def draw(data: FigureData) -> Figure:
     """A row per shape with its mark and 95 % interval; on the right what was the fastest there."""
     timed = data.some(data.fastest_by_size, "result at any shape")
     rows, fields = _rows(data, timed), list(data.sweep.problem.size_fields)
-    several = len({entry.variant.id for entry in data.sweep.entries}) > 1
-    labels = data.labels(brief=True) if several else {}
-    names = [textwrap.fill(labels.get(variant, ""), _NAME_WIDTH) for variant in rows["variant"]]
-    rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str), names)
-    what = "the fastest variant" if several else "speed"
-    figure, (axis,) = base.canvas(data, 2.3 + height, f"{what} relative to {data.reference_name}")
+    rows["place"], height = _places(rows["dtype"] + " " + rows[fields[0]].astype(str))
+    figure, (axis,) = base.canvas(data, 2.2 + height, f"the fastest at each shape, by {fields[0].upper()}")
     _marks(axis, rows)
     beside = _beside(axis, data, rows)
     _scale(axis, [1.0, timed["speedup_low"].min(), timed["speedup_high"].max(), *beside])
@@ -101,17 +97,11 @@ def draw(data: base.FigureData) -> Figure:
     uprights = [(mean, f"geometric mean{over}: {mean:.3f}", "--"), (1.0, "reference", "-")]
     # The name of the lower stands on its left.
     for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
-        axis.axvline(at, color=base.REFERENCE, lw=1.4, ls=line, zorder=2)
+        axis.axvline(at, color=style.REFERENCE, lw=1.4, ls=line, zorder=2)
         base.above(axis, at, text, xytext=(offset, 3), ha=side, fontsize=9.5)
     shapes = rows[fields].astype(str).agg(" x ".join, axis=1)
     shapes = shapes + " (" + rows["dtype"] + ")" if len(data.sweep.dtypes) > 1 else shapes
-    axis.set_yticks(rows["place"], shapes, fontsize=8.5)
+    axis.set_yticks(rows["place"], shapes, fontsize=7.5)
     axis.set(ylim=(height, 0), xlabel="speed relative to the reference, 95 % interval")
     axis.set_ylabel(" x ".join(name.upper() for name in fields))
-    if several:
-        right = axis.twinx()
-        right.set_ylim(height, 0)
-        right.set_yticks(rows["place"], names, fontsize=7.5)
-        right.tick_params(axis="y", length=0)
-        right.grid(visible=False)
     return base.legend_below(figure, axis)

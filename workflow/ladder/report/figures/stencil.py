@@ -8,7 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.figures import base
+from ladder.report.figures import base, style
+from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import changing, parameter
 
 _LOGARITHMIC = 16  # from this ratio of the largest to the smallest x on, the axis counts octaves
@@ -16,7 +17,7 @@ _TESTED: dict[str, Any] = {"ms": 5, "lw": 1.6}
 _BASELINE: dict[str, Any] = {"lw": 1.2, "ls": ":"}
 
 
-def _cells(data: base.FigureData, x: str, hue: str | None) -> pd.DataFrame:
+def _cells(data: FigureData, x: str, hue: str | None) -> pd.DataFrame:
     """Cells at the figure's size with `x`, the resources of their variants, and `kind`: what distinguishes lines."""
     rows = data.some(data.here)
     rows = rows.assign(x=parameter(rows, x).astype(float), params=rows["params"].map(json.loads))
@@ -31,7 +32,7 @@ def _cells(data: base.FigureData, x: str, hue: str | None) -> pd.DataFrame:
     return rows.assign(kind=pd.Series(kinds)).join(resources.astype(float), on="variant")
 
 
-def _lines(data: base.FigureData, cells: pd.DataFrame, octaves: bool) -> pd.DataFrame:
+def _lines(data: FigureData, cells: pd.DataFrame, octaves: bool) -> pd.DataFrame:
     """Cells by `line` and its `label`, each at its `place`, those of one kernel that differ in x and dtype only.
 
     A `baseline` is of the reference's own kernel, and is of the line of the tested cells that it is like.
@@ -62,7 +63,7 @@ def _pressure(axis: Axes, lines: pd.DataFrame) -> None:
     column, unit = ("local_bytes", "spilled bytes") if spills.any() else ("registers", "registers")
     for label, rows in tested:
         if spills[str(label)] or not spills.any():
-            marker, color = (looks[rows["line"].iloc[0]] for looks in (base.MARKERS, base.PALETTE))
+            marker, color = (looks[rows["line"].iloc[0]] for looks in (style.MARKERS, style.PALETTE))
             axis.plot(rows["place"], rows[column], marker=marker, color=color, **_TESTED)
     axis.set(ylim=(0, None), ylabel=f"{unit} per thread")
     # Lines that lie on zero would cover each other: they are named instead.
@@ -83,7 +84,7 @@ def _ticks(axis: Axes, values: list[float], octaves: bool, most: int) -> None:
     axis.set_xlim(*((low * 2**-0.4, high * 2**0.4) if octaves else (low - 0.5, high + 0.5)))
 
 
-def draw(data: base.FigureData) -> Figure:
+def draw(data: FigureData) -> Figure:
     """Left: speed with 95 % intervals, the reference at 1. Right: bytes spilled, or registers."""
     x, hue = data.figure.x or "k", data.figure.hue
     cells = _cells(data, x, hue)
@@ -100,10 +101,10 @@ def draw(data: base.FigureData) -> Figure:
         for _, rows in own.groupby(["line", "baseline"]):
             line = rows.iloc[0]
             if line["baseline"]:
-                left.plot(rows["place"], rows["speedup"], color=base.PALETTE[line["line"]], **_BASELINE)
+                left.plot(rows["place"], rows["speedup"], color=style.PALETTE[line["line"]], **_BASELINE)
             else:
                 base.points(left, line["line"], rows["place"], rows, "speedup", line["label"], **_TESTED)
-        left.axhline(1, color=base.REFERENCE, ls="--", lw=1.6, label=reference)
+        left.axhline(1, color=style.REFERENCE, ls="--", lw=1.6, label=reference)
         left.set_ylabel("speed over" + (" " if len(reference) < 12 else "\n") + reference)
         left.set_title(dtype if len(dtypes) > 1 else "")
         _pressure(right, own)
@@ -112,6 +113,6 @@ def draw(data: base.FigureData) -> Figure:
     for axis in axes[-2:]:
         axis.set_xlabel(f"{x} (taps = {x} + 1)" if x == "k" else x)
     for kernel in lines[lines["baseline"]]["kernel"].unique():
-        axes[0].plot([], [], color=base.REFERENCE, label=f"{kernel} with the same {hue}", **_BASELINE)
+        axes[0].plot([], [], color=style.REFERENCE, label=f"{kernel} with the same {hue}", **_BASELINE)
     base.ratio_limits(axes[0], lines)
     return base.legend_below(figure, axes[0])

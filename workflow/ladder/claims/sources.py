@@ -1,0 +1,17 @@
+"""Titles of the sources, from the tables of docs/sources.md."""
+
+from functools import cache
+from pathlib import Path
+
+_PAGE = Path(__file__).resolve().parents[3] / "docs" / "sources.md"
+
+
+@cache
+def titles() -> dict[str, str]:
+    """Key -> title, without emphasis; empty where the page is missing."""
+    if not _PAGE.is_file():
+        return {}
+    rows = [
+        line.split("|") for line in _PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")
+    ]
+    return {row[1].strip(" `"): row[2].strip().replace("*", "") for row in rows}

@@ -1,0 +1,153 @@
+"""What findings and questions are answered from: the tables of a run, sweep by sweep and row by row."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property
+from statistics import geometric_mean
+from typing import Any
+
+import pandas as pd
+
+from ladder.claims.primitives import TABLES, Row, Tables, Unmeasured
+from ladder.model.sweep import Sweep
+from ladder.report.markdown import figure, spread, text
+from ladder.report.sweep_data import SweepData, of_sweep
+from ladder.results import statistics as stats
+from ladder.results.statistics import UNKNOWN, Estimate
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A speed-up as it was measured, and between the ends of what another GPU is predicted to read."""
+
+    measured: Estimate
+    predicted: Estimate = UNKNOWN
+
+    @property
+    def value(self) -> float:
+        return self.measured.value
+
+    @property
+    def verdict(self) -> str:
+        """faster, slower or tied, by the 95 % interval."""
+        return "faster" if self.measured.low > 1 else "slower" if self.measured.high < 1 else "tied"
+
+    @property
+    def than(self) -> str:
+        """The same in front of what it was timed against."""
+        return {"faster": "faster than", "slower": "slower than", "tied": "as fast as"}[self.verdict]
+
+    def over(self, other: "Gain") -> "Gain":
+        """How many times faster than another one over the same reference; both intervals take the worst ends."""
+        return Gain(stats.ratio(self.measured, other.measured), stats.ratio(self.predicted, other.predicted))
+
+    @property
+    def elsewhere(self) -> str:
+        """What another GPU is predicted to read; empty where nothing is predicted."""
+        return ends(self.predicted.low, self.predicted.high) if self.predicted.known else ""
+
+    def times(self, what: str) -> str:
+        """1.02 [1.01, 1.03] x cublas (another GPU 1.00 to 1.04)."""
+        elsewhere = f" (another GPU {self.elsewhere})" if self.elsewhere else ""
+        return f"{spread(self.measured, 3)} x {what}".strip() + elsewhere
+
+    def __str__(self) -> str:
+        return self.times("")
+
+
+def ends(low: float, high: float) -> str:
+    """0.98 to 1.02, once where both read alike."""
+    return " to ".join(dict.fromkeys(figure(value, 3) for value in (low, high)))
+
+
+def span(gains: Iterable[Gain]) -> str:
+    """0.92 to 1.03 x."""
+    values = [gain.value for gain in gains]
+    return f"{ends(min(values), max(values))} x"
+
+
+def gain(row: Mapping[str, Any]) -> Gain:
+    """A row's speed-up over what it was timed against."""
+    return Gain(stats.estimate(row, "speedup"), stats.predicted(row))
+
+
+def mean(rows: Sequence[Row]) -> Gain:
+    """The geometric mean of speed-ups; its intervals are those of the ends, which are wide."""
+    gains = [gain(row.names) for row in rows]
+    return Gain(_mean([one.measured for one in gains]), _mean([one.predicted for one in gains]))
+
+
+def _mean(found: Sequence[Estimate]) -> Estimate:
+    if not all(one.known for one in found):
+        return UNKNOWN
+    return Estimate(*map(geometric_mean, zip(*map(astuple, found), strict=True)))
+
+
+def grouped(rows: Iterable[Row], of: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    """Rows by a key, in its order."""
+    found = defaultdict(list)
+    for row in rows:
+        found[of(row)].append(row)
+    return {key: found[key] for key in sorted(found)}
+
+
+def best(rows: Sequence[Row]) -> Row:
+    """The fastest over one reference; where some were measured again after they had been chosen, one of those."""
+    again = [row for row in rows if row.names.get("fresh") is True]
+    return max(again or rows, key=lambda row: row["speedup"])
+
+
+def is_cube(row: Row) -> bool:
+    return len({*row.size.values()}) == 1
+
+
+def verdicts(gains: Mapping[Any, Gain]) -> str:
+    """faster at 1024 (1.02 x), slower at 2048, 4096 (0.951 to 0.985 x)."""
+    found = []
+    for verdict in ("faster", "tied", "slower"):
+        if own := {key: one for key, one in gains.items() if one.verdict == verdict}:
+            found.append(f"{verdict} at {', '.join(map(str, own))} ({span(own.values())})")
+    return ", ".join(found)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The tables of a run about some sweeps. What is not in them raises Unmeasured, with the reason."""
+
+    sweeps: Mapping[str, Sweep]
+    frames: Mapping[str, pd.DataFrame]
+    environment: Mapping[str, Any]
+
+    @cached_property
+    def tables(self) -> Tables:
+        return Tables({name: self.frames[name] for name in TABLES}, self.sweeps)
+
+    @cached_property
+    def parts(self) -> Mapping[str, SweepData]:
+        """Every sweep with its tables."""
+        return {name: of_sweep(sweep, self.frames, self.environment) for name, sweep in self.sweeps.items()}
+
+    @property
+    def gpu(self) -> Mapping[str, Any]:
+        """The GPU the timings come from, as far as it is known."""
+        return (self.environment.get("published") or self.environment).get("gpu") or {}
+
+    def rows(self, name: str, kernel: Any = None, **wanted: Any) -> Sequence[Row]:
+        """Cells of a sweep with a result, in its first regime unless another one is wanted."""
+        found = self.tables.timed(name, kernel, **wanted)
+        if not found.found:
+            raise Unmeasured(found.why)
+        return found.found
+
+    def part(self, name: str) -> SweepData:
+        """A sweep with a result at the size that its findings are about."""
+        self.rows(name)
+        data = self.parts[name]
+        if not len(data.here):
+            raise Unmeasured(f"no cell of {name} at {data.size_text} gave a result")
+        return data
+
+    def label(self, row: Row) -> str:
+        """What the pages call a row's variant."""
+        return text(self.parts[row["sweep"]].names[row["variant"]])

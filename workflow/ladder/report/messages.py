@@ -1,0 +1,94 @@
+"""What a figure says, in one line: the title inside it and its text where pictures are not shown."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from ladder.model.cell import size_label
+from ladder.report.markdown import figure, share
+from ladder.report.steps import path, steps
+from ladder.report.sweep_data import FigureData
+from ladder.results import statistics as stats
+from ladder.results.statistics import records, size_of
+
+
+def _over(data: FigureData, row: Mapping[str, Any]) -> str:
+    return f"{figure(row['speedup'], 3)} x {data.short_reference}"
+
+
+def _fastest(data: FigureData, rows: pd.DataFrame) -> str:
+    best = stats.fastest(rows)
+    return f"{data.names[best['variant']]} is fastest: {_over(data, best)}"
+
+
+def _ladder(data: FigureData) -> str:
+    found = {step.entry.variant: step for step in steps(data)}
+    known = [step for step in found.values() if step.gain.known]
+    if not known:
+        return _fastest(data, data.here)
+    chain = [found[entry.variant] for entry in path(data) if entry.variant in found]
+    if len(chain) <= 2 < len(known):
+        worst = min(known, key=lambda step: step.gain.value)
+        return f"“{worst.entry.rung}” costs most: {figure(worst.gain.value, 3)} x {data.names[worst.below]}"
+    largest = max((step for step in chain if step.gain.known), key=lambda step: step.gain.value)
+    end = f"“{chain[-1].entry.rung}” ends at {_over(data, chain[-1].row)}"
+    return f"{end}; “{largest.entry.rung}” brings most, {figure(largest.gain.value, 3)} x"
+
+
+def _curves(data: FigureData) -> str:
+    rows = data.against_others
+    last = rows[rows[data.sweep.problem.size_fields[0]] == rows[data.sweep.problem.size_fields[0]].max()]
+    return f"At {size_label(size_of(records(last)[0]))} {_fastest(data, last)}"
+
+
+def _heatmap(data: FigureData) -> str:
+    best = stats.fastest(data.here)
+    params = [
+        f"{name} = {stats.parameter(data.here, name)[data.here['variant'] == best['variant']].iloc[0]}"
+        for name in (data.figure.y, data.figure.x)
+        if name
+    ]
+    worth = data.here["speedup"].max() / data.here["speedup"].min()
+    return f"Best with {', '.join(params)}: {_over(data, best)}; all choices differ by {figure(worth, 3)} x"
+
+
+def _shapes(data: FigureData) -> str:
+    rows = data.fastest_by_size
+    mean = stats.mean_of(records(rows)).value
+    ahead, behind = (rows["speedup_low"] > 1).sum(), (rows["speedup_high"] < 1).sum()
+    return f"{figure(mean, 3)} x {data.short_reference} over {len(rows)} shapes: ahead at {ahead}, behind at {behind}"
+
+
+def _banks(data: FigureData) -> str:
+    costs = stats.access_costs(data.ok, data.metrics).dropna(subset=["cycles", "model"])
+    if not len(costs):
+        return data.sweep.title
+    off = (costs["cycles"] / costs["model"] - 1).abs().max()
+    most = records(costs.loc[[costs["cycles"].idxmax()]])[0]
+    return (
+        f"Cycles follow the bank model within {share(off, '.1f')}: up to {figure(most['cycles'], 3)}"
+        f" with {data.names[most['variant']]}"
+    )
+
+
+def _roofline(data: FigureData) -> str:
+    best = stats.fastest(data.here)
+    return f"{data.names[best['variant']]} reaches {share(best['peak_fraction'], '.0f')} of the peak"
+
+
+_MESSAGES: Mapping[str, Callable[[FigureData], str]] = {
+    "ladder": _ladder,
+    "curves": _curves,
+    "heatmap": _heatmap,
+    "roofline": _roofline,
+    "banks": _banks,
+    "stencil": lambda data: _fastest(data, data.here),
+    "shapes": _shapes,
+}
+
+
+def message(data: FigureData) -> str:
+    """The message of a figure; the title of its sweep where there are no results to draw one from."""
+    rows = data.here if data.figure.kind in ("ladder", "heatmap", "roofline", "stencil") else data.ok
+    return _MESSAGES[data.figure.kind](data) if len(rows) else data.sweep.title

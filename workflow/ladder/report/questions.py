@@ -1,0 +1,447 @@
+"""The questions in teaching order: an answer, its cause by counters, where it does not hold, the rows that matter."""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ladder.claims.counters import per_request
+from ladder.claims.primitives import Row, Unmeasured
+from ladder.model.cell import size_label
+from ladder.model.problem import ELEMENT_BYTES
+from ladder.model.sweep import Sweep
+from ladder.report.evidence import Evidence, Gain, best, ends, gain, grouped, is_cube, mean, span, verdicts
+from ladder.report.findings import (
+    BUFFERED,
+    REACH,
+    STAGES,
+    STAGES_AT,
+    alone_buffered,
+    by_rows,
+    by_stages,
+    cache_against_shared,
+)
+from ladder.report.markdown import code, figure, share, spread, text
+from ladder.report.steps import Step, explanation, path, steps
+
+_MOST_CAUSES = 3
+_DTYPES = tuple(ELEMENT_BYTES)  # the widest first
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under heads, all as markdown."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is said of a question, or why nothing is; `figure` is the file of its sweep's figure."""
+
+    title: str
+    sweeps: Sequence[Sweep]
+    shown: tuple[str, int] | None  # the sweep whose figure stands here, and the place of the figure in it
+    said: Sequence[str] = ()
+    table: Table | None = None
+    absent: str = ""
+
+
+Answer = tuple[Sequence[str], Table]
+
+
+def _gains(of: Gain) -> list[str]:
+    return [spread(of.measured, 3), of.elsewhere]
+
+
+def _causes(found: Sequence[Step]) -> str:
+    """The explained ones among some steps, the largest first."""
+    known = sorted(
+        (step for step in found if step.gain.known), key=lambda step: -abs(math.log(step.gain.value))
+    )
+    explained = [step for step in known if step.explained]
+    if not known:
+        return "Nothing was counted."
+    named = "; ".join(f"“{text(step.entry.rung)}”: {step.why}" for step in explained[:_MOST_CAUSES])
+    count = f"Why: a counter accounts for {len(explained)} of the {len(known)} steps that lead there"
+    return f"{count}. The largest: {named}." if named else f"{count}."
+
+
+def _ladder(data: Evidence, name: str) -> Answer:
+    """A ladder by the path to its fastest rung."""
+    part = data.part(name)
+    rungs = {entry.variant.id: entry for entry in path(part)}
+    every = steps(part)
+    found = [step for step in every if step.row["variant"] in rungs]
+    aside = [step for step in every if step.row["variant"] not in rungs and step.gain.known]
+    top = found[-1]
+    sizes = {size_label(row.size): gain(row.names) for row in data.rows(name, variant=top.row["variant"])}
+    largest = max((step for step in found if step.gain.known), key=lambda step: step.gain.value, default=None)
+    head = f"{len(found)} rungs lead from “{text(found[0].entry.rung)}” to “{text(top.entry.rung)}”"
+    said = [
+        f"{head}, at {part.size_text} {gain(top.row).times(text(part.reference_name))}"
+        + (
+            f"; the largest step is “{text(largest.entry.rung)}”, {figure(largest.gain.value, 3)} x."
+            if largest
+            else "."
+        ),
+        _causes(found),
+    ]
+    losing = [step for step in aside if step.gain.low <= 1]
+    beside = f" Branches that bring nothing or cost speed: {len(losing)} of {len(aside)}." if aside else ""
+    said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{beside}")
+    heads = ["rung", "technique", "over the rung it changes [95 %]", "another GPU"]
+    heads += [f"speed over {text(part.reference_name)} [95 %]", "cause, by counters"]
+    rows = [
+        [
+            text(step.entry.rung),
+            text(step.entry.technique),
+            *_gains(Gain(step.gain, step.predicted)),
+            spread(gain(step.row).measured, 3),
+            step.why,
+        ]
+        for step in found
+    ]
+    return said, Table(heads, rows)
+
+
+def _fp32(data: Evidence) -> Answer:
+    return _ladder(data, "fp32_ladder")
+
+
+def _tensor(data: Evidence) -> Answer:
+    return _ladder(data, "tensor_ladder_bf16")
+
+
+def _hopper(data: Evidence) -> Answer:
+    return _ladder(data, "hopper_ladder")
+
+
+def _explained(data: Evidence, below: Row, above: Row) -> str:
+    """The counter that accounts for the difference of two rows, if one does."""
+    return explanation(below.names, above.names, [below.metrics, above.metrics], data.gpu)[0]
+
+
+def _lane_maps(data: Evidence) -> Answer:
+    name = "fp32_lane_maps"
+    part = data.part(name)
+    counted = {
+        row["variant"]: per_request(row)
+        for row in data.rows(name)
+        if "smsp__inst_executed_op_shared_ld.sum" in row.metrics
+    }
+    here = [
+        row for row in data.rows(name, **part.size) if row["bm"] == max(one["bm"] for one in data.rows(name))
+    ]
+    ranked = sorted(here, key=lambda row: -row["speedup"])
+    first, last = ranked[0], ranked[-1]
+    kinds = grouped(here, lambda row: (row["lane_map"], row["tiles"]))
+    shown = sorted(map(best, kinds.values()), key=lambda row: -row["speedup"])
+    least = min(counted.values(), default=math.nan)
+    free = [row for row in ranked if counted.get(row["variant"], math.inf) <= 1.05 * least]
+    slow = free[-1] if free else None
+    worth = figure(first["speedup"] / last["speedup"], 3)
+    said = [
+        f"The lane map and the split of a warp's tile are worth {worth} x at {part.size_text}:"
+        f" from “{data.label(last)}” to “{data.label(first)}”, {gain(first.names).times('the baseline')}.",
+        f"Why: {_between(data, name, last, first)}.",
+        "Where not: "
+        + (
+            f"fewest wavefronts are no guarantee: “{data.label(slow)}” has them and {figure(slow['speedup'], 3)} x."
+            if slow
+            else "the wavefronts were not counted."
+        ),
+    ]
+    heads = ["lane map", "tiles", "split", "wavefronts per shared load"]
+    heads += [f"speed over {text(part.reference_name)} [95 %]", "another GPU"]
+    rows = [
+        [
+            code(row["lane_map"]),
+            text(row["tiles"]),
+            text(row["split"]),
+            figure(counted.get(row["variant"], math.nan), 3),
+            *_gains(gain(row.names)),
+        ]
+        for row in shown
+    ]
+    return said, Table(heads, rows)
+
+
+def _between(data: Evidence, name: str, slow: Row, fast: Row) -> str:
+    """The cause of a difference, at a size where both were counted."""
+    sizes = {size_label(row.size): row.size for row in data.rows(name) if row.metrics}
+    for label, size in sizes.items():
+        both = [data.rows(name, variant=row["variant"], **size)[0] for row in (slow, fast)]
+        if all(row.metrics for row in both):
+            return f"{_explained(data, *both)} (at {label})"
+    return "not counted"
+
+
+def _pipelining(data: Evidence) -> Answer:
+    name = "fp32_buffering"
+    rows = data.rows(name, **BUFFERED)
+    alone = alone_buffered(data)
+    gains = {size_label(row.size): gain(row.names) for row in rows}
+    heads = ["what", "M = N = K", "against", "speed over it [95 %]", "another GPU"]
+    table = [
+        [
+            "two shared tiles and two fragments, FP32",
+            size_label(row.size),
+            "one of each",
+            *_gains(gain(row.names)),
+        ]
+        for row in rows
+    ]
+    table += [
+        [
+            "the same, one block a multiprocessor",
+            size_label(row.size),
+            "one of each",
+            *_gains(gain(row.names)),
+        ]
+        for row in alone
+    ]
+    said = [f"Double buffering in FP32 is {verdicts(gains)}."]
+    for dtype, sweep in STAGES:
+        try:
+            first, second, group = by_stages(data, sweep, STAGES_AT)
+        except Unmeasured as error:
+            said.append(f"Stages in {dtype}: not measured: {text(error)}.")
+            continue
+        ratio = gain(first.names).over(gain(second.names))
+        said[0] += (
+            f" In {dtype} {first['stages']} stages are best at {STAGES_AT},"
+            f" {ratio.times('{} stages'.format(second['stages']))}."
+        )
+        table += [
+            [
+                f"{one['stages']} stages, {dtype}, {code(one['kernel'])}",
+                str(STAGES_AT),
+                f"{other['stages']}",
+                *_gains(gain(one.names).over(gain(other.names))),
+            ]
+            for other, one in itertools.pairwise(group)
+        ]
+    plain = data.rows(name, **(BUFFERED | {"stages": 1, "buffers": 1}))
+    said.append(f"Why: {_between(data, name, plain[-1], rows[-1])}.")
+    if alone:
+        brings = span(gain(row.names) for row in alone)
+        said.append(
+            f"Where not: where one block has a multiprocessor to itself, the same change brings {brings}."
+        )
+    return said, Table(heads, table)
+
+
+def _shapes(data: Evidence) -> Answer:
+    name = "hopper_shapes"
+    part = data.part(name)
+    regimes = part.sweep.regimes
+    by_regime = {regime: by_rows(data, name, regime) for regime in regimes if _has(data, name, regime)}
+    groups = by_regime[part.regime]
+    means = {m: mean(rows) for m, rows in groups.items()}
+    heads = ["M", "shapes", "faster, slower", f"speed over {text(part.reference_name)} [95 %], {part.regime}"]
+    heads += ["another GPU", *list(by_regime)[1:], "sustained"]
+    table = [
+        [
+            str(m),
+            str(len(rows)),
+            _faster_slower(rows),
+            *_gains(means[m]),
+            *(
+                figure(mean(by_regime[one][m]).value, 3) if m in by_regime[one] else ""
+                for one in [*by_regime][1:]
+            ),
+            "",
+        ]
+        for m, rows in groups.items()
+    ]
+    table += _squares(data, part.regime, len(by_regime) - 1)
+    copy, copied = data.gpu.get("copy_gbytes_per_s"), _known(groups[min(groups)], "gbytes_per_s")
+    bound = f"at M = {min(groups)} the kernels move {ends(*copied)} GB/s" if copied else "not known"
+    bound += f", a copy {figure(copy, 4)}" if copied and copy else ""
+    if peaks := _known(groups[max(groups)], "peak_fraction"):
+        bound += f"; at M = {max(groups)} they reach {ends(*(100 * one for one in peaks))} % of the peak"
+    others = "; ".join(
+        f"{regime}: {figure(mean([row for rows in found.values() for row in rows]).value, 3)} x"
+        for regime, found in by_regime.items()
+    )
+    every = [row for rows in groups.values() for row in rows]
+    counts = Counter(gain(row.names).verdict for row in every)
+    said = [
+        f"Over {len(every)} shapes {mean(every).times(text(part.reference_name))} in the geometric mean:"
+        f" faster at {counts['faster']}, slower at {counts['slower']}, tied at {counts['tied']}.",
+        f"Why: {bound}.",
+        f"Where not: by M {verdicts(means)}, and the state of the L2 matters ({others}).",
+    ]
+    return said, Table(heads, table)
+
+
+def _known(rows: Sequence[Row], name: str) -> tuple[float, float] | None:
+    """The least and the greatest of a column, if any row has it."""
+    found = [float(row[name]) for row in rows if name in row.names]
+    return (min(found), max(found)) if found else None
+
+
+def _has(data: Evidence, name: str, regime: str) -> bool:
+    return bool(data.tables.timed(name, regime=regime).found)
+
+
+def _faster_slower(rows: Sequence[Row]) -> str:
+    counts = Counter(gain(row.names).verdict for row in rows)
+    return f"{counts['faster']}, {counts['slower']}"
+
+
+def _squares(data: Evidence, regime: str, others: int) -> list[list[str]]:
+    """Rows of square GEMMs in bf16 with what they reach sustained, where that was measured."""
+    found = []
+    rows = [
+        row for row in data.tables.timed("hopper_dtypes", dtype="bf16", regime=regime).found if is_cube(row)
+    ]
+    for m, here in grouped(rows, lambda row: row["m"]).items():
+        top = best(here)
+        held = [
+            figure(row["speedup"], 3)
+            for row in data.tables.timed(
+                "hopper_dtypes", variant=top["variant"], m=m, regime="sustained"
+            ).found
+        ]
+        counts = _faster_slower([top])
+        found.append([f"{m} = N = K", "1", counts, *_gains(gain(top.names)), *[""] * others, *(held or [""])])
+    return found
+
+
+def _stencil(data: Evidence) -> Answer:
+    name, dtype = "stencil_reach", "int32"
+    reaches = sorted({row["k"] for row in data.rows(name, dtype=dtype)})
+    pairs: Mapping[int, tuple[Row, Row, Gain]] = {k: cache_against_shared(data, k, dtype) for k in reaches}
+    ratios = {k: ratio for k, (_, _, ratio) in pairs.items()}
+    tops = {k: [best(data.rows(name, one, dtype=dtype, k=k)) for one in _STENCILS] for k in reaches}
+    heads = ["k", "outputs per thread of both", "register cache over shared memory [95 %]", "another GPU"]
+    heads += ["best of each: outputs per thread", "register cache over shared memory [95 %]"]
+    rows = [
+        [
+            str(k),
+            str(own["coarsen"]),
+            *_gains(ratio),
+            " and ".join(str(one["coarsen"]) for one in tops[k]),
+            spread(gain(tops[k][0].names).over(gain(tops[k][1].names)).measured, 3),
+        ]
+        for k, (own, _, ratio) in pairs.items()
+    ]
+    own, other, ratio = pairs.get(REACH) or next(iter(pairs.values()))
+    size = size_label(own.size)
+    outputs = gain(own.names).over(gain(_single(data, own).names))
+    many = f"{own['coarsen']} outputs per thread instead of one bring {figure(outputs.value, 3)} x by themselves; "
+    alone = many if own["coarsen"] > 1 else ""
+    said = [
+        f"With as many outputs per thread a register cache is {ratio.than} shared memory at k = {own['k']}:"
+        f" {ratio}, {size} elements, {dtype}.",
+        f"Why: {alone}between the two: {_explained(data, other, own)}.",
+        f"Where not: by k it is {verdicts(ratios)}.",
+    ]
+    return said, Table(heads, rows)
+
+
+_STENCILS = ("stencil_register_cache", "stencil_shared")
+
+
+def _single(data: Evidence, row: Row) -> Row:
+    return data.rows(row["sweep"], row["kernel"], dtype=row["dtype"], k=row["k"], coarsen=1)[0]
+
+
+_QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answer]]] = (
+    (
+        "What does each technique bring in FP32?",
+        ("fp32_ladder", "ladder"),
+        "fp32_ladder fp32_ablation fp32_tiles",
+        _fp32,
+    ),
+    (
+        "Which lanes read what, and do bank conflicts cost time?",
+        ("fp32_lane_maps", "heatmap"),
+        "fp32_lane_maps fp32_padding fp32_transpose bank_stride bank_broadcast bank_write bank_wide bank_wide_shared"
+        " bank_column bank_ldmatrix",
+        _lane_maps,
+    ),
+    (
+        "What do double buffering and more stages bring?",
+        ("fp32_buffering", "curves"),
+        "fp32_buffering fp32_async_stages tensor_stages_swizzle",
+        _pipelining,
+    ),
+    (
+        "How far do tensor cores come by mma.sync?",
+        ("tensor_ladder_bf16", "ladder"),
+        "tensor_ladder_bf16 tensor_ladder_fp16 tensor_ladder_tf32 tensor_layouts tensor_tiles",
+        _tensor,
+    ),
+    (
+        "What do TMA, wgmma and persistent blocks bring on Hopper?",
+        ("hopper_ladder", "ladder"),
+        "hopper_ladder hopper_dtypes hopper_fp8 hopper_layout_nn",
+        _hopper,
+    ),
+    (
+        "Does it hold for other shapes?",
+        ("hopper_shapes", "shapes"),
+        "hopper_shapes hopper_tiles hopper_small fp32_shapes fp32_block_swizzle",
+        _shapes,
+    ),
+    (
+        "Register cache or shared memory for a stencil?",
+        ("stencil_reach", "stencil"),
+        "stencil_reach stencil_best stencil_coarsening stencil_loads stencil_sizes stencil_tiles",
+        _stencil,
+    ),
+)
+"""Title, sweep and kind of the figure, sweeps with more about it, and the function that answers."""
+
+
+def questions(data: Evidence) -> list[Part]:
+    """What the run says of each question; then the sweeps that belong to none."""
+    found, known = [], set[str]()
+    for title, (sweep, kind), names, answer in _QUESTIONS:
+        there = [data.sweeps[name] for name in names.split() if name in data.sweeps]
+        known |= {one.name for one in there}
+        kinds = [one.kind for one in data.sweeps[sweep].figures] if sweep in data.sweeps else []
+        shown = (sweep, kinds.index(kind)) if kind in kinds else None
+        try:
+            found.append(Part(title, there, shown, *answer(data)))
+        except Unmeasured as error:
+            found.append(Part(title, there, shown, absent=text(error)))
+    others = [sweep for name, sweep in data.sweeps.items() if name not in known]
+    return [*found, *([Part("Other sweeps", others, None)] if others else [])]
+
+
+def what_to_use(data: Evidence) -> Table:
+    """The fastest GEMM of each dtype at each square size; of tuning sweeps what was measured again counts."""
+    given = [
+        sweep
+        for sweep in data.sweeps.values()
+        if sweep.problem.name == "gemm" and sweep.reference.kernel is None
+    ]
+    counts = Counter(sweep.regimes[0] for sweep in given)
+    regime = max(counts, key=lambda one: counts[one], default="")
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for sweep in given:
+        for row in data.tables.timed(sweep.name, regime=regime).found:
+            if is_cube(row) and (row.names.get("fresh") is True or not sweep.tuning):
+                groups.setdefault((_DTYPES.index(row["dtype"]), row["m"]), []).append(row)
+    rows = []
+    for _, found in sorted(groups.items()):
+        # A speed-up over the fastest of two libraries is no speed-up over one of them.
+        most = max(len(data.sweeps[row["sweep"]].reference.libraries) for row in found)
+        top = max(
+            (row for row in found if len(data.sweeps[row["sweep"]].reference.libraries) == most),
+            key=lambda row: row["speedup"],
+        )
+        link, library = f"[{data.label(top)}](sweeps/{top['sweep']}.md)", text(top["reference"])
+        use = link if gain(top.names).verdict != "slower" else f"{library}; next is {link}"
+        peak = share(top.names.get("peak_fraction"), ".0f") if "peak_fraction" in top.names else ""
+        kind = f"{top['dtype']} {top.names.get('layout', '')}".strip()
+        rows.append([kind, str(top["m"]), use, *_gains(gain(top.names)), library, peak])
+    heads = ["dtype, layout", "M = N = K", "use", f"speed over the fastest library [95 %], {regime}"]
+    return Table([*heads, "another GPU", "which is", "of the peak"], rows)
