@@ -182,7 +182,7 @@ MISTAKES = [
         )
         for field, values, most in LIMITS
     ),
-    Mistake("shared bytes", launch(shared_bytes=2**31), (KERNEL, "launch.shared_bytes", "< 2**31")),
+    Mistake("shared bytes", launch(shared_bytes=2**31), (KERNEL, "launch.shared_bytes", "<= 232448")),
     Mistake("text for a number", launch(grid=["'a'"]), (KERNEL, "launch", "'a'", "not str")),
     Mistake("no finite number", launch(grid=["1e400"]), (KERNEL, "launch", "'1e400'", "gives inf")),
     *(

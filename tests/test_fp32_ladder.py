@@ -18,12 +18,13 @@ from emulator.tensor_ptx import compiled_program, parse_tensor
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn
 from hypothesis import strategies as st
-from ladder.build.occupancy import LIMITS, occupancy
+from ladder.build.occupancy import occupancy
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.ledger import CLAIMS
+from ladder.model.architecture import ARCHITECTURES
 from ladder.model.folders import Project
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Sweep
@@ -406,9 +407,7 @@ def test_variants_of_the_sweeps_compile_without_spills_and_the_blocks_they_ask_f
     facts = compiled(given)
     assert facts["status"] == "ok", facts["reason"]
     assert (facts["spill_store_bytes"], facts["local_bytes"]) == (0, 0)
-    limits = LIMITS.get(90)
-    assert limits is not None
-    by_shared = occupancy(limits, 32, 16, facts["shared_bytes_dynamic"])["blocks_per_sm"]
+    by_shared = occupancy(ARCHITECTURES[90], 32, 16, facts["shared_bytes_dynamic"])["blocks_per_sm"]
     assert facts["blocks_per_sm"] >= min(int(given.params["min_blocks"]), by_shared)
 
 

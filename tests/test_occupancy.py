@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ladder.build.occupancy import LIMITS, SmLimits, occupancy
+from ladder.build.occupancy import occupancy
+from ladder.model.architecture import ARCHITECTURES
 
 KIB = 1024
-
-
-def limits(arch: int) -> SmLimits:
-    found = LIMITS.get(arch)
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize(
@@ -60,23 +55,23 @@ def limits(arch: int) -> SmLimits:
 def test_cases_on_paper(
     arch: int, threads: int, registers: int, shared: int, expected: tuple[int, float, str]
 ) -> None:
-    assert tuple(occupancy(limits(arch), threads, registers, shared).values()) == expected
+    assert tuple(occupancy(ARCHITECTURES[arch], threads, registers, shared).values()) == expected
 
 
 @pytest.mark.parametrize("arch", [75, 80, 86, 89, 90, 100, 120])
 def test_a_block_of_more_than_1024_threads_does_not_exist(arch: int) -> None:
-    assert occupancy(limits(arch), 1024, 16, 0)["blocks_per_sm"] >= 1
-    assert occupancy(limits(arch), 1056, 16, 0)["blocks_per_sm"] == 0
+    assert occupancy(ARCHITECTURES[arch], 1024, 16, 0)["blocks_per_sm"] >= 1
+    assert occupancy(ARCHITECTURES[arch], 1056, 16, 0)["blocks_per_sm"] == 0
 
 
 def test_threads_count_in_whole_warps() -> None:
-    assert occupancy(limits(90), 257, 16, 0) == occupancy(limits(90), 288, 16, 0)
+    assert occupancy(ARCHITECTURES[90], 257, 16, 0) == occupancy(ARCHITECTURES[90], 288, 16, 0)
 
 
 @pytest.mark.parametrize("arch", [80, 86, 90])
 def test_more_of_anything_never_raises_the_number_of_blocks(arch: int) -> None:
     def blocks(threads: int, registers: int, shared: int) -> int:
-        return int(occupancy(limits(arch), threads, registers, shared)["blocks_per_sm"])
+        return int(occupancy(ARCHITECTURES[arch], threads, registers, shared)["blocks_per_sm"])
 
     for threads in range(32, 1025, 96):
         for registers in (16, 40, 96, 168, 255):
@@ -85,7 +80,3 @@ def test_more_of_anything_never_raises_the_number_of_blocks(arch: int) -> None:
                 assert blocks(threads + 32, registers, shared) <= here
                 assert blocks(threads, registers + 8, shared) <= here
                 assert blocks(threads, registers, shared + 4096) <= here
-
-
-def test_an_architecture_not_known_here_has_no_limits() -> None:
-    assert LIMITS.get(42) is None

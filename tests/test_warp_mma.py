@@ -16,8 +16,8 @@ from conftest import edit
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
 from ladder.build.nvrtc import compile_source
-from ladder.build.occupancy import LIMITS
 from ladder.catalogue.kernels import load_catalog
+from ladder.model.architecture import ARCHITECTURES
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
 from ladder.problems.gemm.instance import accumulation_bound
@@ -408,11 +408,8 @@ def test_shared_bytes_are_stages_of_both_tiles_or_the_accumulators_of_the_warps(
 
 
 def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
-    limits = LIMITS.get(90)
-    assert limits is not None
     facts, _ = compiled("mma_staged", "bf16", bn=256, bk=64, stages=4)
-    for_a_block = limits.shared_bytes - limits.reserved_shared_bytes
-    assert facts["shared_bytes_dynamic"] == 4 * 2 * 64 * (128 + 256) <= for_a_block
+    assert facts["shared_bytes_dynamic"] == 4 * 2 * 64 * (128 + 256) <= ARCHITECTURES[90].block_shared_bytes
     assert facts["blocks_per_sm"] == 1
 
 

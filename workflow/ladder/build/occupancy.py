@@ -4,38 +4,16 @@ Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capabi
 (registers per warp in units of 256; shared memory in units of 128 bytes, 1 KiB of each block is the system's from 8.0).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from ladder.model.architecture import Architecture
 from ladder.model.expressions import align_up, ceil_div
 
 WARP = 32
 _BLOCK_THREADS = 1024  # the most of a block, on every compute capability
 
 
-@dataclass(frozen=True)
-class SmLimits:
-    """What one SM holds: warps, blocks, 32-bit registers, shared bytes, and the bytes a block loses to the system."""
-
-    warps: int
-    blocks: int
-    registers: int
-    shared_bytes: int
-    reserved_shared_bytes: int
-
-
-_KIB = 1024
-LIMITS = {  # by architecture: 90 for sm_90a
-    75: SmLimits(32, 16, 65536, 64 * _KIB, 0),
-    80: SmLimits(64, 32, 65536, 164 * _KIB, _KIB),
-    86: SmLimits(48, 16, 65536, 100 * _KIB, _KIB),
-    87: SmLimits(48, 16, 65536, 164 * _KIB, _KIB),
-    **dict.fromkeys((89, 120), SmLimits(48, 24, 65536, 100 * _KIB, _KIB)),
-    **dict.fromkeys((90, 100, 103), SmLimits(64, 32, 65536, 228 * _KIB, _KIB)),
-}
-
-
-def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
+def occupancy(limits: Architecture, threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
     """Blocks an SM holds at once, the share of its warps they fill, and what limits them: columns of resources.csv.
 
     From registers a thread and shared bytes a block (static + dynamic); 0 blocks if one block is too large.
@@ -46,7 +24,8 @@ def occupancy(limits: SmLimits, threads: int, registers: int, shared_bytes: int)
         # The register file is split between the SM's four schedulers, each serving whole warps.
         per_warp = align_up(registers * WARP, 256)
         by["registers"] = limits.registers // 4 // per_warp * 4 // warps
-    held = align_up(max(shared_bytes + limits.reserved_shared_bytes, 1), 128)
+    reserved = limits.shared_bytes - limits.block_shared_bytes
+    held = align_up(max(shared_bytes + reserved, 1), 128)
     by["shared memory"] = limits.shared_bytes // held
     limit = min(by, key=by.__getitem__)
     share = by[limit] * warps / limits.warps

@@ -7,19 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from ladder.build.nvrtc import Request
-from ladder.build.occupancy import LIMITS, occupancy
+from ladder.build.occupancy import occupancy
 from ladder.build.sources import source_digest
+from ladder.model.architecture import limits_of
 from ladder.model.code import PACKAGE
-from ladder.model.kernel import Variant, arch_number
+from ladder.model.kernel import Variant
 from ladder.model.problem import HARNESS, Problem
 from ladder.model.sweep import Sweep
 
 
+def _about(variant: Variant, arch: str) -> dict[str, Any]:
+    about: dict[str, Any] = {"variant": variant.id, "kernel": variant.kernel.name}
+    about |= {"params": dict(variant.params), "dtype": variant.dtype, "layout": variant.layout}
+    return about | {"arch": arch, "entry": variant.entry}
+
+
 def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) -> dict[str, Any]:
     """Facts of a variant from what was `found` out about its machine code: a row of resources.csv."""
-    facts: dict[str, Any] = {"variant": variant.id, "kernel": variant.kernel.name}
-    facts |= {"params": dict(variant.params), "dtype": variant.dtype, "layout": variant.layout}
-    facts |= {"arch": request.arch, "entry": variant.entry, "cubin": request.key, **found}
+    facts: dict[str, Any] = {**_about(variant, request.arch), "cubin": request.key, **found}
     if found.get("status") != "ok":
         return facts
     if found["spill_store_bytes"] and variant.kernel.spills == "never":
@@ -30,7 +35,7 @@ def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) 
     geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
     threads, dynamic = math.prod(geometry.block), geometry.shared_bytes
     facts |= {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
-    if limits := LIMITS.get(arch_number(request.arch)):
+    if limits := limits_of(request.arch):
         shared_bytes = found["shared_bytes_static"] + dynamic
         facts |= occupancy(limits, threads, found["registers"], shared_bytes)
     return facts
@@ -43,14 +48,23 @@ def harness(problem: Problem, dtype: str, arch: str) -> Request:
 
 
 class Wanted:
-    """What a sweep needs compiled: a harness for each dtype, its variants. Raises LadderError for a missing header."""
+    """What a sweep needs compiled: a harness for each dtype, and the variants that it launches on `arch`.
+
+    Raises LadderError for a missing header.
+    """
 
     def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
-        digest, dtypes = functools.cache(source_digest), sorted({one.dtype for one in sweep.variants})
+        digest, absent = functools.cache(source_digest), sweep.unlaunched(arch)
+        launched = [one for one in sweep.variants if one not in absent]
+        dtypes = sorted({one.dtype for one in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
         self.variants = {
             one: Request(source, digest(source, include), include, (one.entry,), arch, tuple(options))
-            for one, source in ((variant, variant.kernel.source) for variant in sweep.variants)
+            for one, source in ((variant, variant.kernel.source) for variant in launched)
+        }
+        self.absent = {
+            one.id: {**_about(one, arch), "status": "unsupported", "reason": why}
+            for one, why in absent.items()
         }
         self.requests = [*self.harness.values(), *self.variants.values()]
 
@@ -58,4 +72,4 @@ class Wanted:
         """What a plan says of `harness` and `variants`, from the facts `found` by key."""
         own = {one.id: variant_facts(one, given, found[given.key]) for one, given in self.variants.items()}
         harness = {dtype: {**found[one.key], "cubin": one.key} for dtype, one in self.harness.items()}
-        return {"harness": harness, "variants": own}
+        return {"harness": harness, "variants": own | self.absent}

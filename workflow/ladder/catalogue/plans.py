@@ -42,7 +42,7 @@ def _launch(variant: Variant, size: Size) -> Launch:
 
 
 def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
-    variant, absent = entry.variant, entry.absent(size, arch)
+    variant, absent = entry.variant, sweep.absent(entry, size, arch)
     against = None if variant.absent() else sweep.reference.variant_for(variant)
     reference = Reference(libraries=() if variant.absent() else sweep.reference.libraries)
     if against is not None:
@@ -83,10 +83,9 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
 
     Raises LadderError for one that is right at none of those sizes.
     """
-    launched = {entry.variant for entry, size in sweep.asked if entry.absent(size, arch) is None}
-    against = {one for variant in launched if (one := sweep.reference.variant_for(variant)) is not None}
-    found = {}
-    for variant in sorted(launched | against, key=lambda one: one.id):
+    found, unlaunched = {}, sweep.unlaunched(arch)
+    launched = [one for one in sweep.variants if one not in unlaunched]
+    for variant in sorted(launched, key=lambda one: one.id):
         groups = variant.kernel.problem.edges(variant.params)
         taken = [
             next((size for size in group if variant.absent(size, arch) is None), None) for group in groups

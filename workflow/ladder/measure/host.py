@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ladder.gpu.card import card_facts, theoretical_peaks
+from ladder.gpu.card import card_facts
 from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import package_version
 from ladder.measure.store import new_name, now
+from ladder.model.architecture import peaks
 from ladder.model.files import TREE_ROOMS, tree_digest
 from ladder.model.record import Session
 
@@ -71,7 +72,8 @@ def session(uuid: str, root: Path, gpu: Mapping[str, Any]) -> Session:
     card, facts = card_facts(uuid), dict(gpu)
     floor_us, count = facts.pop("clock_floor_us", None), card.pop("gpus_of_host", None)
     number = int(gpu["compute_capability"].replace(".", ""))
-    fp32, tensor = theoretical_peaks(number, gpu.get("sms", 0), card.get("sm_clock_max_mhz", 0))
+    clock_mhz = card.get("sm_clock_max_mhz", 0)
+    fp32, tensor = peaks(number, str(gpu.get("name")), gpu.get("sms", 0), clock_mhz)
     return Session(
         id=new_name("session"),
         started=now(),

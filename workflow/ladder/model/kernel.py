@@ -9,21 +9,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, model_validator
 
+from ladder.model.architecture import MOST_CLUSTER, MOST_SHARED_BYTES, lacking, limits_of
 from ladder.model.document import Arch, Condition, Document, Expression, Name, Some, Text, Value, matching
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate, whole, words
 from ladder.model.plan import Geometry
 from ladder.model.problem import ELEMENT_BYTES, ParamValue, Problem, Size
 
-_CLUSTERS_FROM = 90
-_MOST = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (8, 8, 8)}
+_MOST = {"grid": (2**31 - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (MOST_CLUSTER,) * 3}
 """Most in x, y and z, and in all as many as in x. Clusters of up to 16 need an attribute that no launch sets."""
+_MEMORY = Condition(
+    expr=f"launch.shared_bytes <= {MOST_SHARED_BYTES}",
+    reason=f"a block has at most {MOST_SHARED_BYTES >> 10} KiB of shared memory, on any architecture",
+)
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
-
-
-def arch_number(arch: str) -> int:
-    """90 for sm_90 and sm_90a."""
-    return int(arch.removeprefix("sm_").rstrip("a"))
 
 
 class Parameter(Document):
@@ -207,11 +206,19 @@ class Variant:
         return {**self.params, **own, **(size or {})}
 
     def broken(self, size: Size | None = None) -> Condition | None:
-        """The first constraint that does not hold, if any; without a size, of those on parameters alone."""
+        """The first constraint that does not hold, if any; without a size, of those on parameters alone.
+
+        That a block finds its shared memory on some architecture is one of them.
+        """
         names, (fixed, sized) = self.names(size), self.kernel.split_constraints
         with within(f"{self.kernel.path}: constraints"):
             asked = fixed if size is None else [*fixed, *sized]
-            return next((one for one in asked if not evaluate(one.expr, names)), None)
+            found = next((one for one in asked if not evaluate(one.expr, names)), None)
+        shared, fields = self.kernel.launch.shared_bytes, self.kernel.problem.size_fields
+        if found is None and (size is not None or words(str(shared))[0].isdisjoint(fields)):
+            with within(f"{self.kernel.path}: launch"):
+                found = _MEMORY if whole(shared, evaluate(shared, names)) > MOST_SHARED_BYTES else None
+        return found
 
     @property
     def entry(self) -> str:
@@ -220,14 +227,23 @@ class Variant:
 
     def absent(self, size: Size | None = None, arch: str = "") -> str | None:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
-        least = self.kernel.min_arch
-        # Code for sm_90a runs on sm_90a alone.
-        if arch and (arch != least if least.endswith("a") else arch_number(arch) < arch_number(least)):
-            return f"needs {least}, the device is {arch}"
+        if arch and (why := lacking(self.kernel.min_arch, arch)):
+            return why
         if (broken := self.broken(size)) is not None:
             return broken.reason
-        if arch and size and arch_number(arch) < _CLUSTERS_FROM and self.geometry(size).cluster:
-            return f"clusters of blocks need sm_{_CLUSTERS_FROM}, the device is {arch}"
+        return self._unfit(self.geometry(size), arch) if arch and size else None
+
+    def _unfit(self, launch: Geometry, arch: str) -> str | None:
+        """Which limit of `arch` a launch does not keep."""
+        limits = limits_of(arch)
+        if limits is None:
+            return None
+        if "TMA" not in limits.features and any(one.tensor_map for one in self.kernel.arguments):
+            return f"needs TMA, the device is {arch}"
+        if (blocks := math.prod(launch.cluster or ())) > max(1, limits.cluster):
+            return f"needs clusters of {blocks} blocks, {arch} has {limits.cluster or 'none'}"
+        if launch.shared_bytes > (most := limits.block_shared_bytes):
+            return f"needs {launch.shared_bytes} bytes of shared memory per block, {arch} has {most}"
         return None
 
     def geometry(self, size: Size) -> Geometry:

@@ -141,6 +141,25 @@ class Sweep:
             if entry.variant.dtype == dtype and size in entry.sizes
         )
 
+    def absent(self, entry: Entry, size: Size, arch: str) -> str | None:
+        """Why an entry, or the kernel that it is timed against, cannot run at `size` on `arch`; None where both can."""
+        if (why := entry.absent(size, arch)) is not None:
+            return why
+        against = self.reference.variant_for(entry.variant)
+        why = against.absent(size, arch) if against is not None else None
+        return f"its reference {against.id}: {why}" if against is not None and why else None
+
+    def unlaunched(self, arch: str) -> dict[Variant, str]:
+        """Variants that are launched at no size on `arch`, each with a reason: there is nothing to compile."""
+        launched, why = set[Variant | None](), dict[Variant, str]()
+        for entry, size in self.asked:
+            if (reason := self.absent(entry, size, arch)) is None:
+                launched |= {entry.variant, self.reference.variant_for(entry.variant)}
+            else:
+                why.setdefault(entry.variant, reason)
+        left = [one for one in self.variants if one not in launched]
+        return {one: why.get(one, "nothing is timed against it") for one in left}
+
     def shapes(self) -> list[tuple[str, Size]]:
         """Every dtype with every size at which the sweep has a variant in it."""
         asked = [(entry.variant.dtype, size) for entry, size in self.asked]

@@ -1,0 +1,112 @@
+"""Other architectures, without a GPU: what a plan refuses and why, that the rest compiles, and peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from compiling import compile_variant
+from ladder.build.variants import Wanted
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.settings import read_settings
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.gpu.card import theoretical_peaks
+from ladder.model.architecture import peaks
+from ladder.model.folders import Project
+from ladder.model.kernel import Variant
+from ladder.model.plan import Task
+from ladder.model.sweep import Reference, Sweep
+
+OWN = Project(Path(__file__).resolve().parent.parent)
+ELSEWHERE = ("sm_80", "sm_86", "sm_89", "sm_100a", "sm_120")  # for sm_90a all other tests compile
+
+
+@pytest.fixture(scope="module")
+def sweeps() -> Mapping[str, Sweep]:
+    return load_sweeps(OWN.sweeps, load_catalog(OWN.kernels), None)
+
+
+def task_of(sweep: Sweep, variant: Variant, arch: str) -> Task:
+    plan = plan_sweep(sweep, read_settings(OWN, [], {}), arch)
+    return next(task for task in plan.tasks if task.variant == variant.id)
+
+
+def largest(sweeps: Mapping[str, Sweep], kernel: str, arch: str) -> tuple[Sweep, Variant]:
+    """The launched variant of a kernel with the most shared memory, and its sweep."""
+    known = [(sweep, one) for sweep in sweeps.values() for one in sweep.variants if one.kernel.name == kernel]
+    launched = [(sweep, one) for sweep, one in known if one not in sweep.unlaunched(arch)]
+    size = dict.fromkeys(known[0][0].problem.size_fields, 4096)
+    return max(launched, key=lambda pair: pair[1].geometry(size).shared_bytes)
+
+
+def test_a_block_that_is_too_large_is_refused_in_the_plan_with_the_numbers_and_not_compiled(
+    sweeps: Mapping[str, Sweep],
+) -> None:
+    sweep, variant = largest(sweeps, "mma_staged", "sm_90a")
+    task = task_of(sweep, variant, "sm_86")
+    assert task.absent == "needs 147456 bytes of shared memory per block, sm_86 has 101376"
+    assert task.launch is None
+    wanted = Wanted(sweep, OWN.include, "sm_86", ())
+    assert variant not in wanted.variants
+    facts = wanted.facts({one.key: {"status": "compile_error"} for one in wanted.requests})["variants"]
+    assert facts[variant.id]["status"] == "unsupported"
+    assert facts[variant.id]["reason"] == task.absent
+    assert task_of(sweep, variant, "sm_90a").absent is None
+
+
+def test_what_its_reference_cannot_do_a_cell_cannot_be_timed_against(sweeps: Mapping[str, Sweep]) -> None:
+    """The pair would fail on the device."""
+    sweep, variant = largest(sweeps, "mma_staged", "sm_90a")
+    small = next(entry for entry in sweep.entries if entry.variant.absent(entry.sizes[0], "sm_86") is None)
+    against = replace(sweep, reference=Reference(kernel=variant.kernel, params=variant.params))
+    reason = task_of(against, small.variant, "sm_86").absent
+    assert str(reason).startswith(f"its reference {variant.id}: needs 147456 bytes of shared memory")
+    assert task_of(against, small.variant, "sm_90a").absent is None
+
+
+@pytest.mark.parametrize(
+    ("arch", "lacks"),
+    [("sm_86", "fp8, TMA, wgmma"), ("sm_100a", "wgmma"), ("sm_120", "wgmma"), ("sm_90", "")],
+)
+def test_code_for_hopper_runs_on_nothing_else_and_the_reason_names_what_is_missing(
+    arch: str, lacks: str, sweeps: Mapping[str, Sweep]
+) -> None:
+    sweep = sweeps["hopper_ladder"]
+    wanted = f"needs sm_90a, the device is {arch}{', without ' * bool(lacks)}{lacks}"
+    assert {*sweep.unlaunched(arch).values()} == {wanted}
+    assert Wanted(sweep, OWN.include, arch, ()).requests == [], "not even the harness"
+
+
+@pytest.mark.parametrize("arch", ELSEWHERE)
+def test_kernels_that_an_architecture_admits_compile_for_it(arch: str, sweeps: Mapping[str, Sweep]) -> None:
+    """A third of the kernels each, with the most shared memory: `snakemake compile --config arch=sm_86` takes all."""
+    every = [one.kernel.name for sweep in sweeps.values() for one in sweep.variants]
+    admitted = sorted({*every} - {"hopper_gemm", "hopper_tma_wgmma", "mma_tma"})
+    for kernel in {"mma_staged", *admitted[ELSEWHERE.index(arch) % 3 :: 3]}:
+        _, variant = largest(sweeps, kernel, arch)
+        _, facts = compile_variant(variant, OWN.include, arch)
+        assert facts["status"] == "ok", (variant.id, facts["reason"])
+        assert facts["blocks_per_sm"] >= 1, (variant.id, "can be launched")
+
+
+def test_peaks_are_those_of_data_sheets_and_unknown_where_products_differ() -> None:
+    def of(number: int, gpu: str, sms: int, mhz: int, dtype: str) -> float | None:
+        fp32, tensor = peaks(number, gpu, sms, mhz)
+        return fp32 if dtype == "fp32" else tensor.get(dtype)
+
+    assert of(80, "NVIDIA A100-SXM4-80GB", 108, 1410, "bf16") == pytest.approx(312, rel=0.01)
+    assert of(86, "NVIDIA GeForce RTX 3090", 82, 1695, "fp16") == pytest.approx(71, rel=0.01)
+    assert of(86, "NVIDIA GeForce RTX 3090", 82, 1695, "fp16_acc16") == pytest.approx(142, rel=0.01)
+    assert of(86, "NVIDIA RTX A6000", 84, 1800, "bf16") == pytest.approx(154.8, rel=0.01)
+    assert of(86, "NVIDIA A10G", 80, 1710, "bf16") is None
+    assert of(89, "NVIDIA GeForce RTX 4090", 128, 2520, "fp8") == pytest.approx(330.3, rel=0.01)
+    assert of(89, "NVIDIA L40S", 142, 2520, "bf16") == pytest.approx(362, rel=0.02)
+    assert of(89, "NVIDIA L40S", 142, 2520, "fp32") == pytest.approx(91.6, rel=0.01)
+    assert of(120, "NVIDIA GeForce RTX 5090", 170, 2407, "tf32") == pytest.approx(104.8, rel=0.01)
+    assert of(100, "NVIDIA B200", 148, 1965, "bf16") is None
+    assert peaks(61, "NVIDIA TITAN Xp", 30, 1582) == (None, {})
+    for number in (75, 80, 90):  # what measuring takes for the least time of a launch says the same
+        assert theoretical_peaks(number, 132, 1980) == peaks(number, "", 132, 1980)
