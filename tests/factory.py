@@ -397,7 +397,7 @@ class Lab:
         """The tables of a sweep."""
         return collect_sweep(
             self.view(name),
-            read_json(self.folder.account("measured", name)),
+            [job for job in [read_json(self.folder.account("measured", name))] if job],
             read_json(self.folder.account("profiled", name)),
         )
 

@@ -106,7 +106,7 @@ def test_jobs_published_before_checks_were_counted_have_no_share_of_them(lab: La
 
 def test_a_job_that_did_not_count_its_checks_has_no_share_of_them(lab: Lab) -> None:
     job = {name: value for name, value in make_job(5).items() if name != "check_s"}
-    row = collect_sweep(lab.view("bank_stride"), job)["jobs"].iloc[0]
+    row = collect_sweep(lab.view("bank_stride"), [job])["jobs"].iloc[0]
     assert row["gpu_share"] == pytest.approx(0.83)
     assert pd.isna(row["check_share"])
 

@@ -22,6 +22,7 @@ from ladder.measure import job
 from ladder.measure.job import Job, due
 from ladder.measure.store import read_store
 from ladder.measure.tuning import fastest, rivals
+from ladder.model.errors import LadderError
 from ladder.model.plan import read_plan
 from ladder.report.document import render
 from ladder.report.sweep_data import of_sweep
@@ -337,13 +338,13 @@ class Host:
         self.seconds += 1
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.seconds))
 
-    def measure(self) -> list[tuple[str, set[str]]]:
-        """GPU and rungs of each process that measured."""
+    def measure(self, share: int | None = None) -> list[tuple[str, set[str]]]:
+        """GPU and rungs of each process that measured, for a share or the whole sweep."""
         self.passes.clear()
         self.lab.compile(self.lab.sweeps([SWEEP])[SWEEP])
         path = self.lab.folder.plan(SWEEP)
-        job.measure(path, read_plan(path), self.lab.folder, ROOT)
-        return self.passes
+        job.measure(path, read_plan(path), self.lab.folder, ROOT, share)
+        return list(self.passes)
 
 
 RUNGS = {FIRST, SECOND, THIRD, FOURTH}
@@ -378,6 +379,28 @@ def test_remeasuring_chooses_anew_and_measures_the_chosen_again(host: Host) -> N
     host.lab.settings = {"measure": {"remeasure": True}}
     assert host.measure() == [("GPU-1", RUNGS), ("GPU-2", {FIRST, SECOND, THIRD})]
     host.lab.settings = {}
+    assert host.measure() == []
+
+
+@pytest.mark.parametrize("remeasure", [False, True])
+def test_after_shares_the_job_of_the_sweep_measures_the_fastest_of_all_again(
+    remeasure: bool, host: Host
+) -> None:
+    host.lab.settings = {"measure": {"split": 2, "remeasure": remeasure}}
+    for _ in range(2 if remeasure else 1):
+        shares = [host.measure(1), host.measure(2)]
+        assert [gpu for ((gpu, _),) in shares] == ["GPU-1", "GPU-1"]
+        assert [len(rungs) for ((_, rungs),) in shares] == [2, 2]
+        assert {rung for ((_, rungs),) in shares for rung in rungs} == RUNGS
+        assert host.measure() == [("GPU-1", {FIRST, SECOND, THIRD})]
+    with pytest.raises(LadderError, match=r"--share: 3 is not accepted.*measure.split, which is 2"):
+        host.measure(3)
+
+
+def test_shares_have_the_sessions_and_the_job_of_the_sweep_repeats_none_on_its_gpu(host: Host) -> None:
+    edit_yaml(host.lab.project.sweeps / f"{SWEEP}.yaml", lambda sweep: sweep.update(repeated={}))
+    host.lab.settings = {"measure": {"sessions": 2, "split": 2}}
+    assert [len(host.measure(1)), len(host.measure(2))] == [2, 2]
     assert host.measure() == []
 
 

@@ -75,6 +75,7 @@ FORMATS = ["csv", "parquet"]
 
 wildcard_constraints:
     sweep="|".join(map(re.escape, KNOWN.sweeps)),
+    share="[1-9][0-9]*",
 
 
 def contents(files):
@@ -164,6 +165,13 @@ def accounts_of(sweep):
         return [*archive(), *published_files("notes.csv", "jobs.csv")]
     counted = ["profiled"] if KNOWN.sweeps[sweep].counted else []
     return [RUN.folder.account(job, sweep).as_posix() for job in ("measured", *counted)]
+
+
+def shares_of(wildcards):
+    """What the jobs that share a sweep leave behind, which measure before the sweep's own job; none of one alone."""
+    parts = RUN.config.measure.split
+    names = [f"share-{share}" for share in range(1, parts + 1) if parts > 1]
+    return [RUN.folder.account(name, wildcards.sweep).as_posix() for name in names]
 
 
 def figures_of(sweep, folder):

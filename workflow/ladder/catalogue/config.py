@@ -62,6 +62,8 @@ class MeasureConfig(Document):
     """measure every cell anew"""
     sessions: Annotated[int, Field(ge=1)]
     """processes on each GPU that measure the repeated cells of a sweep; from 2 on, each GPU that is used has as many"""
+    split: Annotated[int, Field(ge=1)]
+    """jobs that share the variants of each sweep, so that as many GPUs measure it at a time"""
     seed: Annotated[int, Field(ge=0)]
     """seed of the inputs"""
 

@@ -13,7 +13,7 @@ from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
-_JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions")
+_JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions", "split")
 
 
 def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[str, Any]:

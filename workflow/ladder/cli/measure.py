@@ -23,13 +23,17 @@ from ladder.model.plan import read_plan
 _THROUGHPUT = "throughput"
 
 
-def measure(context: typer.Context, plan: PlanFile) -> None:
+def measure(
+    context: typer.Context,
+    plan: PlanFile,
+    share: Annotated[int | None, typer.Option(help="One of measure.split shares of the variants.")] = None,
+) -> None:
     """Verify and time the cells of a sweep on a GPU: those that the run's store does not have yet.
 
     Statuses are data, so only a broken set-up is an error.
     """
     end_with_parent()
-    job.measure(plan, read_plan(plan), folder_of(plan), project(context).root)
+    job.measure(plan, read_plan(plan), folder_of(plan), project(context).root, share)
 
 
 def profile(context: typer.Context, plan: PlanFile) -> None:
@@ -72,7 +76,7 @@ def throughput(
     path = folder.account("measured", sweep)
     command = [sys.executable, "-m", "snakemake", "--cores", cores, "--quiet", "--nolock"]
     command += [path.relative_to(own.root).as_posix(), "--config", f"run={_THROUGHPUT}"]
-    command += [f"compile={{cache: {cache.relative_to(own.root).as_posix()}}}"]
+    command += [f"compile={{cache: {cache.relative_to(own.root).as_posix()}}}", "measure={split: 1}"]
     started, begun = now(), time.monotonic()
     done = subprocess.run(command, cwd=own.root, check=False)
     wall_s, account = round(time.monotonic() - begun, 2), read_json(path)

@@ -2,14 +2,14 @@
 
 import logging
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 import typer
 from pydantic import TypeAdapter
 
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
-from ladder.measure.job import Job
+from ladder.measure.job import Job, accounts
 from ladder.measure.profiler import Note
 from ladder.measure.store import read_store
 from ladder.measure.view import View
@@ -25,10 +25,7 @@ from ladder.results.collect import changed_code, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, read_as, read_environment, reproduced
 from ladder.results.publish import copy_checks, kept_rows
 
-_ACCOUNTS: dict[str, TypeAdapter[Any]] = {
-    "measured": TypeAdapter(Job),
-    "profiled": TypeAdapter(dict[str, list[Note]]),
-}
+_MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -55,8 +52,9 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
         if published:
             frames = _stand_in(view, PublishedFolder(published))
         else:
-            accounts = [read_as(kind, folder.account(job, plan.sweep)) for job, kind in _ACCOUNTS.items()]
-            frames = collect_sweep(view, *accounts)
+            jobs = [read_as(_MEASURED, folder.account(name, plan.sweep)) for name in accounts(plan)]
+            profile = read_as(_PROFILED, folder.account("profiled", plan.sweep))
+            frames = collect_sweep(view, [job for job in jobs if job], profile)
         counts = frames["timings"]["status"].value_counts()
         summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from ladder.gpu.clocks import locked_clocks
-from ladder.gpu.discovery import driver_version, find_gpus
+from ladder.gpu.discovery import FoundGpu, driver_version, find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
@@ -23,7 +23,7 @@ from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.tuning import FASTEST, Rivals, fastest, rivals
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
-from ladder.model.errors import LadderError
+from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
@@ -221,25 +221,63 @@ def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]
     return [sys.executable, "-m", f"ladder.measure.{module}", str(path), str(root / plan.job["cubins"])]
 
 
-def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
-    """Measure what is due of the plan at `path`, then what is the fastest of it once more.
+def share_of(plan: Plan, share: int) -> set[int]:
+    """Tasks of one of the `split` shares of a plan, from 1 on: every so many variants, each with all its tasks."""
+    place = {name: index for index, name in enumerate(dict.fromkeys(task.variant for task in plan.tasks))}
+    parts = int(plan.job["split"])
+    return {index for index, task in enumerate(plan.tasks) if place[task.variant] % parts == share - 1}
+
+
+def accounts(plan: Plan) -> list[str]:
+    """The accounts of a plan's measuring jobs: that of the whole plan, ahead of it those of shares."""
+    parts = int(plan.job["split"])
+    return [*(f"share-{share}" for share in range(1, parts + 1) if parts > 1), "measured"]
+
+
+def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int | None = None) -> None:
+    """Measure what is due of the plan at `path`, then what is the fastest of it once more; of a share only what is due.
+
+    After its shares the whole plan has left what they left, on whichever GPU.
 
     Raises LadderError without a GPU, or where others use it.
     """
-    job, begun, gpus = Job(), time.monotonic(), find_gpus()
+    parts, job, begun, gpus = int(plan.job["split"]), Job(), time.monotonic(), find_gpus()
+    if share is not None and not 1 <= share <= parts:
+        raise refuse("command line", "--share", share, f"a number from 1 to measure.split, which is {parts}")
     # One job, one GPU model: the conditions name it.
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
     on = host_conditions(plan.problem, gpus[0].name if gpus else "none", driver_version())
-    view = View(plan, Records() if plan.job["remeasure"] else read_store(folder.records))
-    job.cells, sessions, used = len(list(view.launched())), plan.job["sessions"], ""
-    job.kept = job.cells - len(due(view, on))
+    since = job.started
+    shares = [] if share else [read_json(folder.account(name, plan.sweep)) for name in accounts(plan)[:-1]]
+    own = set(range(len(plan.tasks))) if share is None else share_of(plan, share)
+
+    def view_of(known: Records) -> View:
+        return View(plan, known.since(since) if plan.job["remeasure"] else known)
+
+    if plan.job["remeasure"] and not any(shares):
+        view = View(plan, Records())
+    else:
+        since = min([since, *(str(one["started"]) for one in shares if one)])
+        view = view_of(read_store(folder.records))
+
+    def todo(gpu: FoundGpu | None) -> Due:
+        found = (unmeasured if share else due)(view, on, gpu.uuid if gpu else None)
+        return [one for one in found if one[0] in own]
+
+    job.cells, sessions, used = (
+        len([one for one, _ in view.launched() if one in own]),
+        plan.job["sessions"],
+        "",
+    )
+    job.kept = job.cells - len(todo(None))
     # What is the fastest is known once all is measured. It is measured again, on another GPU where one is free.
-    for again in (False, True):
-        lacking = [gpu for gpu in gpus if due(view, on, None if again else gpu.uuid)]
-        lacking.sort(key=lambda gpu: gpu.uuid == used)
-        if gpus and not lacking:
+    for again in (False,) if share else (False, True):
+        anywhere = again or bool(shares)
+        wanting = [gpu for gpu in gpus if todo(None if anywhere else gpu)]
+        wanting.sort(key=lambda gpu: gpu.uuid == used)
+        if gpus and not wanting:
             continue
-        with one_gpu(lacking) as (gpu, lock), Monitor(gpu.uuid) as monitor:
+        with one_gpu(wanting) as (gpu, lock), Monitor(gpu.uuid) as monitor:
             used = gpu.uuid
             if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
                 why = "wait for them, or set it to mark"
@@ -249,16 +287,15 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
             start = partial(WorkerProcess, command, environment, [lock])
             begin = partial(host.session, gpu.uuid, root)
             with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
-                for _ in range(1 if again else sessions):
-                    if not (todo := due(view, on, None if again else gpu.uuid)):
+                for _ in range(1 if anywhere else sessions):
+                    if not (asked := todo(None if anywhere else gpu)):
                         break
                     with appending(folder.records, plan.sweep) as append:
-                        todo = todo if sessions == 1 else shuffled(todo, plan)
-                        Measuring(view, on, monitor, begin, job).run(todo, start, append)
-                    store = read_store(folder.records)
-                    view = View(plan, store.since(job.started) if plan.job["remeasure"] else store)
+                        asked = asked if sessions == 1 else shuffled(asked, plan)
+                        Measuring(view, on, monitor, begin, job).run(asked, start, append)
+                    view = view_of(read_store(folder.records))
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
     job.check_s = round(job.check_s, 3)
-    account = folder.account("measured", plan.sweep)
+    account = folder.account(f"share-{share}" if share else "measured", plan.sweep)
     # A job that kept everything leaves the account of the one that measured.
     write_json(account, (read_json(account) if job.measured == 0 else None) or asdict(job))

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -190,9 +190,9 @@ def _share(job: Mapping[str, Any], part: str, of: str) -> float | None:
 
 
 def collect_sweep(
-    view: View, job: Mapping[str, Any] | None = None, profile: Mapping[str, Any] | None = None
+    view: View, jobs: Sequence[Mapping[str, Any]] = (), profile: Mapping[str, Any] | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Tables of one sweep, by name; `job` and `profile` are the accounts of its measuring and profiling jobs."""
+    """Tables of one sweep, by name; `jobs` and `profile` are the accounts of its measuring and profiling jobs."""
     collector = Collector(view)
     for task in view.plan.tasks:
         collector.task(task)
@@ -200,7 +200,7 @@ def collect_sweep(
         collector.note("profile", note["subject"], note["reason"])
     if unreadable := view.records.unreadable:
         collector.note("collect", "records", f"{len(unreadable)} unreadable lines were left out")
-    if job is not None:
+    for job in jobs:
         shares = {"gpu_share": _share(job, "gpu_s", "wall_s"), "check_share": _share(job, "check_s", "gpu_s")}
         collector.rows["jobs"].append({**job, "sweep": view.plan.sweep, **shares})
     for facts in view.plan.variants.values():

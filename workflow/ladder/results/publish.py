@@ -17,6 +17,7 @@ import pandas as pd
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.measure.host import tree
+from ladder.measure.job import accounts
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
@@ -109,8 +110,9 @@ class Publication:
             if name not in self.views:
                 parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
                 continue
-            accounts = [read_json(self.folder.account(job, name)) for job in ("measured", "profiled")]
-            parts[name] = collect_sweep(View(self.views[name].plan, both, earlier=True), *accounts)
+            plan, profile = self.views[name].plan, read_json(self.folder.account("profiled", name))
+            jobs = [one for job in accounts(plan) if (one := read_json(self.folder.account(job, name)))]
+            parts[name] = collect_sweep(View(plan, both, earlier=True), jobs, profile)
             if not self.run.measures:
                 parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
         return merge({name: part for name, part in parts.items() if len(part["timings"])})
