@@ -68,14 +68,14 @@ def test_what_its_reference_cannot_do_a_cell_cannot_be_timed_against(sweeps: Map
 
 
 @pytest.mark.parametrize(
-    ("arch", "lacks"),
+    ("arch", "missing"),
     [("sm_86", "fp8, TMA, wgmma"), ("sm_100a", "wgmma"), ("sm_120", "wgmma"), ("sm_90", "")],
 )
 def test_code_for_hopper_runs_on_nothing_else_and_the_reason_names_what_is_missing(
-    arch: str, lacks: str, sweeps: Mapping[str, Sweep]
+    arch: str, missing: str, sweeps: Mapping[str, Sweep]
 ) -> None:
     sweep = sweeps["hopper_ladder"]
-    wanted = f"needs sm_90a, the device is {arch}{', without ' * bool(lacks)}{lacks}"
+    wanted = f"needs sm_90a, the device is {arch}{', without ' * bool(missing)}{missing}"
     assert {*sweep.unlaunched(arch).values()} == {wanted}
     assert Wanted(sweep, OWN.include, arch, ()).requests == [], "not even the harness"
 

@@ -302,7 +302,12 @@ def test_two_runs_stand_side_by_side(browser: Browser, file: Path, tmp_path: Pat
         column = other["timings"][f"speedup{end}"]
         other["timings"][f"speedup{end}"] = [value and 2 * value for value in column]
     both = tmp_path / "index.html"
-    both.write_text(page(document | {"runs": [*document["runs"], other]}), encoding="utf-8")
+    empty = {name: {} for name in ("timings", "sessions", "metrics", "sweeps")}
+    none = document["runs"][0] | empty | {"gpu": "NVIDIA B100", "measured": False}
+    both.write_text(page(document | {"runs": [*document["runs"], other, none]}), encoding="utf-8")
+    browser.open(both, "beside=2")
+    assert browser.texts("#beside option")[1:] == ["NVIDIA B200", "NVIDIA B100: nothing is measured"]
+    assert {*browser.column("beside it / this")} == {""}
     browser.open(both, "beside=1&sweep=fp32_ladder&status=ok")
     assert {text.split(" ")[0] for text in browser.column("beside it / this")} == {"2.000"}
     assert len(browser.texts("#bars .beside")) == 29

@@ -80,7 +80,7 @@ function sizedRows(given) {
 
 const RUNS = PAGE.runs.map(readRun);
 /** How a run is called where several are on the page: by its GPU, if that tells them apart. */
-const runName = (run) => (RUNS.filter((one) => one.gpu === run.gpu).length > 1 ? run.name : run.gpu);
+const runName = (run) => (RUNS.filter((one) => one.gpu === run.gpu).length > 1 ? run.name : run.gpu) + (run.measured ? "" : ": nothing is measured");
 
 /** A number with some significant digits, or with 0 all there are; empty where it is unknown. */
 function figure(value, digits = 4) {

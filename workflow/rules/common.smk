@@ -147,7 +147,7 @@ def published_files(*names):
 
 
 def beside():
-    """Published folders that the page compares this run with: all but the one that stands in for it."""
+    """Published folders that report and page compare this run with: all but the one that stands in for it."""
     own = RUN.published.root if RUN.published else None
     return [folder.root.as_posix() for folder in RUN.project.publications() if folder.root != own]
 

@@ -60,6 +60,7 @@ rule write_report:
         # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,
         plans=expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
+        beside=[f"{folder}/timings.csv" for folder in beside()],
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
     log:
@@ -69,10 +70,11 @@ rule write_report:
         sweeps=KNOWN.chosen,
         # No input: a report is no reason to sanitize again.
         sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
+        beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
     message:
         "Writing the report"
     shell:
-        "python -m ladder report {params.folder:q} {params.sweeps:q} > {log} 2>&1"
+        "python -m ladder report {params.folder:q} {params.sweeps:q} {params.beside} > {log} 2>&1"
 
 
 rule report:

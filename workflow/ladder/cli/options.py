@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ladder.model.folders import Project, RunFolder
+from ladder.model.folders import Project, PublishedFolder, RunFolder
 
 Configfile = Annotated[list[Path] | None, typer.Option(help="File merged over config.yaml; may be repeated.")]
 Config = Annotated[
@@ -26,6 +26,14 @@ Into = Annotated[
     Path | None,
     typer.Option(help="Folder for tables and figures (default: tables/ and figures/ of the run)."),
 ]
+_BESIDE = "Folder of another run, or a published one, to compare with; may be repeated."
+Beside = Annotated[list[Path] | None, typer.Option(help=_BESIDE, exists=True, file_okay=False)]
+
+
+def folders(beside: list[Path] | None) -> list[RunFolder]:
+    """Folders to compare with, each of a run or published."""
+    found = [RunFolder(path) for path in beside or ()]
+    return [one if one.tables.is_dir() else PublishedFolder(one.root) for one in found]
 
 
 def folder_of(plan: Path) -> RunFolder:

@@ -65,8 +65,9 @@ def publish(
         decide_tables(fresh.tables, sweeps)
         parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
         list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
-        replace_file(fresh.report, render(fresh, sweeps, given.plans, given.folder.root).encode("utf-8"))
         others = [one for one in own.publications() if one.root != target.root]
+        text = render(fresh, sweeps, given.plans, given.folder.root, others)
+        replace_file(fresh.report, text.encode("utf-8"))
         name = "/".join(target.root.parts[-2:])
         replace_file(fresh.page, render_page(fresh, sweeps, own.root, others, name).encode("utf-8"))
     logging.info("published in %s", target.root)

@@ -6,7 +6,7 @@ import typer
 
 from ladder.claims.ledger import decide_tables
 from ladder.cli.asked import sweeps_of
-from ladder.cli.options import Folder, SweepNames
+from ladder.cli.options import Beside, Folder, SweepNames, folders
 from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
@@ -20,8 +20,9 @@ def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
         logging.info("%s: %s: %s", row["id"], row["verdict"], row["part"])
 
 
-def report(context: typer.Context, folder_: Folder, sweeps: SweepNames) -> None:
+def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
     """Write report.md."""
     folder = RunFolder(folder_)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
-    replace_file(folder.report, render(folder, sweeps_of(context, sweeps), plans).encode("utf-8"))
+    text = render(folder, sweeps_of(context, sweeps), plans, beside=folders(beside))
+    replace_file(folder.report, text.encode("utf-8"))

@@ -4,7 +4,7 @@ Numbers and selections are made here in Python; words and tables stand in the te
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ladder import __version__
@@ -16,6 +16,7 @@ from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
+from ladder.report.devices import side_by_side
 from ladder.report.steps import rate, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
@@ -43,9 +44,15 @@ def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
 
 
 def render(
-    folder: RunFolder, sweeps: Mapping[str, Sweep], plans: Mapping[str, Plan], run: Path | None = None
+    folder: RunFolder,
+    sweeps: Mapping[str, Sweep],
+    plans: Mapping[str, Plan],
+    run: Path | None = None,
+    beside: Sequence[RunFolder] = (),
 ) -> str:
     """The report as markdown; `plans` say how it was measured, and `run` names the run's own folder if it is another.
+
+    `beside`: folders of other devices, to compare with.
 
     Raises LadderError where a merged table is missing.
     """
@@ -60,9 +67,12 @@ def render(
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = overall(frames["claims"]).value_counts()
+    source = environment.get("published") or environment
+    device = (source.get("gpu") or {}).get("name") or source["device"]
     text = TEMPLATES.get_template("report.md.j2").render(
         environment=environment,
-        source=environment.get("published") or environment,
+        source=source,
+        devices=side_by_side(device, frames, beside),
         timings_from=timings_from,
         parts=[of_sweep(sweep, frames, environment) for sweep in sweeps.values()],
         sweeps=list(sweeps.values()),
