@@ -161,12 +161,17 @@ def test_a_missing_header_is_named(workshop: Workshop) -> None:
         workshop.compile(SIMPLE.replace("scale.cuh", "scales.cuh"))
 
 
-def test_spills_are_refused_unless_the_kernel_declares_them(workshop: Workshop) -> None:
+def test_spills_are_refused_on_the_architecture_kernels_are_tuned_for_unless_declared(
+    workshop: Workshop,
+) -> None:
     cubin, refused = workshop.compile(SPILLING)
     assert (cubin, refused["status"]) == (b"", "compile_error")
     assert refused["spill_store_bytes"] > 0
     assert f"spills {refused['spill_store_bytes']} bytes of registers" in refused["reason"]
     assert "kernel.yaml does not say `spills: allowed`" in refused["reason"]
+    cubin, elsewhere = workshop.compile(SPILLING, "sm_86")
+    assert (bool(cubin), elsewhere["status"]) == (True, "ok"), "it is not tuned for that"
+    assert elsewhere["spill_store_bytes"] > 0
     cubin, allowed = workshop.compile(SPILLING, spills="allowed")
     assert (bool(cubin), allowed["status"], allowed["reason"]) == (True, "ok", "")
     assert allowed["spill_store_bytes"] == refused["spill_store_bytes"]

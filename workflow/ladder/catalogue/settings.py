@@ -13,13 +13,13 @@ from typing import Any, TypeVar, cast
 from ladder.catalogue.config import Config
 from ladder.catalogue.documents import parse, parse_yaml, read_yaml
 from ladder.gpu.discovery import find_gpus
+from ladder.model.architecture import TUNED_FOR
 from ladder.model.code import PACKAGE
 from ladder.model.errors import refuse
 from ladder.model.files import digest_files, digest_json, file_sha256, replace_file
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
 
 Made = TypeVar("Made")
-_DEFAULT_ARCH = "sm_90a"  # to compile for where no device says otherwise
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def choose_device(config: Config) -> tuple[str, str]:
     if named and not gpus and arch == "auto":
         why = f"this host has no {config.device}, whose architecture is needed"
         raise refuse("configuration", "arch", "auto", "an architecture such as sm_90a", why=why)
-    found = (gpus[0].slug, gpus[0].arch) if gpus else (NO_GPU, _DEFAULT_ARCH)
+    found = (gpus[0].slug, gpus[0].arch) if gpus else (NO_GPU, TUNED_FOR)
     return config.device if named else found[0], found[1] if arch == "auto" else arch
 
 

@@ -52,6 +52,8 @@ ARCHITECTURES: Mapping[int, Architecture] = {  # 90 for sm_90 and sm_90a
     103: _BLACKWELL,
     120: Architecture(48, 24, 100 * _KIB, 99 * _KIB, 8, _TMA, 256, _AD102, slow_fp32_sums=True),
 }
+TUNED_FOR = "sm_90a"
+"""What kernels are tuned for, and compiled for where no device says otherwise."""
 MOST_SHARED_BYTES = max(one.block_shared_bytes for one in ARCHITECTURES.values())
 """Of a block, where it has most."""
 MOST_CLUSTER = max(one.cluster for one in ARCHITECTURES.values())

@@ -124,7 +124,7 @@ class Kernel(Document):
     arguments: Some[Argument]
     """the kernel's arguments in order"""
     spills: Literal["never", "allowed"] = "never"
-    """whether register spills are expected, for variants that show them"""
+    """whether register spills are expected on sm_90a, for variants that show them; elsewhere they are only reported"""
     nan_at_alpha_zero: bool = False
     """whether NaN in A or B may reach C where alpha is 0; in BLAS, C = beta * C"""
 
