@@ -85,14 +85,11 @@ _CELL_SIZE = [(name, pa.int64()) for name in SIZE_COLUMNS]
 _OF_SAMPLES = pa.schema(
     [*((name, pa.string()) for name in ("cell", "variant", "session", "regime")), *_CELL_SIZE]
 )
+_SAMPLED = [("order", pa.int32()), ("side", pa.string()), ("us", pa.float64())]
+_AT_ONCE = 2000  # records whose samples are in memory as a table
 
 
-def write_samples(path: Path, records: Iterable[Record]) -> None:
-    """Write every raw time of records as a row: its cell (digest), session, and place among the launches of both sides.
-
-    `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even groups, and
-    reference, variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
-    """
+def _samples(records: Sequence[Record]) -> pa.Table:
     rows, taken = list[dict[str, Any]](), list[tuple[Any, ...]]()
     for record in records:
         for side, name in enumerate(_SAMPLES):
@@ -103,14 +100,24 @@ def write_samples(path: Path, records: Iterable[Record]) -> None:
             taken.append((np.full(len(us), len(rows)), order, np.full(len(us), side), us))
         about = {"cell": record.cell.id, "regime": record.cell.regime}
         rows.append({**vars(record), **record.cell.size, **about})
-    none = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0))
-    of, order, sides, us = (np.concatenate(one) for one in zip(none, *taken, strict=True))
+    of, order, sides, us = (np.concatenate(one) for one in zip(*taken, strict=True))
     table = pa.Table.from_pylist(rows, _OF_SAMPLES).take(pa.array(of))
-    columns = {"order": pa.array(order), "side": pa.array(["variant", "reference"]).take(pa.array(sides))}
-    for title, values in {**columns, "us": pa.array(us)}.items():
-        table = table.append_column(title, values)
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    named = pa.array(["variant", "reference"]).take(pa.array(sides))
+    for (name, kind), values in zip(_SAMPLED, (order, named, us), strict=True):
+        table = table.append_column(name, pa.array(values, kind))
+    return table
+
+
+def write_samples(path: Path, records: Iterable[Record]) -> None:
+    """Write every raw time of records as a row: its cell (digest), session, and place among the launches of both sides.
+
+    `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even groups, and
+    reference, variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
+    """
+    every, sink = list(records), pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, pa.schema([*_OF_SAMPLES, *_SAMPLED]), compression="zstd") as writer:
+        for begin in range(0, len(every), _AT_ONCE):
+            writer.write_table(_samples(every[begin : begin + _AT_ONCE]))
     replace_file(path, sink.getvalue())
 
 
