@@ -63,7 +63,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             wgmma_commit();
             if (step > 0) {
                 wgmma_wait<1>();  // those of the step before
-                if (lane == 0) mbarrier_arrive(ring.empty[held]);
+                release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
             }
             held = at.stage;
         }

@@ -69,7 +69,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             wgmma_commit();
             if (step > 0) {
                 wgmma_wait<1>();  // those of the step before
-                if (lane == 0) mbarrier_arrive(ring.empty[held]);
+                release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
             }
             held = at.stage;
         }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -84,6 +85,27 @@ _CELL_SIZE = [(name, pa.int64()) for name in SIZE_COLUMNS]
 _OF_SAMPLES = pa.schema(
     [*((name, pa.string()) for name in ("cell", "variant", "session", "regime")), *_CELL_SIZE]
 )
+_SAMPLED = [("order", pa.int32()), ("side", pa.string()), ("us", pa.float64())]
+_AT_ONCE = 2000  # records whose samples are in memory as a table
+
+
+def _samples(records: Sequence[Record]) -> pa.Table:
+    rows, taken = list[dict[str, Any]](), list[tuple[Any, ...]]()
+    for record in records:
+        for side, name in enumerate(_SAMPLES):
+            us = np.asarray(record.result.get(name) or (), np.float64)
+            group, second = np.divmod(np.arange(len(us), dtype=np.int32), 2)
+            outer = (group + side) % 2 == 0
+            order = 4 * group + np.where(outer, 3 * second, 1 + second)
+            taken.append((np.full(len(us), len(rows)), order, np.full(len(us), side), us))
+        about = {"cell": record.cell.id, "regime": record.cell.regime}
+        rows.append({**vars(record), **record.cell.size, **about})
+    of, order, sides, us = (np.concatenate(one) for one in zip(*taken, strict=True))
+    table = pa.Table.from_pylist(rows, _OF_SAMPLES).take(pa.array(of))
+    named = pa.array(["variant", "reference"]).take(pa.array(sides))
+    for (name, kind), values in zip(_SAMPLED, (order, named, us), strict=True):
+        table = table.append_column(name, pa.array(values, kind))
+    return table
 
 
 def write_samples(path: Path, records: Iterable[Record]) -> None:
@@ -92,22 +114,10 @@ def write_samples(path: Path, records: Iterable[Record]) -> None:
     `order` counts from 0 in groups of four launches: variant, reference, reference, variant in even groups, and
     reference, variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
     """
-    rows, taken = list[dict[str, Any]](), list[tuple[int, int, str, float]]()
-    for record in records:
-        for side, name in zip(("variant", "reference"), _SAMPLES, strict=True):
-            for index, us in enumerate(record.result.get(name) or ()):
-                group, second = divmod(index, 2)
-                outer = (side == "variant") == (group % 2 == 0)
-                taken.append((len(rows), 4 * group + (3 * second if outer else 1 + second), side, us))
-        about = {"cell": record.cell.id, "regime": record.cell.regime}
-        rows.append({**vars(record), **record.cell.size, **about})
-    of, *columns = ([one[place] for one in taken] for place in range(4))
-    table = pa.Table.from_pylist(rows, _OF_SAMPLES).take(pa.array(of, pa.int64()))
-    kinds = {"order": pa.int32(), "side": pa.string(), "us": pa.float64()}
-    for (name, kind), values in zip(kinds.items(), columns, strict=True):
-        table = table.append_column(name, pa.array(values, kind))
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
+    every, sink = list(records), pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, pa.schema([*_OF_SAMPLES, *_SAMPLED]), compression="zstd") as writer:
+        for begin in range(0, len(every), _AT_ONCE):
+            writer.write_table(_samples(every[begin : begin + _AT_ONCE]))
     replace_file(path, sink.getvalue())
 
 

@@ -1,0 +1,130 @@
+"""A run of many cells and devices with made-up records, and what its steps cost: `python tests/scale.py 50000 20`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conftest import ROOMS, ROOT, environment, snakemake_command
+from factory import KERNELS, SWEEPS, Lab, Place, _axis
+from ladder.model.folders import PublishedFolder
+
+SWEEP_COUNT, SIZE_COUNT = 10, 20
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall time of a step, and the most memory that one of its processes held."""
+
+    seconds: float
+    gib: float
+
+
+def as_many_samples_as_published(_: Place, record: dict[str, Any]) -> dict[str, Any]:
+    """60 a side, where the mean of the published cells is 58."""
+    for timed in record["regimes"].values():
+        timed |= {side: 3 * timed[side] for side in ("variant_us", "reference_us")}
+    return record
+
+
+def make_run(root: Path, cells: int) -> Lab:
+    """A project of GEMM sweeps with about so many cells, their plans and records."""
+    lab = Lab(root)
+    for name in SWEEPS:
+        (lab.project.sweeps / f"{name}.yaml").unlink()
+    each = cells // (SWEEP_COUNT * SIZE_COUNT)
+    axes = {"strip": _axis(*range(each)), "part": _axis(*range(SWEEP_COUNT))}
+    lab._write(
+        lab.project.kernels / "gemm_shared_tile.yaml", KERNELS["gemm_shared_tile"] | {"parameters": axes}
+    )
+    for part in range(SWEEP_COUNT):
+        sweep = {
+            "title": f"Many {part}",
+            "question": "Which of many?",
+            "problem": "gemm",
+            "dtypes": ["fp32"],
+            "sizes": [256 * (1 + index) for index in range(SIZE_COUNT)],
+            "variants": [{"kernel": "gemm_shared_tile", "params": {"strip": [*range(each)], "part": part}}],
+            "references": ["cublas"],
+            "regimes": ["dirty"],
+            "figures": [{"kind": "curves", "caption": "Speed over the size."}],
+        }
+        lab._write(lab.project.sweeps / f"many{part}.yaml", sweep)
+    lab.record(change=as_many_samples_as_published)
+    lab.write_environment()
+    for room in ROOMS:
+        (root / room).symlink_to(ROOT / room)
+    shutil.copy(ROOT / "config/config.yaml", root / "config")
+    return lab
+
+
+def add_devices(lab: Lab, devices: int) -> None:
+    """What others have published: this run's tables under other names."""
+    for number in range(devices):
+        folder = PublishedFolder(lab.project.published(f"nvidia-other-{number}").root)
+        folder.root.mkdir(parents=True)
+        for table in ("timings", "claims"):
+            for path in lab.folder.tables.glob(f"{table}.*"):
+                shutil.copy(path, folder.tables)
+        about = json.loads(lab.folder.environment.read_text())
+        folder.environment.write_text(json.dumps(about | {"gpu": {"name": f"Other {number}"}}))
+
+
+def cost(lab: Lab, *command: str) -> Cost:
+    """Run a command in the project."""
+    begun = time.monotonic()
+    path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, cwd=lab.root, env=path, stdout=log, stderr=log)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        log.seek(0)
+        assert process.returncode == 0, log.read().decode()[-3000:]
+    return Cost(time.monotonic() - begun, used.ru_maxrss / 2**20)
+
+
+def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
+    """Commands of a run whose cells are all measured, in their order; the report compares with other devices."""
+    folder, names = str(lab.folder.root), sorted(lab.sweeps())
+    config = ["--config", "device=nvidia-h200", "arch=sm_90a", "clock={enabled: false}"]
+    snakemake, ladder = snakemake_command("--cores", "1"), [sys.executable, "-m", "ladder"]
+    beside = [f"--beside=results/published/nvidia-other-{number}" for number in range(devices)]
+    return {
+        "first parse": [*snakemake, "--list-rules", *config],
+        "parse": [*snakemake, "--list-rules", *config],
+        "dry run": [*snakemake, "-n", "report", *config],
+        "collect": [*ladder, "collect", folder, *names],
+        "environment": [*ladder, "environment", folder, "--arch", "sm_90a"],
+        "claims": [*ladder, "claims", folder, *names],
+        "report": [*ladder, "report", folder, *names, *beside],
+        "figures": [*ladder, "figures", folder, *names],
+        "page": [*ladder, "page", folder, *names],
+    }
+
+
+def costs(lab: Lab, devices: int, chosen: Sequence[str] = ()) -> Iterator[tuple[str, Cost]]:
+    """Of the steps of a run, or those chosen."""
+    for name, command in steps(lab, devices).items():
+        if name == "report":
+            add_devices(lab, devices)
+        if not chosen or name in chosen:
+            yield name, cost(lab, *command)
+
+
+if __name__ == "__main__":
+    cells, devices = map(int, sys.argv[1:])
+    with tempfile.TemporaryDirectory() as root:
+        begun = time.monotonic()
+        lab = make_run(Path(root) / "project", cells)
+        print(f"made in {time.monotonic() - begun:.0f} s", flush=True)
+        for step, used in costs(lab, devices):
+            print(f"{step}: {used.seconds:.1f} s, {used.gib:.2f} GiB", flush=True)
