@@ -45,6 +45,7 @@ function commands(run, place) {
     for (const [name, value] of Object.entries(own.params)) words.push("--param", `${name}=${value}`);
     found.push(["This cell alone, on a GPU", [...words, "--reference", known].map(shellWord).join(" ")]);
   }
+  if (run.name.startsWith("published/")) found.push(["Against what is published, on a GPU", `python -m ladder reproduce ${shellWord(run.ids[place])} --device ${run.device}`]);
   found.push(["Its sweep", `snakemake --cores all sweep_${rows.sweep[place]}`]);
   found.push(["Every record of it", `python -m ladder history ${shellWord(cell)} --device ${run.device}`]);
   return found;

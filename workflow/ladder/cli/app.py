@@ -25,6 +25,7 @@ _MODULES = [
     ("page", "page"),
     ("publish", "publish"),
     ("judge", "judge"),
+    ("reproduce", "reproduce"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function (`import_` where the word is taken)."""

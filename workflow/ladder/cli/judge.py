@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,21 +12,15 @@ import typer
 
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.kernels import load_catalog, load_kernel
-from ladder.catalogue.settings import choose_device, parse_over, read_settings
+from ladder.catalogue.settings import parse_over
 from ladder.catalogue.sweeps import make_sweep
-from ladder.cli.build import compiled
+from ladder.cli.alone import measured_alone
 from ladder.cli.options import Config, project
-from ladder.gpu.discovery import find_gpus
-from ladder.measure import job
-from ladder.measure.store import read_store
-from ladder.measure.view import View
 from ladder.model.document import is_value
 from ladder.model.errors import LadderError, refuse
-from ladder.model.files import replace_file, write_json
-from ladder.model.folders import Project, RunFolder
+from ladder.model.files import write_json
+from ladder.model.folders import Project
 from ladder.model.kernel import Kernel
-from ladder.model.plan import to_json
-from ladder.model.sweep import Sweep
 from ladder.results.judgement import VERDICTS, cells_of, decide, text
 
 _LINE = Path("command line")
@@ -69,23 +62,6 @@ def _parameters(given: Words) -> dict[str, Any]:
         if not equals or not is_value(found[name]):
             raise refuse(_LINE, "--param", one, "NAME=VALUE, the value a whole number or a word")
     return found
-
-
-def _run(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple[View, str]:
-    """Compile and measure a sweep in a temporary folder: its plan with the records, and the GPU's name."""
-    settings = read_settings(own, (), {**over, "device": "auto"})
-    if not (gpus := find_gpus()):
-        raise LadderError("no GPU is visible, and a kernel is judged by running it on one")
-    plan = compiled(own, sweep, settings, choose_device(settings)[1], os.cpu_count() or 1)
-    for name, facts in plan.variants.items():
-        if name != plan.tasks[0].variant and facts["status"] != "ok":
-            raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
-    with tempfile.TemporaryDirectory(prefix="ladder-judge-") as place:
-        folder = RunFolder(Path(place))
-        path = folder.plan(sweep.name)
-        replace_file(path, to_json(plan))
-        job.measure(path, plan, folder, own.root)
-        return View(plan, read_store(folder.records)), gpus[0].name
 
 
 def judge(
@@ -130,7 +106,7 @@ def judge(
     }
     sweep = make_sweep(_LINE, fields, catalog, own.root)
     over = parse_over(config or ()) | ({"arch": arch} if arch else {})
-    view, device = _run(own, replace(sweep, name="judge"), over)
+    view, device = measured_alone(own, replace(sweep, name="judge"), over)
     cells = cells_of(view)
     code, _ = decide(cells)
     head = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device, "verdict": VERDICTS[code]}

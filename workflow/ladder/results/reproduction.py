@@ -1,0 +1,109 @@
+"""A published number and the same cell measured again: whether the new one lies where it was predicted."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from ladder.measure.view import View
+from ladder.model.cell import size_label
+from ladder.model.errors import LadderError, refuse
+from ladder.model.sweep import Counters, Selection, Sweep
+from ladder.results.collect import times
+from ladder.results.statistics import Estimate, estimate, identifier, predicted, records
+from ladder.results.templates import TEMPLATES
+
+Row = Mapping[str, Any]
+
+
+def published_row(timings: pd.DataFrame, cell: str) -> Row:
+    """The row that an identifier names. Raises LadderError for any other."""
+    sweep = cell.partition("/")[0]
+    known = {identifier(row): row for row in records(timings[timings["sweep"] == sweep])}
+    if cell not in known:
+        near = difflib.get_close_matches(cell, known, n=1, cutoff=0) or ["SWEEP/VARIANT@SIZE:REGIME"]
+        raise refuse("command line", "CELL", cell, f"a cell of the published tables, such as {near[0]}")
+    return known[cell]
+
+
+def alone(sweep: Sweep, row: Row) -> Sweep:
+    """The sweep with this cell and nothing else. Raises LadderError where it has no such cell any more."""
+    for entry, size in sweep.asked:
+        if entry.variant.id == row["variant"] and all(row[name] == value for name, value in size.items()):
+            break
+    else:
+        raise LadderError(f"the sweep {sweep.name} has no cell {identifier(row)} any more")
+    entries = [replace(entry, sizes=(size,))]
+    if pd.isna(row["baseline"]):
+        entries = [replace(entries[0], baseline=None)]
+    elif entry.baseline is not None:
+        entries.append(replace(entry.baseline, sizes=(size,)))  # it is compiled where it is launched
+    return replace(
+        sweep,
+        dtypes=(entry.variant.dtype,),
+        sizes=(size,),
+        entries=tuple(entries),
+        regimes=(row["regime"],),
+        counters=Counters(),
+        sustained=Selection(),
+        repeated=Selection(),
+        tuning=False,
+    )
+
+
+@dataclass(frozen=True)
+class Again:
+    """What became of the cell now."""
+
+    status: str
+    reason: str = ""
+    speedup: Estimate | None = None
+    median_us: float | None = None
+    reference: str = ""
+
+
+def again(view: View, row: Row) -> Again:
+    """The record of the one cell that was measured; of a pair with a baseline that one."""
+    paired = not pd.isna(row["baseline"])
+    task = next(task for task in view.plan.tasks if bool(task.baseline) == paired)
+    if task.launch is None:
+        return Again("unsupported", task.absent or "")
+    if (why := view.plan.broken(task)) is not None:
+        return Again(view.plan.variants[task.variant]["status"], why)
+    record = view.find(task)
+    if record is None:
+        raise LadderError(f"{identifier(row)}: it was not measured")
+    if record.status != "ok":
+        return Again(record.status, record.reason)
+    result = record.result
+    return Again("ok", "", estimate(result, "speedup"), times(result)["median_us"], str(result["reference"]))
+
+
+def inside(row: Row, now: Again) -> bool | None:
+    """Whether the new value lies where it was predicted; None where nothing was.
+
+    Where one of the two has no number: whether their statuses are the same.
+    """
+    if now.speedup is None or row["status"] != "ok":
+        return bool(now.status == row["status"])
+    expected = predicted(row)
+    return bool(expected.low <= now.speedup.value <= expected.high) if expected.known else None
+
+
+def published_text(row: Row, about: Mapping[str, Any]) -> str:
+    """What was published of a cell, for a terminal."""
+    return _text("published", row=row, about=about, gpu=(about.get("gpu") or {}).get("name"))
+
+
+def measured_text(row: Row, now: Again, gpu: str) -> str:
+    """What was measured now, and the verdict."""
+    return _text("measured", row=row, now=now, gpu=gpu, inside=inside(row, now))
+
+
+def _text(part: str, **known: Any) -> str:
+    row = known["row"]
+    known |= {"name": identifier(row), "size": size_label, "part": part}
+    known |= {"speed": estimate(row, "speedup"), "expected": predicted(row)}
+    return TEMPLATES.get_template("reproduce.j2").render(known).strip()
