@@ -3,8 +3,8 @@
 // The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu). The tensor cores waited
 // for the L2, from which every block loads its tiles of A and B: the wide tile needs a quarter fewer bytes
 // for the same multiplications. Its accumulators would be 256 a thread of one warpgroup, more than a thread
-// has registers. So two consumers multiply 64 rows each, and the producer gives registers up to them (setmaxnreg,
-// ptx-isa): it keeps 40 a thread, they get 232. The sweep hopper_ladder measures it.
+// has registers. So two consumers multiply 64 rows each, and the producer gives registers up to them
+// (setmaxnreg, ptx-isa): it keeps 40 a thread, they get 232. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
