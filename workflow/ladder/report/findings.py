@@ -113,11 +113,10 @@ def stages(data: Evidence) -> Answer:
         first, second, group = by_stages(data, name, STAGES_AT)
         effects.append(gain(first.names).over(gain(second.names)))
         tried = ", ".join(str(row["stages"]) for row in group)
-        said.append(
-            f"in {dtype} {first['stages']} of {tried} ({code(first['kernel'])}), against {second['stages']}"
-        )
+        most = f"in {dtype} {first['stages']} (of {tried}; {code(first['kernel'])})"
+        said.append(f"{most}, over {second['stages']} stages")
     return (
-        f"The best number of stages is {said[0]} {effects[0]}; {said[1]}",
+        f"The best number of stages: {said[0]} {effects[0]}; {said[1]}",
         effects[1],
         f"M = N = K = {STAGES_AT}; kernels that differ in their stages alone, by their ratios to the libraries",
     )

@@ -39,7 +39,15 @@ def _ladder(data: FigureData) -> str:
 def _curves(data: FigureData) -> str:
     rows = data.against_others
     last = rows[rows[data.sweep.problem.size_fields[0]] == rows[data.sweep.problem.size_fields[0]].max()]
-    return f"At {size_label(size_of(records(last)[0]))} {_fastest(data, last)}"
+    at = f"At {size_label(size_of(records(last)[0]))}"
+    if stats.comparable(last):
+        return f"{at} {_fastest(data, last)}"
+    # Each has a baseline of its own, so that the largest gain need not be the fastest.
+    low, high = (
+        records(last.loc[[place]])[0] for place in (last["speedup"].idxmin(), last["speedup"].idxmax())
+    )
+    ends = f"{figure(low['speedup'], 3)} to {_over(data, high)}"
+    return f"{at} from {ends}, which is {data.names[high['variant']]}"
 
 
 def _heatmap(data: FigureData) -> str:
