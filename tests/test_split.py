@@ -47,7 +47,11 @@ def test_two_gpus_share_a_sweep_and_its_own_job_finds_nothing_left(tmp_path: Pat
     with (tmp_path / "log").open("w") as log:
         run = subprocess.Popen(command, cwd=project, env=there, stdout=log, stderr=log)
         try:
-            wait_for("a cell of each share", lambda: run.poll() is not None or len(list(found())) == 2, 60)
+            wait_for(
+                "a cell of each share",
+                lambda: run.poll() is not None or len({one.variant for one in found()}) == 2,
+                60,
+            )
             assert run.poll() is None, (tmp_path / "log").read_text()
             hold.unlink()
             assert run.wait(timeout=60) == 0, (tmp_path / "log").read_text()

@@ -2,12 +2,14 @@
 //
 // The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of
 // a K step, all threads wait for the bytes at one mbarrier, and the warpgroup (128 threads) multiplies them
-// straight from shared memory: neither the operands nor their addresses take registers or instructions of
-// the other threads. Nothing overlaps yet: the tensor cores wait for every copy, and every copy waits for
-// the wgmma before it. The sweep hopper_ladder measures it.
+// straight from shared memory: no thread loads operands into registers or computes their addresses. An
+// mbarrier ends a phase once the expected threads have arrived and the expected bytes are there; the parity
+// of the phase, 0, 1, 0, ..., says which one to wait for. Nothing overlaps yet: the tensor cores wait for
+// every copy, and every copy waits for the wgmma before it. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time.
+// BM, BN: block tile in elements, 128 x 128 in the sweep; 64 of K at a time. The maps come from the host with
+// boxes of that size. TMA reads zeros beyond the matrix, and counts whole boxes.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "layout/index.cuh"
@@ -34,7 +36,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
     }
     __syncthreads();
 
-    float accumulator[BM / 64][BN / 2];
+    float accumulator[BM / 64][BN / 2];  // 64 x BN results over 128 threads
     unsigned parity = 0;  // of the barrier's phase: each K step is one
     for (int first = 0; first < k; first += shared.a.depth, parity ^= 1) {
         if (threadIdx.x == 0) {
@@ -43,7 +45,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
             shared.b.load(map_b, first_column, first, shared.full);
         }
         mbarrier_wait(shared.full, parity);  // the bytes are there
-        wgmma_fence();
+        wgmma_fence();  // orders the accumulator's registers before wgmma
         wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);  // the first begins at zero
         wgmma_commit();
         wgmma_wait<0>();

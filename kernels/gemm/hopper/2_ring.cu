@@ -31,11 +31,11 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
     const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
-        prefetch(map_a);
+        prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
         ring.init(4);  // a release per warp of the consumer
     }
@@ -47,7 +47,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);  // passes in the first round
+                ring.wait_until_empty(at);  // by the other parity: passes in the first round
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                 a.load(map_a, first_row, step * depth, ring.full[at.stage]);
                 b.load(map_b, first_column, step * depth, ring.full[at.stage]);
@@ -67,7 +67,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             }
             held = at.stage;
         }
-        wgmma_wait<0>();
+        wgmma_wait<0>();  // the last stage stays held: no copy waits for it
         combine_accumulators(accumulator, c, m, n, first_row, first_column, alpha, beta, thread);
         store_direct(accumulator, c, m, n, first_row, first_column, thread);
     }

@@ -1,10 +1,10 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 //
-// The technique: a tile twice as wide (cutlass, fast-cu). The tensor cores waited for the L2, from which
-// every block loads its tiles of A and B: a tile of 128 x 256 needs a quarter fewer bytes for the same
-// multiplications. Its accumulators would be 256 a thread of one warpgroup, more than a thread has registers.
-// So two consumers multiply 64 rows each, and the producer gives them registers of its own (setmaxnreg,
-// ptx-isa). The sweep hopper_ladder measures it.
+// The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu). The tensor cores waited
+// for the L2, from which every block loads its tiles of A and B: the wide tile needs a quarter fewer bytes
+// for the same multiplications. Its accumulators would be 256 a thread of one warpgroup, more than a thread
+// has registers. So two consumers multiply 64 rows each, and the producer gives registers up to them
+// (setmaxnreg, ptx-isa): it keeps 40 a thread, they get 232. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
@@ -33,11 +33,11 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
     const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
-        prefetch(map_a);
+        prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
         ring.init(consumers * 4);  // a release per warp
     }
@@ -50,7 +50,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);  // passes in the first round
+                ring.wait_until_empty(at);  // by the other parity: passes in the first round
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                 a.load(map_a, first_row, step * depth, ring.full[at.stage]);
                 b.load(map_b, first_column, step * depth, ring.full[at.stage]);
@@ -73,7 +73,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             }
             held = at.stage;
         }
-        wgmma_wait<0>();
+        wgmma_wait<0>();  // the last stage stays held: no copy waits for it
         combine_accumulators(accumulator, c, m, n, row, first_column, alpha, beta, thread);
         store_direct(accumulator, c, m, n, row, first_column, thread);
     }

@@ -35,17 +35,17 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
     const TileScheduler<BM, BN, ClusterShape<1, 1>, Raster> scheduler(m, n);
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
-        prefetch(map_a);
+        prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
         ring.init(consumers * 4);  // a release per warp
     }
     __syncthreads();
 
-    RingPosition<Stages> at;
+    RingPosition<Stages> at;  // goes on from tile to tile, on both sides alike
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<consumers>>();
         if (one_of_warpgroup(thread)) {
@@ -54,7 +54,7 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // by the other parity: passes in the first round
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.load(map_b, origin.column, step * depth, ring.full[at.stage]);

@@ -3,12 +3,13 @@
 // The technique: clusters with multicast (ptx-isa, fast-cu). The L2 delivered each tile of B to several
 // multiprocessors, each time anew. Now ClusterM blocks form a cluster and take tiles below one another, which
 // need the same tile of B. Each loads a part of it, and TMA writes that part to the shared memory of all.
-// A stage is empty only when the consumers of all blocks of the cluster have read it. The sweep
-// hopper_ladder measures it.
+// A stage is empty only when the consumers of all blocks of the cluster have read it. The host launches the
+// clusters. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster.
+// the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, whose
+// tiles the scheduler counts as one.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "layout/index.cuh"
@@ -38,17 +39,18 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
     const int rank = cluster_rank();
     const int cluster = blockIdx.x / ClusterM, clusters = gridDim.x / ClusterM;
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
-        prefetch(map_a);
+        prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
-        ring.init(ClusterM * consumers * 4);  // a release per warp that reads its loads
+        // A release per consumer warp of every block of the cluster: all read what this block multicasts.
+        ring.init(ClusterM * consumers * 4);
     }
-    cluster_barrier();
+    cluster_barrier();  // no block signals a barrier of another before it is initialised
 
-    RingPosition<Stages> at;
+    RingPosition<Stages> at;  // goes on from tile to tile, on both sides alike
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<consumers>>();
         if (one_of_warpgroup(thread)) {
@@ -57,7 +59,9 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // by the other parity: passes in the first round
+                    // All of B: the parts that other blocks load count here too. They may come first, since
+                    // the phase cannot end without this arrival.
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.template load<ClusterM>(map_b, origin.column, step * depth, ring.full[at.stage], rank,

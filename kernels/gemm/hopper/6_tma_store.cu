@@ -3,8 +3,8 @@
 // The technique: results leave by TMA (cutlass, fast-cu). Four lanes filled sixteen bytes of a row of C with
 // one store, and the consumers waited for the memory pipeline; meanwhile their tensor cores were idle. Now
 // stmatrix writes 64 rows x 128 bytes at a time to shared memory, and TMA copies them to C in whole lines
-// while the consumers multiply the next tile (epilogue/warpgroup_store.cuh). The sweep hopper_ladder
-// measures it.
+// (epilogue/warpgroup_store.cuh): the consumers wait only for a free buffer, and multiply the next tile while
+// the last ones leave. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -42,17 +42,17 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
     const int rank = cluster_rank();
     const int cluster = blockIdx.x / ClusterM, clusters = gridDim.x / ClusterM;
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
-        prefetch(map_a);
+        prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
         ring.init(ClusterM * consumers * 4);  // a release per warp that reads its loads
     }
     cluster_barrier();
 
-    RingPosition<Stages> at;
+    RingPosition<Stages> at;  // goes on from tile to tile, on both sides alike
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<consumers>>();
         if (one_of_warpgroup(thread)) {
@@ -95,7 +95,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
             shared.c[consumer].template store<Evict::normal>(accumulator, map_c, row, column, thread,
                                                              warpgroup, next_buffer);
         }
-        if (thread == 0) wait_for_stores();
+        if (thread == 0) wait_for_stores();  // it started them
     }
     cluster_barrier();  // no block exits while others access its memory
 }

@@ -4,7 +4,9 @@
 // waited while they wrote its results to shared memory. Now each consumer has a tile of its own, and they
 // take turns: one multiplies while the other stores. The producer loads their tiles one after the other, so
 // each consumer skips the stages of the other's tile. A named barrier hands the turn over once the last wgmma
-// of a tile has started, so that the tensor cores go on without a gap. The sweep hopper_ladder measures it.
+// of a tile has started, so that the tensor cores go on without a gap. The price: the tile of a consumer is
+// that of one warpgroup, 128 x 128 in the sweep, and needs more bytes than the wide one. The sweep
+// hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: tile of a consumer in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster:
@@ -42,17 +44,17 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
     const int rank = cluster_rank();
     const int cluster = blockIdx.x / ClusterM, clusters = gridDim.x / ClusterM;
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
-        prefetch(map_a);
+        prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
         ring.init(ClusterM * 4);  // a release per warp of the consumer whose tile it is
     }
     cluster_barrier();
 
-    RingPosition<Stages> at;
+    RingPosition<Stages> at;  // goes on from tile to tile
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<consumers>>();
         if (one_of_warpgroup(thread)) {
@@ -71,14 +73,16 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         }
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
-        constexpr int turn = consumers + 1;  // barriers: a warpgroup's own has its number
+        constexpr int turn = consumers + 1;  // named barriers: 1 and 2 are each consumer's own, 3 and 4 turns
         const int consumer = warpgroup - 1, other = 1 - consumer;
         float accumulator[BM / 64][BN / 2];
         int next_buffer = 0;
         at.advance(consumer * steps);
         for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
              tile += consumers * clusters, at.advance(steps)) {
-            if (tile != cluster) warpgroup_barrier<2>(turn + consumer);  // the tile before is multiplied
+            // Until the other has started the last wgmma of the tile before. Without it the waits below
+            // could be more than a round of the ring ahead, and parity cannot tell such rounds apart.
+            if (tile != cluster) warpgroup_barrier<2>(turn + consumer);
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
@@ -93,7 +97,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
             }
             if (tile + clusters < scheduler.tiles()) warpgroup_arrive<2>(turn + other);
             wgmma_wait<0>();
-            release_stage<Cluster>(ring.empty[held], rank, lane);  // for the next tile
+            release_stage<Cluster>(ring.empty[held], rank, lane);  // the last one
             const TilePosition origin = scheduler.origin(tile, rank);
             combine_accumulators(accumulator, c, m, n, origin.row, origin.column, alpha, beta, thread);
             shared.c[consumer].template store<Evict::normal>(accumulator, map_c, origin.row, origin.column,

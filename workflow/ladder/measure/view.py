@@ -44,6 +44,10 @@ class View:
         known = sorted(self.records.of(cell), key=lambda one: one.sweep == self.plan.sweep)
         return known[-1] if known else None
 
+    def is_current(self, task: Task, record: Record) -> bool:
+        """Whether a task's record was made under the conditions of this checkout."""
+        return bool(record.conditions.tree == tree_conditions(self.plan, task, record.cell.regime))
+
     def new_record(self, task: Task, regime: str, on: Mapping[str, Any], session: str, **rest: Any) -> Record:
         """A record, made now, of a launched task in a regime."""
         conditions = Conditions(tree_conditions(self.plan, task, regime), on)

@@ -72,7 +72,9 @@ def run(folder: RunFolder, sweeps: Mapping[str, Sweep], name: str) -> dict[str, 
     timings_from = environment.get("timings_from") or "measured"
     source = environment.get("published") or environment
     gpu = (source.get("gpu") or {}).get("name") or source["device"]
-    about = {"source": source, "environment": environment, "timings_from": timings_from, "name": gpu}
+    notes = tables.read("notes", folder.tables, required=False)
+    about = {"tables": {"notes": notes}, "source": source, "environment": environment}
+    about |= {"timings_from": timings_from, "name": gpu}
     timings, claims = frames["timings"], frames["claims"]
     there = set(timings["sweep"])
     parts = {one: of_sweep(sweep, frames, environment) for one, sweep in sweeps.items() if one in there}

@@ -32,10 +32,17 @@ _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under heads, all as markdown."""
+    """Rows under heads, all as markdown; a column that is empty in all rows is left out."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    def __post_init__(self) -> None:
+        kept = [
+            place for place in range(len(self.heads)) if not self.rows or any(row[place] for row in self.rows)
+        ]
+        object.__setattr__(self, "heads", [self.heads[place] for place in kept])
+        object.__setattr__(self, "rows", [[row[place] for place in kept] for row in self.rows])
 
 
 @dataclass(frozen=True)

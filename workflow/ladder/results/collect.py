@@ -65,6 +65,10 @@ def over_libraries(result: Mapping[str, Any]) -> Row:
     }
 
 
+EARLIER = "counters made under other code"
+"""Subject of a note; its reason is their date."""
+
+
 class Collector:
     """Rows of one sweep as they grow. They may say more than their table has columns for."""
 
@@ -180,6 +184,8 @@ class Collector:
                 self.note("reference", task.variant, given)
             self.measured(task, record)
         counted = self.view.find(task, COUNTERS) if task.counted else None
+        if counted is not None and not self.view.is_current(task, counted):
+            self.note("profile", EARLIER, counted.time[:10])
         for record in (None if task.baseline else found[0], counted):
             for given in (record.result.get("observations") or ()) if record is not None else ():
                 self.rows["metrics"].append({**given, **self.about(task)})

@@ -109,7 +109,7 @@ def draw(data: FigureData) -> Figure:
     highest = max(1.0, float(done["speedup_high"].max()))
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, highest * 1.04))
     axis.set_xlabel(
-        f"speed relative to {data.short_reference}, 95 % interval; filled: the path, hollow: branches"
+        f"speed relative to {data.short_reference}, 95 % interval\nfilled: the path, hollow: branches"
     )
     axis.grid(axis="y", visible=False)
     # Room for the columns beside the axes.
