@@ -43,11 +43,8 @@ def _curves(data: FigureData) -> str:
     if stats.comparable(last):
         return f"{at} {_fastest(data, last)}"
     # Each has a baseline of its own, so that the largest gain need not be the fastest.
-    low, high = (
-        records(last.loc[[place]])[0] for place in (last["speedup"].idxmin(), last["speedup"].idxmax())
-    )
-    ends = f"{figure(low['speedup'], 3)} to {_over(data, high)}"
-    return f"{at} from {ends}, which is {data.names[high['variant']]}"
+    most = records(last.loc[[last["speedup"].idxmax()]])[0]
+    return f"{at} {data.names[most['variant']]} gains most: {_over(data, most)}"
 
 
 def _heatmap(data: FigureData) -> str:
