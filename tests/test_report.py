@@ -23,8 +23,9 @@ from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
+from ladder.report.evidence import Gain
 from ladder.results import tables
-from ladder.results.statistics import fastest
+from ladder.results.statistics import Estimate, fastest
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -551,3 +552,35 @@ def test_a_variant_that_does_not_compile_is_listed_where_nothing_was_timed() -> 
     (row,) = sections.alike_failures(tables.frame("timings", []), tables.frame("resources", [broken, fine]))
     assert row["variant"] == "`k-fp32`"
     assert row["reason"] == "k.cu(3): error: no"
+
+
+def test_the_first_screen_says_what_was_found_what_to_use_and_what_is_not_measured(
+    pages: dict[str, str],
+) -> None:
+    ten = section(pages["report"], "Ten findings")
+    assert [line.split(".")[0] for line in ten.splitlines() if re.match(r"\d+\. ", line)] == [
+        str(number) for number in range(1, 11)
+    ]
+    assert "“coalesced” (lanes walk along a row); then come “register tile” (3.30 x)" in ten
+    assert (
+        "3. Double buffering in FP32: not measured. the sweep fp32_buffering is not part of this run" in ten
+    )
+    use = section(pages["report"], "What to use")
+    row = "| fp32 NN | 4096 | cublas; next is [transposed A](sweeps/fp32_ladder.md) | 0.660 ["
+    assert row in use, "the library where no kernel reaches it"
+
+
+def test_the_register_cache_is_compared_at_the_same_outputs_per_thread(pages: dict[str, str]) -> None:
+    """Shared memory has one output per thread here, with which the cache is slower; with eight it is faster."""
+    part = pages["report"].partition("### Register cache")[2].partition("\n## ")[0]
+    assert "a register cache is slower than shared memory at k = 16: 0.854" in part
+    assert "| 16 | 1 | 0.854 [0.850, 0.858] |  | 8 and 1 | 1.16 [1.16, 1.17] |" in part
+
+
+def test_a_quotient_of_two_speeds_takes_the_worst_ends_of_both_intervals() -> None:
+    own = Gain(Estimate(1.1, 1.09, 1.11), Estimate(1.1, 1.0, 1.2))
+    other = Gain(Estimate(1.0, 0.99, 1.01), Estimate(1.0, 0.9, 1.1))
+    ratio = own.over(other)
+    assert (ratio.measured.low, ratio.measured.high) == pytest.approx((1.09 / 1.01, 1.11 / 0.99))
+    assert (ratio.predicted.low, ratio.predicted.high) == pytest.approx((1.0 / 1.1, 1.2 / 0.9))
+    assert str(ratio) == "1.10 [1.08, 1.12] x (another GPU 0.909 to 1.33)"

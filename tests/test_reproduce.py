@@ -96,9 +96,9 @@ def test_the_new_value_is_held_against_what_was_predicted(
     assert again(WIDE, speedup) == code
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
         WIDE,
-        "published, Made-up GPU, 2026-11-22: 1.1 [1.09, 1.11] x copy, 9 us",
+        "published, Made-up GPU, 2026-11-22: 1.1 [1.09, 1.11] x copy, 9.00 us",
         "predicted on another GPU: 1.05 to 1.15",
-        f"measured now, Made-up GPU: {speedup:g} [{speedup - 0.01:g}, {speedup + 0.01:g}] x copy, 10 us",
+        f"measured now, Made-up GPU: {speedup:g} [{speedup - 0.01:g}, {speedup + 0.01:g}] x copy, 10.00 us",
         verdict,
     ]
 
@@ -108,7 +108,7 @@ def test_a_pair_with_a_baseline_is_a_cell_of_its_own(
 ) -> None:
     assert again(f"{WIDE}~narrow", 1.3) == 0
     out = capsys.readouterr().out
-    assert "1.3 [1.29, 1.31] x alone-fp32, 10 us" in out
+    assert "1.3 [1.29, 1.31] x alone-fp32, 10.00 us" in out
     assert out.splitlines()[-1] == "no prediction to hold it against"
 
 

@@ -218,7 +218,7 @@ def test_what_was_deleted_of_a_run_is_made_again(gone: str, finished: Path) -> N
 
 
 def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
-    report = finished / RESULTS / "report.md"
+    report = finished / RESULTS / "methodology.md"
     text = report.read_text()
     commands = re.findall(r"^python (-m ladder .*?)(?:  #.*)?$", text, re.MULTILINE)
     assert [command.split()[2] for command in commands] == (

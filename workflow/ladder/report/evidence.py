@@ -137,8 +137,16 @@ class Evidence:
         """Cells of a sweep with a result, in its first regime unless another one is wanted."""
         found = self.tables.timed(name, kernel, **wanted)
         if not found.found:
-            raise Unmeasured(found.why)
+            raise Unmeasured(self._nothing(name) or found.why)
         return found.found
+
+    def _nothing(self, name: str) -> str:
+        """That a sweep has no row at all, with the reason that the run gives; empty where it has one."""
+        if name not in self.sweeps or (self.frames["timings"]["sweep"] == name).any():
+            return ""
+        notes = self.frames["notes"]
+        reasons = notes[notes["sweep"] == name]["reason"].dropna().unique()
+        return f"{name} has no timings" + (f": {reasons[0]}" if len(reasons) else "")
 
     def part(self, name: str) -> SweepData:
         """A sweep with a result at the size that its findings are about."""

@@ -113,11 +113,10 @@ def stages(data: Evidence) -> Answer:
         first, second, group = by_stages(data, name, STAGES_AT)
         effects.append(gain(first.names).over(gain(second.names)))
         tried = ", ".join(str(row["stages"]) for row in group)
-        said.append(
-            f"in {dtype} {first['stages']} of {tried} ({code(first['kernel'])}), against {second['stages']}"
-        )
+        most = f"in {dtype} {first['stages']} (of {tried}; {code(first['kernel'])})"
+        said.append(f"{most}, over {second['stages']} stages")
     return (
-        f"The best number of stages is {said[0]} {effects[0]}; {said[1]}",
+        f"The best number of stages: {said[0]} {effects[0]}; {said[1]}",
         effects[1],
         f"M = N = K = {STAGES_AT}; kernels that differ in their stages alone, by their ratios to the libraries",
     )
@@ -150,10 +149,10 @@ def few_rows(data: Evidence) -> Answer:
     least, most = (choose(means, key=lambda m: means[m].value) for choose in (min, max))
     every = [row for rows in groups.values() for row in rows]
     counts = Counter(gain(row.names).verdict for row in every)
-    others = "".join(
-        f", {regime} {figure(mean(data.rows('hopper_shapes', regime=regime)).value, 3)} x"
-        for regime in part.sweep.regimes[1:]
-    )
+    known = {
+        regime: data.tables.timed("hopper_shapes", regime=regime).found for regime in part.sweep.regimes[1:]
+    }
+    others = "".join(f", {regime} {figure(mean(rows).value, 3)} x" for regime, rows in known.items() if rows)
     return (
         f"bf16 GEMMs of transformers, by M: from {figure(means[least].value, 3)} x at M = {least} to"
         f" {figure(means[most].value, 3)} x at M = {most}; faster at {counts['faster']} of {len(every)} shapes,"

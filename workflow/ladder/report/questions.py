@@ -24,7 +24,7 @@ from ladder.report.findings import (
     cache_against_shared,
 )
 from ladder.report.markdown import code, figure, share, spread, text
-from ladder.report.steps import Step, explanation, path, steps
+from ladder.report.steps import NOT_COUNTED, Step, explanation, path, steps
 
 _MOST_CAUSES = 3
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
@@ -70,8 +70,8 @@ def _causes(found: Sequence[Step]) -> str:
         (step for step in found if step.gain.known), key=lambda step: -abs(math.log(step.gain.value))
     )
     explained = [step for step in known if step.explained]
-    if not known:
-        return "Nothing was counted."
+    if all(step.why == NOT_COUNTED for step in known):
+        return f"Why: {NOT_COUNTED}."
     named = "; ".join(f"“{text(step.entry.rung)}”: {step.why}" for step in explained[:_MOST_CAUSES])
     count = f"Why: a counter accounts for {len(explained)} of the {len(known)} steps that lead there"
     return f"{count}. The largest: {named}." if named else f"{count}."
@@ -82,7 +82,8 @@ def _ladder(data: Evidence, name: str) -> Answer:
     part = data.part(name)
     rungs = {entry.variant.id: entry for entry in path(part)}
     every = steps(part)
-    found = [step for step in every if step.row["variant"] in rungs]
+    by_id = {step.row["variant"]: step for step in every}
+    found = [by_id[variant] for variant in rungs if variant in by_id]
     aside = [step for step in every if step.row["variant"] not in rungs and step.gain.known]
     top = found[-1]
     sizes = {size_label(row.size): gain(row.names) for row in data.rows(name, variant=top.row["variant"])}
@@ -184,7 +185,7 @@ def _between(data: Evidence, name: str, slow: Row, fast: Row) -> str:
         both = [data.rows(name, variant=row["variant"], **size)[0] for row in (slow, fast)]
         if all(row.metrics for row in both):
             return f"{_explained(data, *both)} (at {label})"
-    return "not counted"
+    return NOT_COUNTED
 
 
 def _pipelining(data: Evidence) -> Answer:

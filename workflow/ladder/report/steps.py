@@ -34,6 +34,8 @@ _LIMITS = 0.5  # share of the slower one's time that a need takes at least, to l
 _ABLATION = 2  # rungs of the longest chain where all change one
 _MOVED = math.log(1.05)  # by less no counter changes anything
 
+NOT_COUNTED = "not counted"
+
 Metrics = Mapping[str, float]
 Row = Mapping[str, Any]
 
@@ -134,7 +136,7 @@ def explanation(
 ) -> tuple[str, bool]:
     """What accounts for the difference of two times, in words, and whether anything does."""
     if not all(counters):
-        return "not counted", False
+        return NOT_COUNTED, False
     found = cause(below, above, counters, gpu)
     if found is None:
         return "not explained by the counters", False
