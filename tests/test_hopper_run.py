@@ -124,7 +124,7 @@ MISTAKES = [
     ("2_ring.cu", "ring.wait_until_empty(at);", "", "early", "ever"),
     ("2_ring.cu", "mbarrier_wait(ring.full[at.stage], at.parity);", "", "late", "ever"),
     ("2_ring.cu", "wgmma_wait<1>();", "", "early", "wrong"),
-    ("2_ring.cu", "if (lane == 0) mbarrier_arrive(ring.empty[held]);", "", "early", "ever"),
+    ("2_ring.cu", "release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);", "", "early", "ever"),
     (
         "4_persistent.cu",
         "if (lane == 0) mbarrier_arrive(ring.empty[held]);  //",

@@ -424,7 +424,7 @@ def test_the_tile_sweep_has_144_variants() -> None:
     assert len({entry.variant.id for entry in sweep.entries}) == 144
 
 
-def test_the_default_sweeps_take_a_quarter_of_an_hour_of_a_gpu() -> None:
+def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     jobs = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "jobs.csv").set_index("sweep")
     each = {name: row["wall_s"] / row["measured"] for name, row in jobs.iterrows() if row["measured"]}
@@ -433,7 +433,7 @@ def test_the_default_sweeps_take_a_quarter_of_an_hour_of_a_gpu() -> None:
         name: sum(entry.absent(size) is None for entry, size in sweep.asked) * each.get(name, 0.5)
         for name, sweep in sweeps.items()
     }
-    assert 300 < sum(seconds.values()) < 900, seconds
+    assert 300 < sum(seconds.values()) < 1800, seconds
 
 
 def test_kernels_stay_readable() -> None:

@@ -67,7 +67,7 @@ def test_every_pair_that_a_verdict_rests_on_is_repeated(run: Run, repeated: dict
 
 
 def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(repeated: dict[Cell, list[Task]]) -> None:
-    timings = stats.ok_rows(tables.read("timings", PUBLISHED), "dirty")
+    timings = stats.ok_rows(tables.read("timings", PUBLISHED), "cold")
     sizes, found = (2048, 4096, 8192, 16384), 0
     known = {cell[1:] for cell in repeated}  # a cell may be published under an earlier sweep's name
     for sweeps in (("fp32_ladder",), ("hopper_dtypes", "hopper_fp8"), ("hopper_ladder",)):
@@ -91,7 +91,7 @@ def test_the_rungs_that_readme_prints_are_repeated(run: Run, repeated: dict[Cell
 
 def test_each_kind_of_reference_and_duration_is_repeated(repeated: dict[Cell, list[Task]]) -> None:
     """Components of variance are of a kind: without cells of it there are none."""
-    timings = stats.ok_rows(tables.read("timings", PUBLISHED), "dirty")
+    timings = stats.ok_rows(tables.read("timings", PUBLISHED), "cold")
     libraries = {name for problem in PROBLEMS.values() for name in problem.libraries} - {"copy"}
     edges, found = (10, 50, 500), Counter[tuple[str, int]]()
     for row in stats.records(timings):

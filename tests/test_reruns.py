@@ -210,7 +210,7 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], Wanted]] = {
     ),
     "a regime": (
         lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["dirty", "cold", "warm"])),
-        lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "cold",
+        lambda sweep, task, regime: sweep == "tensor_ladder" and regime == "dirty",
     ),
     "the order of regimes": (
         lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["warm", "cold"])),

@@ -238,8 +238,8 @@ def test_machine_code_decides_where_nothing_was_timed() -> None:
     ("data", "sweep", "why"),
     [
         (made(), "banks", "the sweep banks is not part of this run"),
-        (made(), "tiles", "no row with sweep = tiles, such n, regime = dirty"),
-        (made(cell(64, 1)), "tiles", "no row with sweep = tiles, such n, regime = dirty"),
+        (made(), "tiles", "no row with sweep = tiles, regime = dirty, such n"),
+        (made(cell(64, 1)), "tiles", "no row with sweep = tiles, regime = dirty, such n"),
         (
             made(cell(1024, 1, status="timeout"), cell(2048, 1, status="incorrect")),
             "tiles",
