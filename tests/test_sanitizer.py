@@ -330,15 +330,14 @@ def test_the_rule_runs_when_it_is_asked_for_and_only_then(project: Path) -> None
 
 def test_the_report_shows_what_was_found_where_there_is_a_table(tmp_path: Path) -> None:
     lab = made(tmp_path)
-    assert "Sanitizer" not in report(lab)
+    assert "Sanitizer" not in report(lab)["methodology"]
     place = {"problem": "gemm", "kernel": "gemm_naive", "variant": "gemm_naive-fp32", "dtype": "fp32"}
     found = [place | {"tool": tool, "status": "clean", "errors": 0} for tool in TOOLS]
     found[1] |= {"status": "errors", "errors": 2, "reason": "Error: Race reported", "where": "at KERNEL+0x90"}
     tables.write({"sanitizer": tables.frame("sanitizer", found)}, lab.folder.tables)
-    text = report(lab)
+    text = report(lab)["methodology"]
     part = section(text, "Sanitizer")
     assert "| memcheck | 1 | 0 |" in part
     assert "| racecheck | 0 | 1 |" in part
     assert "| errors | racecheck | gemm_naive-fp32 | Error: Race reported |" in part
-    assert "[Sanitizer](#sanitizer)" in text
     assert "[sanitizer.csv](tables/sanitizer.csv)" in text
