@@ -485,16 +485,12 @@ def test_links_lead_somewhere(lab: Lab) -> None:
 
 
 def test_tables_are_whole(pages: dict[str, str]) -> None:
-    """Every line of a table has as many cells as its header, whatever stands in them."""
-    for text in pages.values():
-        columns = 0
-        for line in text.splitlines():
-            if not line.startswith("|"):
-                columns = 0
-                continue
-            cells = len(re.findall(r"(?<!\\)\|", line))
-            columns = columns or cells
-            assert cells == columns, line
+    """A blank line ends a table, and every line of one has as many cells as its header, whatever stands in them."""
+    for name, text in pages.items():
+        for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+            lines = block.splitlines()
+            assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", lines[1] if len(lines) > 1 else ""), (name, lines[0])
+            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, (name, lines)
 
 
 def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
