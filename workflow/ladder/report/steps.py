@@ -34,6 +34,8 @@ _LIMITS = 0.5  # share of the slower one's time that a need takes at least, to l
 _ABLATION = 2  # rungs of the longest chain where all change one
 _MOVED = math.log(1.05)  # by less no counter changes anything
 
+NOT_COUNTED = "not counted"
+
 Metrics = Mapping[str, float]
 Row = Mapping[str, Any]
 
@@ -132,13 +134,14 @@ class Step:
 def explanation(
     below: Row, above: Row, counters: Sequence[Metrics], gpu: Mapping[str, Any]
 ) -> tuple[str, bool]:
-    """What accounts for the difference of two times, in words, and whether anything does."""
+    """What explains the difference of two times, in words, and whether anything does."""
     if not all(counters):
-        return "not counted", False
+        return NOT_COUNTED, False
     found = cause(below, above, counters, gpu)
     if found is None:
         return "not explained by the counters", False
-    return f"{found[0]}, which accounts for {share(found[1], '.0f')} of the time", True
+    change = "saved" if above["median_us"] < below["median_us"] else "lost"
+    return f"{found[0]}, which explains {share(found[1], '.0f')} of the time {change}", True
 
 
 def steps(data: SweepData) -> list[Step]:
