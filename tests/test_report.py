@@ -262,6 +262,19 @@ def test_what_a_sweep_leaves_out_for_one_reason_shares_a_line(tmp_path: Path) ->
     assert re.search(r"Cells without a result: \d+ unsupported", pages["report"])
 
 
+def test_a_cell_that_was_not_measured_is_listed_as_such(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS, change=lambda cell, record: None if cell.entry.rung == "coalesced" else record)
+    lab.collect(SWEEPS)
+    pages = report(lab)
+    part = section(pages["fp32_ladder"], "Cells without a result")
+    assert "| coalesced | 512, 1024, 2048, 4096, 8192 | not measured |" in part
+    assert "Every cell gave" not in part
+    assert "[5 cells without a result]" in pages["fp32_ladder"]
+    assert "without a result: 5 not measured (each" in pages["report"]
+    assert "Every cell gave a verified result." in pages["fp32_transpose"]
+
+
 def test_a_long_compiler_message_is_cut(tmp_path: Path) -> None:
     def facts(variant: Any, given: dict[str, Any]) -> dict[str, Any]:
         if variant.kernel.name != "gemm_shared_tile":
