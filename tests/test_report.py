@@ -81,11 +81,11 @@ def section(text: str, title: str) -> str:
 
 
 def test_the_first_lines_say_what_was_run_where_and_when(pages: dict[str, str]) -> None:
-    head = pages["report"].split("\n|", 1)[0]
-    assert "NVIDIA H200" in head
-    assert "2026-11-20 10:00" in head
-    assert "c" * 12 in head
-    assert "d" * 16 in head
+    first = pages["report"].splitlines()[2]
+    assert first == f"Measured on **NVIDIA H200**, on 2026-11-20; commit `{'c' * 12}`."
+    environment = section(pages["methodology"], "Environment")
+    assert "| GPU-1 | 2026-11-20 10:00 | 2026-11-20 10:20 |" in environment
+    assert f"- Commit `{'c' * 12}`, tree digest `{'d' * 16}`." in environment
 
 
 def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_was_compiled(
@@ -102,30 +102,31 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_w
     head = " ".join(report(here)["report"].split("\n|", 1)[0].replace(">", "").split())
     assert "This host has no GPU" in head
     assert "published ones of NVIDIA H200" in head
-    assert "measured on GPU-1 from 2026-11-20 10:00 to 10:20 UTC; commit `cccccccccccc`" in head
+    assert "measured on 2026-11-20; commit `cccccccccccc`" in head
     assert "made here, on 2026-12-24 08:00 UTC" in head
     assert "Of 42 cubins 41 are byte-identical" in head
 
 
 @pytest.mark.parametrize("source", ["measured", "published"])
 @pytest.mark.parametrize(
-    ("cards", "says"),
+    ("cards", "says", "row"),
     [
-        ([{}], " at a time that is not known;"),
-        ([{"started": "2026-11-20T10:00:00Z"}], " from 2026-11-20 10:00 UTC;"),
-        ([{"uuid": "GPU-1"}], " on GPU-1 at a time that is not known;"),
+        ([{}], "on a day that is not known;", "| not known | not known | not known |"),
         (
-            [{"started": "2026-11-20T10:00:00Z", "finished": "2026-11-21T09:00:00Z"}],
-            " from 2026-11-20 10:00 to 2026-11-21 09:00 UTC;",
+            [{"started": "2026-11-20T10:00:00Z"}],
+            "on 2026-11-20;",
+            "| not known | 2026-11-20 10:00 | not known |",
         ),
+        ([{"uuid": "GPU-1"}], "on a day that is not known;", "| GPU-1 | not known | not known |"),
         (
-            [{"started": "2026-11-20T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
-            " on a GPU that is not known from 2026-11-20 10:00 UTC, and on GPU-2 from 2026-11-20 11:00 UTC;",
+            [{"started": "2026-11-21T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
+            "on 2026-11-20 to 2026-11-21 with 2 GPUs;",
+            "| GPU-2 | 2026-11-20 11:00 | not known |",
         ),
     ],
 )
 def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
-    lab: Lab, tmp_path: Path, source: str, cards: list[dict[str, Any]], says: str
+    lab: Lab, tmp_path: Path, source: str, cards: list[dict[str, Any]], says: str, row: str
 ) -> None:
     shutil.copytree(lab.folder.root, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
@@ -133,9 +134,11 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     over = {"published": about} if source == "published" else about
     write_json(folder.environment, {**lab.environment(), **over, "timings_from": source})
     tables.write({"claims": tables.frame("claims", [])}, folder.tables)
-    head = render(folder, lab.sweeps(SWEEPS), {})[folder.report].split("\n|", 1)[0].replace(">", "")
+    pages = render(folder, lab.sweeps(SWEEPS), {})
+    head = pages[folder.report].split("\n|", 1)[0].replace(">", "")
     start = "Measured on **NVIDIA H200**," if source == "measured" else "of NVIDIA H200**, measured"
-    assert f"{start}{says} commit" in " ".join(head.split())
+    assert f"{start} {says} commit" in " ".join(head.split())
+    assert row in section(pages[folder.methodology], "Environment")
 
 
 def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
