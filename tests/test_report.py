@@ -25,6 +25,7 @@ from ladder.report import sections
 from ladder.report.document import render
 from ladder.results import tables
 from ladder.results.statistics import fastest
+from ladder.results.templates import TEMPLATES
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -120,7 +121,7 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_w
         ([{"uuid": "GPU-1"}], "on a day that is not known;", "| GPU-1 | not known | not known |"),
         (
             [{"started": "2026-11-21T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
-            "on 2026-11-20 to 2026-11-21 with 2 GPUs;",
+            "from 2026-11-20 to 2026-11-21 with 2 GPUs;",
             "| GPU-2 | 2026-11-20 11:00 | not known |",
         ),
     ],
@@ -311,6 +312,27 @@ def test_a_refuted_claim_names_the_sources_title_and_place(lab: Lab) -> None:
     part = section(report(lab, refuted)["report"], "Claims")
     title = "从 GEMM 实践 CUDA 优化; CUDA optimisation in practice: GEMM"
     assert f"Refuted is “{title}”, gemm-practice (transposed A)." in part
+
+
+def test_parts_of_a_claim_are_numbered_and_a_source_has_its_title_once() -> None:
+    def part(verdict: str, source: str = "gemm-practice (results)") -> dict[str, str]:
+        about = {
+            "source": source,
+            "statement": "It pays.",
+            "advice": "Do.",
+            "part": "gain",
+            "evidence": "1 x.",
+        }
+        return {**about, "verdict": verdict, "where": ""}
+
+    claims = {"one": [part("holds"), part("refuted")], "two": [part("refuted")]}
+    template = TEMPLATES.get_template("claims.md.j2")
+    one, two = template.render(by_claim=claims, titles={"gemm-practice": "GEMM"}).strip().splitlines()
+    assert one.startswith(
+        "- Do. part 1 **holds**, part 2 **refuted**. Refuted is “GEMM”, gemm-practice (results)."
+    )
+    assert "part 2 **refuted**: gain. 1 x." in one
+    assert two.startswith("- Do. **refuted**. Refuted is gemm-practice (results). <details>")
 
 
 def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
