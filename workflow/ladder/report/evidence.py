@@ -167,8 +167,8 @@ class Evidence:
 
     def over(self, row: Row, other: Row) -> Gain:
         """How many times as fast as another row: of their own pairs where there are any, else of two ratios."""
-        both = (Rows(str(one["sweep"]), [one], "") for one in (row, other))
-        (value,) = self.tables.speeds_over(*both).found
+        own, others = (Rows(str(one["sweep"]), [one], "") for one in (row, other))
+        (value,) = self.tables.speeds_over(own, others).found
         return gain(value.timed[0].names) if len(value.timed) == 1 else Gain(value.estimate)
 
     def sustained(self, dtype: str, layout: str, m: int) -> Row | None:

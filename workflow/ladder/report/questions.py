@@ -427,7 +427,7 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answe
 
 def questions(data: Evidence) -> list[Part]:
     """What the run says of each question; then the sweeps that belong to none."""
-    found, known = [], set[str]()
+    found, known = list[Part](), set[str]()
     for title, (sweep, kind), names, answer in _QUESTIONS:
         there = [data.sweeps[name] for name in names.split() if name in data.sweeps]
         known |= {one.name for one in there}
@@ -459,9 +459,9 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
     for sweep in given:
         for row in data.tables.timed(sweep.name, regime=regime).found:
             if is_cube(row) and (row.names.get("fresh") is True or not sweep.tuning):
-                kind = _DTYPES.index(row["dtype"]), row.names.get("layout", ""), row["m"]
-                groups.setdefault(kind, []).append(row)
-    rows, far = [], dict[str, list[Row]]()
+                place = _DTYPES.index(row["dtype"]), row.names.get("layout", ""), row["m"]
+                groups.setdefault(place, []).append(row)
+    rows, far = list[list[str]](), dict[str, list[Row]]()
     for (_, layout, size), found in sorted(groups.items()):
         # A speed-up over the fastest of two libraries is no speed-up over one of them.
         most = max(len(data.sweeps[row["sweep"]].reference.libraries) for row in found)
