@@ -23,8 +23,10 @@ from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
+from ladder.report.evidence import Evidence, Gain, verdicts
+from ladder.report.markdown import spread
 from ladder.results import tables
-from ladder.results.statistics import fastest
+from ladder.results.statistics import Estimate, estimate, fastest, ratio, records
 from ladder.results.templates import TEMPLATES
 from markdown_it import MarkdownIt
 
@@ -520,6 +522,65 @@ def test_links_lead_somewhere(lab: Lab) -> None:
             there = (path.parent / name).resolve() if name else path
             assert there.is_file(), f"{path}: {target}"
             assert not title or title in headings[there], f"{path}: {target}"
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        ((1.0, 0.9, 1.1), "1.00 [0.900, 1.10]"),
+        ((12.39, 12.38, 12.41), "12.39 [12.38, 12.41]"),
+        ((1.034, 1.0339, 1.0344), "1.0340 [1.0339, 1.0344]"),
+        ((2.0, 2.0, 2.0), "2.00 [2.00, 2.00]"),
+    ],
+)
+def test_an_interval_has_digits_enough_to_tell_its_ends_apart(
+    ends: tuple[float, float, float], shown: str
+) -> None:
+    assert spread(Estimate(*ends), 3) == shown
+
+
+def test_verdicts_name_neighbouring_sizes_as_a_range() -> None:
+    values = {1: 2.0, 2: 0.5, 4: 0.5, 8: 0.5}
+    gains = {size: Gain(Estimate(value, value, value)) for size, value in values.items()}
+    assert verdicts(gains) == "faster at 1 (2.00 x), slower from 2 to 8 (0.500 x)"
+    assert verdicts(gains | {4: gains[1]}) == "faster at 1, 4 (2.00 x), slower at 2, 8 (0.500 x)"
+
+
+def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> None:
+    frames = {
+        name: tables.read(name, lab.folder.tables) for name in ("timings", "resources", "metrics", "notes")
+    }
+    data = Evidence(lab.sweeps(SWEEPS), frames, lab.environment())
+    timed = frames["timings"]
+    (pair,) = records(timed[timed["baseline"].eq("naive") & timed["m"].eq(1024) & timed["regime"].eq("cold")])
+    own, other = (
+        data.rows("fp32_ladder", variant=pair[name], m=1024)[0] for name in ("variant", "reference")
+    )
+    direct, quotient = data.over(own, other), data.over(other, own)
+    assert direct.measured == estimate(pair, "speedup")
+    assert quotient.measured == ratio(estimate(other.names, "speedup"), estimate(own.names, "speedup"))
+
+
+def test_what_to_use_is_a_row_per_dtype_layout_and_size_and_names_ties(tmp_path: Path) -> None:
+    """The ladder's fastest rung ties with the library at 1024, wins at 2048, and is far behind at 512."""
+    factors = {1024: 0.66, 2048: 0.5}
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        return over(record, factors.get(cell.size.get("m", 0), 1.0))
+
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS, change)
+    lab.collect(SWEEPS)
+    part = section(report(lab)["report"], "What to use")
+    rows = {
+        row.split("|")[2].strip(): row.split("|")
+        for row in part.splitlines()
+        if row.startswith("| fp32 NN |")
+    }
+    assert set(rows) == {"1024", "2048"}
+    assert rows["1024"][3].startswith(" a tie: [")
+    assert rows["2048"][3].startswith(" [transposed A](sweeps/fp32_ladder.md)")
+    assert "every kernel is more than 10 % slower: fp32 NN at 512, 4096, 8192 (" in part
 
 
 def test_tables_are_whole(pages: dict[str, str]) -> None:

@@ -30,6 +30,7 @@ from ladder.report.findings import (
     REACH,
     STAGES,
     STAGES_AT,
+    STATES,
     against,
     best_stages,
     by_rows,
@@ -266,7 +267,11 @@ def _shapes(data: Evidence) -> Answer:
     groups = by_regime[part.regime]
     means = {m: mean(rows) for m, rows in groups.items()}
     heads = ["M", "shapes", "faster, slower", f"speed over {against(part)} [95 %], {part.regime}"]
-    heads += ["another GPU", *list(by_regime)[1:], "sustained, best configuration [95 %]"]
+    heads += [
+        "another GPU",
+        *(STATES.get(one, one) for one in [*by_regime][1:]),
+        "sustained, best configuration [95 %]",
+    ]
     table = [
         [
             str(m),
@@ -288,7 +293,7 @@ def _shapes(data: Evidence) -> Answer:
     if peaks := _known(groups[max(groups)], "peak_fraction"):
         bound += f"; at M = {max(groups)} they reach {ends(*(100 * one for one in peaks))} % of the peak"
     others = "; ".join(
-        f"{regime}: {figure(mean([row for rows in found.values() for row in rows]).value, 3)} x"
+        f"{STATES.get(regime, regime)}: {figure(mean([row for rows in found.values() for row in rows]).value, 3)} x"
         for regime, found in by_regime.items()
     )
     every = [row for rows in groups.values() for row in rows]
