@@ -84,7 +84,11 @@ def test_code_for_hopper_runs_on_nothing_else_and_the_reason_names_what_is_missi
 def test_kernels_that_an_architecture_admits_compile_for_it(arch: str, sweeps: Mapping[str, Sweep]) -> None:
     """A third of the kernels each, with the most shared memory: `snakemake compile --config arch=sm_86` takes all."""
     admitted = sorted(
-        {one.kernel.name for sweep in sweeps.values() for one in {*sweep.variants} - {*sweep.unlaunched(arch)}}
+        {
+            one.kernel.name
+            for sweep in sweeps.values()
+            for one in {*sweep.variants} - {*sweep.unlaunched(arch)}
+        }
     )
     for kernel in {"mma_staged", *admitted[ELSEWHERE.index(arch) % 3 :: 3]}:
         _, variant = largest(sweeps, kernel, arch)

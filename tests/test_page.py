@@ -83,7 +83,7 @@ def test_the_head_has_readmes_lines_and_the_claims_their_verdicts(text: str) -> 
     assert text.count('<details class="claim">') == claims["id"].nunique()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     line = next(line for line in readme.splitlines() if line.startswith("1. "))
-    assert f"<li>{line[3:].partition(':')[0]}" in text
+    assert f"<li>{line[3:].partition('**')[0]}" in text
 
 
 def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Path) -> None:

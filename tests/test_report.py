@@ -23,9 +23,11 @@ from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
-from ladder.report.evidence import Gain
+from ladder.report.evidence import Evidence, Gain, verdicts
+from ladder.report.markdown import spread
 from ladder.results import tables
-from ladder.results.statistics import Estimate, fastest
+from ladder.results.statistics import Estimate, estimate, fastest, ratio, records
+from ladder.results.templates import TEMPLATES
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,11 +84,11 @@ def section(text: str, title: str) -> str:
 
 
 def test_the_first_lines_say_what_was_run_where_and_when(pages: dict[str, str]) -> None:
-    head = pages["report"].split("\n|", 1)[0]
-    assert "NVIDIA H200" in head
-    assert "2026-11-20 10:00" in head
-    assert "c" * 12 in head
-    assert "d" * 16 in head
+    first = pages["report"].splitlines()[2]
+    assert first == f"Measured on **NVIDIA H200**, on 2026-11-20; commit `{'c' * 12}`."
+    environment = section(pages["methodology"], "Environment")
+    assert "| GPU-1 | 2026-11-20 10:00 | 2026-11-20 10:20 |" in environment
+    assert f"- Commit `{'c' * 12}`, tree digest `{'d' * 16}`." in environment
 
 
 def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_was_compiled(
@@ -103,30 +105,31 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_w
     head = " ".join(report(here)["report"].split("\n|", 1)[0].replace(">", "").split())
     assert "This host has no GPU" in head
     assert "published ones of NVIDIA H200" in head
-    assert "measured on GPU-1 from 2026-11-20 10:00 to 10:20 UTC; commit `cccccccccccc`" in head
+    assert "measured on 2026-11-20; commit `cccccccccccc`" in head
     assert "made here, on 2026-12-24 08:00 UTC" in head
     assert "Of 42 cubins 41 are byte-identical" in head
 
 
 @pytest.mark.parametrize("source", ["measured", "published"])
 @pytest.mark.parametrize(
-    ("cards", "says"),
+    ("cards", "says", "row"),
     [
-        ([{}], " at a time that is not known;"),
-        ([{"started": "2026-11-20T10:00:00Z"}], " from 2026-11-20 10:00 UTC;"),
-        ([{"uuid": "GPU-1"}], " on GPU-1 at a time that is not known;"),
+        ([{}], "on a day that is not known;", "| not known | not known | not known |"),
         (
-            [{"started": "2026-11-20T10:00:00Z", "finished": "2026-11-21T09:00:00Z"}],
-            " from 2026-11-20 10:00 to 2026-11-21 09:00 UTC;",
+            [{"started": "2026-11-20T10:00:00Z"}],
+            "on 2026-11-20;",
+            "| not known | 2026-11-20 10:00 | not known |",
         ),
+        ([{"uuid": "GPU-1"}], "on a day that is not known;", "| GPU-1 | not known | not known |"),
         (
-            [{"started": "2026-11-20T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
-            " on a GPU that is not known from 2026-11-20 10:00 UTC, and on GPU-2 from 2026-11-20 11:00 UTC;",
+            [{"started": "2026-11-21T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
+            "from 2026-11-20 to 2026-11-21 with 2 GPUs;",
+            "| GPU-2 | 2026-11-20 11:00 | not known |",
         ),
     ],
 )
 def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
-    lab: Lab, tmp_path: Path, source: str, cards: list[dict[str, Any]], says: str
+    lab: Lab, tmp_path: Path, source: str, cards: list[dict[str, Any]], says: str, row: str
 ) -> None:
     shutil.copytree(lab.folder.root, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")
@@ -134,9 +137,11 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     over = {"published": about} if source == "published" else about
     write_json(folder.environment, {**lab.environment(), **over, "timings_from": source})
     tables.write({"claims": tables.frame("claims", [])}, folder.tables)
-    head = render(folder, lab.sweeps(SWEEPS), {})[folder.report].split("\n|", 1)[0].replace(">", "")
+    pages = render(folder, lab.sweeps(SWEEPS), {})
+    head = pages[folder.report].split("\n|", 1)[0].replace(">", "")
     start = "Measured on **NVIDIA H200**," if source == "measured" else "of NVIDIA H200**, measured"
-    assert f"{start}{says} commit" in " ".join(head.split())
+    assert f"{start} {says} commit" in " ".join(head.split())
+    assert row in section(pages[folder.methodology], "Environment")
 
 
 def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
@@ -263,6 +268,19 @@ def test_what_a_sweep_leaves_out_for_one_reason_shares_a_line(tmp_path: Path) ->
     assert re.search(r"Cells without a result: \d+ unsupported", pages["report"])
 
 
+def test_a_cell_that_was_not_measured_is_listed_as_such(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS, change=lambda cell, record: None if cell.entry.rung == "coalesced" else record)
+    lab.collect(SWEEPS)
+    pages = report(lab)
+    part = section(pages["fp32_ladder"], "Cells without a result")
+    assert "| coalesced | 512, 1024, 2048, 4096, 8192 | not measured |" in part
+    assert "Every cell gave" not in part
+    assert "[5 cells without a result]" in pages["fp32_ladder"]
+    assert "without a result: 5 not measured (each" in pages["report"]
+    assert "Every cell gave a verified result." in pages["fp32_transpose"]
+
+
 def test_a_long_compiler_message_is_cut(tmp_path: Path) -> None:
     def facts(variant: Any, given: dict[str, Any]) -> dict[str, Any]:
         if variant.kernel.name != "gemm_shared_tile":
@@ -296,6 +314,27 @@ def test_a_refuted_claim_names_the_sources_title_and_place(lab: Lab) -> None:
     part = section(report(lab, refuted)["report"], "Claims")
     title = "从 GEMM 实践 CUDA 优化; CUDA optimisation in practice: GEMM"
     assert f"Refuted is “{title}”, gemm-practice (transposed A)." in part
+
+
+def test_parts_of_a_claim_are_numbered_and_a_source_has_its_title_once() -> None:
+    def part(verdict: str, source: str = "gemm-practice (results)") -> dict[str, str]:
+        about = {
+            "source": source,
+            "statement": "It pays.",
+            "advice": "Do.",
+            "part": "gain",
+            "evidence": "1 x.",
+        }
+        return {**about, "verdict": verdict, "where": ""}
+
+    claims = {"one": [part("holds"), part("refuted")], "two": [part("refuted")]}
+    template = TEMPLATES.get_template("claims.md.j2")
+    one, two = template.render(by_claim=claims, titles={"gemm-practice": "GEMM"}).strip().splitlines()
+    assert one.startswith(
+        "- Do. part 1 **holds**, part 2 **refuted**. Refuted is “GEMM”, gemm-practice (results)."
+    )
+    assert "part 2 **refuted**: gain. 1 x." in one
+    assert two.startswith("- Do. **refuted**. Refuted is gemm-practice (results). <details>")
 
 
 def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
@@ -485,17 +524,72 @@ def test_links_lead_somewhere(lab: Lab) -> None:
             assert not title or title in headings[there], f"{path}: {target}"
 
 
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [
+        ((1.0, 0.9, 1.1), "1.00 [0.900, 1.10]"),
+        ((12.39, 12.38, 12.41), "12.39 [12.38, 12.41]"),
+        ((1.034, 1.0339, 1.0344), "1.0340 [1.0339, 1.0344]"),
+        ((2.0, 2.0, 2.0), "2.00 [2.00, 2.00]"),
+    ],
+)
+def test_an_interval_has_digits_enough_to_tell_its_ends_apart(
+    ends: tuple[float, float, float], shown: str
+) -> None:
+    assert spread(Estimate(*ends), 3) == shown
+
+
+def test_verdicts_name_neighbouring_sizes_as_a_range() -> None:
+    values = {1: 2.0, 2: 0.5, 4: 0.5, 8: 0.5}
+    gains = {size: Gain(Estimate(value, value, value)) for size, value in values.items()}
+    assert verdicts(gains) == "faster at 1 (2.00 x), slower from 2 to 8 (0.500 x)"
+    assert verdicts(gains | {4: gains[1]}) == "faster at 1, 4 (2.00 x), slower at 2, 8 (0.500 x)"
+
+
+def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> None:
+    frames = {
+        name: tables.read(name, lab.folder.tables) for name in ("timings", "resources", "metrics", "notes")
+    }
+    data = Evidence(lab.sweeps(SWEEPS), frames, lab.environment())
+    timed = frames["timings"]
+    (pair,) = records(timed[timed["baseline"].eq("naive") & timed["m"].eq(1024) & timed["regime"].eq("cold")])
+    own, other = (
+        data.rows("fp32_ladder", variant=pair[name], m=1024)[0] for name in ("variant", "reference")
+    )
+    direct, quotient = data.over(own, other), data.over(other, own)
+    assert direct.measured == estimate(pair, "speedup")
+    assert quotient.measured == ratio(estimate(other.names, "speedup"), estimate(own.names, "speedup"))
+
+
+def test_what_to_use_is_a_row_per_dtype_layout_and_size_and_names_ties(tmp_path: Path) -> None:
+    """The ladder's fastest rung ties with the library at 1024, wins at 2048, and is far behind at 512."""
+    factors = {1024: 0.66, 2048: 0.5}
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        return over(record, factors.get(cell.size.get("m", 0), 1.0))
+
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS, change)
+    lab.collect(SWEEPS)
+    part = section(report(lab)["report"], "What to use")
+    rows = {
+        row.split("|")[2].strip(): row.split("|")
+        for row in part.splitlines()
+        if row.startswith("| fp32 NN |")
+    }
+    assert set(rows) == {"1024", "2048"}
+    assert rows["1024"][3].startswith(" a tie: [")
+    assert rows["2048"][3].startswith(" [transposed A](sweeps/fp32_ladder.md)")
+    assert "every kernel is more than 10 % slower: fp32 NN at 512, 4096, 8192 (" in part
+
+
 def test_tables_are_whole(pages: dict[str, str]) -> None:
-    """Every line of a table has as many cells as its header, whatever stands in them."""
-    for text in pages.values():
-        columns = 0
-        for line in text.splitlines():
-            if not line.startswith("|"):
-                columns = 0
-                continue
-            cells = len(re.findall(r"(?<!\\)\|", line))
-            columns = columns or cells
-            assert cells == columns, line
+    """A blank line ends a table, and every line of one has as many cells as its header, whatever stands in them."""
+    for name, text in pages.items():
+        for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+            lines = block.splitlines()
+            assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", lines[1] if len(lines) > 1 else ""), (name, lines[0])
+            assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, (name, lines)
 
 
 def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from conftest import edit_yaml
 from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.report.steps import Step, cause, is_branch, steps
+from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, is_branch, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results.statistics import at_size, estimate, ratio, records
 
@@ -33,6 +33,15 @@ def row(microseconds: float) -> dict[str, Any]:
 
 def found(times: tuple[float, float], below: Any, above: Any, gpu: Any = GPU) -> tuple[str, float] | None:
     return cause(row(times[0]), row(times[1]), [below, above], gpu)
+
+
+def test_an_explanation_says_whether_time_was_saved_or_lost_and_what_was_not_counted() -> None:
+    many, few = {WAVEFRONTS: 1e8}, {WAVEFRONTS: 4e7}
+    fell = "wavefronts of shared memory fall from 100 M to 40.0 M, which explains 120 % of the time saved"
+    rose = "wavefronts of shared memory rise from 40.0 M to 100 M, which explains 120 % of the time lost"
+    assert explanation(row(1200), row(700), [many, few], GPU) == (fell, True)
+    assert explanation(row(700), row(1200), [few, many], GPU) == (rose, True)
+    assert explanation(row(1200), row(700), [many, {}], GPU) == (NOT_COUNTED, False)
 
 
 def test_a_count_is_the_cause_where_its_change_takes_the_time_that_was_saved() -> None:

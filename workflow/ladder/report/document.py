@@ -83,7 +83,7 @@ def render(
     data = _evidence(folder, sweeps)
     environment = data.environment
     frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
-    asked = questions(data)
+    asked, (use, behind) = questions(data), what_to_use(data)
     timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
     refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
@@ -95,7 +95,8 @@ def render(
     name = data.gpu.get("name") or source.get("device") or device
     context = {
         "findings": findings(data),
-        "use": what_to_use(data),
+        "use": use,
+        "behind": behind,
         "questions": asked,
         "messages": {part.shown: _message(data, *part.shown) for part in asked if part.shown},
         "by_name": data.parts,

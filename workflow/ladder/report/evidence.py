@@ -1,5 +1,6 @@
 """What findings and questions are answered from: the tables of a run, sweep by sweep and row by row."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.claims.primitives import TABLES, Row, Tables, Unmeasured
+from ladder.claims.primitives import TABLES, Row, Rows, Tables, Unmeasured
 from ladder.model.sweep import Sweep
 from ladder.report.markdown import figure, spread, text
 from ladder.report.sweep_data import SweepData, of_sweep
@@ -103,12 +104,28 @@ def is_cube(row: Row) -> bool:
 
 
 def verdicts(gains: Mapping[Any, Gain]) -> str:
-    """faster at 1024 (1.02 x), slower at 2048, 4096 (0.951 to 0.985 x)."""
-    found = []
+    """faster at 1024 (1.02 x), slower from 2048 to 8192 (0.951 to 0.985 x)."""
+    found, every = [], [*gains]
     for verdict in ("faster", "tied", "slower"):
         if own := {key: one for key, one in gains.items() if one.verdict == verdict}:
-            found.append(f"{verdict} at {', '.join(map(str, own))} ({span(own.values())})")
+            places = [every.index(key) for key in own]
+            in_a_row = len(own) > 2 and places[-1] - places[0] == len(own) - 1
+            keys = [str(key) for key in own]
+            where = f"from {keys[0]} to {keys[-1]}" if in_a_row else f"at {', '.join(keys)}"
+            found.append(f"{verdict} {where} ({span(own.values())})")
     return ", ".join(found)
+
+
+_LIBRARIES = {
+    "cublas": "cuBLAS",
+    "cublaslt": "cuBLASLt",
+    "cublaslt_fast": "cuBLASLt with fast accumulation",
+}
+
+
+def proper(names: str) -> str:
+    """Text with the libraries' own names in place of those of the tables."""
+    return re.sub(r"\bcublas\w*", lambda found: _LIBRARIES.get(found[0], found[0]), names)
 
 
 @dataclass(frozen=True)
@@ -155,6 +172,25 @@ class Evidence:
         if not len(data.here):
             raise Unmeasured(f"no cell of {name} at {data.size_text} gave a result")
         return data
+
+    def over(self, row: Row, other: Row) -> Gain:
+        """How many times as fast as another row: of their own pairs where there are any, else of two ratios."""
+        own, others = (Rows(str(one["sweep"]), [one], "") for one in (row, other))
+        (value,) = self.tables.speeds_over(own, others).found
+        return gain(value.timed[0].names) if len(value.timed) == 1 else Gain(value.estimate)
+
+    def sustained(self, dtype: str, layout: str, m: int) -> Row | None:
+        """The best of square GEMMs in a row without pauses, over the libraries, where that was measured."""
+        found = [
+            row
+            for sweep in self.sweeps.values()
+            if sweep.problem.name == "gemm" and sweep.reference.kernel is None
+            for row in self.tables.timed(
+                sweep.name, dtype=dtype, layout=layout, m=m, regime="sustained"
+            ).found
+            if is_cube(row)
+        ]
+        return best(found) if found else None
 
     def label(self, row: Row) -> str:
         """What the pages call a row's variant."""

@@ -1,4 +1,4 @@
-"""The ten findings of a run: a sentence each, with its effect, where another GPU's would lie, and its scope."""
+"""The ten findings of a run: a sentence each, with its effect, and its scope."""
 
 import json
 from collections import Counter
@@ -11,20 +11,20 @@ import pandas as pd
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import REFUTED, Row, Unmeasured
 from ladder.model.cell import size_label
-from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, span, verdicts
+from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, proper, verdicts
 from ladder.report.markdown import code, figure, share, text
 from ladder.report.steps import path, steps
+from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found in a sweep, in words, and its effect; or why it is not known."""
+    """What was found in a sweep, its effect in bold; or why it is not known."""
 
     topic: str
     sweep: str
     found: str = ""
-    effect: str = ""
     scope: str = ""
     absent: str = ""
 
@@ -35,8 +35,21 @@ STAGES = (("TF32", "tensor_stages_swizzle"), ("fp16", "tensor_ladder_fp16"))
 STAGES_AT, REACH = 8192, 16
 """Where the best number of stages is looked for, and the reach at which the stencils are compared."""
 
-Answer = tuple[str, Gain | str, str]
-"""The sentence, its effect, and its scope."""
+STATES = {"dirty": "with a dirty L2"}
+_MOST_CLAIMS = 3
+
+Answer = tuple[str, str]
+"""The sentence and its scope."""
+
+
+def bold(of: Gain) -> str:
+    """An effect, as a finding shows it."""
+    return f"**{of}**"
+
+
+def against(part: SweepData) -> str:
+    """What a sweep's cells are timed against, by its own name."""
+    return proper(text(part.reference_name))
 
 
 def fp32_gemm(data: Evidence) -> Answer:
@@ -44,13 +57,11 @@ def fp32_gemm(data: Evidence) -> Answer:
     part = data.part("fp32_ladder")
     top = path(part)[-1].variant.id
     here = stats.fastest(part.here[part.here["variant"] == top])
-    every = data.rows("fp32_ladder", variant=top)
-    peak = _peak(here, "the FP32 peak")
-    others = f"; from {size_label(every[0].size)} to {size_label(every[-1].size)} {span(map(_gain, every))}"
+    sizes = {size_label(row.size): gain(row.names) for row in data.rows("fp32_ladder", variant=top)}
     return (
-        f"On CUDA cores the ladder ends at “{text(part.names[top])}”, {gain(here).than} the libraries",
-        gain(here),
-        f"against {text(part.reference_name)}, {part.size_text}, {part.regime}{peak}{others}",
+        f"On CUDA cores the ladder ends at {bold(gain(here))} {against(part)} (“{text(part.names[top])}”);"
+        f" it is {verdicts(sizes)}",
+        f"{part.size_text}, {part.regime}{_peak(here, 'the FP32 peak')}",
     )
 
 
@@ -65,8 +76,8 @@ def fp32_technique(data: Evidence) -> Answer:
     others = " and ".join(f"“{text(step.entry.rung)}” ({figure(step.gain.value, 3)} x)" for step in rest[:2])
     after = f"; then come {others}" if others else ""
     return (
-        f"The step that brings most in FP32 is “{text(first.entry.rung)}” ({text(first.entry.technique)}){after}",
-        Gain(first.gain, first.predicted),
+        f"In FP32 “{text(first.entry.rung)}” brings most, {bold(Gain(first.gain, first.predicted))}:"
+        f" {text(first.entry.technique)}{after}",
         f"each against the rung that it changes, {part.size_text}, {part.regime}",
     )
 
@@ -75,19 +86,13 @@ def double_buffering(data: Evidence) -> Answer:
     """Two pairs of shared tiles and two fragments against one of each, at each size."""
     rows = data.rows("fp32_buffering", **BUFFERED)
     where = verdicts({size_label(row.size): gain(row.names) for row in rows})
-    alone = alone_buffered(data)
-    beside = f"; where one block has a multiprocessor to itself {span(map(_gain, alone))}" if alone else ""
-    last = rows[-1]
+    last = gain(rows[-1].names)
+    moved = {"faster": "brings", "slower": "costs", "tied": "moves"}[last.verdict]
     return (
-        f"Double buffering of shared tiles and fragments in FP32: {where}{beside}; at {size_label(last.size)}",
-        gain(last.names),
-        f"against register staging with one of each, M = N = K, {last['regime']}",
+        f"At {size_label(rows[-1].size)} double buffering of shared tiles and fragments in FP32 {moved}"
+        f" {share(abs(last.value - 1), '.0f')}, {bold(last)}; it is {where}",
+        f"against register staging with one of each, M = N = K, {rows[-1]['regime']}",
     )
-
-
-def alone_buffered(data: Evidence) -> list[Row]:
-    """Double buffering where registers leave room for one block on a multiprocessor."""
-    return [row for row in data.rows("fp32_buffering", stages=2, buffers=2) if row["min_blocks"] == 1]
 
 
 def by_stages(data: Evidence, name: str, n: int) -> tuple[Row, Row, list[Row]]:
@@ -106,20 +111,26 @@ def _without(row: Row, name: str) -> dict[str, object]:
     return {"kernel": row["kernel"], **json.loads(row["params"])} | {name: None}
 
 
+def best_stages(data: Evidence, dtype: str, name: str) -> str:
+    """in TF32 4 stages are best, 1.03 [1.02, 1.06] x the speed of 3 (tried 2 to 5; …)."""
+    first, second, group = by_stages(data, name, STAGES_AT)
+    tried = f"tried {group[0]['stages']} to {group[-1]['stages']}"
+    return (
+        f"in {dtype} {first['stages']} stages are best, {bold(data.over(first, second))} the speed of"
+        f" {second['stages']} ({tried}; {swizzled(first)})"
+    )
+
+
+def swizzled(row: Row) -> str:
+    """A kernel that has stages, with its threadblock swizzle."""
+    strip = row.names.get("strip")
+    return f"{code(row['kernel'])}, {f'threadblock swizzle {strip} tiles wide' if strip else 'row by row'}"
+
+
 def stages(data: Evidence) -> Answer:
     """The best number of stages in TF32 and fp16."""
-    said, effects = [], list[Gain]()
-    for dtype, name in STAGES:
-        first, second, group = by_stages(data, name, STAGES_AT)
-        effects.append(gain(first.names).over(gain(second.names)))
-        tried = ", ".join(str(row["stages"]) for row in group)
-        most = f"in {dtype} {first['stages']} (of {tried}; {code(first['kernel'])})"
-        said.append(f"{most}, over {second['stages']} stages")
-    return (
-        f"The best number of stages: {said[0]} {effects[0]}; {said[1]}",
-        effects[1],
-        f"M = N = K = {STAGES_AT}; kernels that differ in their stages alone, by their ratios to the libraries",
-    )
+    said = "; ".join(best_stages(data, dtype, name) for dtype, name in STAGES)
+    return said[0].upper() + said[1:], f"M = N = K = {STAGES_AT}, kernels that differ in their stages alone"
 
 
 def tensor_cores(data: Evidence) -> Answer:
@@ -129,9 +140,8 @@ def tensor_cores(data: Evidence) -> Answer:
         stats.fastest(part.here[part.here["variant"] == path(part)[-1].variant.id]) for part in (warp, hopper)
     ]
     return (
-        f"In bf16 a kernel needs wgmma and TMA: mma.sync ends at {gain(tops[0])}, wgmma at",
-        gain(tops[1]),
-        f"against {text(hopper.reference_name)}, {hopper.size_text}, {hopper.regime}{_peak(tops[1], 'the bf16 peak')}",
+        f"In bf16 wgmma and TMA reach {bold(gain(tops[1]))} {against(hopper)}, mma.sync {gain(tops[0])}",
+        f"{hopper.size_text}, {hopper.regime}{_peak(tops[1], 'the bf16 peak')}",
     )
 
 
@@ -148,48 +158,54 @@ def few_rows(data: Evidence) -> Answer:
     means = {m: mean(rows) for m, rows in groups.items()}
     least, most = (choose(means, key=lambda m: means[m].value) for choose in (min, max))
     every = [row for rows in groups.values() for row in rows]
+    worst = min(every, key=lambda row: row["speedup"])
     counts = Counter(gain(row.names).verdict for row in every)
     known = {
         regime: data.tables.timed("hopper_shapes", regime=regime).found for regime in part.sweep.regimes[1:]
     }
-    others = "".join(f", {regime} {figure(mean(rows).value, 3)} x" for regime, rows in known.items() if rows)
-    return (
-        f"bf16 GEMMs of transformers, by M: from {figure(means[least].value, 3)} x at M = {least} to"
-        f" {figure(means[most].value, 3)} x at M = {most}; faster at {counts['faster']} of {len(every)} shapes,"
-        f" slower at {counts['slower']}{others}; all together",
-        mean(every),
-        f"geometric mean against {text(part.reference_name)}, the configuration chosen for each shape, {part.regime}",
+    others = "".join(
+        f"; {STATES.get(regime, regime)} {figure(mean(rows).value, 3)} x"
+        for regime, rows in known.items()
+        if rows
     )
+    return (
+        f"bf16 GEMMs of transformers reach {bold(mean(every))} {against(part)} in the geometric mean of"
+        f" {len(every)} shapes: faster at {counts['faster']}, slower at {counts['slower']}; by M from"
+        f" {figure(means[least].value, 3)} x at {least} to {figure(means[most].value, 3)} x at {most}; worst"
+        f" {gain(worst.names)} at {shape(worst)}{others}",
+        f"the configuration chosen for each shape, {part.regime}",
+    )
+
+
+def shape(row: Row) -> str:
+    """M = 256, N = 4096, K = 1024."""
+    return ", ".join(f"{name.upper()} = {value}" for name, value in row.size.items())
 
 
 def fp8(data: Evidence) -> Answer:
     """The fastest fp8 kernel at each size."""
     by_size = {
-        key: best(rows) for key, rows in grouped(data.rows("hopper_fp8"), lambda row: row["m"]).items()
+        key: gain(best(rows).names)
+        for key, rows in grouped(data.rows("hopper_fp8"), lambda row: row["m"]).items()
     }
-    last = [*by_size.values()][-1]
-    peak = _peak(last.names, "the fp8 peak")
+    last = best(data.rows("hopper_fp8", m=max(by_size)))
     return (
-        f"In fp8, without promotion, {span(map(_gain, by_size.values()))} the libraries' speed from"
-        f" {min(by_size)} to {max(by_size)}; at {last['m']}",
-        gain(last.names),
-        f"“{data.label(last)}” against {text(last['reference'])}, {last['regime']}{peak}",
+        f"In fp8 at {last['m']} “{data.label(last)}” reaches {bold(gain(last.names))}"
+        f" {proper(text(last['reference']))}; by size it is {verdicts(by_size)}",
+        f"M = N = K, partial sums not promoted, {last['regime']}{_peak(last.names, 'the fp8 peak')}",
     )
 
 
-def bank_conflicts(data: Evidence) -> Answer:
-    """What a conflict costs by itself, and what padding brings in a GEMM."""
-    cycles = {row["stride"]: row.metric("cycles_per_access") for row in data.rows("bank_stride")}
-    worst = max(cycles, key=lambda stride: cycles[stride])
+def padding(data: Evidence) -> Answer:
+    """What the best and the worst padding of a GEMM's tiles bring."""
     rows = [row for row in data.rows("fp32_padding") if row["variant"] != row["reference"]]
     last = max(row["n"] for row in rows)
-    here = sorted((row for row in rows if row["n"] == last), key=lambda row: row["speedup"])
+    worst, *_, top = sorted((row for row in rows if row["n"] == last), key=lambda row: row["speedup"])
+    cost = 1 - worst["speedup"]
+    others = f"; other widths cost up to {share(cost, '.0f')} (“{data.label(worst)}”)" if cost > 0 else ""
     return (
-        f"A read of shared memory takes {figure(min(cycles.values()), 3)} cycles without conflicts and"
-        f" {figure(cycles[worst], 3)} at a stride of {worst} words; padding a GEMM's tiles brings from"
-        f" {span(map(_gain, here))}, most with “{data.label(here[-1])}”",
-        gain(here[-1].names),
-        f"against no padding, M = N = K = {last}, {here[-1]['regime']}",
+        f"Padding a GEMM's shared tiles brings at best {bold(gain(top.names))} (“{data.label(top)}”){others}",
+        f"each against the same kernel without padding, FP32, M = N = K = {last}, {top['regime']}",
     )
 
 
@@ -209,31 +225,29 @@ def cache_against_shared(data: Evidence, k: int, dtype: str) -> tuple[Row, Row, 
 
 
 def register_cache(data: Evidence) -> Answer:
-    """Register cache against shared memory, the best of each; and the best stencil against a copy."""
-    own, _, ratio = cache_against_shared(data, REACH, "int32")
-    fastest = max(data.rows("stencil_best"), key=lambda row: row["gbytes_per_s"])
-    copied = share(fastest.names.get("copy_fraction"), ".0f")
+    """Register cache against shared memory, both with as many outputs per thread."""
+    own, other, ratio = cache_against_shared(data, REACH, "int32")
     return (
-        f"At k = {REACH} a register cache is {ratio.than} shared memory, both with {own['coarsen']} outputs"
-        f" per thread; the best stencil moves {figure(fastest['gbytes_per_s'], 3)} GB/s, {copied} of a copy's rate",
-        ratio,
+        f"At k = {REACH} {code(own['kernel'])} reaches {bold(ratio)} {code(other['kernel'])}, both with"
+        f" {own['coarsen']} outputs per thread",
         f"int32, {size_label(own.size)} elements, {own['regime']}, by their ratios to one reference",
     )
 
 
 def claims(data: Evidence) -> Answer:
-    """What became of the claims of the literature."""
+    """What became of the claims of the literature; in words those that are refuted in most of their parts."""
     decided = data.frames["claims"]
     whole = overall(decided)
     if not (whole != "not measured").any():
         raise Unmeasured("no claim was decided")
     counts = whole.value_counts()
-    refuted = [code(name) for name, verdict in whole.items() if verdict == REFUTED]
-    which = f": {', '.join(refuted)}" if refuted else ""
+    parts = (decided["verdict"] == REFUTED).groupby(decided["id"], sort=False).mean()
+    worst = parts[parts > 0].sort_values(ascending=False, kind="stable").index[:_MOST_CLAIMS]
+    statements = decided.drop_duplicates("id").set_index("id")["statement"]
+    named = ", ".join(f"“{text(statements[name]).removesuffix('.')}”" for name in worst)
     return (
-        f"Of {stats.count(len(whole), 'claim')} of the literature {counts.get('holds', 0)} hold in every part and"
-        f" {len(refuted)} are refuted in one at least{which}",
-        "",
+        f"Of {stats.count(len(whole), 'claim')} of the literature **{counts.get('holds', 0)}** hold in every part and"
+        f" **{counts.get(REFUTED, 0)}** are refuted in one at least{f', as {named}' if named else ''}",
         f"{stats.count(len(decided), 'part')}, each decided by its 95 % interval",
     )
 
@@ -246,7 +260,7 @@ _FINDINGS: Sequence[tuple[str, str, Callable[[Evidence], Answer]]] = (
     ("Tensor cores by mma.sync and by wgmma", "hopper_ladder", tensor_cores),
     ("bf16 with few rows", "hopper_shapes", few_rows),
     ("fp8", "hopper_fp8", fp8),
-    ("Bank conflicts and padding", "fp32_padding", bank_conflicts),
+    ("Padding", "fp32_padding", padding),
     ("Register cache against shared memory", "stencil_reach", register_cache),
     ("Claims", "", claims),
 )
@@ -258,15 +272,10 @@ def findings(data: Evidence) -> list[Finding]:
     found = []
     for topic, sweep, find in _FINDINGS:
         try:
-            said, effect, scope = find(data)
-            found.append(Finding(topic, sweep, said, str(effect), scope))
+            found.append(Finding(topic, sweep, *find(data)))
         except Unmeasured as error:
             found.append(Finding(topic, sweep, absent=text(error)))
     return found
-
-
-def _gain(row: Row) -> Gain:
-    return gain(row.names)
 
 
 def _peak(row: Mapping[str, Any], of: str) -> str:

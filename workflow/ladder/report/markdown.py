@@ -58,7 +58,9 @@ def magnitude(value: float, unit: str = "") -> str:
 
 
 def spread(value: Estimate, digits: int = 4) -> str:
-    """1.234 [1.230, 1.238]; empty where it is unknown."""
+    """1.234 [1.230, 1.238], with a digit or two more where both ends would read alike; empty where it is unknown."""
     if not value.known:
         return ""
+    read = {more: {figure(end, digits + more) for end in (value.low, value.high)} for more in range(3)}
+    digits += next((more for more, ends in read.items() if len(ends) > 1), 0)
     return f"{figure(value.value, digits)} [{figure(value.low, digits)}, {figure(value.high, digits)}]"

@@ -12,21 +12,42 @@ from ladder.claims.primitives import Row, Unmeasured
 from ladder.model.cell import size_label
 from ladder.model.problem import ELEMENT_BYTES
 from ladder.model.sweep import Sweep
-from ladder.report.evidence import Evidence, Gain, best, ends, gain, grouped, is_cube, mean, span, verdicts
+from ladder.report.evidence import (
+    Evidence,
+    Gain,
+    best,
+    ends,
+    gain,
+    grouped,
+    is_cube,
+    mean,
+    proper,
+    span,
+    verdicts,
+)
 from ladder.report.findings import (
     BUFFERED,
     REACH,
     STAGES,
     STAGES_AT,
-    alone_buffered,
+    STATES,
+    against,
+    best_stages,
     by_rows,
     by_stages,
     cache_against_shared,
+    swizzled,
 )
 from ladder.report.markdown import code, figure, share, spread, text
 from ladder.report.steps import NOT_COUNTED, Step, explanation, path, steps
 
 _MOST_CAUSES = 3
+_COUNTER = "counter that moved with it"
+_EXPLAINS = (
+    "A counter explains a share of the time saved or lost: what its change takes at the hardware's rate, over the"
+    " difference of both times. Above 100 % something else took part of it back."
+)
+_NEAR = 0.9  # of the library's speed, where a kernel is worth a row of its own
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
 
@@ -54,6 +75,7 @@ class Part:
     shown: tuple[str, int] | None  # the sweep whose figure stands here, and the place of the figure in it
     said: Sequence[str] = ()
     table: Table | None = None
+    note: str = ""  # what a head of the table means, where it stands first
     absent: str = ""
 
 
@@ -62,6 +84,19 @@ Answer = tuple[Sequence[str], Table]
 
 def _gains(of: Gain) -> list[str]:
     return [spread(of.measured, 3), of.elsewhere]
+
+
+def _uncounted(data: Evidence, name: str) -> str:
+    """That a sweep has no counters, and why."""
+    notes = data.frames["notes"]
+    own = notes[(notes["sweep"] == name) & (notes["stage"] == "profile") & (notes["subject"] == "counters")]
+    reasons = "; ".join(text(reason).rstrip(": ") for reason in own["reason"].dropna().unique())
+    return f"counters were not collected{f': {reasons}' if reasons else ''}"
+
+
+def _counted(found: Sequence[Step]) -> bool:
+    """Whether the counters were read for any step that moved the time."""
+    return any(step.gain.known and not step.tie and step.why != NOT_COUNTED for step in found)
 
 
 def _causes(found: Sequence[Step]) -> str:
@@ -73,7 +108,7 @@ def _causes(found: Sequence[Step]) -> str:
     if all(step.why == NOT_COUNTED for step in known):
         return f"Why: {NOT_COUNTED}."
     named = "; ".join(f"“{text(step.entry.rung)}”: {step.why}" for step in explained[:_MOST_CAUSES])
-    count = f"Why: a counter accounts for {len(explained)} of the {len(known)} steps that lead there"
+    count = f"Why: a counter explains {len(explained)} of the {len(known)} steps that lead there"
     return f"{count}. The largest: {named}." if named else f"{count}."
 
 
@@ -90,26 +125,26 @@ def _ladder(data: Evidence, name: str) -> Answer:
     largest = max((step for step in found if step.gain.known), key=lambda step: step.gain.value, default=None)
     head = f"{len(found)} rungs lead from “{text(found[0].entry.rung)}” to “{text(top.entry.rung)}”"
     said = [
-        f"{head}, at {part.size_text} {gain(top.row).times(text(part.reference_name))}"
+        f"{head}, at {part.size_text} {gain(top.row).times(against(part))}"
         + (
             f"; the largest step is “{text(largest.entry.rung)}”, {figure(largest.gain.value, 3)} x."
             if largest
             else "."
         ),
-        _causes(found),
+        _causes(found) if _counted(found) else f"Why: {_uncounted(data, name)}.",
     ]
     losing = [step for step in aside if step.gain.low <= 1]
     beside = f" Branches that bring nothing or cost speed: {len(losing)} of {len(aside)}." if aside else ""
     said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{beside}")
     heads = ["rung", "technique", "over the rung it changes [95 %]", "another GPU"]
-    heads += [f"speed over {text(part.reference_name)} [95 %]", "cause, by counters"]
+    heads += [f"speed over {against(part)} [95 %]", _COUNTER]
     rows = [
         [
             text(step.entry.rung),
             text(step.entry.technique),
             *_gains(Gain(step.gain, step.predicted)),
             spread(gain(step.row).measured, 3),
-            step.why,
+            step.why if _counted(found) else "",
         ]
         for step in found
     ]
@@ -129,7 +164,7 @@ def _hopper(data: Evidence) -> Answer:
 
 
 def _explained(data: Evidence, below: Row, above: Row) -> str:
-    """The counter that accounts for the difference of two rows, if one does."""
+    """The counter that explains the difference of two rows, if one does."""
     return explanation(below.names, above.names, [below.metrics, above.metrics], data.gpu)[0]
 
 
@@ -164,7 +199,7 @@ def _lane_maps(data: Evidence) -> Answer:
         ),
     ]
     heads = ["lane map", "tiles", "split", "wavefronts per shared load"]
-    heads += [f"speed over {text(part.reference_name)} [95 %]", "another GPU"]
+    heads += [f"speed over {against(part)} [95 %]", "another GPU"]
     rows = [
         [
             code(row["lane_map"]),
@@ -185,13 +220,12 @@ def _between(data: Evidence, name: str, slow: Row, fast: Row) -> str:
         both = [data.rows(name, variant=row["variant"], **size)[0] for row in (slow, fast)]
         if all(row.metrics for row in both):
             return f"{_explained(data, *both)} (at {label})"
-    return NOT_COUNTED
+    return _uncounted(data, name)
 
 
 def _pipelining(data: Evidence) -> Answer:
     name = "fp32_buffering"
     rows = data.rows(name, **BUFFERED)
-    alone = alone_buffered(data)
     gains = {size_label(row.size): gain(row.names) for row in rows}
     heads = ["what", "M = N = K", "against", "speed over it [95 %]", "another GPU"]
     table = [
@@ -203,43 +237,26 @@ def _pipelining(data: Evidence) -> Answer:
         ]
         for row in rows
     ]
-    table += [
-        [
-            "the same, one block a multiprocessor",
-            size_label(row.size),
-            "one of each",
-            *_gains(gain(row.names)),
-        ]
-        for row in alone
-    ]
     said = [f"Double buffering in FP32 is {verdicts(gains)}."]
     for dtype, sweep in STAGES:
         try:
-            first, second, group = by_stages(data, sweep, STAGES_AT)
+            _, _, group = by_stages(data, sweep, STAGES_AT)
+            found = best_stages(data, dtype, sweep).replace("**", "")
         except Unmeasured as error:
             said.append(f"Stages in {dtype}: not measured: {text(error)}.")
             continue
-        ratio = gain(first.names).over(gain(second.names))
-        said[0] += (
-            f" In {dtype} {first['stages']} stages are best at {STAGES_AT},"
-            f" {ratio.times('{} stages'.format(second['stages']))}."
-        )
+        said[0] += f" At {STAGES_AT} {found}."
         table += [
             [
-                f"{one['stages']} stages, {dtype}, {code(one['kernel'])}",
+                f"{one['stages']} stages, {dtype}, {swizzled(one)}",
                 str(STAGES_AT),
                 f"{other['stages']}",
-                *_gains(gain(one.names).over(gain(other.names))),
+                *_gains(data.over(one, other)),
             ]
             for other, one in itertools.pairwise(group)
         ]
     plain = data.rows(name, **(BUFFERED | {"stages": 1, "buffers": 1}))
     said.append(f"Why: {_between(data, name, plain[-1], rows[-1])}.")
-    if alone:
-        brings = span(gain(row.names) for row in alone)
-        said.append(
-            f"Where not: where one block has a multiprocessor to itself, the same change brings {brings}."
-        )
     return said, Table(heads, table)
 
 
@@ -250,8 +267,12 @@ def _shapes(data: Evidence) -> Answer:
     by_regime = {regime: by_rows(data, name, regime) for regime in regimes if _has(data, name, regime)}
     groups = by_regime[part.regime]
     means = {m: mean(rows) for m, rows in groups.items()}
-    heads = ["M", "shapes", "faster, slower", f"speed over {text(part.reference_name)} [95 %], {part.regime}"]
-    heads += ["another GPU", *list(by_regime)[1:], "sustained"]
+    heads = ["M", "shapes", "faster, slower", f"speed over {against(part)} [95 %], {part.regime}"]
+    heads += [
+        "another GPU",
+        *(STATES.get(one, one) for one in [*by_regime][1:]),
+        "sustained, best configuration [95 %]",
+    ]
     table = [
         [
             str(m),
@@ -273,13 +294,13 @@ def _shapes(data: Evidence) -> Answer:
     if peaks := _known(groups[max(groups)], "peak_fraction"):
         bound += f"; at M = {max(groups)} they reach {ends(*(100 * one for one in peaks))} % of the peak"
     others = "; ".join(
-        f"{regime}: {figure(mean([row for rows in found.values() for row in rows]).value, 3)} x"
+        f"{STATES.get(regime, regime)}: {figure(mean([row for rows in found.values() for row in rows]).value, 3)} x"
         for regime, found in by_regime.items()
     )
     every = [row for rows in groups.values() for row in rows]
     counts = Counter(gain(row.names).verdict for row in every)
     said = [
-        f"Over {len(every)} shapes {mean(every).times(text(part.reference_name))} in the geometric mean:"
+        f"Over {len(every)} shapes {mean(every).times(against(part))} in the geometric mean:"
         f" faster at {counts['faster']}, slower at {counts['slower']}, tied at {counts['tied']}.",
         f"Why: {bound}.",
         f"Where not: by M {verdicts(means)}, and the state of the L2 matters ({others}).",
@@ -310,15 +331,17 @@ def _squares(data: Evidence, regime: str, others: int) -> list[list[str]]:
     ]
     for m, here in grouped(rows, lambda row: row["m"]).items():
         top = best(here)
-        held = [
-            figure(row["speedup"], 3)
-            for row in data.tables.timed(
-                "hopper_dtypes", variant=top["variant"], m=m, regime="sustained"
-            ).found
-        ]
-        counts = _faster_slower([top])
-        found.append([f"{m} = N = K", "1", counts, *_gains(gain(top.names)), *[""] * others, *(held or [""])])
+        held = _sustained(data, top)
+        found.append(
+            [f"{m} = N = K", "1", _faster_slower([top]), *_gains(gain(top.names)), *[""] * others, held]
+        )
     return found
+
+
+def _sustained(data: Evidence, row: Row) -> str:
+    """What the best configuration reaches sustained, at a row's dtype, layout and size; empty where unknown."""
+    held = data.sustained(row["dtype"], row.names.get("layout", ""), row["m"])
+    return spread(gain(held.names).measured, 3) if held else ""
 
 
 def _stencil(data: Evidence) -> Answer:
@@ -393,7 +416,7 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answe
         _hopper,
     ),
     (
-        "Does it hold for other shapes?",
+        "bf16 GEMMs of transformers, by M",
         ("hopper_shapes", "shapes"),
         "hopper_shapes hopper_tiles hopper_small fp32_shapes fp32_block_swizzle",
         _shapes,
@@ -410,22 +433,27 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answe
 
 def questions(data: Evidence) -> list[Part]:
     """What the run says of each question; then the sweeps that belong to none."""
-    found, known = [], set[str]()
+    found, known = list[Part](), set[str]()
     for title, (sweep, kind), names, answer in _QUESTIONS:
         there = [data.sweeps[name] for name in names.split() if name in data.sweeps]
         known |= {one.name for one in there}
         kinds = [one.kind for one in data.sweeps[sweep].figures] if sweep in data.sweeps else []
         shown = (sweep, kinds.index(kind)) if kind in kinds else None
         try:
-            found.append(Part(title, there, shown, *answer(data)))
+            said, table = answer(data)
+            first = _COUNTER in table.heads and not any(part.note for part in found)
+            found.append(Part(title, there, shown, said, table, _EXPLAINS if first else ""))
         except Unmeasured as error:
             found.append(Part(title, there, shown, absent=text(error)))
     others = [sweep for name, sweep in data.sweeps.items() if name not in known]
     return [*found, *([Part("Other sweeps", others, None)] if others else [])]
 
 
-def what_to_use(data: Evidence) -> Table:
-    """The fastest GEMM of each dtype at each square size; of tuning sweeps what was measured again counts."""
+def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
+    """The GEMM with the greatest speed-up of each dtype and layout at each square size; and where none comes near.
+
+    Of tuning sweeps what was measured again counts.
+    """
     given = [
         sweep
         for sweep in data.sweeps.values()
@@ -437,19 +465,29 @@ def what_to_use(data: Evidence) -> Table:
     for sweep in given:
         for row in data.tables.timed(sweep.name, regime=regime).found:
             if is_cube(row) and (row.names.get("fresh") is True or not sweep.tuning):
-                groups.setdefault((_DTYPES.index(row["dtype"]), row["m"]), []).append(row)
-    rows = []
-    for _, found in sorted(groups.items()):
+                place = _DTYPES.index(row["dtype"]), row.names.get("layout", ""), row["m"]
+                groups.setdefault(place, []).append(row)
+    rows, far = list[list[str]](), dict[str, list[Row]]()
+    for (_, layout, size), found in sorted(groups.items()):
         # A speed-up over the fastest of two libraries is no speed-up over one of them.
         most = max(len(data.sweeps[row["sweep"]].reference.libraries) for row in found)
         top = max(
             (row for row in found if len(data.sweeps[row["sweep"]].reference.libraries) == most),
             key=lambda row: row["speedup"],
         )
-        link, library = f"[{data.label(top)}](sweeps/{top['sweep']}.md)", text(top["reference"])
-        use = link if gain(top.names).verdict != "slower" else f"{library}; next is {link}"
+        kind = f"{top['dtype']} {layout}".strip()
+        if gain(top.names).measured.high < _NEAR:
+            far.setdefault(kind, []).append(top)
+            continue
+        link, library = f"[{data.label(top)}](sweeps/{top['sweep']}.md)", proper(text(top["reference"]))
+        use = {"faster": link, "tied": f"a tie: {link}", "slower": f"{library}; next is {link}"}
         peak = share(top.names.get("peak_fraction"), ".0f") if "peak_fraction" in top.names else ""
-        kind = f"{top['dtype']} {top.names.get('layout', '')}".strip()
-        rows.append([kind, str(top["m"]), use, *_gains(gain(top.names)), library, peak])
+        speed = [*_gains(gain(top.names)), _sustained(data, top)]
+        rows.append([kind, str(size), use[gain(top.names).verdict], *speed, library, peak])
     heads = ["dtype, layout", "M = N = K", "use", f"speed over the fastest library [95 %], {regime}"]
-    return Table([*heads, "another GPU", "which is", "of the peak"], rows)
+    heads += ["another GPU", "sustained [95 %]", "fastest library", "of the peak"]
+    behind = [
+        f"{kind} at {', '.join(str(row['m']) for row in found)} ({span(gain(row.names) for row in found)})"
+        for kind, found in far.items()
+    ]
+    return Table(heads, rows), behind

@@ -1,11 +1,13 @@
 """What the report shows: timings and resources of sweeps, what stencils gain, failures, notes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.model.schemas import REGIMES, SIZE_COLUMNS
+from ladder.model.sweep import Entry
 from ladder.report.markdown import code, cut, figure, text
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
@@ -14,6 +16,7 @@ from ladder.results.statistics import listed, records, size_of
 MOST_ROWS = 36
 BEST, WORST = 10, 3
 MOST_FAILURES = 40
+Unmeasured = Sequence[tuple[Entry, dict[str, int]]]
 COST_TITLES = {"cycles": "cycles / access", "wavefronts": "wavefronts / request", "model": "model"}
 _RESOURCES = {
     "registers": "registers",
@@ -94,7 +97,9 @@ def stencil(data: SweepData) -> dict[str, Any]:
     }
 
 
-def alike_failures(timings: pd.DataFrame, resources: pd.DataFrame) -> list[dict[str, Any]]:
+def alike_failures(
+    timings: pd.DataFrame, resources: pd.DataFrame, unmeasured: Unmeasured = ()
+) -> list[dict[str, Any]]:
     """Cells without a result and variants that did not compile, by reason; long compiler messages are cut."""
     bad, uncompiled = stats.failures(timings), stats.failures(resources)
     uncompiled = uncompiled[~uncompiled["variant"].isin(bad["variant"])]
@@ -107,6 +112,10 @@ def alike_failures(timings: pd.DataFrame, resources: pd.DataFrame) -> list[dict[
             reason = f"{reason}; {error}" if reason else error
         place = {"sweep": text(row["sweep"]), "sizes": size_label(size_of(row)), "variant": name}
         lines.append({**place, "id": row["variant"], "status": row["status"], "reason": reason})
+    for entry, size in unmeasured:
+        if (variant := entry.variant.id) not in {*uncompiled["variant"]}:
+            place = {"sweep": "", "sizes": size_label(size), "variant": text(entry.rung) or code(variant)}
+            lines.append({**place, "id": variant, "status": "not measured", "reason": "no record of it"})
     if not lines:
         return []
     by_variant = pd.DataFrame(lines).groupby(["sweep", "id", "variant", "status", "reason"], sort=False)

@@ -134,13 +134,14 @@ class Step:
 def explanation(
     below: Row, above: Row, counters: Sequence[Metrics], gpu: Mapping[str, Any]
 ) -> tuple[str, bool]:
-    """What accounts for the difference of two times, in words, and whether anything does."""
+    """What explains the difference of two times, in words, and whether anything does."""
     if not all(counters):
         return NOT_COUNTED, False
     found = cause(below, above, counters, gpu)
     if found is None:
         return "not explained by the counters", False
-    return f"{found[0]}, which accounts for {share(found[1], '.0f')} of the time", True
+    change = "saved" if above["median_us"] < below["median_us"] else "lost"
+    return f"{found[0]}, which explains {share(found[1], '.0f')} of the time {change}", True
 
 
 def steps(data: SweepData) -> list[Step]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.model.sweep import Figure, Sweep
+from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 
@@ -112,6 +112,13 @@ class SweepData:
     def ok(self) -> pd.DataFrame:
         """Rows with a result in the sweep's first regime, the only ones that may be shown as results."""
         return stats.ok_rows(self.timings, self.regime)
+
+    @cached_property
+    def unmeasured(self) -> list[tuple[Entry, dict[str, int]]]:
+        """Variants and sizes of the sweep that no row is of, not even of a failure."""
+        known = {(row["variant"], *stats.size_of(row).values()) for row in stats.records(self.timings)}
+        asked = [(entry, dict(size)) for entry, size in self.sweep.asked]
+        return [(entry, size) for entry, size in asked if (entry.variant.id, *size.values()) not in known]
 
     @property
     def against_others(self) -> pd.DataFrame:
