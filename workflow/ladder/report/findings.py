@@ -130,7 +130,10 @@ def swizzled(row: Row) -> str:
 def stages(data: Evidence) -> Answer:
     """The best number of stages in TF32 and fp16."""
     said = "; ".join(best_stages(data, dtype, name) for dtype, name in STAGES)
-    return said[0].upper() + said[1:], f"M = N = K = {STAGES_AT}, kernels that differ in their stages alone"
+    return said[0].upper() + said[1:], (
+        f"M = N = K = {STAGES_AT}, kernels that differ in their stages alone; launched in pairs where there are such"
+        " pairs, else by their ratios to the libraries"
+    )
 
 
 def tensor_cores(data: Evidence) -> Answer:
