@@ -48,13 +48,14 @@ def _curves(data: FigureData) -> str:
 
 
 def _heatmap(data: FigureData) -> str:
-    best = stats.fastest(data.here)
+    rows = data.in_table
+    best = stats.fastest(rows)
     params = [
-        f"{name} = {stats.parameter(data.here, name)[data.here['variant'] == best['variant']].iloc[0]}"
+        f"{name} = {stats.parameter(rows, name)[rows['variant'] == best['variant']].iloc[0]}"
         for name in (data.figure.y, data.figure.x)
         if name
     ]
-    worth = data.here["speedup"].max() / data.here["speedup"].min()
+    worth = rows["speedup"].max() / rows["speedup"].min()
     return f"Best with {', '.join(params)}: {_over(data, best)}; all choices differ by {figure(worth, 3)} x"
 
 
@@ -93,7 +94,11 @@ _MESSAGES: Mapping[str, Callable[[FigureData], str]] = {
 }
 
 
+_AT_ONE_SIZE = ("ladder", "roofline", "stencil")
+
+
 def message(data: FigureData) -> str:
     """The message of a figure; the title of its sweep where there are no results to draw one from."""
-    rows = data.here if data.figure.kind in ("ladder", "heatmap", "roofline", "stencil") else data.ok
+    kind = data.figure.kind
+    rows = data.in_table if kind == "heatmap" else data.here if kind in _AT_ONE_SIZE else data.ok
     return _MESSAGES[data.figure.kind](data) if len(rows) else data.sweep.title

@@ -209,6 +209,14 @@ class FigureData(SweepData):
         """The size this figure shows: as asked, else the sweep's."""
         return dict(self.figure.size) if self.figure.size is not None else super().size
 
+    @cached_property
+    def in_table(self) -> pd.DataFrame:
+        """Rows `here` of kernels that have both parameters of the figure's axes."""
+        rows = self.here
+        for name in (self.figure.x, self.figure.y):
+            rows = rows[stats.parameter(rows, name).notna()] if name else rows
+        return rows
+
     def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
         """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
         if len(rows):

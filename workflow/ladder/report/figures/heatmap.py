@@ -17,7 +17,7 @@ from ladder.results.statistics import at_size, contenders, estimate, parameter, 
 _COLORS = LinearSegmentedColormap.from_list("speed", [BEHIND, TIE, AHEAD])
 _LEAST = 0.02  # how far the scale reaches to either side of 1 at least
 _DARK = 0.38  # from the middle of the scale, 0.5, on which black does not stand out
-_WIDE = 10  # columns of cells that leave room for intervals
+_WIDE = 8  # columns of cells that leave room for intervals
 
 
 def _axis_values(data: FigureData, name: str) -> list[int | str]:
@@ -33,7 +33,7 @@ def draw(data: FigureData) -> Figure:
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
-    rows = data.some(data.here)
+    rows = data.some(data.in_table)
     rows = rows.assign(x=parameter(rows, x), y=parameter(rows, y), hue=parameter(rows, hue) if hue else "")
     several = rows.groupby(["hue", "y", "x"]).size().max() > 1
     candidates = contenders(rows, ["hue", "y", "x"])
