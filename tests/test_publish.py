@@ -214,7 +214,8 @@ def test_two_gpus_stand_in_one_publication(run: Run) -> None:
     assert set(sessions["gpu_uuid"]) == {"GPU-1", "GPU-22222222"}, "shortened, as in the archive"
     environment = json.loads((run.target / "environment.json").read_text())
     assert {gpu["uuid"] for gpu in environment["gpus"]} == {"GPU-1", "GPU-22222222"}
-    assert "GPU-2" in (run.target / "report.md").read_text()
+    assert "with 2 GPUs" in (run.target / "report.md").read_text()
+    assert "GPU-2" in (run.target / "methodology.md").read_text()
 
 
 def test_checks_of_the_timer_name_gpus_as_sessions_do(run: Run) -> None:

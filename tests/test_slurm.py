@@ -101,7 +101,7 @@ def report(project: Path) -> str:
     kept = [
         line
         for line in text.splitlines()
-        if not line.startswith(("Measured on ", *(f"| {one} | 4 |" for one in SWEEPS)))
+        if not line.startswith(("Measured on ", "| GPU-", *(f"| {one} | 4 |" for one in SWEEPS)))
     ]
     return "\n".join(kept)
 

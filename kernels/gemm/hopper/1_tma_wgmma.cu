@@ -8,8 +8,8 @@
 // every copy, and every copy waits for the wgmma before it. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements, 128 x 128 in the sweep; 64 of K at a time. The maps come from the host, made
-// for copies of that size. TMA reads zeros beyond the matrix, and counts their bytes too.
+// BM, BN: block tile in elements, 128 x 128 in the sweep; 64 of K at a time. The maps come from the host,
+// made for copies of that size. TMA reads zeros beyond the matrix, and counts their bytes too.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "layout/index.cuh"
