@@ -25,6 +25,7 @@ from ladder.model.sweep import Figure, Reference
 from ladder.report.document import TEMPLATES
 from ladder.report.figures import curves, rungs
 from ladder.report.figures.registry import FIGURES, render
+from ladder.report.messages import message
 from ladder.report.sweep_data import FigureData, NoDataError, of_sweep
 from ladder.results import tables
 from ladder.results.statistics import at_size
@@ -308,6 +309,16 @@ def test_a_heatmap_leaves_out_values_that_were_not_tried(tmp_path: Path) -> None
     lab.collect(["fp32_transpose"])
     figure = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap"))
     assert "64" not in words(figure).split()
+
+
+def test_a_heatmap_neither_shows_nor_names_a_kernel_without_its_parameters(lab: Lab) -> None:
+    given = data(lab, "fp32_transpose", "heatmap")
+    other = given.here.head(1).assign(variant="other", params="{}")
+    other[["speedup", "speedup_low", "speedup_high"]] *= 9.0
+    both = dataclasses.replace(given, timings=pd.concat([given.timings, other], ignore_index=True))
+    assert message(both) == message(given)
+    drawings = [FIGURES["heatmap"](one) for one in (both, given)]
+    assert words(drawings[0]) == words(drawings[1])
 
 
 def test_a_heatmap_needs_its_axes(lab: Lab) -> None:

@@ -218,6 +218,17 @@ def test_two_gpus_stand_in_one_publication(run: Run) -> None:
     assert "GPU-2" in (run.target / "methodology.md").read_text()
 
 
+def test_counters_of_other_code_are_named_with_their_date(run: Run) -> None:
+    said = "Counters of 1 sweep are older, of 2026-11-20"
+    assert run.publish() == 0
+    assert "are older" not in (run.target / "report.md").read_text()
+    run.session, run.finished = replace(run.session, id="session-2"), "2026-11-21T10:00:00Z"
+    run.record(["bank_stride"], facts=lambda _, facts: facts | {"machine_code": "new"}, metrics=False)
+    assert run.publish() == 0
+    for name in ("report.md", "index.html"):
+        assert said in (run.target / name).read_text(), name
+
+
 def test_checks_of_the_timer_name_gpus_as_sessions_do(run: Run) -> None:
     for name in ("clock_aa", "clock_nvbench"):
         rows = [{"gpu_uuid": "GPU-22222222-3333", "subject": "one"}, {"subject": "of no known GPU"}]

@@ -28,13 +28,14 @@ from ladder.report.questions import questions, what_to_use
 from ladder.report.steps import is_branch, rate, steps
 from ladder.results import statistics as stats
 from ladder.results import tables
+from ladder.results.collect import EARLIER
 from ladder.results.environment import read_environment
 from ladder.results.templates import TEMPLATES
 
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "is_branch": is_branch}
-TEMPLATES.globals |= {"sections": sections, "version": __version__}
+TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
 """The sweeps of docs/ladder.md, in its order."""

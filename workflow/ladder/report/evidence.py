@@ -179,18 +179,19 @@ class Evidence:
         (value,) = self.tables.speeds_over(own, others).found
         return gain(value.timed[0].names) if len(value.timed) == 1 else Gain(value.estimate)
 
-    def sustained(self, dtype: str, layout: str, m: int) -> Row | None:
-        """The best of square GEMMs in a row without pauses, over the libraries, where that was measured."""
-        found = [
-            row
-            for sweep in self.sweeps.values()
-            if sweep.problem.name == "gemm" and sweep.reference.kernel is None
-            for row in self.tables.timed(
-                sweep.name, dtype=dtype, layout=layout, m=m, regime="sustained"
-            ).found
-            if is_cube(row)
-        ]
-        return best(found) if found else None
+    @cached_property
+    def against_libraries(self) -> Sequence[Sweep]:
+        """Sweeps of GEMMs that are timed against libraries."""
+        gemms = (sweep for sweep in self.sweeps.values() if sweep.problem.name == "gemm")
+        return [sweep for sweep in gemms if sweep.reference.kernel is None]
+
+    @cached_property
+    def sustained(self) -> Mapping[tuple[str, str, int], Row]:
+        """By dtype, layout and M the best of square GEMMs in launches without pauses, over the libraries."""
+        every = [self.tables.timed(one.name, regime="sustained").found for one in self.against_libraries]
+        cubes = [row for found in every for row in found if is_cube(row)]
+        by_place = grouped(cubes, lambda row: (row["dtype"], row.names.get("layout", ""), row["m"]))
+        return {place: best(rows) for place, rows in by_place.items()}
 
     def label(self, row: Row) -> str:
         """What the pages call a row's variant."""

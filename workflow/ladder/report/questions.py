@@ -51,7 +51,7 @@ _NEAR = 0.9  # of the library's speed, where a kernel is worth a row of its own
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
 
-@dataclass(frozen=True)
+@dataclass
 class Table:
     """Rows under heads, all as markdown; a column that is empty in all rows is left out."""
 
@@ -62,13 +62,13 @@ class Table:
         kept = [
             place for place in range(len(self.heads)) if not self.rows or any(row[place] for row in self.rows)
         ]
-        object.__setattr__(self, "heads", [self.heads[place] for place in kept])
-        object.__setattr__(self, "rows", [[row[place] for place in kept] for row in self.rows])
+        self.heads = [self.heads[place] for place in kept]
+        self.rows = [[row[place] for place in kept] for row in self.rows]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is said of a question, or why nothing is; `figure` is the file of its sweep's figure."""
+    """What is said of a question, or why nothing is."""
 
     title: str
     sweeps: Sequence[Sweep]
@@ -340,7 +340,7 @@ def _squares(data: Evidence, regime: str, others: int) -> list[list[str]]:
 
 def _sustained(data: Evidence, row: Row) -> str:
     """What the best configuration reaches sustained, at a row's dtype, layout and size; empty where unknown."""
-    held = data.sustained(row["dtype"], row.names.get("layout", ""), row["m"])
+    held = data.sustained.get((row["dtype"], row.names.get("layout", ""), row["m"]))
     return spread(gain(held.names).measured, 3) if held else ""
 
 
@@ -454,11 +454,7 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
 
     Of tuning sweeps what was measured again counts.
     """
-    given = [
-        sweep
-        for sweep in data.sweeps.values()
-        if sweep.problem.name == "gemm" and sweep.reference.kernel is None
-    ]
+    given = data.against_libraries
     counts = Counter(sweep.regimes[0] for sweep in given)
     regime = max(counts, key=lambda one: counts[one], default="")
     groups: dict[tuple[Any, ...], list[Row]] = {}
