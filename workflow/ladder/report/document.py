@@ -13,6 +13,7 @@ import pandas as pd
 from ladder import __version__
 from ladder.claims.ledger import overall
 from ladder.claims.sources import titles
+from ladder.model.cell import size_label
 from ladder.model.errors import refuse_unknown
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
@@ -112,7 +113,8 @@ def render(
         "parts": list(data.parts.values()),
         "sweeps": list(sweeps.values()),
         "tables": frames,
-        **{name: stats.records(frames[name]) for name in ("clock_nvbench", "jobs")},
+        "clock_nvbench": _clock_rows(frames),
+        "jobs": stats.records(frames["jobs"]),
         "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
         "throughput": read_json(folder.throughput),
         "settings": {**plan.settings, "arch": plan.arch} if plan else {},
@@ -124,6 +126,14 @@ def render(
     for sweep, part in data.parts.items():
         pages[folder.sweep_page(sweep)] = _page("sweep", context | {"data": part})
     return pages
+
+
+def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
+    """Rows of clock_nvbench; `throttled` where the power cap lowered the clock of that kernel in its sweep."""
+    slow = stats.records(frames["timings"][frames["timings"]["throttled"].fillna(False).astype(bool)])
+    names = {(row["sweep"], f"{row['variant']} at {size_label(stats.size_of(row))}") for row in slow}
+    rows = stats.records(frames["clock_nvbench"])
+    return [row | {"throttled": (row["sweep"], row["subject"]) in names} for row in rows]
 
 
 def _message(data: Evidence, sweep: str, place: int) -> str:
