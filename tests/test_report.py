@@ -19,6 +19,7 @@ from ladder.claims import ledger
 from ladder.claims.ledger import Claim
 from ladder.claims.primitives import Answer, Tables, decide
 from ladder.cli.app import main
+from ladder.model.cell import size_label
 from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
@@ -26,7 +27,7 @@ from ladder.report.document import render
 from ladder.report.evidence import Evidence, Gain, verdicts
 from ladder.report.markdown import spread
 from ladder.results import tables
-from ladder.results.statistics import Estimate, estimate, fastest, ratio, records
+from ladder.results.statistics import Estimate, estimate, fastest, ratio, records, size_of
 from ladder.results.templates import TEMPLATES
 from markdown_it import MarkdownIt
 
@@ -406,8 +407,14 @@ def test_a_sweep_over_shapes_without_any_result_says_so(tmp_path: Path) -> None:
 
 def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: Path) -> None:
     lab = made(tmp_path)
-    kernels = [("short", 15.8, 15.0), ("long", 1870.5, 1869.5)]
-    about = {"sweep": "hopper_ladder", "dtype": "bf16"}
+    timings = tables.read("timings", lab.folder.tables)
+    (slow, *_) = timings.index[timings["status"] == "ok"]
+    timings.loc[slow, "throttled"] = True
+    tables.write({"timings": timings}, lab.folder.tables)
+    row = timings.loc[slow]
+    capped = f"{row['variant']} at {size_label(size_of(row.to_dict()))}"
+    kernels = [("short", 15.8, 15.0), ("long", 1870.5, 1869.5), (capped, 1900.0, 2000.0)]
+    about = {"sweep": row["sweep"], "dtype": "bf16"}
     nvbench = [
         {
             **about,
@@ -456,9 +463,10 @@ def test_the_clock_section_holds_the_timer_against_nvbench_and_itself(tmp_path: 
     part = section(report(lab)["methodology"], "How good is this clock?")
     short = "below by at most 5.33 % (1 kernel on 2 GPUs)"
     assert f"From 100 µs up the two differ by at most 0.05 % (1 kernel on 2 GPUs), {short}." in part
-    assert "| `long` | hopper_ladder | bf16 | GPU-b | 1870 [1869, 1872] |" in part
-    assert "| `long` | hopper_ladder | bf16 | GPU-a | 96 of 100 (96 % [90, 98]) |" in part
-    assert "| `long` | hopper_ladder | bf16 | GPU-b | 93 of 100 (93 % [86, 97]) |" in part
+    assert "Where the power cap lowers the clock they differ by at most 5.00 % (1 kernel on 2 GPUs)" in part
+    assert f"| `long` | {row['sweep']} | bf16 | GPU-b | 1870 [1869, 1872] |" in part
+    assert f"| `long` | {row['sweep']} | bf16 | GPU-a | 96 of 100 (96 % [90, 98]) |" in part
+    assert f"| `long` | {row['sweep']} | bf16 | GPU-b | 93 of 100 (93 % [86, 97]) |" in part
     assert "| fp32_transpose | 8 | 0 | 8 | 100 | 83.0 | 83 % | 10 % | 1 |" in part
     assert "took 41.3 s from an empty cache" in part
     assert "80 % were GPU time" in part
