@@ -86,6 +86,20 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
     assert "elements of the input a were written" in found["input"].reason
 
 
+def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> None:
+    faults = ["none", "dirty", "counts", "behind", "replays"]
+    records = measure("workspace", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
+    found = {key.split(" ")[0].removeprefix("workspace-fp32-fault="): record for key, record in records.items()}
+    assert found["workspace-fp32"].status == "ok", found["workspace-fp32"].reason
+    assert found["dirty"].status in ("stateful", "incorrect"), found["dirty"]
+    assert found["counts"].status == "stateful", found["counts"]
+    assert "zeroed workspace of" in found["counts"].reason
+    assert "which launches must leave zero" in found["counts"].reason
+    assert found["behind"].status == "out_of_bounds", found["behind"]
+    assert "around zeroed workspace of" in found["behind"].reason
+    assert found["replays"].status in ("stateful", "incorrect"), found["replays"]
+
+
 def test_a_worker_takes_the_algorithms_of_the_one_before(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")

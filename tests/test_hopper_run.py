@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator.hopper import HOPPER, INCLUDE, ONE, PING_PONG, RING, RUNGS, SPLIT, box, variant
+from emulator.hopper import HOPPER, INCLUDE, ONE, PING_PONG, RING, RUNGS, SPLIT, STREAM_K, box, variant
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
-from emulator.ptx import Array, Fault, Memory, compile_ptx
+from emulator.ptx import UNSET, Array, Fault, Memory, compile_ptx
 from emulator.tensor_ptx import from_bits, to_bits
+from ladder.model.expressions import evaluate
 from ladder.model.kernel import Variant
 
 LOADS = ("early", "late")
@@ -46,12 +47,19 @@ def wrong(
         address[name] = memory.buffer(0, bits[: len(bits) // 2 * 2].view(np.uint32), writable=name == "c")
     words = slice(address["c"] // 4, address["c"] // 4 + m * n // 2)
     memory.readable[words] = 0
-    maps, arguments = {}, []
+    maps, arguments, flags = {}, [], []
     for place, argument in enumerate(one.kernel.arguments):
         if argument.tensor_map:
             rows, columns = stored[argument.tensor_map].shape
             maps[place] = Map(address[argument.tensor_map], rows, columns, box(one, argument.tensor_map))
             arguments.append(place)
+        elif argument.workspace:
+            held = 0 if argument.workspace == "zeroed" else UNSET
+            room = np.full(evaluate(argument.bytes, one.names()) // 4, held, np.uint32)
+            arguments.append(memory.buffer(0, room, writable=True))
+            own = slice(arguments[-1] // 4, arguments[-1] // 4 + len(room))
+            memory.readable[own] = 0
+            flags += [own] if argument.workspace == "zeroed" else []
         elif argument.pointer:
             arguments.append(address["c"])
         else:
@@ -61,6 +69,7 @@ def wrong(
     grid = (clusters * together, 1) if clusters else geometry.grid[:2]
     threads = geometry.block[0]
     HopperMachine(program, memory, threads, grid, together, arguments, maps, loads).run()
+    assert not any(memory.words[own].any() for own in flags)
     found = from_bits(memory.words[words].view(np.uint16), "bf16").reshape(m, n)
     return int((found != rounded(ALPHA * (a @ b) + (beta * c if beta else 0))).sum())
 
@@ -79,6 +88,10 @@ KERNELS = [
     (PING_PONG, "TN", {"bn": 64, "stages": 3}, 2),
     (PING_PONG, "TN", {"bm": 64, "bn": 64, "cluster_m": 2, "stages": 5, "buffers": 1}, 2),
     (PING_PONG, "TN", {"bn": 176, "stages": 4}, 1),
+    # Nine tiles of four steps: for four blocks five tiles are cut, for two three, for seven all.
+    (STREAM_K, "TN", {"bn": 64, "stages": 3}, 4),
+    (STREAM_K, "TN", {"bn": 64, "stages": 2, "buffers": 1}, 7),
+    (STREAM_K, "NN", {"bn": 64}, 2),
     (RING, "TN", {"bn": 64, "stagger": 1, "serpentine": 1}, 2),
     (RING, "TN", {"bn": 96, "stagger": 2, "cluster_m": 2, "cluster_n": 2, "boxes": 1}, 1),
     (RING, "TN", {"bm": 192, "bn": 64, "consumers": 3, "stagger": 1}, 2),
@@ -103,16 +116,16 @@ def test_results_are_right(
 
 
 def test_each_rung_is_run() -> None:
-    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, PING_PONG, RING, SPLIT}
+    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, PING_PONG, STREAM_K, RING, SPLIT}
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.0])
-@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, RING, SPLIT])
+@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, STREAM_K, RING, SPLIT])
 def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None:
     assert wrong(variant(name), "early", (65, 72, 0), beta=beta) == 0
 
 
-@pytest.mark.parametrize("name", ["4_persistent", "5_multicast", "6_tma_store", PING_PONG, RING])
+@pytest.mark.parametrize("name", ["4_persistent", "5_multicast", "6_tma_store", PING_PONG, STREAM_K, RING])
 def test_a_block_without_a_tile_ends(name: str) -> None:
     more = {"stagger": 2} if name == RING else {}
     assert wrong(variant(name, "bf16", "TN", bn=64, **more), "early", (65, 72, 136), clusters=4) == 0

@@ -22,7 +22,9 @@ from emulator.ptx import UNSET, Array, Fault, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 
 _RANK_SHIFT = 24
-_WAITS = ("bar.sync", "barrier.cluster.wait.acquire", "mbarrier.try_wait.parity.shared::cta.b64")
+_FLAG = "ld.acquire.gpu.global.u32"
+"""Reads a flag of another block: in a loop until it is raised."""
+_WAITS = ("bar.sync", "barrier.cluster.wait.acquire", "mbarrier.try_wait.parity.shared::cta.b64", _FLAG)
 _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 """Without a meaning here."""
 
@@ -184,6 +186,10 @@ class HopperMachine(TensorMachine):
             passed = [self._mbarrier(block, at).parity != wanted for block, at, wanted in asked.T.tolist()]
             ready[mask] = np.asarray(passed)[which.reshape(-1)]
             return ready
+        if step.opcode == _FLAG:
+            word = np.broadcast_to(self._address(step.operands[1]), self.count) // 4
+            ready[mask] = self.memory.words[word[mask]] != 0
+            return ready
         names = self._barrier_names(step, mask)
         if step.opcode == "bar.sync":
             self._arrive(names, self._barrier_count(step, mask))
@@ -247,6 +253,8 @@ class HopperMachine(TensorMachine):
             self._set(operands[0], there.astype(np.uint32), mask)
         elif opcode.startswith("ld.shared::cluster"):
             self._load_from_block(operands, mask)
+        elif (plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)) != opcode:
+            super()._carry_out(dataclasses.replace(step, opcode=plain), mask)
         elif opcode.startswith("cp.async.bulk"):
             self._bulk(opcode, operands, mask)
         elif opcode.startswith("wgmma"):

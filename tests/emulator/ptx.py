@@ -288,7 +288,7 @@ class Machine:
     def _move(self, name: str, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
         kind, space = modifiers[-1], modifiers[0]
         place, data = operands[::-1] if name == "ld" else operands
-        registers = re.findall(r"%\w+", data)
+        registers = re.findall(r"%?\w+", data)
         if space == "param":
             self._set(data, self.arguments[place.strip("[]")], mask)
             return

@@ -53,6 +53,8 @@ def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
     for promotion in named.values if named else [argument.l2_promotion]:
         if promotion not in L2_PROMOTIONS:
             raise refuse(kernel.path, f"{where}.l2_promotion", promotion, [*L2_PROMOTIONS, *parameters])
+    if argument.kind == "workspace":
+        return
     scalars = [*problem.scalars, *problem.size_fields, *parameters]
     known = scalars if argument.kind == "scalar" else problem.buffers
     refuse_unknown(kernel.path, f"{where}.{argument.kind}", argument.name, known)
@@ -68,6 +70,9 @@ def _try_expressions(kernel: Kernel) -> None:
     fields = [(f"constraints[{i}].expr", one.expr) for i, one in enumerate(kernel.constraints)]
     fields += [
         (f"arguments[{i}].box", str(e)) for i, one in enumerate(kernel.arguments) for e in one.box or ()
+    ]
+    fields += [
+        (f"arguments[{i}].bytes", str(one.bytes)) for i, one in enumerate(kernel.arguments) if one.workspace
     ]
     for field, expression in fields:
         with within(f"{path}: {field}"):

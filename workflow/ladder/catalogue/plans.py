@@ -19,6 +19,15 @@ _JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions", "split"
 def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[str, Any]:
     if argument.kind == "pointer":
         return {"pointer": argument.name}
+    if argument.kind == "workspace":
+        with within(f"{where}.bytes"):
+            size = whole(argument.bytes or 0, evaluate(argument.bytes or 0, names))
+        # A name for each size: what a kernel that is loaded has stays where it is.
+        return {
+            "pointer": f"{argument.name} workspace of {size} bytes",
+            "workspace": argument.name,
+            "bytes": size,
+        }
     if argument.kind == "scalar":
         given = {"value": names[argument.name]} if argument.name in names else {"scalar": argument.name}
         return {**given, "type": argument.type}

@@ -72,7 +72,9 @@ def throughput(
     if not found:
         raise LadderError("no GPU is visible, and this step times one")
     if len(found) < gpus:
-        raise refuse("command line", "--gpus", gpus, f"at most the GPUs that are visible, which are {len(found)}")
+        raise refuse(
+            "command line", "--gpus", gpus, f"at most the GPUs that are visible, which are {len(found)}"
+        )
     folder = own.run(_THROUGHPUT, found[0].slug)
     cache = own.results / _THROUGHPUT / "cubins"
     shutil.rmtree(cache.parent, ignore_errors=True)

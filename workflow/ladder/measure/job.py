@@ -17,7 +17,7 @@ from ladder.gpu.discovery import FoundGpu, driver_version, find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
-from ladder.measure.conditions import host_conditions
+from ladder.measure.conditions import host_conditions, plan_has_workspace
 from ladder.measure.store import Append, Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.tuning import FASTEST, Rivals, fastest, rivals
@@ -218,7 +218,10 @@ def progress(record: Record) -> str:
 
 def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]:
     """Command line of a process that launches a plan's kernels, but for its last argument."""
-    return [sys.executable, "-m", f"ladder.measure.{module}", str(path), str(root / plan.job["cubins"])]
+    words = (
+        [f"ladder.measure.{module}"] if not plan_has_workspace(plan) else ["ladder.measure.workspace", module]
+    )
+    return [sys.executable, "-m", *words, str(path), str(root / plan.job["cubins"])]
 
 
 def share_of(plan: Plan, share: int) -> set[int]:

@@ -39,7 +39,7 @@ class Parameter(Document):
 
 
 class Argument(Document):
-    """One kernel argument: a pointer to a buffer of the problem, a scalar, or a TMA tensor map."""
+    """One kernel argument: a pointer to a buffer of the problem or a workspace, a scalar, or a TMA tensor map."""
 
     pointer: str | None = None
     """buffer of the problem"""
@@ -55,22 +55,28 @@ class Argument(Document):
     """shared-memory swizzle of a tensor map; rows: as wide as the box's rows"""
     l2_promotion: Text = "none"
     """of a tensor map: none, 64B, 128B, 256B, or a parameter with such values"""
+    workspace: Literal["zeroed", "scratch"] | None = None
+    """memory of the launch's own; zeroed: holds zeros ahead of it, and must after it; scratch: holds anything"""
+    bytes: Expression | None = None
+    """of a workspace"""
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         given = self.model_fields_set - {"l2_promotion"}
-        if given not in ({"pointer"}, {"scalar", "type"}, {"tensor_map", "box", "swizzle"}):
-            forms = "{pointer: NAME}, {scalar: NAME, type: int32|int64|float32}"
+        known = ({"pointer"}, {"scalar", "type"}, {"tensor_map", "box", "swizzle"}, {"workspace", "bytes"})
+        if given not in known:
+            forms = "{pointer: NAME}, {workspace: zeroed|scratch, bytes: ...}, "
+            forms += "{scalar: NAME, type: int32|int64|float32}"
             raise ValueError(f"{forms} or {{tensor_map: NAME, box: [...], swizzle: ...}}")
         return self
 
     @property
     def kind(self) -> str:
-        return "pointer" if self.pointer else "scalar" if self.scalar else "tensor_map"
+        return next(kind for kind in ("pointer", "workspace", "scalar", "tensor_map") if getattr(self, kind))
 
     @property
     def name(self) -> str:
-        return self.pointer or self.scalar or self.tensor_map or ""
+        return str(getattr(self, self.kind))
 
 
 class LaunchRule(Document):

@@ -1,0 +1,113 @@
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+//
+// The technique: stream-K (stream-k, cutlass). At M = N = K = 4096 there are 512 tiles of 128 x 256 for 132
+// multiprocessors, and in the fourth round 16 of them had none. Now the last two rounds are cut along K into
+// 132 equal shares (schedule/stream_k.cuh), so that all multiprocessors are busy to the end. Where two blocks
+// share a tile, one leaves its sums in global memory and the other adds them (epilogue/partial_sums.cuh). The
+// price: 128 KiB written and read for each such tile. The sweep hopper_ladder measures it.
+//
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
+// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
+// the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results
+// on their way, per consumer. sums: a float for each accumulator of each block; ready: a flag for each
+// consumer of each block, zero before and after.
+
+#include "epilogue/partial_sums.cuh"
+#include "epilogue/warpgroup_store.cuh"
+#include "layout/index.cuh"
+#include "mma/operand_tile.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/stream_k.cuh"
+#include "schedule/tile_scheduler.cuh"
+
+constexpr int consumers = 2;
+
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Buffers>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a[Stages];
+    OperandTile<Element, MajorB, BN> b[Stages];
+    TmaStoreRing<Element, BN, Buffers> c[consumers];
+    RingBarriers<Stages> ring;
+};
+
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Raster, int Buffers>
+__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                const __grid_constant__ TensorMap map_c, Element* c, float* sums, unsigned* ready, int m,
+                int n, int k, float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
+    auto& ring = shared.ring;
+    const int depth = shared.a[0].depth, steps = ceil_div(k, depth), block = blockIdx.x;
+    using Alone = ClusterShape<1, 1>;  // blocks share no operand
+    const TileScheduler<BM, BN, Alone, Raster> scheduler(m, n);
+    const StreamK schedule(scheduler.tiles(), steps, gridDim.x);
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        prefetch(map_a);  // the descriptor, not the matrix
+        prefetch(map_b);
+        ring.init(consumers * 4);  // a release per warp that reads its loads
+    }
+    __syncthreads();
+
+    RingPosition<Stages> at;  // goes on from tile to tile, on both sides alike
+    if (warpgroup == 0) {  // the producer
+        shrink_registers<producer_registers<consumers>>();
+        if (one_of_warpgroup(thread)) {
+            for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+                const TilePosition origin = scheduler.origin(work.tile, 0);
+                for (int step = 0; step < work.steps; ++step, at.advance()) {
+                    auto& a = shared.a[at.stage];
+                    auto& b = shared.b[at.stage];
+                    const int first = (work.first + step) * depth;
+                    ring.wait_until_empty(at);  // passes in the first round
+                    mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
+                    a.load(map_a, origin.row, first, ring.full[at.stage]);
+                    b.template load<1>(map_b, origin.column, first, ring.full[at.stage], 0, 1);
+                }
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<consumers>>();
+        constexpr int rows = BM / consumers, count = BN / 2, threads = warpgroup_threads;
+        const int consumer = warpgroup - 1, tile_row = consumer * rows;
+        const int own = block * consumers + consumer, before = own - consumers;
+        constexpr Index room = Index(threads) * count;
+        const auto barrier = [&] { warpgroup_barrier(warpgroup); };
+        float accumulator[1][count];
+        int next_buffer = 0;
+        for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+            int held = 0;
+            for (int step = 0; step < work.steps; ++step, at.advance()) {
+                mbarrier_wait(ring.full[at.stage], at.parity);
+                wgmma_fence();
+                wgmma_tiles(accumulator, shared.a[at.stage], shared.b[at.stage], tile_row, 0, step > 0);
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();  // those of the step before
+                    release_stage<Alone>(ring.empty[held], 0, lane);
+                }
+                held = at.stage;
+            }
+            wgmma_wait<0>();
+            release_stage<Alone>(ring.empty[held], 0, lane);  // for the next tile
+            if (!work.ends(steps)) {  // the next block has the end of this tile
+                leave_sums<threads>(accumulator[0], sums + own * room, ready + own, thread, barrier);
+                continue;
+            }
+            if (!work.begins()) {  // the block before had the beginning of this tile
+                take_sums<threads, true>(accumulator[0], sums + before * room, ready + before, thread,
+                                         barrier);
+            }
+            const TilePosition origin = scheduler.origin(work.tile, 0);
+            const int row = origin.row + tile_row, column = origin.column;
+            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
+            shared.c[consumer].template store<Evict::normal>(accumulator, map_c, row, column, thread,
+                                                             warpgroup, next_buffer);
+        }
+        if (thread == 0) wait_for_stores();  // it started them
+    }
+}
