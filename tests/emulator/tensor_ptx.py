@@ -150,10 +150,9 @@ class TensorMachine(Machine):
             self._set(operands[0], ~self._value(operands[1], "b32"), mask)
         elif step.opcode == "bfi.b32":
             bits, base = (self._value(one, "u32") for one in operands[1:3])
-            place, length = (int(one) for one in operands[3:])
-            field = (1 << length) - 1
-            inserted = base & np.uint32(~(field << place) % 2**32) | (bits & np.uint32(field)) << np.uint32(place)
-            self._set(operands[0], np.asarray(inserted, np.uint32), mask)
+            place, length = (np.uint32(int(one)) for one in operands[3:])
+            field = np.uint32((1 << int(length)) - 1)
+            self._set(operands[0], np.asarray(base & ~(field << place) | (bits & field) << place), mask)
         elif step.opcode in ("div.s32", "rem.s32"):
             left, right = (self._everywhere(one, "s32").astype(np.int64) for one in operands[1:])
             quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)

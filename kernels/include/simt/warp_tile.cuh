@@ -57,7 +57,7 @@ struct WarpTile {
                     float b[TN];
                     load_b(b, step, 4 * chunk + i);
 #pragma unroll
-                    for (int y = 0; y < TM; ++y) multiply_row(y, a[y].value[i], b);
+                    for (int y = 0; y < TM; ++y) accumulate(y, a[y].value[i], b);
                 }
             } else {
                 float b[4][TN];
@@ -67,7 +67,7 @@ struct WarpTile {
                 for (int y = 0; y < TM; ++y) {
                     const Vector<float, 4> a = load_a(step, y, chunk);
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) multiply_row(y, a.value[i], b[i]);
+                    for (int i = 0; i < 4; ++i) accumulate(y, a.value[i], b[i]);
                 }
             }
         }
@@ -105,7 +105,7 @@ struct WarpTile {
             for (int w = 0; w < 4; ++w) b[x + w] = read.value[w];
         }
     }
-    __device__ void multiply_row(int y, float a, const float (&b)[TN]) {
+    __device__ void accumulate(int y, float a, const float (&b)[TN]) {
 #pragma unroll
         for (int x = 0; x < TN; ++x) accumulator[y][x] += a * b[x];
     }
