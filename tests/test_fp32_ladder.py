@@ -82,6 +82,7 @@ def run(
     landing: str = "wait",
     beta: float = 0.0,
     include: Path = INCLUDE,
+    alpha: float | None = None,
 ) -> tuple[ClusterMachine, float]:
     """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound."""
     m, n, k = size
@@ -99,7 +100,8 @@ def run(
     place = slice(pointers[2] // 4, pointers[2] // 4 + m * n)
     if beta:
         memory.readable[place] = 0
-    alpha = 0.75 if beta else 1.0
+    if alpha is None:
+        alpha = 0.75 if beta else 1.0
     scalars = [int(np.float32(value).view(np.uint32)) for value in (alpha, beta)]
     tiles, _, slices = geometry.grid
     machine = ClusterMachine(
@@ -115,8 +117,9 @@ def run(
     found = memory.words[place].view(np.float32).reshape(m, n).astype(np.float64)
     left, right = a.astype(np.float64), b.astype(np.float64)
     expected = alpha * (left @ right) + beta * c
-    magnitude = alpha * (np.abs(left) @ np.abs(right)) + abs(beta) * np.abs(c)
-    error = np.abs(found - expected) / (accumulation_bound("fp32", k) * magnitude)
+    magnitude = abs(alpha) * (np.abs(left) @ np.abs(right)) + abs(beta) * np.abs(c)
+    allowed = accumulation_bound("fp32", k) * magnitude
+    error = np.where(found == expected, 0, np.abs(found - expected) / np.where(allowed == 0, np.nan, allowed))
     return machine, float(np.where(np.isnan(error), np.inf, error).max())
 
 
@@ -182,6 +185,66 @@ def test_without_a_step_of_k_c_is_scaled_by_beta(params: dict[str, Any]) -> None
     assert run(given, (65, 37, 0), beta=0.5)[1] <= 1
 
 
+# Thin and deep products: gemm_sliced_k.
+
+
+def sliced(**params: Any) -> Variant:
+    return catalog()["gemm_sliced_k"].variant(params, "fp32")
+
+
+SLICED: list[dict[str, Any]] = [
+    {"bm": 1, "bn": 128, "tm": 1, "tn": 4},
+    {"bm": 2, "bn": 256, "tm": 2, "tn": 8, "bk": 4, "warps": 2, "stages": 5, "split_k": 4},
+    {"bm": 4, "bn": 128, "tm": 4, "tn": 4, "split_k": 1},
+    {"bm": 16, "bn": 128, "tm": 8, "tn": 8},
+    {"bm": 32, "bn": 64, "tm": 8, "tn": 8, "bk": 4, "warps": 4, "stages": 2, "split_k": 8},
+    {"bm": 128, "bn": 4, "tm": 4, "tn": 4, "bk": 16, "warps": 4},
+    {"bm": 64, "bn": 4, "tm": 2, "tn": 4, "bk": 32, "warps": 2, "split_k": 2},
+    {"bm": 128, "bn": 16, "tm": 8, "tn": 8, "warps": 4},
+    {"bm": 64, "bn": 32, "tm": 8, "tn": 8, "bk": 16, "warps": 2, "stages": 4},
+    {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "bk": 16, "warps": 16, "min_blocks": 1},
+    {"bm": 8, "bn": 16, "tm": 1, "tn": 4, "warps": 1, "stages": 2, "split_k": 1},
+]
+"""Few rows, few columns, and squares; each depth of a step, with and without clusters."""
+
+THIN_SIZES = [(1, 1, 1), (1, 260, 300), (130, 1, 301), (3, 133, 70), (65, 5, 36), (33, 37, 7), (18, 132, 520)]
+
+
+@pytest.mark.parametrize("params", SLICED, ids=label)
+def test_sliced_k_is_right_at_thin_and_at_odd_sizes(params: dict[str, Any]) -> None:
+    given = sliced(**params)
+    for size in THIN_SIZES:
+        for landing in ("wait", "once"):
+            assert run(given, size, landing)[1] <= 1, f"{size}, copies land at {landing}"
+    assert run(given, (18, 33, 70), beta=0.5)[1] <= 1
+    assert run(given, (17, 20, 9), beta=1.0, alpha=0.0)[1] <= 1
+    assert run(given, (5, 6, 0), beta=0.5)[1] <= 1, "without a step of K, C is scaled by beta"
+    assert run(given, (5, 6, 0))[1] <= 1, "and NaN in C stays out of beta = 0"
+
+
+@pytest.mark.parametrize(
+    ("params", "a", "b"),
+    [
+        ({"bm": 16, "bn": 128, "tm": 8, "tn": 8}, 2, 2),
+        ({"bm": 128, "bn": 16, "tm": 8, "tn": 8}, 2, 2),
+        ({"bm": 32, "bn": 32, "tm": 4, "tn": 8, "bk": 16}, 2, 2),
+        ({"bm": 1, "bn": 128, "tm": 1, "tn": 4}, 2, 4),
+        ({"bm": 128, "bn": 4, "tm": 4, "tn": 4, "bk": 32, "warps": 4}, 4, 2),
+    ],
+    ids=str,
+)
+def test_sliced_k_reads_its_operands_without_conflicts(params: dict[str, Any], a: int, b: int) -> None:
+    given = sliced(**params, split_k=1)
+    bm, bk = int(given.params["bm"]), int(given.params["bk"])
+    machine, _ = run(given, (bm, int(given.params["bn"]), bk))
+    border, ring = -(-4 * bm * bk // 128) * 128, given.geometry({"m": 1, "n": 1, "k": 1}).shared_bytes
+    of_steps = [one for one in machine.accesses if one[0] == "ld.shared.v4.f32"]
+    first = of_steps[: bk // 4 * (int(given.params["tm"]) + int(given.params["tn"]))]
+    assert ring > border
+    assert {count for _, lowest, count in first if lowest < border} == {a}
+    assert {count for _, lowest, count in first if lowest >= border} == {b}
+
+
 def is_right(given: Variant, include: Path) -> bool:
     try:
         return all(
@@ -229,6 +292,44 @@ def test_a_planted_mistake_is_found(
     given = variant(**{**SMALL, **params})
     assert is_right(given, INCLUDE)
     assert not is_right(given, include)
+
+
+THIN = "gemm/simt/gemm_sliced_k.cu"
+PLANTED_IN_SLICED: list[tuple[str, str, str]] = [
+    (THIN, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),
+    (THIN, "        __syncwarp();  //", "        //"),
+    (THIN, "    wait_for_copies<0>();\n    __syncthreads();", "    wait_for_copies<0>();"),
+    (THIN, "words);\n    __syncthreads();", "words);"),
+    (THIN, "        cluster_barrier();\n        for_each", "        __syncthreads();\n        for_each"),
+    (THIN, "        cluster_barrier();  //", "        //"),
+    (THIN, "step + Stages - 1)", "step + Stages)"),
+    (THIN, "row >= m || column >= n", "row > m || column >= n"),
+    (THIN, "column + w < n", "column + w <= n"),
+    ("include/copy/warp_copy.cuh", "rows_left -= row;", ""),
+    ("include/copy/warp_copy.cuh", "columns_left -= column;", ""),
+    ("include/epilogue/warp_sum.cuh", "warp = 1; warp < Warps", "warp = 2; warp < Warps"),
+    ("include/simt/warp_tile.cuh", "step, 4 * chunk + i);", "step, 4 * chunk);"),
+]
+"""A file, and what is replaced by what."""
+
+
+@pytest.mark.parametrize(("file", "right", "wrong"), PLANTED_IN_SLICED)
+def test_a_planted_mistake_in_sliced_k_is_found(tmp_path: Path, file: str, right: str, wrong: str) -> None:
+    shutil.copytree(KERNELS, tmp_path / "kernels")
+    edit(tmp_path / "kernels" / file, right, wrong)
+    kernel = load_catalog(tmp_path / "kernels")["gemm_sliced_k"]
+    params = {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "warps": 2, "split_k": 2}
+    found = False
+    try:
+        for size in ((33, 37, 7), (31, 35, 90)):
+            for landing in ("wait", "once"):
+                _, error = run(
+                    kernel.variant(params, "fp32"), size, landing, include=tmp_path / "kernels" / "include"
+                )
+                found |= not error <= 1
+    except Fault:
+        found = True
+    assert found
 
 
 @pytest.mark.parametrize("stages", [1, 2])

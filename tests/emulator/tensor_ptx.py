@@ -79,6 +79,8 @@ class TensorMachine(Machine):
     # Registers of 16 bits, and predicates.
 
     def _value(self, operand: str, kind: str) -> Array:
+        if kind == "pred" and not operand.startswith("%"):
+            return np.asarray(int(operand) != 0)
         if kind not in _HALVES:
             return super()._value(operand, kind)
         if operand.startswith("%"):
@@ -144,6 +146,13 @@ class TensorMachine(Machine):
                 self._set(register, half.astype(np.uint16), mask)
         elif step.opcode == "not.pred":
             self._set(operands[0], ~self._value(operands[1], "pred"), mask)
+        elif step.opcode == "not.b32":
+            self._set(operands[0], ~self._value(operands[1], "b32"), mask)
+        elif step.opcode == "bfi.b32":
+            bits, base = (self._value(one, "u32") for one in operands[1:3])
+            place, length = (np.uint32(int(one)) for one in operands[3:])
+            field = np.uint32((1 << int(length)) - 1)
+            self._set(operands[0], np.asarray(base & ~(field << place) | (bits & field) << place), mask)
         elif step.opcode in ("div.s32", "rem.s32"):
             left, right = (self._everywhere(one, "s32").astype(np.int64) for one in operands[1:])
             quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)
