@@ -64,7 +64,8 @@ __device__ inline void compute_tiles(const float* a, const float* b, float* c, f
         constexpr int unrolled = Words == 1 ? Fragments::buffers : 0;  // rare: short code
         staged_loop<Copy::stages, Fragments::buffers, unrolled>(copies, thread_tile, shared, work.steps);
         release_stages();
-        if (!work.ends(const_max(1, ceil_div(unknown(k), Tile::bk)))) {  // the next block has the end of this tile
+        // The next block may have the end of this tile.
+        if (!work.ends(const_max(1, ceil_div(unknown(k), Tile::bk)))) {
             leave_sums<Tile::threads>(accumulator, sums + block * room, ready + block, thread, barrier);
             continue;
         }
