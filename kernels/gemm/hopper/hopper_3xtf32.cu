@@ -1,0 +1,138 @@
+// C = alpha * A @ B + beta * C, fp32 with the accuracy of fp32, on tensor cores: B is stored as N x K.
+//
+// The technique: 3xTF32 (cutlass, recovering-sgemm). The CUDA cores' FMA units limit an FP32 GEMM, and tensor
+// cores multiply TF32 eight times as fast, with 11 of 24 bits. Each number is split, x = high + low, and three
+// products take the place of one: low * high, high * low, high * high. low * low is below the rounding of fp32.
+// Tensor cores cut their sums, which in a long sum of one sign would add up: each Depth of K has a sum of its own,
+// small products first, which the CUDA cores add to the result, rounded to nearest.
+//
+// A warp of the first warpgroup copies tiles by TMA; its others write the low part of B beside it
+// (mma/split_tf32.cuh; the high part is B itself, cut by the tensor cores). A consumer splits A in registers,
+// where wgmma reads it: from shared memory A's two parts would take the bandwidth that B needs. Consumers take
+// turns: while one waits, adds and splits, the wgmma of the others keep the tensor cores busy. The sweep
+// fp32_tensor measures it.
+//
+// BM, BN: block tile in elements, BM / 64 consumers; 32 of K at a time. Depth: of K in one turn, 16 or 32.
+// Stages: tiles of A, B and the low part of B in the ring. Raster: width of the threadblock swizzle in tiles, 0
+// for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results on their way, per consumer.
+
+#include "epilogue/warpgroup_store.cuh"
+#include "layout/index.cuh"
+#include "mma/operand_tile.cuh"
+#include "mma/split_tf32.cuh"
+#include "mma/wgmma_registers.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/tile_scheduler.cuh"
+
+template <int BM, int BN, int Stages, int Buffers>
+struct Shared {
+    OperandTile<Tf32, Major::k, BM> a[Stages];
+    OperandTile<Tf32, Major::k, BN> b[Stages], b_low[Stages];
+    TmaStoreRing<float, BN, Buffers> c[BM / 64];
+    RingBarriers<Stages> ring;
+    Mbarrier split[Stages];  // the low part of B is written
+};
+
+template <int BM, int BN, int Depth, int Stages, int Raster, int Buffers>
+__global__ void __launch_bounds__((BM / 64 + 1) * warpgroup_threads, 1)
+hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+              const __grid_constant__ TensorMap map_c, float* c, int m, int n, int k, float alpha,
+              float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    constexpr int consumers = BM / 64, splitters = warpgroup_threads - 32;
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<BM, BN, Stages, Buffers>*>(memory);
+    auto& ring = shared.ring;
+    const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
+    using Cluster = ClusterShape<1, 1>;
+    const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
+    // The shuffle tells the compiler that all of a warp have the same, so that branches on it do not diverge.
+    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        prefetch(map_a);  // the descriptor, not the matrix
+        prefetch(map_b);
+        for (auto& split : shared.split) mbarrier_init(split, splitters / 32);  // an arrival per warp
+        ring.init(consumers * 4);                                               // and a release
+    }
+    __syncthreads();
+
+    RingPosition<Stages> at;  // goes on from tile to tile, on all sides alike
+    if (warpgroup == 0) {
+        shrink_registers<producer_registers<consumers>>();
+        if (thread >= 32) {  // splits B
+            for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
+                for (int step = 0; step < steps; ++step, at.advance()) {
+                    mbarrier_wait(ring.full[at.stage], at.parity);  // and the consumers have left the stage
+                    write_low_parts<splitters>(shared.b[at.stage].byte, shared.b_low[at.stage].byte,
+                                               thread - 32);
+                    fence_async_proxy();  // wgmma reads what threads have written
+                    __syncwarp();
+                    if (lane == 0) mbarrier_arrive(shared.split[at.stage]);
+                }
+            }
+        } else if (one_of_warpgroup(thread)) {  // the producer
+            for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
+                const TilePosition origin = scheduler.origin(tile, 0);
+                for (int step = 0; step < steps; ++step, at.advance()) {
+                    auto& a = shared.a[at.stage];
+                    auto& b = shared.b[at.stage];
+                    ring.wait_until_empty(at);  // passes in the first round
+                    mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
+                    a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
+                    b.load(map_b, origin.column, step * depth, ring.full[at.stage]);
+                }
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<consumers>>();
+        constexpr int turn = consumers + 1;  // named barriers: first the consumers' own, then their turns
+        const int consumer = warpgroup - 1, tile_row = consumer * 64;
+        const int next_turn = turn + (consumer + 1) % consumers;
+        float sum[1][BN / 2], part[BN / 2];
+        if (next_turn == turn) warpgroup_arrive<2>(turn);  // the first one begins
+        for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
+            clear(sum);
+            for (int step = 0; step < steps; ++step, at.advance()) {
+                const auto& b = shared.b[at.stage];
+                const unsigned long long first = b.descriptor(0), first_low = shared.b_low[at.stage].descriptor(0);
+                mbarrier_wait(ring.full[at.stage], at.parity);
+#pragma unroll
+                for (int begin = 0; begin < 32; begin += Depth) {
+                    constexpr int count = Depth / 8;
+                    unsigned high[count][4], low[count][4];
+#pragma unroll
+                    for (int i = 0; i < count; ++i) {
+                        unsigned word[4];
+                        load_fragment(shared.a[at.stage], tile_row, begin / 8 + i, thread, word);
+#pragma unroll
+                        for (int w = 0; w < 4; ++w) split_rounded(word[w], high[i][w], low[i][w]);
+                    }
+                    if (begin == 0) mbarrier_wait(shared.split[at.stage], at.parity);
+                    warpgroup_barrier<2>(turn + consumer);
+                    wgmma_fence();
+#pragma unroll
+                    for (int i = 0; i < 3 * count; ++i) {
+                        const int product = i / count, j = i % count;
+                        WgmmaRegisters<BN>::wgmma(part, product == 0 ? low[j] : high[j],
+                                                  b.at_step(product == 1 ? first_low : first, begin / 8 + j),
+                                                  i > 0);
+                    }
+                    wgmma_commit();
+                    warpgroup_arrive<2>(next_turn);
+                    wgmma_wait<0>();
+                    if (begin + Depth == 32) release_stage<Cluster>(ring.empty[at.stage], 0, lane);
+#pragma unroll
+                    for (int i = 0; i < BN / 2; ++i) sum[0][i] += part[i];
+                }
+            }
+            const TilePosition origin = scheduler.origin(tile, 0);
+            const int row = origin.row + tile_row, column = origin.column;
+            combine_accumulators(sum, c, m, n, row, column, alpha, beta, thread);
+            shared.c[consumer].template store<Evict::normal>(sum, map_c, row, column, thread, warpgroup,
+                                                             next_buffer);
+        }
+        if (consumer == 0) warpgroup_barrier<2>(turn);  // the last turn of all
+        if (thread == 0) wait_for_stores();
+    }
+}
