@@ -1,19 +1,19 @@
-// C = alpha * A @ B + beta * C, fp32 with the accuracy of fp32, on tensor cores: B is stored as N x K.
+// C = alpha * A @ B + beta * C in fp32, on tensor cores with the accuracy of fp32; B is stored as N x K.
 //
-// The technique: 3xTF32 (cutlass, recovering-sgemm). The CUDA cores' FMA units limit an FP32 GEMM, and tensor
-// cores multiply TF32 eight times as fast, with 11 of 24 bits. Each number is split, x = high + low, and three
-// products take the place of one: low * high, high * low, high * high. low * low is below the rounding of fp32.
-// Tensor cores cut their sums, which in a long sum of one sign would add up: each Depth of K has a sum of its own,
-// small products first, which the CUDA cores add to the result, rounded to nearest.
+// The technique: 3xTF32 (cutlass, ootomo-yokota). The CUDA cores' FMA units limit an FP32 GEMM. Tensor cores
+// multiply TF32 eight times as fast, with 11 of 24 bits. Each number is split, x = high + low, and three
+// products take the place of one: low * high, high * low, high * high; low * low is below fp32's rounding.
+// Tensor cores cut their sums, which adds up in a long sum of one sign: each Depth of K has a sum of its own,
+// small products first, and the CUDA cores add it to the result, rounded to nearest.
 //
-// A warp of the first warpgroup copies tiles by TMA; its others write the low part of B beside it
-// (mma/split_tf32.cuh; the high part is B itself, cut by the tensor cores). A consumer splits A in registers,
-// where wgmma reads it: from shared memory A's two parts would take the bandwidth that B needs. Consumers take
-// turns: while one waits, adds and splits, the wgmma of the others keep the tensor cores busy. The sweep
-// fp32_tensor measures it.
+// One warp of the first warpgroup copies tiles by TMA, the others write the low part of B beside it; its high
+// part is B itself, as the tensor cores read it (mma/split_tf32.cuh). A consumer splits A on its way to
+// registers, where wgmma reads it: from shared memory, A's parts would take the bandwidth that B needs.
+// Consumers take turns: while one waits, adds and splits, the wgmma of the others keep the tensor cores busy.
+// The sweep fp32_tensor measures it.
 //
 // BM, BN: block tile in elements, BM / 64 consumers; 32 of K at a time. Depth: of K in one turn, 16 or 32.
-// Stages: tiles of A, B and the low part of B in the ring. Raster: width of the threadblock swizzle in tiles, 0
+// Stages: tiles of A, B and B's low part in the ring. Raster: width of the threadblock swizzle in tiles, 0
 // for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results on their way, per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
@@ -95,7 +95,7 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
             clear(sum);
             for (int step = 0; step < steps; ++step, at.advance()) {
                 const auto& b = shared.b[at.stage];
-                const unsigned long long first = b.descriptor(0), first_low = shared.b_low[at.stage].descriptor(0);
+                const auto first_b = b.descriptor(0), first_low = shared.b_low[at.stage].descriptor(0);
                 mbarrier_wait(ring.full[at.stage], at.parity);
 #pragma unroll
                 for (int begin = 0; begin < 32; begin += Depth) {
@@ -113,14 +113,14 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
                     wgmma_fence();
 #pragma unroll
                     for (int i = 0; i < 3 * count; ++i) {
-                        const int product = i / count, j = i % count;
-                        WgmmaRegisters<BN>::wgmma(part, product == 0 ? low[j] : high[j],
-                                                  b.at_step(product == 1 ? first_low : first, begin / 8 + j),
-                                                  i > 0);
+                        const int product = i / count, j = i % count;  // the large products last
+                        const auto of_b = b.at_step(product == 1 ? first_low : first_b, begin / 8 + j);
+                        WgmmaRegisters<BN>::wgmma(part, product == 0 ? low[j] : high[j], of_b, i > 0);
                     }
                     wgmma_commit();
                     warpgroup_arrive<2>(next_turn);
                     wgmma_wait<0>();
+                    settle(part);
                     if (begin + Depth == 32) release_stage<Cluster>(ring.empty[at.stage], 0, lane);
 #pragma unroll
                     for (int i = 0; i < BN / 2; ++i) sum[0][i] += part[i];
