@@ -29,7 +29,7 @@ _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of elements of 2 or 4 bytes: the matrix at a byte address, and the box, swizzled as wide as its rows."""
+    """A tensor map of 2- or 4-byte elements: the matrix at a byte address, and a box, swizzled as wide as its rows."""
 
     address: int
     rows: int

@@ -19,8 +19,7 @@
 #include "epilogue/warpgroup_store.cuh"
 #include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
-#include "mma/split_tf32.cuh"
-#include "mma/wgmma_registers.cuh"
+#include "mma/three_products.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/tile_scheduler.cuh"
 
@@ -61,15 +60,13 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
     if (warpgroup == 0) {
         shrink_registers<producer_registers<consumers>>();
         if (thread >= 32) {  // splits B
-            for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
-                for (int step = 0; step < steps; ++step, at.advance()) {
-                    mbarrier_wait(ring.full[at.stage], at.parity);  // and the consumers have left the stage
-                    write_low_parts<splitters>(shared.b[at.stage].byte, shared.b_low[at.stage].byte,
-                                               thread - 32);
-                    fence_async_proxy();  // wgmma reads what threads have written
-                    __syncwarp();
-                    if (lane == 0) mbarrier_arrive(shared.split[at.stage]);
-                }
+            const int tiles = ceil_div(scheduler.tiles() - blockIdx.x, gridDim.x);  // of this block
+            for (int i = 0; i < tiles * steps; ++i, at.advance()) {
+                mbarrier_wait(ring.full[at.stage], at.parity);  // and the consumers have left the stage
+                write_low_parts<splitters>(shared.b[at.stage].byte, shared.b_low[at.stage].byte, thread - 32);
+                fence_async_proxy();  // wgmma reads what threads have written
+                __syncwarp();
+                if (lane == 0) mbarrier_arrive(shared.split[at.stage]);
             }
         } else if (one_of_warpgroup(thread)) {  // the producer
             for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
@@ -94,36 +91,20 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             clear(sum);
             for (int step = 0; step < steps; ++step, at.advance()) {
-                const auto& b = shared.b[at.stage];
-                const auto first_b = b.descriptor(0), first_low = shared.b_low[at.stage].descriptor(0);
                 mbarrier_wait(ring.full[at.stage], at.parity);
 #pragma unroll
                 for (int begin = 0; begin < 32; begin += Depth) {
-                    constexpr int count = Depth / 8;
-                    unsigned high[count][4], low[count][4];
-#pragma unroll
-                    for (int i = 0; i < count; ++i) {
-                        unsigned word[4];
-                        load_fragment(shared.a[at.stage], tile_row, begin / 8 + i, thread, word);
-#pragma unroll
-                        for (int w = 0; w < 4; ++w) split_rounded(word[w], high[i][w], low[i][w]);
-                    }
+                    SplitFragments<Depth / 8> fragments;
+                    fragments.load(shared.a[at.stage], tile_row, begin / 8, thread);
                     if (begin == 0) mbarrier_wait(shared.split[at.stage], at.parity);
                     warpgroup_barrier<2>(turn + consumer);
                     wgmma_fence();
-#pragma unroll
-                    for (int i = 0; i < 3 * count; ++i) {
-                        const int product = i / count, j = i % count;  // the large products last
-                        const auto of_b = b.at_step(product == 1 ? first_low : first_b, begin / 8 + j);
-                        WgmmaRegisters<BN>::wgmma(part, product == 0 ? low[j] : high[j], of_b, i > 0);
-                    }
+                    fragments.multiply(part, shared.b[at.stage], shared.b_low[at.stage], begin / 8);
                     wgmma_commit();
                     warpgroup_arrive<2>(next_turn);
                     wgmma_wait<0>();
-                    settle(part);
                     if (begin + Depth == 32) release_stage<Cluster>(ring.empty[at.stage], 0, lane);
-#pragma unroll
-                    for (int i = 0; i < BN / 2; ++i) sum[0][i] += part[i];
+                    add_finished(sum[0], part);
                 }
             }
             const TilePosition origin = scheduler.origin(tile, 0);

@@ -33,14 +33,6 @@ LADDER_WGMMA_REGISTERS(160, LADDER_NAMES_80, LADDER_FLOATS_80, "{%80, %81, %82, 
 LADDER_WGMMA_REGISTERS(176, LADDER_NAMES_88, LADDER_FLOATS_88, "{%88, %89, %90, %91}", "%92", "%93")
 LADDER_WGMMA_REGISTERS(192, LADDER_NAMES_96, LADDER_FLOATS_96, "{%96, %97, %98, %99}", "%100", "%101")
 
-// After the wait for the wgmma that write `d`. To the compiler they wrote it when they started: without this
-// it may copy d before the wait.
-template <int Registers>
-__device__ inline void settle(float (&d)[Registers]) {
-#pragma unroll
-    for (float& value : d) asm volatile("" : "+f"(value)::"memory");
-}
-
 // The thread's four elements of A for wgmma number `step` of a tile, of the 64 rows from `row` on. The
 // swizzle puts the eight rows of a matrix into different banks.
 template <int BM>
