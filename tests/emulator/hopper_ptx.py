@@ -31,28 +31,33 @@ _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of 16-bit elements: the matrix at a byte address, and the box, swizzled as wide as its rows."""
+    """A tensor map of 2- or 4-byte elements: the matrix at a byte address, and a box, swizzled as wide as its rows."""
 
     address: int
     rows: int
     columns: int
     box: tuple[int, int]
+    element: int = 2
 
     @property
     def bytes(self) -> int:
-        return 2 * self.box[0] * self.box[1]
+        return self.element * self.box[0] * self.box[1]
+
+    def of(self, words: Array) -> Array:
+        """A view of words as elements."""
+        return words.view({2: np.uint16, 4: np.uint32}[self.element])
 
     def places(self) -> Array:
-        """Byte offset of each element of a box in shared memory."""
-        line = 2 * self.box[1]
-        plain = np.arange(self.box[0])[:, None] * line + 2 * np.arange(self.box[1])
-        return plain ^ (plain >> 7 & line // 16 - 1) << 4
+        """Number of each element of a box in shared memory, counted from the box."""
+        line = self.element * self.box[1]
+        plain = np.arange(self.box[0])[:, None] * line + self.element * np.arange(self.box[1])
+        return (plain ^ (plain >> 7 & line // 16 - 1) << 4) // self.element
 
     def inside(self, row: int, column: int) -> tuple[Array, Array]:
-        """Which elements of the box at (row, column) lie in the matrix, and their halfwords' numbers in memory."""
+        """Which elements of the box at (row, column) lie in the matrix, and their numbers in memory."""
         rows, columns = row + np.arange(self.box[0])[:, None], column + np.arange(self.box[1])
         within = (rows >= 0) & (rows < self.rows) & (columns >= 0) & (columns < self.columns)
-        return within, np.where(within, self.address // 2 + rows * self.columns + columns, 0)
+        return within, np.where(within, self.address // self.element + rows * self.columns + columns, 0)
 
 
 @dataclass
@@ -71,6 +76,18 @@ class Barrier:
             raise Fault("more arrivals at an mbarrier than a phase has")
         if self.missing == 0 and self.bytes == 0:
             self.missing, self.parity = self.arrivals, self.parity ^ 1
+
+
+def as_tf32(bits: Array) -> Array:
+    """fp32 bits as the tensor cores read TF32: without the lower 13."""
+    return np.ascontiguousarray(bits & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def towards_zero(exact: Array) -> Array:
+    """fp32 values of fp64, cut."""
+    nearest = exact.astype(np.float32)
+    beyond = np.abs(nearest.astype(np.float64)) > np.abs(exact)
+    return np.where(beyond, np.nextafter(nearest, np.float32(0)), nearest)
 
 
 def parse_hopper(text: str, dynamic_bytes: int) -> Program:
@@ -261,6 +278,8 @@ class HopperMachine(TensorMachine):
             self._on_wgmmas(opcode, operands, mask)
         elif opcode.startswith("stmatrix"):
             self._store_matrices(operands, mask)
+        elif opcode == "mov.pred" and not operands[1].startswith("%"):
+            self._set(operands[0], np.asarray([operands[1] != "0"]), mask)
         elif opcode == "neg.s32":
             self._set(operands[0], -self._everywhere(operands[1], "s32"), mask)
         elif opcode == "not.b32":
@@ -355,9 +374,9 @@ class HopperMachine(TensorMachine):
 
         def land() -> None:
             within, places = map_.inside(row, column)
-            values = np.where(within, self.memory.words.view(np.uint16)[places], 0)
+            values = np.where(within, map_.of(self.memory.words)[places], 0)
             for block in blocks:
-                self.shared[block].view(np.uint16)[(to + map_.places()) // 2] = values
+                map_.of(self.shared[block])[to // map_.element + map_.places()] = values
                 self._mbarrier(block, full).update(0, -map_.bytes)
 
         if self.early:
@@ -371,15 +390,15 @@ class HopperMachine(TensorMachine):
 
         def store() -> None:
             within, places = map_.inside(row, column)
-            values = self.shared[block].view(np.uint16)[(start + map_.places()) // 2]
-            self.memory.words.view(np.uint16)[places[within]] = values[within]
+            values = map_.of(self.shared[block])[start // map_.element + map_.places()]
+            map_.of(self.memory.words)[places[within]] = values[within]
 
         if self.early:
             self.storing[thread].append(store)
         else:
             store()
 
-    # wgmma, of 16-bit operands.
+    # wgmma: 16-bit operands in shared memory, or TF32 with A in registers.
 
     def _warpgroups(self, mask: Array) -> Iterator[int]:
         groups = mask.reshape(-1, 128)
@@ -405,6 +424,8 @@ class HopperMachine(TensorMachine):
                     wgmma()
 
     def _wgmma_of(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
+        if operands[1].startswith("{"):
+            return self._wgmma_of_registers(opcode, operands, group)
         columns = int(re.findall(r"m64n(\d+)k16", opcode)[0])
         element = opcode.split(".")[-1]
         threads = slice(128 * group, 128 * group + 128)
@@ -431,13 +452,43 @@ class HopperMachine(TensorMachine):
 
         def wgmma() -> None:
             product = values(a, 64, major_k=True) @ values(b, columns, major_k=not along_n).T
-            thread = np.arange(128)
-            for i, register in enumerate(re.findall(r"%\w+", operands[0])):
-                own = self.registers.setdefault(register, np.full(self.count, UNSET, np.uint32))
-                held = own[threads].view(np.float32)
-                row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
-                more = product[row, i // 4 * 8 + thread % 4 * 2 + i % 2]
-                own[threads] = (more + (held if add else 0)).astype(np.float32).view(np.uint32)
+            self._accumulate(operands[0], product, threads, add)
+
+        return wgmma
+
+    def _accumulate(
+        self, operand: str, product: Array, threads: slice, add: int, *, cuts: bool = False
+    ) -> None:
+        thread = np.arange(128)
+        for i, register in enumerate(re.findall(r"%\w+", operand)):
+            own = self.registers.setdefault(register, np.full(self.count, UNSET, np.uint32))
+            held = own[threads].view(np.float32)
+            row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
+            exact = product[row, i // 4 * 8 + thread % 4 * 2 + i % 2] + (held if add else 0)
+            own[threads] = (towards_zero(exact) if cuts else exact.astype(np.float32)).view(np.uint32)
+
+    def _wgmma_of_registers(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
+        """Of A the registers are read when it is done: they must not change before. Sums are cut."""
+        columns = int(re.findall(r"m64n(\d+)k8.f32.tf32.tf32", opcode)[0])
+        threads = slice(128 * group, 128 * group + 128)
+        b = self._everywhere(operands[2], "u64")[threads]
+        add = self._everywhere(operands[3], "pred")[threads]
+        if (b != b[0]).any() or (add != add[0]).any():
+            raise Fault("a wgmma whose threads disagree")
+        start, _, stride = ((int(b[0]) >> at & 0x3FFF) * 16 for at in (0, 16, 32))
+        along, k, thread = np.arange(columns)[:, None], np.arange(8), np.arange(128)
+        address = start + along % 8 * 128 + along // 8 * stride + 4 * k
+        address ^= (address >> 7 & 7) << 4
+        block, once = int(self.block[threads.start]), bool(add[0])
+
+        def wgmma() -> None:
+            left = np.zeros((64, 8), np.uint32)
+            for i, register in enumerate(re.findall(r"%\w+", operands[1])):
+                row, column = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8, thread % 4 + i // 2 * 4
+                left[row, column] = self._everywhere(register, "u32")[threads]
+            right = self.shared[block][address // 4]
+            product = as_tf32(left).astype(np.float64) @ as_tf32(right).astype(np.float64).T
+            self._accumulate(operands[0], product, threads, once, cuts=True)
 
         return wgmma
 

@@ -228,7 +228,7 @@ class TensorMachine(Machine):
         return None
 
     def _note(self, opcode: str, address: Array, width: int = 0) -> None:
-        """Wavefronts of the first warp's access: all warps have the same layout."""
+        """Wavefronts of the first warp's access, or of another's: all warps have the same layout."""
         offsets = [int(one) for one in np.broadcast_to(address, self.count)[:32]]
         count = wavefronts(offsets, width) if width else matrix_wavefronts(offsets)
         self.wavefronts[opcode].append(count)
@@ -300,9 +300,11 @@ class TensorMachine(Machine):
         self._whole_warps(mask)
         registers = re.findall(r"%\w+", operands[0])
         address = np.broadcast_to(self._address(operands[1]), self.count).reshape(-1, 32)
-        if (address % 16).any():
+        if (address.reshape(-1)[mask] % 16).any():
             raise Fault("ldmatrix: misaligned row")
-        self._note("ldmatrix.trans" if transposed else "ldmatrix", address.reshape(-1))
+        if mask.any():
+            noted = np.roll(address.reshape(-1), -int(mask.argmax()))
+            self._note("ldmatrix.trans" if transposed else "ldmatrix", noted)
         for matrix, register in enumerate(registers):
             rows = address[:, 8 * matrix : 8 * matrix + 8]
             if transposed:

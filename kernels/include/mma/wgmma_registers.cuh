@@ -1,0 +1,43 @@
+// wgmma of TF32 with A in registers (sm_90a; PTX ISA 9.7.15): D += A @ B with A of 64 x 8 and D of 64 x N in
+// the registers of 128 threads, and B (8 x N) in shared memory, as in wgmma.cuh. A's elements may be computed
+// on their way, and only B takes bandwidth of shared memory: half of it, whatever N is. Until the wgmma is
+// finished nobody must write to the registers of A. The tensor cores ignore the lower 13 bits of an element.
+//
+// A thread holds four elements of A, in two rows eight apart and two columns four apart, as for mma.sync.
+// ldmatrix reads them: a row of four 32-bit elements is one of eight 16-bit ones.
+#pragma once
+
+#include "copy/shared_memory.cuh"
+#include "mma/operand_tile.cuh"
+
+// WgmmaRegisters<N>::wgmma(d, a, b, add): d = a @ b + (add ? d : 0).
+template <int N>
+struct WgmmaRegisters;
+
+#define LADDER_WGMMA_REGISTERS(N, NAMES, FLOATS, A, B, ADD)                                          \
+    template <>                                                                                      \
+    struct WgmmaRegisters<N> {                                                                       \
+        __device__ static void wgmma(float (&d)[N / 2], const unsigned (&a)[4],                      \
+                                     unsigned long long b, int add) {                                \
+            asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, " ADD ", 0;\n"                        \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32"                   \
+                         " {" NAMES "}, " A ", " B ", add, 1, 1;\n}"                                 \
+                         : FLOATS(d)                                                                 \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));            \
+        }                                                                                            \
+    };
+LADDER_WGMMA_REGISTERS(64, LADDER_NAMES_32, LADDER_FLOATS_32, "{%32, %33, %34, %35}", "%36", "%37")
+LADDER_WGMMA_REGISTERS(96, LADDER_NAMES_48, LADDER_FLOATS_48, "{%48, %49, %50, %51}", "%52", "%53")
+LADDER_WGMMA_REGISTERS(128, LADDER_NAMES_64, LADDER_FLOATS_64, "{%64, %65, %66, %67}", "%68", "%69")
+LADDER_WGMMA_REGISTERS(160, LADDER_NAMES_80, LADDER_FLOATS_80, "{%80, %81, %82, %83}", "%84", "%85")
+LADDER_WGMMA_REGISTERS(176, LADDER_NAMES_88, LADDER_FLOATS_88, "{%88, %89, %90, %91}", "%92", "%93")
+LADDER_WGMMA_REGISTERS(192, LADDER_NAMES_96, LADDER_FLOATS_96, "{%96, %97, %98, %99}", "%100", "%101")
+
+// The thread's four elements of A for wgmma number `step` of a tile, of the 64 rows from `row` on. The
+// swizzle puts the eight rows of a matrix into different banks.
+template <int BM>
+__device__ inline void load_fragment(const OperandTile<Tf32, Major::k, BM>& a, int row, int step, int thread,
+                                     unsigned (&word)[4]) {
+    const int line = row + thread / 32 * 16 + thread % 16;
+    ldmatrix(shared_address(a.byte) + swizzled(line, step * 32 + thread % 32 / 16 * 16), word);
+}
