@@ -17,6 +17,7 @@ from emulator.hopper import (
     RUNGS,
     SHARING,
     SPLIT,
+    STREAM_K,
     VARIANTS,
     as_ring,
     box,

@@ -44,6 +44,8 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     ("6_tma_store", "fp16", "TN", {"cluster_m": 1, "buffers": 1}),
     (PING_PONG, "bf16", "NN", {}),
     (PING_PONG, "fp16", "TN", {"bn": 176, "stages": 4, "cluster_m": 2, "buffers": 1}),
+    (STREAM_K, "bf16", "NN", {}),
+    (STREAM_K, "fp16", "TN", {"bn": 192, "stages": 5, "buffers": 1}),
     (RING, "bf16", "NN", {}),
     (RING, "bf16", "TN", {"cluster_m": 2, "boxes": 4, "stages": 3}),
     (RING, "fp16", "NN", {"cluster_n": 2, "raster": "hilbert"}),
