@@ -74,7 +74,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "hopper_fp8_promoted": [
         {},
         {"stagger": 0, "cluster_m": 2, "raster": "hilbert"},
-        {"split": 2, "partials": 2, "serpentine": 1},
+        {"split": 2, "partials": 2, "chain": 4, "serpentine": 1},
+        {"bn": 128, "stages": 6, "partials": 2, "chain": 8, "stagger": 2},
         {"bm": 256, "bn": 128, "stages": 4, "buffers": 2},
         {"bn": 256, "split": 2, "stages": 4, "every": 256, "cluster_m": 4},
         {"bn": 256, "split": 4, "partials": 2, "stages": 4},

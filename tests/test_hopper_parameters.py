@@ -224,7 +224,8 @@ def test_impossible_combinations_are_refused_with_the_reason(
     [
         ({"bm": 192}, "whole fragments of 64 rows"),
         ({"bn": 96, "split": 4}, "as wide as a wgmma"),
-        ({"partials": 2}, "even and odd parts"),
+        ({"partials": 2}, "an even number of parts"),
+        ({"chain": 2}, "with one partial sum"),
         ({"bm": 256}, "registers"),
         ({"bn": 256, "stages": 4}, "registers"),
         ({"bm": 192, "consumers": 3}, "registers"),

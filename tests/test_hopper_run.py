@@ -129,6 +129,8 @@ PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
     ({"bn": 64, "stages": 2, "stagger": 0, "cluster_m": 2, "buffers": 2}, 1),
     ({"bn": 64, "split": 2, "partials": 2, "stages": 2, "stagger": 2, "raster": "hilbert"}, 2),
     ({"bn": 128, "split": 4, "partials": 2, "stages": 3, "serpentine": 1}, 2),
+    ({"bn": 64, "split": 2, "partials": 2, "chain": 4, "stages": 4, "stagger": 2}, 2),
+    ({"bn": 64, "partials": 2, "chain": 2, "stages": 2}, 1),
     ({"bm": 256, "bn": 64, "every": 256, "stages": 3}, 1),
     ({"bm": 256, "bn": 96, "partials": 2, "stages": 3, "cluster_m": 2}, 1),
     ({"bn": 96, "every": 512, "stages": 5}, 2),
@@ -155,6 +157,29 @@ def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
     assert wrong(one, "early", size, clusters, beta) == 0
 
 
+@pytest.mark.parametrize(("text", "instead", "shows"), [
+    ("column, i > 0);", "column, 1);", "wrong|before it is written"),  # partial sums that do not begin at zero
+    ("column, i > 0);", "column, 0);", "wrong"),  # an interval that loses its first stages
+    ("promote(accumulator, part, partial[i % partials]);", "promote(accumulator, part, partial[0]);", "wrong"),
+    ("wgmma_wait<1>();", "wgmma_wait<2>();", "before it is written"),
+    ("if (last) release(at, count);", "", "ever"),
+    ("if (part == 0) stagger(first + i / parts);", "if (i == 0) stagger(first);", "ever"),
+])  # fmt: skip
+def test_mistakes_of_promotion_show(text: str, instead: str, shows: str) -> None:
+    source = (HOPPER / f"{PROMOTED}.cu").read_text()
+    changed = source.replace(text, instead)
+    assert changed != source
+    params = {"bn": 64, "split": 2, "partials": 2, "chain": 4, "stages": 3, "stagger": 2}
+    if instead == "column, 0);":
+        params = {"bn": 64, "every": 256, "stages": 3}
+    try:
+        one = variant(PROMOTED, "fp8", "TN", **params)
+        found = "wrong" if wrong(one, "early", (300, 136, 1104), 2, text=changed) else ""
+    except Fault as fault:
+        found = str(fault)
+    assert any(word in found for word in shows.split("|"))
+
+
 @pytest.mark.parametrize("signs", ["positive", "both signs"])
 def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
     """In tensor cores that keep 14 bits of a sum, as a model of them cuts the sums of the kernel itself."""
@@ -172,7 +197,6 @@ def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
         found = run(one, "late", inputs, beta=0.0, sum_bits=14)
         error[name] = np.abs(found - exact).mean() / np.abs(exact).mean()
     rounding = np.abs(rounded(exact) - exact).mean() / np.abs(exact).mean()
-    print({name: one / rounding for name, one in error.items()})
     if signs == "positive":
         assert error["not"] > 2 * error["every 256"] and error["every 128"] < 1.1 * rounding
     assert rounding <= error["every 128"] < error["every 256"] < error["not"]

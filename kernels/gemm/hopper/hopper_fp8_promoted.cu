@@ -22,7 +22,7 @@ struct Shared {
     OperandTile<E4m3, Major::k, Tile::columns> b[Ring::stages];
     TmaStoreRing<__nv_bfloat16, Tile::columns, Results::buffers> c[Tile::consumers];
     RingBarriers<Ring::stages> ring;
-    TilePosition origin[Ring::stages];  // the producer's; the consumers here compute it
+    TilePosition origin[Ring::stages];  // by the producer; consumers compute it here
 };
 
 // A consumer: multiplies and promotes its part of one tile after the other, and stores it.
@@ -30,20 +30,20 @@ template <class Tile, class Schedule, class Promotion, class Results, class Memo
 __device__ inline void consume(Memory& shared, const MatrixC<__nv_bfloat16>& c, const Scheduler& scheduler,
                                int cluster, int clusters, int rank, int steps, int consumer, int thread) {
     using Cluster = typename Schedule::Cluster;
-    constexpr int interval = Promotion::interval, partials = Promotion::partials;
+    constexpr int interval = Promotion::interval, chain = Promotion::chain, partials = Promotion::partials;
     constexpr int parts = Tile::fragments * Promotion::split, columns = Tile::columns / Promotion::split;
     const int tile_row = Tile::row(consumer), lane = thread % 32;
     auto& ring = shared.ring;
     using Position = decltype(ring.begin());
     float accumulator[Tile::fragments][Tile::columns / 2], partial[partials][1][columns / 2];
 
-    // Starts the wgmma of a part for `count` stages from `at` on; its partial sums begin at zero.
-    auto multiply = [&](int part, Position at, int count) {
+    // Starts the wgmma of a part for `count` stages from `at` on, with partial sums that begin at zero.
+    auto multiply = [&](int part, int sum, Position at, int count) {
         const int row = tile_row + part / Promotion::split * 64, column = part % Promotion::split * columns;
         for (int i = 0; i < count; ++i, at.advance()) {
             if (part == 0) mbarrier_wait(ring.full[at.stage], at.parity);
             wgmma_fence();
-            wgmma_tiles(partial[part % partials], shared.a[at.stage], shared.b[at.stage], row, column, i > 0);
+            wgmma_tiles(partial[sum], shared.a[at.stage], shared.b[at.stage], row, column, i > 0);
         }
         wgmma_commit();
     };
@@ -57,23 +57,38 @@ __device__ inline void consume(Memory& shared, const MatrixC<__nv_bfloat16>& c, 
     int next_buffer = 0;
     Stagger<Schedule::stagger, Tile::consumers> stagger(
         consumer, cluster < scheduler.tiles() ? ceil_div(steps, interval) : 0);
+    // `intervals` of `count` stages each, number `first` of the tile and on, part by part. With two partial
+    // sums the next part is under way while one is added, but not from one round of a loop to the next: there
+    // the compiler would serialise all wgmma (C7514).
+    auto multiply_and_promote = [&](int first, int intervals, int count) {
+        multiply(0, 0, at, count);
+#pragma unroll
+        for (int i = 0; i < intervals * parts; ++i) {
+            const int part = i % parts;
+            const bool last = part == parts - 1, more = i + 1 < intervals * parts;
+            Position next = at;  // of the next part
+            if (last) next.advance(count);
+            if (partials == 2 && more) {
+                multiply((i + 1) % parts, (i + 1) % 2, next, count);
+                wgmma_wait<1>();
+            } else {
+                wgmma_wait<0>();
+            }
+            if (part == 0) stagger(first + i / parts);
+            if (last) release(at, count);
+            promote(accumulator, part, partial[i % partials]);
+            if (partials == 1 && more) multiply((i + 1) % parts, 0, next, count);
+            at = next;
+        }
+    };
     for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
         clear(accumulator);
-        for (int step = 0; step < steps; step += interval) {
-            const int count = interval == 1 ? 1 : const_min(interval, steps - step);
-            multiply(0, at, count);
-#pragma unroll
-            for (int part = 0; part < parts; ++part) {
-                const bool last = part == parts - 1;
-                if (partials == 2 && !last) multiply(part + 1, at, count);
-                if (partials == 2 && !last) wgmma_wait<1>();
-                else wgmma_wait<0>();
-                if (part == 0) stagger(step / interval);
-                if (last) release(at, count);
-                promote(accumulator, part, partial[part % partials]);
-                if (partials == 1 && !last) multiply(part + 1, at, count);
-            }
-            at.advance(count);
+        int step = 0;
+        if constexpr (chain > 1) {
+            for (; step + chain <= steps; step += chain) multiply_and_promote(step, chain, 1);
+        }
+        for (; step < steps; step += interval) {
+            multiply_and_promote(step / interval, 1, interval == 1 ? 1 : const_min(interval, steps - step));
         }
         const TilePosition origin = scheduler.origin(tile, rank);
         const int row = origin.row + tile_row;

@@ -9,10 +9,11 @@
 #include "mma/wgmma.cuh"
 
 // The parts of a consumer: its columns in Split parts, of which Partials have partial sums in registers at
-// the same time; they are promoted every Interval stages of the ring.
-template <int Interval, int Split, int Partials>
+// the same time; they are promoted every Interval stages of the ring. Two partial sums: after Chain intervals
+// a consumer waits for all its wgmma.
+template <int Interval, int Split, int Partials, int Chain>
 struct Promotion {
-    static constexpr int interval = Interval, split = Split, partials = Partials;
+    static constexpr int interval = Interval, split = Split, partials = Partials, chain = Chain;
 };
 
 // Keeps the compiler from reading D ahead of the wgmma_wait before it, which does not name D's registers.
