@@ -235,9 +235,7 @@ def test_impossible_combinations_are_refused_with_the_reason(
         ({"stages": 6}, "227 KiB"),
     ],
 )
-def test_impossible_promotions_are_refused_with_the_reason(
-    params: dict[str, int | str], reason: str
-) -> None:
+def test_impossible_promotions_are_refused_with_the_reason(params: dict[str, int | str], reason: str) -> None:
     with pytest.raises(LadderError, match=reason):
         variant(PROMOTED, "fp8", "TN", **params)
 

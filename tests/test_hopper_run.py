@@ -198,7 +198,8 @@ def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
         error[name] = np.abs(found - exact).mean() / np.abs(exact).mean()
     rounding = np.abs(rounded(exact) - exact).mean() / np.abs(exact).mean()
     if signs == "positive":
-        assert error["not"] > 2 * error["every 256"] and error["every 128"] < 1.1 * rounding
+        assert error["not"] > 2 * error["every 256"]
+        assert error["every 128"] < 1.1 * rounding
     assert rounding <= error["every 128"] < error["every 256"] < error["not"]
 
 
