@@ -158,23 +158,25 @@ def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
 
 
 @pytest.mark.parametrize(("text", "instead", "shows"), [
-    ("column, i > 0);", "column, 1);", "wrong|before it is written"),  # partial sums that do not begin at zero
-    ("column, i > 0);", "column, 0);", "wrong"),  # an interval that loses its first stages
+    ("registers * 2, i > 0);", "registers * 2, 1);", "wrong|before it is written"),  # not from zero
+    ("registers * 2, i > 0);", "registers * 2, 0);", "wrong"),  # loses the first stages of an interval
     ("promote(accumulator, part, partial[i % partials]);", "promote(accumulator, part, partial[0]);", "wrong"),
     ("wgmma_wait<1>();", "wgmma_wait<2>();", "before it is written"),
     ("if (last) release(at, count);", "", "ever"),
-    ("if (part == 0) stagger(first + i / parts);", "if (i == 0) stagger(first);", "ever"),
+    ("if (part == 0) after_part(first + i / parts);", "if (i == 0) after_part(first);", "ever"),
 ])  # fmt: skip
-def test_mistakes_of_promotion_show(text: str, instead: str, shows: str) -> None:
-    source = (HOPPER / f"{PROMOTED}.cu").read_text()
-    changed = source.replace(text, instead)
-    assert changed != source
-    params = {"bn": 64, "split": 2, "partials": 2, "chain": 4, "stages": 3, "stagger": 2}
-    if instead == "column, 0);":
-        params = {"bn": 64, "every": 256, "stages": 3}
+def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, shows: str) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    header = include / "schedule" / "promotion_loop.cuh"
+    source = header.read_text()
+    header.write_text(source.replace(text, instead))
+    assert header.read_text() != source
+    parts: dict[str, int | str] = {"split": 2, "partials": 2, "chain": 4, "stagger": 2}
+    more = {"every": 256} if instead.endswith("0);") else parts
+    one = variant(PROMOTED, "fp8", "TN", bn=64, stages=3, **more)
     try:
-        one = variant(PROMOTED, "fp8", "TN", **params)
-        found = "wrong" if wrong(one, "early", (300, 136, 1104), 2, text=changed) else ""
+        found = "wrong" if wrong(one, "early", (300, 136, 1104), 2, include=include) else ""
     except Fault as fault:
         found = str(fault)
     assert any(word in found for word in shows.split("|"))

@@ -8,12 +8,12 @@
 // adds; or a consumer has partial sums of two parts of its tile, and adds one while the other is multiplied.
 // All else is as in hopper_gemm, which does not promote. The sweep hopper_fp8_promoted measures it.
 //
-// Tile, Ring, Schedule, Results: schedule/parameters.cuh. Promotion: mma/promotion.cuh.
+// Tile, Ring, Schedule, Results: schedule/parameters.cuh. Promotion: schedule/promotion_loop.cuh.
 
 #include "epilogue/warpgroup_store.cuh"
-#include "mma/promotion.cuh"
 #include "schedule/parameters.cuh"
 #include "schedule/producer.cuh"
+#include "schedule/promotion_loop.cuh"
 #include "schedule/stagger.cuh"
 
 template <class Tile, class Ring, class Results>
@@ -29,67 +29,17 @@ struct Shared {
 template <class Tile, class Schedule, class Promotion, class Results, class Memory, class Scheduler>
 __device__ inline void consume(Memory& shared, const MatrixC<__nv_bfloat16>& c, const Scheduler& scheduler,
                                int cluster, int clusters, int rank, int steps, int consumer, int thread) {
-    using Cluster = typename Schedule::Cluster;
-    constexpr int interval = Promotion::interval, chain = Promotion::chain, partials = Promotion::partials;
-    constexpr int parts = Tile::fragments * Promotion::split, columns = Tile::columns / Promotion::split;
     const int tile_row = Tile::row(consumer), lane = thread % 32;
-    auto& ring = shared.ring;
-    using Position = decltype(ring.begin());
-    float accumulator[Tile::fragments][Tile::columns / 2], partial[partials][1][columns / 2];
-
-    // Starts the wgmma of a part for `count` stages from `at` on, with partial sums that begin at zero.
-    auto multiply = [&](int part, int sum, Position at, int count) {
-        const int row = tile_row + part / Promotion::split * 64, column = part % Promotion::split * columns;
-        for (int i = 0; i < count; ++i, at.advance()) {
-            if (part == 0) mbarrier_wait(ring.full[at.stage], at.parity);
-            wgmma_fence();
-            wgmma_tiles(partial[sum], shared.a[at.stage], shared.b[at.stage], row, column, i > 0);
-        }
-        wgmma_commit();
-    };
-    auto release = [&](Position at, int count) {
-        for (int i = 0; i < count; ++i, at.advance()) {
-            release_stage<Cluster>(ring.empty[at.stage], rank, lane);
-        }
-    };
-
-    Position at = ring.begin();
+    float accumulator[Tile::fragments][Tile::columns / 2];
+    auto at = shared.ring.begin();
     int next_buffer = 0;
-    Stagger<Schedule::stagger, Tile::consumers> stagger(
-        consumer, cluster < scheduler.tiles() ? ceil_div(steps, interval) : 0);
-    // `intervals` of `count` stages each, number `first` of the tile and on, part by part. With two partial
-    // sums the next part is under way while one is added, but not from one round of a loop to the next: there
-    // the compiler would serialise all wgmma (C7514).
-    auto multiply_and_promote = [&](int first, int intervals, int count) {
-        multiply(0, 0, at, count);
-#pragma unroll
-        for (int i = 0; i < intervals * parts; ++i) {
-            const int part = i % parts;
-            const bool last = part == parts - 1, more = i + 1 < intervals * parts;
-            Position next = at;  // of the next part
-            if (last) next.advance(count);
-            if (partials == 2 && more) {
-                multiply((i + 1) % parts, (i + 1) % 2, next, count);
-                wgmma_wait<1>();
-            } else {
-                wgmma_wait<0>();
-            }
-            if (part == 0) stagger(first + i / parts);
-            if (last) release(at, count);
-            promote(accumulator, part, partial[i % partials]);
-            if (partials == 1 && more) multiply((i + 1) % parts, 0, next, count);
-            at = next;
-        }
-    };
+    // Without a tile nobody runs ahead, and nobody waits for it.
+    const int intervals = cluster < scheduler.tiles() ? ceil_div(steps, Promotion::interval) : 0;
+    Stagger<Schedule::stagger, Tile::consumers> stagger(consumer, intervals);
     for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
         clear(accumulator);
-        int step = 0;
-        if constexpr (chain > 1) {
-            for (; step + chain <= steps; step += chain) multiply_and_promote(step, chain, 1);
-        }
-        for (; step < steps; step += interval) {
-            multiply_and_promote(step / interval, 1, interval == 1 ? 1 : const_min(interval, steps - step));
-        }
+        promotion_loop<typename Schedule::Cluster, Promotion>(
+            accumulator, shared.a, shared.b, shared.ring, at, steps, tile_row, rank, lane, stagger);
         const TilePosition origin = scheduler.origin(tile, rank);
         const int row = origin.row + tile_row;
         combine_accumulators(accumulator, c.c, c.m, c.n, row, origin.column, c.alpha, c.beta, thread);

@@ -2,19 +2,11 @@
 // fp8 products. So wgmma sums few products at a time, in registers of their own, and CUDA cores add these
 // partial sums to the accumulators in full fp32.
 //
-// A consumer multiplies its tile in parts, each 64 rows and some of the columns. Thus partial sums take few
+// A warpgroup multiplies its tile in parts, each 64 rows and some of the columns. Thus partial sums take few
 // registers, and one part can be added while the tensor cores multiply another.
 #pragma once
 
 #include "mma/wgmma.cuh"
-
-// The parts of a consumer: its columns in Split parts, of which Partials have partial sums in registers at
-// the same time; they are promoted every Interval stages of the ring. Two partial sums: after Chain intervals
-// a consumer waits for all its wgmma.
-template <int Interval, int Split, int Partials, int Chain>
-struct Promotion {
-    static constexpr int interval = Interval, split = Split, partials = Partials, chain = Chain;
-};
 
 // Keeps the compiler from reading D ahead of the wgmma_wait before it, which does not name D's registers.
 template <int Registers>
