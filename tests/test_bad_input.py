@@ -437,6 +437,11 @@ MISTAKES = [
         (SWEEP, "variants[0].params.k", "3 is not accepted", "2, 4, 8"),
     ),
     Mistake(
+        "dtype of an entry that the sweep does not have",
+        text(SWEEP, "    params: {k: [2, 4]}", "    params: {k: [2, 4]}\n    dtypes: [int32]"),
+        (SWEEP, "variants[0].dtypes[0]", "'int32'", "the sweep has no such dtype", "fp32"),
+    ),
+    Mistake(
         "combination the constraints exclude",
         text(SWEEP, "k: [2, 4]", "k: 8, threads: 512"),
         (SWEEP, "variants[0].params", "no more than 2048 loads a block", "threads * k <= 2048"),

@@ -89,7 +89,9 @@ def test_each_way_of_going_wrong_gets_its_status_and_the_run_goes_on(measure: Me
 def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> None:
     faults = ["none", "dirty", "counts", "behind", "replays"]
     records = measure("workspace", [{"fault": fault} for fault in faults], [SIZE], deadline_s=5)
-    found = {key.split(" ")[0].removeprefix("workspace-fp32-fault="): record for key, record in records.items()}
+    found = {
+        key.split(" ")[0].removeprefix("workspace-fp32-fault="): record for key, record in records.items()
+    }
     assert found["workspace-fp32"].status == "ok", found["workspace-fp32"].reason
     assert found["dirty"].status in ("stateful", "incorrect"), found["dirty"]
     assert found["counts"].status == "stateful", found["counts"]

@@ -13,6 +13,7 @@ from emulator.hopper import (
     ARCH,
     INCLUDE,
     PING_PONG,
+    PROMOTED,
     RING,
     RUNGS,
     SHARING,
@@ -92,6 +93,49 @@ def test_copies_and_registers_are_what_the_parameters_say(
     # Kernels about clusters have their barriers in a cluster of one block as well.
     about = name in (SPLIT, "5_multicast", "6_tma_store", PING_PONG)
     assert any("UCGABAR" in line for line in code) == (cluster > 1 or about)
+
+
+PROMOTIONS: list[dict[str, int | str]] = [
+    {},
+    {"stagger": 0, "cluster_m": 2, "serpentine": 1},
+    {"split": 2, "partials": 2},
+    {"split": 2, "partials": 2, "chain": 4, "stagger": 2},
+    {"bn": 128, "stages": 6, "buffers": 2},
+    {"bn": 128, "stages": 6, "buffers": 2, "partials": 2, "chain": 8},
+    {"bn": 208, "stages": 5},
+    {"bm": 256, "bn": 128, "stages": 4, "buffers": 2},
+    {"bn": 256, "split": 2, "stages": 4, "buffers": 2},
+    {"bn": 256, "split": 4, "partials": 2, "stages": 4},
+    {"bn": 256, "split": 2, "stages": 4, "every": 256},
+    {"bm": 256, "bn": 64, "every": 512, "stages": 5},
+    {"bm": 192, "bn": 128, "consumers": 3},
+]
+
+
+@pytest.mark.parametrize("params", PROMOTIONS)
+def test_partial_sums_are_promoted_each_step(params: dict[str, int | str]) -> None:
+    facts, code = compiled(PROMOTED, "fp8", "TN", params)
+    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
+    fixed = variant(PROMOTED, "fp8", "TN", **params).params
+    bm, bn, consumers, split = (int(fixed[name]) for name in ("bm", "bn", "consumers", "split"))
+    parts = bm // 64 // consumers * split
+    assert sum("USETMAXREG" in line for line in code) == 2
+    wgmmas = [line for line in code if "QGMMA" in line]
+    assert all(one.startswith(WGMMA["fp8"].format(bn // split)) for one in wgmmas)
+    # With two partial sums the next part is under way while one is added, until the end of the chain, which is
+    # a loop of its own before that of one interval.
+    chains = [*{int(fixed["chain"]): 0, 1: 0}]
+    ahead = "0x1" if fixed["partials"] == 2 else "0x0"
+    waits = [wait for chain in chains for wait in [ahead] * (chain * parts - 1) + ["0x0"]]
+    if fixed["every"] == 128:
+        # The first of a part begins at zero; its D is not read.
+        begins = sum(" RZ, !UPT" in one for one in wgmmas)
+        assert (len(wgmmas), begins) == (4 * len(waits), len(waits))
+    # A wait for each part and none between its wgmma (C7514 says so in the log alone), and then its additions.
+    after_waits = "\n".join(code).split("WARPGROUP.DEPBAR.LE gsb0, ")[1:]
+    assert [one.split()[0] for one in after_waits] == waits
+    assert [one.count("FADD") for one in after_waits] == [bn // split // 2] * len(waits)
+    assert sum("FADD" in line for line in code) == len(waits) * bn // split // 2
 
 
 @pytest.mark.parametrize("name", RUNGS)

@@ -7,8 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator.hopper import HOPPER, INCLUDE, ONE, PING_PONG, RING, RUNGS, SPLIT, STREAM_K, box, variant
-from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
+from emulator.hopper import (
+    HOPPER,
+    INCLUDE,
+    ONE,
+    PING_PONG,
+    PROMOTED,
+    RING,
+    RUNGS,
+    SPLIT,
+    STREAM_K,
+    box,
+    variant,
+)
+from emulator.hopper_ptx import E4M3, HopperMachine, Map, parse_hopper, to_e4m3
 from emulator.ptx import UNSET, Array, Fault, Memory, compile_ptx
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.model.expressions import evaluate
@@ -24,34 +36,37 @@ def rounded(values: Array) -> Array:
     return from_bits(to_bits(values.astype(np.float32), "bf16"), "bf16")
 
 
-def wrong(
+def run(
     one: Variant,
     loads: str,
-    size: tuple[int, int, int] = SIZE,
+    inputs: dict[str, Array],
     clusters: int = 0,
     beta: float = 0.5,
     include: Path = INCLUDE,
     text: str | None = None,
-) -> int:
-    """How many elements of C = ALPHA * A @ B + beta * C are wrong. `clusters` start where it is not 0."""
-    m, n, k = size
+    sum_bits: int | None = None,
+) -> Array:
+    """ALPHA * A @ B + beta * C as the kernel computes it, in bf16. `clusters` start where it is not 0."""
+    (m, k), n = inputs["a"].shape, inputs["b"].shape[1]
     geometry = one.geometry({"m": m, "n": n, "k": max(k, 1)})
     program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
-    rng, memory = np.random.default_rng(1), Memory()
-    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
-    held = c if beta else np.full_like(c, np.nan)
-    stored = {"a": a, "b": b if one.layout == "NN" else b.T, "c": held}
-    address = {}
+    memory = Memory()
+    stored = inputs | {"b": inputs["b"] if one.layout == "NN" else inputs["b"].T}
+    address, width = {}, {}
     for name, matrix in stored.items():
-        bits = to_bits(np.append(matrix.ravel(), 0), "bf16")
-        address[name] = memory.buffer(0, bits[: len(bits) // 2 * 2].view(np.uint32), writable=name == "c")
+        in_fp8 = one.dtype == "fp8" and name != "c"
+        bits = to_e4m3(matrix.ravel()) if in_fp8 else to_bits(matrix.ravel(), "bf16")
+        width[name] = bits.itemsize
+        bits = np.append(bits, np.zeros(-bits.nbytes % 4 // bits.itemsize, bits.dtype))
+        address[name] = memory.buffer(0, bits.view(np.uint32), writable=name == "c")
     words = slice(address["c"] // 4, address["c"] // 4 + m * n // 2)
     memory.readable[words] = 0
     maps, arguments, flags = {}, [], []
     for place, argument in enumerate(one.kernel.arguments):
         if argument.tensor_map:
             rows, columns = stored[argument.tensor_map].shape
-            maps[place] = Map(address[argument.tensor_map], rows, columns, box(one, argument.tensor_map))
+            of = argument.tensor_map
+            maps[place] = Map(address[of], rows, columns, box(one, of), width[of])
             arguments.append(place)
         elif argument.workspace:
             held = 0 if argument.workspace == "zeroed" else UNSET
@@ -68,9 +83,28 @@ def wrong(
     together = (geometry.cluster or (1, 1, 1))[0]
     grid = (clusters * together, 1) if clusters else geometry.grid[:2]
     threads = geometry.block[0]
-    HopperMachine(program, memory, threads, grid, together, arguments, maps, loads).run()
-    assert not any(memory.words[own].any() for own in flags)
-    found = from_bits(memory.words[words].view(np.uint16), "bf16").reshape(m, n)
+    machine = HopperMachine(program, memory, threads, grid, together, arguments, maps, loads)
+    machine.sum_bits = sum_bits
+    machine.run()
+    assert not any(memory.words[own].any() for own in flags), "flags are zero again"
+    return from_bits(memory.words[words].view(np.uint16), "bf16").reshape(m, n)
+
+
+def wrong(
+    one: Variant,
+    loads: str,
+    size: tuple[int, int, int] = SIZE,
+    clusters: int = 0,
+    beta: float = 0.5,
+    include: Path = INCLUDE,
+    text: str | None = None,
+) -> int:
+    """How many elements of C = ALPHA * A @ B + beta * C are wrong, with inputs whose sums are exact."""
+    m, n, k = size
+    rng = np.random.default_rng(1)
+    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    held = c if beta else np.full_like(c, np.nan)
+    found = run(one, loads, {"a": a, "b": b, "c": held}, clusters, beta, include, text)
     return int((found != rounded(ALPHA * (a @ b) + (beta * c if beta else 0))).sum())
 
 
@@ -113,6 +147,87 @@ def test_results_are_right(
 ) -> None:
     one = variant(name, "bf16", layout, **params)
     assert wrong(one, loads, clusters=clusters) == 0
+
+
+PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
+    ({"bn": 64, "stages": 4}, 2),
+    ({"bn": 64, "stages": 2, "stagger": 0, "cluster_m": 2, "buffers": 2}, 1),
+    ({"bn": 64, "split": 2, "partials": 2, "stages": 2, "stagger": 2, "raster": "hilbert"}, 2),
+    ({"bn": 128, "split": 4, "partials": 2, "stages": 3, "serpentine": 1}, 2),
+    ({"bn": 64, "split": 2, "partials": 2, "chain": 4, "stages": 4, "stagger": 2}, 2),
+    ({"bn": 64, "partials": 2, "chain": 2, "stages": 2}, 1),
+    ({"bm": 256, "bn": 64, "every": 256, "stages": 3}, 1),
+    ({"bm": 256, "bn": 96, "partials": 2, "stages": 3, "cluster_m": 2}, 1),
+    ({"bn": 96, "every": 512, "stages": 5}, 2),
+    ({"bm": 192, "bn": 128, "consumers": 3, "every": 256, "stages": 3}, 2),
+]
+"""Parameters, and clusters that start."""
+
+
+@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize(("params", "clusters"), PROMOTIONS)
+def test_promoted_results_are_right(params: dict[str, int | str], clusters: int, loads: str) -> None:
+    """Five steps of K, the last of 80: a whole interval, and one that is cut."""
+    one = variant(PROMOTED, "fp8", "TN", **params)
+    assert wrong(one, loads, (300, 136, 592), clusters) == 0
+
+
+@pytest.mark.parametrize(("size", "clusters", "beta"), [
+    ((65, 72, 0), 0, 0.5), ((65, 72, 0), 0, 0.0), ((1, 8, 16), 3, 0.5), ((129, 136, 208), 0, 0.0),
+])  # fmt: skip
+def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
+    size: tuple[int, int, int], clusters: int, beta: float
+) -> None:
+    one = variant(PROMOTED, "fp8", "TN", bn=64, stagger=2, every=256)
+    assert wrong(one, "early", size, clusters, beta) == 0
+
+
+@pytest.mark.parametrize(("text", "instead", "shows"), [
+    ("registers * 2, i > 0);", "registers * 2, 1);", "wrong|before it is written"),  # not from zero
+    ("registers * 2, i > 0);", "registers * 2, 0);", "wrong"),  # loses the first stages of an interval
+    ("promote(accumulator, part, partial[i % partials]);", "promote(accumulator, part, partial[0]);", "wrong"),
+    ("wgmma_wait<1>();", "wgmma_wait<2>();", "before it is written"),
+    ("if (last) release(at, count);", "", "ever"),
+    ("if (part == 0) after_part(first + i / parts);", "if (i == 0) after_part(first);", "ever"),
+])  # fmt: skip
+def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, shows: str) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    header = include / "schedule" / "promotion_loop.cuh"
+    source = header.read_text()
+    header.write_text(source.replace(text, instead))
+    assert header.read_text() != source
+    parts: dict[str, int | str] = {"split": 2, "partials": 2, "chain": 4, "stagger": 2}
+    more = {"every": 256} if instead.endswith("0);") else parts
+    one = variant(PROMOTED, "fp8", "TN", bn=64, stages=3, **more)
+    try:
+        found = "wrong" if wrong(one, "early", (300, 136, 1104), 2, include=include) else ""
+    except Fault as fault:
+        found = str(fault)
+    assert any(word in found for word in shows.split("|"))
+
+
+@pytest.mark.parametrize("signs", ["positive", "both signs"])
+def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
+    """In tensor cores that keep 14 bits of a sum, as a model of them cuts the sums of the kernel itself."""
+    rng = np.random.default_rng(2)
+    shapes = {"a": (64, 1536), "b": (1536, 64), "c": (64, 64)}
+    drawn = {name: rng.uniform(0 if signs == "positive" else -1, 1, shape) for name, shape in shapes.items()}
+    inputs = {name: E4M3[to_e4m3(values)] for name, values in drawn.items()}
+    exact = ALPHA * (inputs["a"].astype(np.float64) @ inputs["b"])
+    variants = {
+        "not": variant(RING, "fp8", "TN", bm=64, bn=64, consumers=1, reallocate=0),
+        **{f"every {every}": variant(PROMOTED, "fp8", "TN", bn=64, every=every) for every in (128, 256)},
+    }
+    error = {}
+    for name, one in variants.items():
+        found = run(one, "late", inputs, beta=0.0, sum_bits=14)
+        error[name] = np.abs(found - exact).mean() / np.abs(exact).mean()
+    rounding = np.abs(rounded(exact) - exact).mean() / np.abs(exact).mean()
+    if signs == "positive":
+        assert error["not"] > 2 * error["every 256"]
+        assert error["every 128"] < 1.1 * rounding
+    assert rounding <= error["every 128"] < error["every 256"] < error["not"]
 
 
 def test_each_rung_is_run() -> None:

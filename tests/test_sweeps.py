@@ -11,6 +11,16 @@ from ladder.results.statistics import contenders
 PUBLISHED = ROOT / "results/published/nvidia-h200"
 
 
+def test_an_entry_runs_in_the_dtypes_that_it_names() -> None:
+    """Ping-pong is written for 16-bit types alone, in a sweep that has tf32 as well."""
+    name = "hopper_dtypes"
+    sweep = load_sweeps(ROOT / "config/sweeps", load_catalog(ROOT / "kernels"), [name])[name]
+    found: dict[str, set[str]] = {}
+    for entry in sweep.entries:
+        found.setdefault(entry.variant.kernel.name, set()).add(entry.variant.dtype)
+    assert found == {"hopper_gemm": {"bf16", "fp16", "tf32"}, "7_ping_pong": {"bf16", "fp16"}}
+
+
 def test_hopper_shapes_has_at_each_size_what_hopper_tiles_found_fastest() -> None:
     """Where this fails after a publication, `wanted` says what to write."""
     timings = tables.read("timings", PUBLISHED)

@@ -22,6 +22,7 @@ ARCH = "sm_90a"
 ONE = "1_tma_wgmma"
 PING_PONG = "7_ping_pong"
 STREAM_K = "8_stream_k"
+PROMOTED = "hopper_fp8_promoted"
 RING = "hopper_gemm"
 SPLIT = "hopper_split_k"
 NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}

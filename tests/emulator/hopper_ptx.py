@@ -29,35 +29,66 @@ _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 """Without a meaning here."""
 
 
+def _e4m3(bits: Array) -> Array:
+    """Values of e4m3 (OCP 8-bit floating point): a sign, 4 bits of exponent with bias 7, 3 bits of mantissa."""
+    exponent, mantissa = bits >> 3 & 15, bits & 7
+    normal = np.ldexp(1 + mantissa / 8, exponent.astype(int) - 7)
+    value = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), normal) * np.where(bits >> 7, -1.0, 1.0)
+    return np.where(bits & 127 == 127, np.nan, value).astype(np.float32)
+
+
+E4M3 = _e4m3(np.arange(256))
+"""fp32 values by their e4m3 bits."""
+
+
+def to_e4m3(values: Array) -> Array:
+    """Bits of the nearest e4m3 values, of several the one with even bits. Values within +-448."""
+    bits = np.argsort(np.where(np.isnan(E4M3), np.inf, E4M3) + np.where(np.arange(256) == 128, -1e-9, 0))[:-2]
+    sorted_values = E4M3[bits].astype(np.float64)
+    above = np.searchsorted(sorted_values, values).clip(1, len(bits) - 1)
+    low, high = values - sorted_values[above - 1], sorted_values[above] - values
+    upward = (high < low) | (high == low) & (bits[above] % 2 == 0)
+    return np.where(upward, bits[above], bits[above - 1]).astype(np.uint8)
+
+
+def truncated_sum(terms: Array, bits: int) -> Array:
+    """Sums over the first axis of an adder that keeps `bits` bits below the largest term's, and cuts off the rest.
+
+    A model of fp8's sums in the tensor cores, which are not documented (deepseek-v3, 3.3.2).
+    """
+    unit = np.ldexp(1.0, np.frexp(np.abs(terms).max(axis=0))[1] - bits)
+    return np.asarray(np.trunc(terms / unit).sum(axis=0) * unit)
+
+
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of 2- or 4-byte elements: the matrix at a byte address, and a box, swizzled as wide as its rows."""
+    """A tensor map of numbers of `width` bytes: the matrix at a byte address, and the box, swizzled as its rows."""
 
     address: int
     rows: int
     columns: int
     box: tuple[int, int]
-    element: int = 2
+    width: int = 2
 
     @property
     def bytes(self) -> int:
-        return self.element * self.box[0] * self.box[1]
+        return self.width * self.box[0] * self.box[1]
 
     def of(self, words: Array) -> Array:
-        """A view of words as elements."""
-        return words.view({2: np.uint16, 4: np.uint32}[self.element])
+        """A view of words as numbers of the map."""
+        return words.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[self.width])
 
     def places(self) -> Array:
         """Number of each element of a box in shared memory, counted from the box."""
-        line = self.element * self.box[1]
-        plain = np.arange(self.box[0])[:, None] * line + self.element * np.arange(self.box[1])
-        return (plain ^ (plain >> 7 & line // 16 - 1) << 4) // self.element
+        line = self.width * self.box[1]
+        plain = np.arange(self.box[0])[:, None] * line + self.width * np.arange(self.box[1])
+        return (plain ^ (plain >> 7 & line // 16 - 1) << 4) // self.width
 
     def inside(self, row: int, column: int) -> tuple[Array, Array]:
         """Which elements of the box at (row, column) lie in the matrix, and their numbers in memory."""
         rows, columns = row + np.arange(self.box[0])[:, None], column + np.arange(self.box[1])
         within = (rows >= 0) & (rows < self.rows) & (columns >= 0) & (columns < self.columns)
-        return within, np.where(within, self.address // self.element + rows * self.columns + columns, 0)
+        return within, np.where(within, self.address // self.width + rows * self.columns + columns, 0)
 
 
 @dataclass
@@ -134,6 +165,7 @@ class HopperMachine(TensorMachine):
             "%ctaid.y": (self.block // grid[0]).astype(np.uint32),
             "%cluster_ctarank": (self.block % cluster).astype(np.uint32),
         }
+        self.sum_bits: int | None = None  # of the sums of wgmma, which are exact without
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
         # Of a block: loads that have not landed.
         self.loads: dict[int, list[Callable[[], None]]] = defaultdict(list)
@@ -376,7 +408,7 @@ class HopperMachine(TensorMachine):
             within, places = map_.inside(row, column)
             values = np.where(within, map_.of(self.memory.words)[places], 0)
             for block in blocks:
-                map_.of(self.shared[block])[to // map_.element + map_.places()] = values
+                map_.of(self.shared[block])[to // map_.width + map_.places()] = values
                 self._mbarrier(block, full).update(0, -map_.bytes)
 
         if self.early:
@@ -390,7 +422,7 @@ class HopperMachine(TensorMachine):
 
         def store() -> None:
             within, places = map_.inside(row, column)
-            values = map_.of(self.shared[block])[start // map_.element + map_.places()]
+            values = map_.of(self.shared[block])[start // map_.width + map_.places()]
             map_.of(self.memory.words)[places[within]] = values[within]
 
         if self.early:
@@ -398,7 +430,7 @@ class HopperMachine(TensorMachine):
         else:
             store()
 
-    # wgmma: 16-bit operands in shared memory, or TF32 with A in registers.
+    # wgmma: operands of 16 bits or e4m3 in shared memory, or TF32 with A in registers.
 
     def _warpgroups(self, mask: Array) -> Iterator[int]:
         groups = mask.reshape(-1, 128)
@@ -426,8 +458,8 @@ class HopperMachine(TensorMachine):
     def _wgmma_of(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
         if operands[1].startswith("{"):
             return self._wgmma_of_registers(opcode, operands, group)
-        columns = int(re.findall(r"m64n(\d+)k16", opcode)[0])
-        element = opcode.split(".")[-1]
+        columns, depth = (int(one) for one in re.findall(r"m64n(\d+)k(\d+)", opcode)[0])
+        element, width = opcode.split(".")[-1], 32 // depth
         threads = slice(128 * group, 128 * group + 128)
         given = [
             self._everywhere(one, kind)[threads]
@@ -436,36 +468,43 @@ class HopperMachine(TensorMachine):
         if any((one != one[0]).any() for one in given):
             raise Fault("a wgmma whose threads disagree")
         a, b, add = (int(one[0]) for one in given)
-        along_n = int(operands[7]) == 1
+        along_n = width == 2 and int(operands[7]) == 1  # e4m3 has no such operand
         block = int(self.block[threads.start])
 
         def values(descriptor: int, extent: int, major_k: bool) -> Array:
             start, leading, stride = ((descriptor >> at & 0x3FFF) * 16 for at in (0, 16, 32))
-            along, k = np.arange(extent)[:, None], np.arange(16)
+            along, k = np.arange(extent)[:, None], np.arange(depth)
             if major_k:
-                plain = along % 8 * 128 + along // 8 * stride + 2 * k
+                plain = along % 8 * 128 + along // 8 * stride + width * k
             else:
                 plain = along % 64 * 2 + along // 64 * leading + k % 8 * 128 + k // 8 * stride
             address = start + plain
-            bits = self.shared[block].view(np.uint16)[(address ^ (address >> 7 & 7) << 4) // 2]
-            return from_bits(bits, element).astype(np.float64)
+            memory = self.shared[block].view(np.uint8 if width == 1 else np.uint16)
+            bits = memory[(address ^ (address >> 7 & 7) << 4) // width]
+            return (E4M3[bits] if width == 1 else from_bits(bits, element)).astype(np.float64)
 
         def wgmma() -> None:
-            product = values(a, 64, major_k=True) @ values(b, columns, major_k=not along_n).T
-            self._accumulate(operands[0], product, threads, add)
+            left, right = values(a, 64, major_k=True), values(b, columns, major_k=not along_n)
+            self._accumulate(operands[0], left, right, threads, add)
 
         return wgmma
 
     def _accumulate(
-        self, operand: str, product: Array, threads: slice, add: int, *, cuts: bool = False
+        self, operand: str, left: Array, right: Array, threads: slice, add: int, *, cuts: bool = False
     ) -> None:
-        thread = np.arange(128)
+        """Add left @ right.T to the accumulators; sums are cut with `cuts`, and terms as well where sum_bits says so."""
+        product, thread = left @ right.T, np.arange(128)
         for i, register in enumerate(re.findall(r"%\w+", operand)):
             own = self.registers.setdefault(register, np.full(self.count, UNSET, np.uint32))
             held = own[threads].view(np.float32)
             row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
-            exact = product[row, i // 4 * 8 + thread % 4 * 2 + i % 2] + (held if add else 0)
-            own[threads] = (towards_zero(exact) if cuts else exact.astype(np.float32)).view(np.uint32)
+            column = i // 4 * 8 + thread % 4 * 2 + i % 2
+            terms = [held] if add else []
+            if self.sum_bits is None:
+                total = sum([product[row, column], *terms])
+            else:
+                total = truncated_sum(np.stack([*terms, *(left[row] * right[column]).T]), self.sum_bits)
+            own[threads] = (towards_zero(total) if cuts else total.astype(np.float32)).view(np.uint32)
 
     def _wgmma_of_registers(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
         """Of A the registers are read when it is done: they must not change before. Sums are cut."""
@@ -487,8 +526,8 @@ class HopperMachine(TensorMachine):
                 row, column = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8, thread % 4 + i // 2 * 4
                 left[row, column] = self._everywhere(register, "u32")[threads]
             right = self.shared[block][address // 4]
-            product = as_tf32(left).astype(np.float64) @ as_tf32(right).astype(np.float64).T
-            self._accumulate(operands[0], product, threads, once, cuts=True)
+            given = (as_tf32(one).astype(np.float64) for one in (left, right))
+            self._accumulate(operands[0], *given, threads, once, cuts=True)
 
         return wgmma
 

@@ -36,6 +36,8 @@ class EntryDocument(Document):
     """kernel of the catalogue"""
     params: dict[str, Axis] = {}
     """parameter values; lists are axes, which are multiplied out"""
+    dtypes: Some[str] | None = None
+    """those of the sweep's dtypes that it runs in (default all)"""
     rung: Text | None = None
     """name of the step on a ladder (single combinations only)"""
     technique: Text | None = None
@@ -239,7 +241,11 @@ class _SweepFile:
     def _variants(self, where: str, kernel: Kernel, given: EntryDocument) -> list[Variant]:
         """Variants of one entry, with the excluded ones if there are several combinations or they are recorded."""
         axes = [value if isinstance(value, list) else [value] for value in given.params.values()]
-        if (count := math.prod(map(len, axes)) * len(self.document.dtypes)) > 100_000:
+        for place, dtype in enumerate(given.dtypes or ()):
+            why = "the sweep has no such dtype"
+            refuse_unknown(self.path, f"{where}dtypes[{place}]", dtype, self.document.dtypes, why=why)
+        dtypes = given.dtypes or self.document.dtypes
+        if (count := math.prod(map(len, axes)) * len(dtypes)) > 100_000:
             raise LadderError(f"{self.path}: {where}params: {count} combinations; accepted: at most 100000")
         combinations = [dict(zip(given.params, values, strict=True)) for values in itertools.product(*axes)]
         if given.rung and len(combinations) > 1:
@@ -249,7 +255,7 @@ class _SweepFile:
         layout = self.document.layout
         return [
             kernel.variant(params, dtype, layout, where=where, file=self.path, excluded=lenient)
-            for dtype in self.document.dtypes
+            for dtype in dtypes
             for params in combinations
         ]
 

@@ -412,7 +412,7 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answe
     (
         "What do TMA, wgmma and persistent blocks bring on Hopper?",
         ("hopper_ladder", "ladder"),
-        "hopper_ladder hopper_dtypes hopper_fp8 hopper_layout_nn",
+        "hopper_ladder hopper_dtypes hopper_fp8 hopper_fp8_promoted hopper_layout_nn",
         _hopper,
     ),
     (

@@ -1,0 +1,77 @@
+// A consumer's way through the ring with promotion (mma/promotion.cuh): the wgmma of an interval of stages,
+// one part of the consumer's tile after the other, and then their partial sums to the accumulators.
+#pragma once
+
+#include "layout/index.cuh"
+#include "mma/operand_tile.cuh"
+#include "mma/promotion.cuh"
+#include "schedule/ring.cuh"
+
+// The parts of a consumer: its columns in Split parts, of which Partials have partial sums in registers at
+// the same time; they are promoted every Interval stages of the ring. With two partial sums the next part is
+// under way while one is added, until a consumer waits for all after Chain intervals.
+template <int Interval, int Split, int Partials, int Chain>
+struct Promotion {
+    static constexpr int interval = Interval, split = Split, partials = Partials, chain = Chain;
+};
+
+// Adds the product of `steps` stages of A, from `row` on, and B to the accumulators. Calls after_part(i) once
+// the first part of interval i is multiplied.
+template <class Cluster, class Promotion, int Stages, class TileA, class TileB, int Fragments, int Registers,
+          class AfterPart>
+__device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers], const TileA (&a)[Stages],
+                                      const TileB (&b)[Stages], RingBarriers<Stages>& ring,
+                                      RingPosition<Stages>& at, int steps, int row, int rank, int lane,
+                                      AfterPart&& after_part) {
+    using Position = RingPosition<Stages>;
+    constexpr int interval = Promotion::interval, chain = Promotion::chain, partials = Promotion::partials;
+    constexpr int split = Promotion::split, parts = Fragments * split, registers = Registers / split;
+    float partial[partials][1][registers];
+
+    // Starts the wgmma of a part for `count` stages from `from` on, with partial sums that begin at zero.
+    auto multiply = [&](int part, int sum, Position from, int count) {
+        for (int i = 0; i < count; ++i, from.advance()) {
+            if (part == 0) mbarrier_wait(ring.full[from.stage], from.parity);
+            wgmma_fence();
+            wgmma_tiles(partial[sum], a[from.stage], b[from.stage], row + part / split * 64,
+                        part % split * registers * 2, i > 0);
+        }
+        wgmma_commit();
+    };
+    auto release = [&](Position from, int count) {
+        for (int i = 0; i < count; ++i, from.advance()) {
+            release_stage<Cluster>(ring.empty[from.stage], rank, lane);
+        }
+    };
+    // `intervals` of `count` stages each, number `first` and on. At the end no wgmma is under way: if one
+    // were from one round of a loop to the next, the compiler would serialise all (C7514).
+    auto promote_intervals = [&](int first, int intervals, int count) {
+        multiply(0, 0, at, count);
+#pragma unroll
+        for (int i = 0; i < intervals * parts; ++i) {
+            const int part = i % parts;
+            const bool last = part == parts - 1, more = i + 1 < intervals * parts;
+            Position next = at;  // of the next part
+            if (last) next.advance(count);
+            if (partials == 2 && more) {
+                multiply((i + 1) % parts, (i + 1) % 2, next, count);
+                wgmma_wait<1>();
+            } else {
+                wgmma_wait<0>();
+            }
+            if (part == 0) after_part(first + i / parts);
+            if (last) release(at, count);
+            promote(accumulator, part, partial[i % partials]);
+            if (partials == 1 && more) multiply((i + 1) % parts, 0, next, count);
+            at = next;
+        }
+    };
+
+    int step = 0;
+    if constexpr (chain > 1) {
+        for (; step + chain <= steps; step += chain) promote_intervals(step, chain, 1);
+    }
+    for (; step < steps; step += interval) {
+        promote_intervals(step / interval, 1, interval == 1 ? 1 : const_min(interval, steps - step));
+    }
+}
