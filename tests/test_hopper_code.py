@@ -163,7 +163,8 @@ def test_no_step_fences_all_memory(name: str, dtype: str, layout: str, params: d
     _, code = compiled(name, dtype, layout, params)
     # Barriers of the cluster do, at the beginning and the end; a release in the loop did so once and cost 40 %.
     fences = sum("MEMBAR.ALL.GPU" in line for line in code)
-    assert fences <= sum("UCGABAR_ARV" in line for line in code)
+    handed_over = name == STREAM_K  # once for a tile that two blocks share
+    assert fences <= sum("UCGABAR_ARV" in line for line in code) + handed_over
 
 
 def hints(text: str) -> dict[str, set[tuple[bool, str]]]:

@@ -492,7 +492,7 @@ class HopperMachine(TensorMachine):
     def _accumulate(
         self, operand: str, left: Array, right: Array, threads: slice, add: int, *, cuts: bool = False
     ) -> None:
-        """Add left @ right.T to the accumulators; sums are cut with `cuts`, and terms as well where sum_bits says so."""
+        """Add left @ right.T to the accumulators; with `cuts` sums are cut, by `sum_bits` terms as well."""
         product, thread = left @ right.T, np.arange(128)
         for i, register in enumerate(re.findall(r"%\w+", operand)):
             own = self.registers.setdefault(register, np.full(self.count, UNSET, np.uint32))
