@@ -100,9 +100,11 @@ def test_what_is_left_out_falls_into_its_interval(where: Sequence[Where], share:
     found = held_out(
         sessions_of(300, where, share=share, seen=SEEN | ({} if where == THREE_HOSTS else {"host": 0.0}))
     )
-    # On one kind of host the intervals are wider, since another kind is assumed.
-    assert 0.93 < found.loc[("GPU", "all", "all"), "covered"] < (0.98 if where == THREE_HOSTS else 1)
-    assert 0.93 < found.loc[("GPU", "one", "all"), "covered"] < (0.98 if where == THREE_HOSTS else 1)
+    # On one kind of host the intervals are wider, since another kind is assumed. Elsewhere a little, since sessions of
+    # one GPU or host are alike: variances of cells differ more than independent sessions would make them.
+    most = 0.985 if where == THREE_HOSTS else 1
+    assert 0.93 < found.loc[("GPU", "all", "all"), "covered"] < most
+    assert 0.93 < found.loc[("GPU", "one", "all"), "covered"] < most
     assert ("kind of host" in found.index.levels[0]) == (where == THREE_HOSTS)
 
 
@@ -309,7 +311,28 @@ def test_the_published_coverage_follows_from_the_published_sessions_and_is_what_
             "coverage", coverage(read(tables.frame("sessions", sessions.to_dict("records"))))
         )
         pd.testing.assert_frame_equal(again, rows, rtol=1e-5)
-        assert shortfalls(rows) == []
+        assert not [line for line in shortfalls(rows) if "covered" in line]
+        # Cells that were read once, and hosts of a kind that nobody has seen, have wider intervals.
+        assert shortfalls(rows[(rows["left_out"] == "GPU") & (rows["sessions"] == "all")]) == []
+
+
+def test_cells_that_repeat_well_have_narrower_intervals_than_others_of_their_class() -> None:
+    """Every third cell varies ten times as far from session to session: few sessions tell which."""
+    where = [(f"s{i}", f"GPU-{i // 2}", 8) for i in range(8)]
+    sessions, rng = sessions_of(300, where), np.random.default_rng(3)
+    noisy = sessions["variant"].str.removeprefix("kernel-").astype(int) % 3 == 0
+    more = np.exp(rng.normal(0, np.where(noisy, 0.03, 0.0)))
+    for name in ("speedup", "speedup_low", "speedup_high"):
+        sessions[name] *= more
+    found = read(sessions)
+    known = components(found)
+    assert known["freedom"].iloc[0] < 10
+    ends = predict(found, known)
+    widths = (ends["high"] - ends["low"]).groupby(
+        found.groupby("cell")["variant"].first().isin(sessions["variant"][noisy])
+    )
+    assert widths.median()[True] > 2 * widths.median()[False]
+    assert held_out(sessions).loc[("GPU", "all", "all"), "covered"] > 0.93
 
 
 def test_a_pair_with_a_baseline_is_a_cell_of_its_own() -> None:

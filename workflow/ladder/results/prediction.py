@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma, stdtrit
 
 from ladder.model.problem import COPY
 from ladder.model.schemas import SIZE_COLUMNS
@@ -36,9 +37,11 @@ _TIMES = ["median_us", "reference_median_us"]
 _NORMAL = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 _POOLED_CELLS, _POOLED_SESSIONS, _ASSUMED_HOSTS = 20, 4, 1
 """How many cells, sessions and kinds of host the pooled or assumed values count as."""
+_FREEDOM = (0.5, 1000.0)  # of cells of a class, from nothing in common to all alike
 _FLOORS_APART_US = 1.8
 """How far apart the clock's floors of two kinds of host may be: on H200s 1.66 to 1.79 us were seen."""
 
+_COMPONENTS = ["residual", "session", "gpu", "host"]
 _TOO_FEW = "too few sessions of a cell: what another GPU reads takes two GPUs and its check three"
 
 
@@ -108,6 +111,8 @@ def components(found: Frame) -> Frame:
     GPU, `gpu` holds what sessions add; without pairs of one kind of host, `host` holds both. Kinds of host are few: one
     more is assumed, which differs by as much as GPUs, sessions and residuals together do. Where there is only one kind,
     this assumption is all there is.
+
+    `freedom` and `scale`: of cells of the class, some of which vary far more from session to session than others.
     """
     about = ["session", "gpu", "host", "level"]
     pairs = found[["cell", "kind", "class", *about]].merge(
@@ -135,24 +140,72 @@ def components(found: Frame) -> Frame:
         )  # NaN where no GPU was compared with another
         apart = (kinds - 1) * seen + _ASSUMED_HOSTS * alike
         rows[name] = row | {"host": apart / (kinds - 1 + _ASSUMED_HOSTS)}
-    return Frame.from_dict(rows, "index", columns=["residual", "session", "gpu", "host"], dtype=float)
+    known = Frame.from_dict(rows, "index", columns=_COMPONENTS, dtype=float)
+    return known.join(_scales(found, known))
+
+
+def _moderation(scale: Any, freedom: Any) -> tuple[float, float]:
+    """Degrees of freedom and scale that cells of a class count as, by how their own sample variances spread.
+
+    Logarithms of sample variances spread by trigamma(freedom / 2) where all cells vary alike, and by trigamma of half
+    the answer more where they do not (Smyth 2004).
+    """
+    half = freedom / 2
+    logs = np.log(scale) - digamma(half) + np.log(half)
+    most, least = _FREEDOM[1] / 2, _FREEDOM[0] / 2
+    excess = float(np.clip(logs.var() - polygamma(1, half).mean(), polygamma(1, most), polygamma(1, least)))
+    own = brentq(lambda x: polygamma(1, x) - excess, least * 0.99, most * 1.01)
+    return 2 * own, float(np.exp(logs.mean() + digamma(own) - np.log(own)))
+
+
+def _expected(found: Frame, known: Frame) -> Frame:
+    """By cell what its components say: the variance `of` its sample of sessions, and of one `more` about their mean."""
+    cells = found.groupby("cell")
+    count = cells.size()
+    own = known.reindex(cells["class"].first()).set_index(count.index)
+    within = own["residual"] + own["session"].fillna(0.0)
+    sample, more = (
+        within,
+        within * (1 + 1 / count),
+    )  # both the new reading and the mean of the old ones deviate
+    for name, deviation in (("gpu", own["gpu"].fillna(0.0)), ("host", own["host"])):
+        shares = ((found.groupby(["cell", name]).size() / count) ** 2).groupby("cell").sum()
+        sample = sample + deviation * (1 - shares) * count / (count - 1).clip(lower=1)
+        more = more + deviation * (1 + shares)
+    return Frame({"of": sample, "more": more})
+
+
+def _scales(found: Frame, known: Frame) -> Frame:
+    """By class the `freedom` and the `scale` of a cell: how many times what its components say its sessions vary.
+
+    A class with too few cells in several sessions takes those of all with this kind of reference; NaN without these.
+    """
+    cells, rows = found.groupby("cell"), {}
+    own = cells.agg(kind=("kind", "first"), name=("class", "first"), scale=("level", "var"))
+    own["scale"] /= _expected(found, known)["of"]
+    own["freedom"] = cells.size() - 1
+    read = own[(own["freedom"] > 0) & (own["scale"] > 0)]
+    for kind, name in own[["kind", "name"]].drop_duplicates().itertuples(index=False):
+        parts = [read[read["name"] == name], read[read["kind"] == kind]]
+        enough = next((part for part in parts if len(part) >= _POOLED_CELLS), None)
+        rows[name] = (np.nan, np.nan) if enough is None else _moderation(enough["scale"], enough["freedom"])
+    return Frame.from_dict(rows, "index", columns=["freedom", "scale"], dtype=float)
 
 
 def predict(found: Frame, known: Frame) -> Frame:
     """By cell the `low` and `high` end of a 95 % prediction interval for the log speed-up of one more session.
 
-    That session is on another GPU of a host of any kind. Its floor is any between those of `found`, whose ends are
-    taken to be as far apart as kinds of host may be. `known`: components of variance by class.
+    That session is on another GPU of a host of any kind. A cell's variance is what `known`, from `components`, says,
+    times a scale of its own, which its class moderates. Floors are any between those of `found`, whose ends are taken
+    to be as far apart as kinds of host may be.
     """
     cells = found.groupby("cell")
     count, typical = cells.size(), cells[["level", "alone", *_TIMES]].mean()
-    own = known.reindex(cells["class"].first()).set_index(count.index)
-    # Both the new reading and the mean of the old ones deviate.
-    variance = (own["residual"] + own["session"].fillna(0.0)) * (1 + 1 / count)
-    for of, deviation in (("gpu", own["gpu"].fillna(0.0)), ("host", own["host"])):
-        shares = found.groupby(["cell", of]).size() / count
-        variance += deviation * (1 + (shares**2).groupby("cell").sum())
-    half, shift = _NORMAL * np.sqrt(variance), found["shift"]
+    own, expected = known.reindex(cells["class"].first()).set_index(count.index), _expected(found, known)
+    freedom, shift = own["freedom"] + count - 1, found["shift"]
+    squares = (count - 1) * (cells["level"].var() / expected["of"]).fillna(0.0)
+    scale = (own["freedom"] * own["scale"] + squares) / freedom
+    half = stdtrit(freedom, 0.975) * np.sqrt(scale * expected["more"])
     ends = (
         min(shift.min(), shift.max() - _FLOORS_APART_US),
         max(shift.max(), shift.min() + _FLOORS_APART_US),
@@ -250,7 +303,11 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     combined = combined.assign(**{name: timings[name] * again for name in OVER})
     pairs = known["session"].notna() | known["host"].notna()
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
-    deviations = (known[pairs] ** 0.5).join(found.groupby("class").agg(**counted)).rename_axis("class")
+    deviations = (
+        (known.loc[pairs, _COMPONENTS] ** 0.5)
+        .join(found.groupby("class").agg(**counted))
+        .rename_axis("class")
+    )
     given: dict[str, list[Row]] = {
         "components": records(deviations.reset_index()),
         "coverage": coverage(found),
