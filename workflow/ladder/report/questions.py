@@ -323,6 +323,13 @@ def _faster_slower(rows: Sequence[Row]) -> str:
     return f"{counts['faster']}, {counts['slower']}"
 
 
+def _of_the_peak(fraction: float | None) -> str:
+    """Of the peak of the dtype, which is that of CUDA cores for fp32: tensor cores may reach more."""
+    if fraction is None or math.isnan(fraction):
+        return ""
+    return share(fraction, ".0f") if fraction <= 1 else f"{figure(fraction, 3)} x that of CUDA cores"
+
+
 def _squares(data: Evidence, regime: str, others: int) -> list[list[str]]:
     """Rows of square GEMMs in bf16 with what they reach sustained, where that was measured."""
     found = []
@@ -477,7 +484,7 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
             continue
         link, library = f"[{data.label(top)}](sweeps/{top['sweep']}.md)", proper(text(top["reference"]))
         use = {"faster": link, "tied": f"a tie: {link}", "slower": f"{library}; next is {link}"}
-        peak = share(top.names.get("peak_fraction"), ".0f") if "peak_fraction" in top.names else ""
+        peak = _of_the_peak(top.names.get("peak_fraction"))
         speed = [*_gains(gain(top.names)), _sustained(data, top)]
         rows.append([kind, str(size), use[gain(top.names).verdict], *speed, library, peak])
     heads = ["dtype, layout", "M = N = K", "use", f"speed over the fastest library [95 %], {regime}"]
