@@ -534,6 +534,24 @@ def test_of_two_records_of_a_cell_the_later_counts_and_both_are_shown(tmp_path: 
     assert [gpu["cells"] for gpu in environment["gpus"]] == [4, 4]
 
 
+def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_one(tmp_path: Path) -> None:
+    lab, seen = Lab(tmp_path), dict[float, list[float]]()
+    for factor in (1.0, 3.0, 2.0):
+        lab.session = replace(SESSION, id=f"session {factor}")
+
+        def change(place: Any, record: dict[str, Any], factor: float = factor) -> dict[str, Any]:
+            for regime in record["regimes"].values():
+                regime["variant_us"] = [factor * one for one in regime["variant_us"]]
+            return record
+
+        lab.record(["tensor_ladder"], change)
+        lab.collect(["tensor_ladder"])
+        found = timings(lab, "tensor_ladder").query("regime == 'cold'")["median_us"]
+        seen[factor] = found.tolist()
+    assert seen[3.0] == pytest.approx([3 * one for one in seen[1.0]]), "of two the later"
+    assert seen[2.0] == pytest.approx([2 * one for one in seen[1.0]])
+
+
 def test_records_under_other_conditions_are_not_shown_as_sessions(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["tensor_ladder"])

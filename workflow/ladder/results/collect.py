@@ -162,6 +162,13 @@ class Collector:
                 }
                 self.rows["sessions"].append(found | self.about(task) | made)
 
+    def typical(self, record: Record) -> Record:
+        """For the columns that are of one session: of three or more that with the median time, else the latest."""
+        good = [one for one in self.view.alike(record) if one.status == "ok"]
+        if record.status != "ok" or len(good) < 3:
+            return record
+        return sorted(good, key=lambda one: float(times(one.result)["median_us"]))[(len(good) - 1) // 2]
+
     def task(self, task: Task) -> None:
         """A row for each regime that gave a result, else one row with the reason."""
         facts, broken = self.plan.variants.get(task.variant, {}), self.plan.broken(task)
@@ -182,7 +189,7 @@ class Collector:
             self.sessions(task, record)
             for given in record.result.get("notes") or ():
                 self.note("reference", task.variant, given)
-            self.measured(task, record)
+            self.measured(task, self.typical(record))
         counted = self.view.find(task, COUNTERS) if task.counted else None
         if counted is not None and not self.view.is_current(task, counted):
             self.note("profile", EARLIER, counted.time[:10])
