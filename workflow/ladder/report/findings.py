@@ -60,9 +60,19 @@ def fp32_gemm(data: Evidence) -> Answer:
     sizes = {size_label(row.size): gain(row.names) for row in data.rows("fp32_ladder", variant=top)}
     return (
         f"On CUDA cores the ladder ends at {bold(gain(here))} {against(part)} (“{text(part.names[top])}”);"
-        f" it is {verdicts(sizes)}",
+        f" it is {verdicts(sizes)}{_by_tensor_cores(data, part)}",
         f"{part.size_text}, {part.regime}{_peak(here, 'the FP32 peak')}",
     )
+
+
+def _by_tensor_cores(data: Evidence, part: SweepData) -> str:
+    """The fastest kernel of fp32_tensor at the same size; empty where that was not measured."""
+    try:
+        found = data.rows("fp32_tensor", n=part.size["n"])
+    except Unmeasured:
+        return ""
+    products = "at FP32 accuracy, by three products of TF32, tensor cores reach"
+    return f"; {products} {bold(gain(best(found).names))}" if found else ""
 
 
 def fp32_technique(data: Evidence) -> Answer:
