@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +67,9 @@ MinJobAge=600
 
 
 def why_no_slurm() -> str | None:
-    """Why no cluster can be started here, or None."""
+    """Why no cluster can be started here, or run what snakemake submits, or None."""
+    if " " in sys.executable:
+        return "snakemake's Slurm plugin does not quote the path of Python, which has a space here"
     missing = [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
     return f"no {', '.join(missing)} (Debian: slurm-wlm and munge)" if missing else None
 
