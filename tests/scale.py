@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +26,16 @@ class Cost:
 
     seconds: float
     gib: float
+
+
+_MOST_MEMORY = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=sys.stderr)
+_, status, used = os.wait4(process.pid, 0)
+print(used.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""Runs a command and prints its peak in KiB. From a small process: Linux counts the memory of the one that forks."""
 
 
 def as_many_samples_as_published(_: Place, record: dict[str, Any]) -> dict[str, Any]:
@@ -83,13 +92,16 @@ def cost(lab: Lab, *command: str) -> Cost:
     """Run a command in the project."""
     begun = time.monotonic()
     path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, cwd=lab.root, env=path, stdout=log, stderr=log)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        log.seek(0)
-        assert process.returncode == 0, log.read().decode()[-3000:]
-    return Cost(time.monotonic() - begun, used.ru_maxrss / 2**20)
+    done = subprocess.run(
+        [sys.executable, "-c", _MOST_MEMORY, *command],
+        cwd=lab.root,
+        env=path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    return Cost(time.monotonic() - begun, int(done.stdout.splitlines()[-1]) / 2**20)
 
 
 def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
