@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator.hopper import HOPPER, INCLUDE, box, compiled, variant
-from emulator.hopper_ptx import HopperMachine, Map, as_tf32, parse_hopper, towards_zero
+from emulator.hopper import HOPPER, INCLUDE, arguments_of, compiled, variant
+from emulator.hopper_ptx import HopperMachine, as_tf32, parse_hopper, towards_zero
 from emulator.ptx import Array, Fault, Memory, compile_ptx
 from ladder.problems.gemm.instance import accumulation_bound
 
@@ -98,24 +98,14 @@ def run(
     rng, memory = np.random.default_rng(1), Memory()
     a, b, c = (drawn(rng, "uniform", shape) for shape in ((m, k), (n, k), (m, n)))
     stored = {"a": a, "b": b, "c": c if beta else np.full_like(c, np.nan)}
-    address = {
-        name: memory.buffer(0, matrix.ravel().view(np.uint32), writable=name == "c")
+    held = {
+        name: (memory.buffer(0, matrix.ravel().view(np.uint32), writable=name == "c"), matrix)
         for name, matrix in stored.items()
     }
-    words = slice(address["c"] // 4, address["c"] // 4 + m * n)
+    words = slice(held["c"][0] // 4, held["c"][0] // 4 + m * n)
     memory.readable[words] = 0
-    maps, arguments = {}, []
-    for place, argument in enumerate(one.kernel.arguments):
-        if argument.tensor_map:
-            name = argument.tensor_map
-            rows, columns = stored[name].shape
-            maps[place] = Map(address[name], rows, columns, box(one, name), 4)
-            arguments.append(place)
-        elif argument.pointer:
-            arguments.append(address["c"])
-        else:
-            value = {"m": m, "n": n, "k": k, "alpha": ALPHA, "beta": beta}[argument.name]
-            arguments.append(value if argument.type == "int32" else int(np.float32(value).view(np.uint32)))
+    scalars = {"m": m, "n": n, "k": k, "alpha": ALPHA, "beta": beta}
+    arguments, maps, _ = arguments_of(one, memory, held, scalars)
     grid = (blocks, 1) if blocks else geometry.grid[:2]
     HopperMachine(program, memory, geometry.block[0], grid, 1, arguments, maps, loads).run()
     found = memory.words[words].view(np.float32).reshape(m, n).astype(np.float64)

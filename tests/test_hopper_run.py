@@ -17,13 +17,12 @@ from emulator.hopper import (
     RUNGS,
     SPLIT,
     STREAM_K,
-    box,
+    arguments_of,
     variant,
 )
-from emulator.hopper_ptx import E4M3, HopperMachine, Map, parse_hopper, to_e4m3
-from emulator.ptx import UNSET, Array, Fault, Memory, compile_ptx
+from emulator.hopper_ptx import E4M3, HopperMachine, parse_hopper, to_e4m3
+from emulator.ptx import Array, Fault, Memory, compile_ptx
 from emulator.tensor_ptx import from_bits, to_bits
-from ladder.model.expressions import evaluate
 from ladder.model.kernel import Variant
 
 LOADS = ("early", "late")
@@ -52,34 +51,17 @@ def run(
     program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
     memory = Memory()
     stored = inputs | {"b": inputs["b"] if one.layout == "NN" else inputs["b"].T}
-    address, width = {}, {}
+    held = {}
     for name, matrix in stored.items():
         in_fp8 = one.dtype == "fp8" and name != "c"
         bits = to_e4m3(matrix.ravel()) if in_fp8 else to_bits(matrix.ravel(), "bf16")
-        width[name] = bits.itemsize
-        bits = np.append(bits, np.zeros(-bits.nbytes % 4 // bits.itemsize, bits.dtype))
-        address[name] = memory.buffer(0, bits.view(np.uint32), writable=name == "c")
-    words = slice(address["c"] // 4, address["c"] // 4 + m * n // 2)
+        whole = np.append(bits, np.zeros(-bits.nbytes % 4 // bits.itemsize, bits.dtype))
+        address = memory.buffer(0, whole.view(np.uint32), writable=name == "c")
+        held[name] = address, bits.reshape(matrix.shape)
+    words = slice(held["c"][0] // 4, held["c"][0] // 4 + m * n // 2)
     memory.readable[words] = 0
-    maps, arguments, flags = {}, [], []
-    for place, argument in enumerate(one.kernel.arguments):
-        if argument.tensor_map:
-            rows, columns = stored[argument.tensor_map].shape
-            of = argument.tensor_map
-            maps[place] = Map(address[of], rows, columns, box(one, of), width[of])
-            arguments.append(place)
-        elif argument.workspace:
-            held = 0 if argument.workspace == "zeroed" else UNSET
-            room = np.full(evaluate(argument.bytes, one.names()) // 4, held, np.uint32)
-            arguments.append(memory.buffer(0, room, writable=True))
-            own = slice(arguments[-1] // 4, arguments[-1] // 4 + len(room))
-            memory.readable[own] = 0
-            flags += [own] if argument.workspace == "zeroed" else []
-        elif argument.pointer:
-            arguments.append(address["c"])
-        else:
-            value = {"m": m, "n": n, "k": k, "alpha": ALPHA, "beta": beta}[argument.name]
-            arguments.append(value if argument.type == "int32" else int(np.float32(value).view(np.uint32)))
+    scalars = {"m": m, "n": n, "k": k, "alpha": ALPHA, "beta": beta}
+    arguments, maps, flags = arguments_of(one, memory, held, scalars)
     together = (geometry.cluster or (1, 1, 1))[0]
     grid = (clusters * together, 1) if clusters else geometry.grid[:2]
     threads = geometry.block[0]

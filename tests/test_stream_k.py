@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT
-from emulator.hopper import INCLUDE, hold
+from emulator.hopper import INCLUDE, arguments_of, hold
 from emulator.hopper_ptx import HopperMachine, parse_hopper
-from emulator.ptx import UNSET, Fault, Memory, compile_ptx
+from emulator.ptx import Fault, Memory, compile_ptx
 from ladder.catalogue.kernels import load_kernel
-from ladder.model.expressions import evaluate
 
 KERNEL = load_kernel(ROOT / "kernels" / "gemm" / "simt" / "gemm_stream_k.yaml")
 TILE = {"bm": 32, "bn": 64, "tm": 4, "tn": 8, "stages": 3}
@@ -70,26 +69,14 @@ def wrong(size: tuple[int, int, int], blocks: int, beta: float = 0.5, include: P
     a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     held = c if beta else np.full_like(c, np.nan)
     given = {"a": a, "b": b, "c": held}
-    address = {
-        name: memory.buffer(0, matrix.reshape(-1).view(np.uint32), writable=name == "c")
+    stored = {
+        name: (memory.buffer(0, matrix.reshape(-1).view(np.uint32), writable=name == "c"), matrix)
         for name, matrix in given.items()
     }
-    words = slice(address["c"] // 4, address["c"] // 4 + m * n)
+    words = slice(stored["c"][0] // 4, stored["c"][0] // 4 + m * n)
     memory.readable[words] = 0
-    scalars = {"m": m, "n": n, "k": k} | {
-        name: int(np.float32(value).view(np.uint32)) for name, value in (("alpha", 0.75), ("beta", beta))
-    }
-    arguments, flags = [], slice(0)
-    for argument in KERNEL.arguments:
-        if argument.workspace:
-            zeroed = argument.workspace == "zeroed"
-            room = np.full(evaluate(str(argument.bytes), one.names()) // 4, 0 if zeroed else UNSET, np.uint32)
-            arguments.append(memory.buffer(0, room, writable=True))
-            own = slice(arguments[-1] // 4, arguments[-1] // 4 + len(room))
-            memory.readable[own] = 0
-            flags = own if zeroed else flags
-        else:
-            arguments.append(address[argument.name] if argument.pointer else scalars[argument.name])
+    scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
+    arguments, _, (flags,) = arguments_of(one, memory, stored, scalars)
     HopperMachine(program, memory, geometry.block[0], (blocks, 1), 1, arguments, {}, "early").run()
     assert not memory.words[flags].any()
     found = memory.words[words].view(np.float32).reshape(m, n)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from compiling import compile_variant, instructions
 from ladder.build.cubin import disassemble
 from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
+
+from emulator.hopper_ptx import Map
+from emulator.ptx import UNSET, Array, Memory
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
@@ -127,6 +132,34 @@ def box(one: Variant, buffer: str) -> tuple[int, int]:
     )
     lines, elements = (whole(extent, evaluate(extent, one.names())) for extent in extents)
     return lines, elements
+
+
+def arguments_of(
+    one: Variant, memory: Memory, stored: Mapping[str, tuple[int, Array]], scalars: Mapping[str, float]
+) -> tuple[list[int], dict[int, Map], list[slice]]:
+    """A kernel's arguments, its tensor maps by place, and the words of workspaces that must be zero in the end.
+
+    `stored`: of each buffer its address, and its elements as they lie there.
+    """
+    words, maps, zeroed = list[int](), dict[int, Map](), list[slice]()
+    for place, argument in enumerate(one.kernel.arguments):
+        if argument.workspace:
+            held = 0 if argument.workspace == "zeroed" else UNSET
+            room = np.full(evaluate(str(argument.bytes), one.names()) // 4, held, np.uint32)
+            words.append(memory.buffer(0, room, writable=True))
+            own = slice(words[-1] // 4, words[-1] // 4 + len(room))
+            memory.readable[own] = 0
+            zeroed += [own] if argument.workspace == "zeroed" else []
+        elif argument.tensor_map:
+            address, elements = stored[argument.tensor_map]
+            maps[place] = Map(address, *elements.shape, box(one, argument.tensor_map), elements.itemsize)
+            words.append(place)
+        elif argument.pointer:
+            words.append(stored[argument.pointer][0])
+        else:
+            value = scalars[argument.name]
+            words.append(int(value) if argument.type == "int32" else int(np.float32(value).view(np.uint32)))
+    return words, maps, zeroed
 
 
 def shared_type(one: Variant) -> str:

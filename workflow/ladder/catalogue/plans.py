@@ -22,7 +22,7 @@ def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[
     if argument.kind == "workspace":
         with within(f"{where}.bytes"):
             size = whole(argument.bytes or 0, evaluate(argument.bytes or 0, names))
-        # A name for each size: what a kernel that is loaded has stays where it is.
+        # A buffer for each size: one that grew would move, and kernels that are loaded hold its address.
         return {
             "pointer": f"{argument.name} workspace of {size} bytes",
             "workspace": argument.name,

@@ -68,11 +68,10 @@ def fp32_gemm(data: Evidence) -> Answer:
 def _by_tensor_cores(data: Evidence, part: SweepData) -> str:
     """The fastest kernel of fp32_tensor at the same size; empty where that was not measured."""
     try:
-        found = data.rows("fp32_tensor", n=part.size["n"])
+        top = best(data.rows("fp32_tensor", n=part.size["n"]))
     except Unmeasured:
         return ""
-    products = "at FP32 accuracy, by three products of TF32, tensor cores reach"
-    return f"; {products} {bold(gain(best(found).names))}" if found else ""
+    return f"; at FP32 accuracy, by three products of TF32, tensor cores reach {bold(gain(top.names))}"
 
 
 def fp32_technique(data: Evidence) -> Answer:
