@@ -131,6 +131,41 @@ def test_results_are_right(
     assert wrong(one, loads, clusters=clusters) == 0
 
 
+WIDTHS: list[tuple[str, dict[str, int | str], tuple[int, int, int], int]] = [
+    # Each row of tiles has a wide one and three narrow ones, of which the last is cut.
+    ("TN", {"bn": 64, "narrow": 48, "stagger": 1, "serpentine": 1}, (300, 200, 136), 2),
+    ("NN", {"bn": 128, "narrow": 112, "stages": 3, "raster": 0}, (300, 472, 72), 2),
+    # One row of clusters of three tiles and one of four, for seven clusters.
+    ("TN", {"bn": 96, "narrow": 64, "cluster_m": 2, "raster": "hilbert", "boxes": 1}, (300, 264, 136), 7),
+    ("TN", {"bn": 96, "narrow": 64, "store": "direct", "stagger": 2}, (65, 264, 72), 4),
+]
+"""Layout, parameters, M x N x K, and clusters that start."""
+
+
+@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize(("layout", "params", "size", "clusters"), WIDTHS)
+def test_results_of_two_widths_are_right(
+    layout: str, params: dict[str, int | str], size: tuple[int, int, int], clusters: int, loads: str
+) -> None:
+    assert wrong(variant(RING, "bf16", layout, **params), loads, size, clusters) == 0
+
+
+@pytest.mark.parametrize(("text", "instead"), [
+    (">= (first ? few : more).wide;", ">= 0;"),  # a wide tile without its last columns
+    ("narrow * Narrow};", "narrow * BN};"),
+    ("return {few.count + at.row, at.column};", "return at;"),
+])  # fmt: skip
+def test_mistakes_of_two_widths_show(tmp_path: Path, text: str, instead: str) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    header = include / "schedule" / "even_tiles.cuh"
+    source = header.read_text()
+    header.write_text(source.replace(text, instead))
+    assert header.read_text() != source
+    layout, params, size, clusters = WIDTHS[2]
+    assert wrong(variant(RING, "bf16", layout, **params), "early", size, clusters, include=include) > 0
+
+
 PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
     ({"bn": 64, "stages": 4}, 2),
     ({"bn": 64, "stages": 2, "stagger": 0, "cluster_m": 2, "buffers": 2}, 1),

@@ -73,6 +73,56 @@ __host__ __device__ constexpr bool shares() {
 }
 """
 
+EVEN = """
+#include "schedule/even_tiles.cuh"
+
+constexpr int blocks = 132;
+
+// The most columns of a cluster's tiles together, or 0 where some of C is nobody's or twice somebody's.
+template <int Raster, int Narrow, int ClusterM>
+__host__ __device__ constexpr int longest(int m, int n) {
+    constexpr int clusters = blocks / ClusterM, tall = 128 * ClusterM;
+    const EvenTiles<128, 256, Narrow, ClusterShape<ClusterM, 1>, Raster> tiles(m, n, clusters);
+    int done[32] = {}, ends[32][8192 / 16] = {}, all[clusters] = {}, most = 0;
+    for (int tile = 0; tile < tiles.tiles(); ++tile) {
+        const TilePosition at = tiles.origin(tile, 0);
+        const int width = tiles.is_narrow(tile) ? Narrow : 256, row = at.row / tall, end = at.column + width;
+        if (at.row % tall != 0 || at.row >= m || at.column >= n || at.column % 16 != 0) return 0;
+        if (tiles.origin(tile, ClusterM - 1).row != at.row + tall - 128) return 0;
+        all[tile % clusters] += width;
+        done[row] += const_min(width, n - at.column);
+        // Where one tile ends another begins.
+        if (end < n) ++ends[row][end / 16];
+        if (at.column > 0) --ends[row][at.column / 16];
+    }
+    for (int row = 0; row * tall < m; ++row) {
+        if (done[row] != n) return 0;
+        for (const int left : ends[row]) {
+            if (left != 0) return 0;
+        }
+    }
+    for (const int one : all) most = const_max(most, one);
+    return most;
+}
+"""
+
+
+def test_tiles_of_two_widths_cover_c_and_share_it_out() -> None:
+    """A block's columns in the worst case, where whole tiles are 1024, 1024, 1536 and 256 for all."""
+    hold(
+        EVEN,
+        "longest<8, 240, 1>(4096, 4096) == 1008",
+        "longest<4, 240, 1>(2048, 8192) == 1008",
+        "longest<8, 240, 1>(4096, 6144) == 1504",
+        "longest<8, 240, 2>(4096, 6144) <= 1520 && longest<8, 240, 2>(4096, 6144) > 0",
+        "longest<hilbert, 224, 1>(1000, 4096) > 0",
+        "longest<0, 192, 1>(1000, 2056) > 0",
+        "longest<8, 240, 1>(2048, 2048) == 256",
+        "longest<8, 240, 1>(1, 8) == 240",
+    )
+    with pytest.raises(LadderError, match="static assertion failed"):
+        hold(EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row"), "longest<8, 240, 1>(4096, 4096) > 0")
+
 
 def test_every_tile_has_one_block() -> None:
     sizes = [(1, 8, 1), (128, 256, 3), (1000, 1000, 5), (129, 2056, 2), (2304, 776, 66)]

@@ -2,7 +2,8 @@
 // 1_tma_wgmma to 6_tma_store in one kernel, each as a parameter, for the sweeps hopper_*.
 //
 // Beyond the rungs (cutlass, fast-cu) there are consumers side by side along N, clusters along both axes,
-// tiles along a Hilbert curve, hints for the L2, and two orders in time:
+// tiles along a Hilbert curve, hints for the L2, and:
+//   narrow       tiles of two widths, so that the last round of tiles is a full one
 //   stagger      the first consumer runs some steps ahead, so that one multiplies while the other stores
 //   serpentine   every second round goes backwards along K, through what the L2 still holds
 //
@@ -10,6 +11,7 @@
 // Major::mn where it is K x N (16-bit elements only). Tile, Ring, Schedule, Results: schedule/parameters.cuh.
 
 #include "epilogue/warpgroup_store.cuh"
+#include "schedule/even_tiles.cuh"
 #include "schedule/parameters.cuh"
 #include "schedule/producer.cuh"
 #include "schedule/stagger.cuh"
@@ -19,7 +21,7 @@ template <class Element, Major MajorB, class Tile, class Ring, class Results>
 struct Shared {
     OperandTile<Element, Major::k, Tile::rows> a[Ring::stages];
     OperandTile<Element, MajorB, Tile::columns> b[Ring::stages];
-    TmaStoreRing<ElementOfC<Element>, Tile::consumer_columns, Results::buffers> c[Tile::consumers];
+    TmaStoreRing<ElementOfC<Element>, Tile::common_columns, Results::buffers> c[Tile::consumers];
     RingBarriers<Ring::stages> ring;
     TilePosition origin[Ring::stages];  // of the tile that a stage belongs to
 };
@@ -36,25 +38,46 @@ __device__ inline void store(float (&accumulator)[Fragments][Registers], const M
     }
 }
 
+// A consumer's part of a tile, of as many columns as there are accumulators for.
+template <class Cluster, class Results, class Memory, class Value, class At, class Stagger, int Fragments,
+          int Registers>
+__device__ inline void compute_tile(float (&accumulator)[Fragments][Registers], Memory& shared,
+                                    const MatrixC<Value>& c, int rank, int steps, int consumer, int thread,
+                                    int tile_row, int tile_column, int lane, At& at, Stagger& stagger,
+                                    int& next_buffer) {
+    const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, shared.ring, at, steps, tile_row,
+                                         tile_column, rank, lane, stagger);
+    const TilePosition origin = read_by_lane(rank, shared.origin[held], lane);
+    wgmma_wait<0>();
+    release_stage<Cluster>(shared.ring.empty[held], rank, lane);
+    store<Results>(accumulator, c, origin.row + tile_row, origin.column + tile_column, thread, consumer + 1,
+                   shared.c[consumer], next_buffer);
+}
+
 // A consumer: multiplies its part of one tile after the other, as the producer loads them, and stores it.
 template <class Tile, class Schedule, class Results, class Memory, class Value, class Scheduler>
 __device__ inline void consume(Memory& shared, const MatrixC<Value>& c, const Scheduler& scheduler,
                                int cluster, int clusters, int rank, int steps, int consumer, int thread) {
     using Cluster = typename Schedule::Cluster;
     const int tile_row = Tile::row(consumer), tile_column = Tile::column(consumer), lane = thread % 32;
-    float accumulator[Tile::fragments][Tile::consumer_columns / 2];
     auto at = shared.ring.begin();
     int next_buffer = 0;
     // Without a tile nobody runs ahead, and nobody waits for it.
     Stagger<Schedule::stagger, Tile::consumers> stagger(consumer, cluster < scheduler.tiles() ? steps : 0);
     for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
-        const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, shared.ring, at, steps,
-                                             tile_row, tile_column, rank, lane, stagger);
-        const TilePosition origin = read_by_lane(rank, shared.origin[held], lane);
-        wgmma_wait<0>();
-        release_stage<Cluster>(shared.ring.empty[held], rank, lane);
-        store<Results>(accumulator, c, origin.row + tile_row, origin.column + tile_column, thread,
-                       consumer + 1, shared.c[consumer], next_buffer);
+        if constexpr (Tile::narrow > 0) {
+            if (scheduler.is_narrow(tile)) {
+                float fewer[Tile::fragments][Tile::narrow / 2];
+                clear(fewer);
+                compute_tile<Cluster, Results>(fewer, shared, c, rank, steps, consumer, thread, tile_row,
+                                               tile_column, lane, at, stagger, next_buffer);
+                continue;
+            }
+        }
+        float accumulator[Tile::fragments][Tile::consumer_columns / 2];
+        if constexpr (Tile::narrow > 0) clear(accumulator);  // not kept while the others are in use
+        compute_tile<Cluster, Results>(accumulator, shared, c, rank, steps, consumer, thread, tile_row,
+                                       tile_column, lane, at, stagger, next_buffer);
     }
     if (Results::by_tma && thread == 0) wait_for_stores();
 }
@@ -68,7 +91,7 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     using Cluster = typename Schedule::Cluster;
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, Tile, Ring, Results>*>(memory);
-    const TileScheduler<Tile::rows, Tile::columns, Cluster, Schedule::raster> scheduler(m, n);
+    const Tiles<Tile, Schedule> scheduler(m, n, gridDim.x / Cluster::size);
     const int rank = Cluster::size > 1 ? cluster_rank() : 0;
     const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
     const int steps = ceil_div(k, shared.a[0].depth);

@@ -24,7 +24,8 @@ template <int BM, int BN, class Cluster, int Raster>
 struct TileScheduler {
     int rows, columns;  // of clusters of tiles
 
-    __host__ __device__ constexpr TileScheduler(int m, int n)
+    // As EvenTiles it may be told the number of clusters, which does not matter here.
+    __host__ __device__ constexpr TileScheduler(int m, int n, int = 0)
         : rows(ceil_div(m, BM * Cluster::rows)), columns(ceil_div(n, BN * Cluster::columns)) {}
 
     __host__ __device__ constexpr int tiles() const { return rows * columns; }

@@ -1,0 +1,71 @@
+// Tiles of two widths, so that the last round of persistent blocks is as full as the others. With tiles of BN
+// columns alone the last round leaves some multiprocessors idle: at M = N = 8192 there are 2048 tiles of
+// 128 x 256 for 132 blocks, and 64 of them have none in the sixteenth round. Here the rows of tiles are
+// divided into as many tiles as make whole rounds, and some of these are Narrow columns wide. At 8192 that
+// is 33 in each row: 17 of 256 columns and 16 of 240.
+//
+// Rows of tiles differ by one tile at most. Those with fewer come first, and in a row the wide tiles do, so
+// that a raster of strips gives wide tiles out first and narrow ones in the end: each block has about as many
+// of them as the others.
+#pragma once
+
+#include "schedule/tile_scheduler.cuh"
+
+// Some rows of tiles: `count` of them, each of `wide` tiles of BN columns and then narrow ones.
+struct TileRows {
+    int count, columns, wide;
+
+    __host__ __device__ constexpr int tiles() const { return count * columns; }
+};
+
+// For `clusters` that stay; as TileScheduler otherwise. A cluster has one tile of the width of C.
+template <int BM, int BN, int Narrow, class Cluster, int Raster>
+struct EvenTiles {
+    static_assert(Cluster::columns == 1 && 0 < Narrow && Narrow < BN, "one width per cluster");
+    TileRows few, more;  // from the first row of C on
+
+    __host__ __device__ constexpr EvenTiles(int m, int n, int clusters) : few{}, more{} {
+        const int rows = ceil_div(m, BM * Cluster::rows), least = ceil_div(n, BN);
+        const int most = const_max(least, n / Narrow);  // narrower tiles still would be needed beyond
+        const int tiles = ceil_div(rows * least, clusters) * clusters, columns = tiles / rows;
+        more = row_of(columns + 1, most, n);
+        few = row_of(columns, most, n);
+        more.count = tiles - rows * columns;
+        few.count = rows - more.count;
+    }
+
+    __host__ __device__ static constexpr TileRows row_of(int wanted, int most, int n) {
+        const int columns = const_min(wanted, most);
+        const int narrow = const_min(columns, (columns * BN - n) / (BN - Narrow));
+        return {0, columns, columns - narrow};
+    }
+
+    __host__ __device__ constexpr int tiles() const { return few.tiles() + more.tiles(); }
+
+    __host__ __device__ constexpr bool is_narrow(int tile) const {
+        const bool first = tile < few.tiles();
+        return position(tile).column >= (first ? few : more).wide;
+    }
+
+    // The first row and column of C that block `rank` of the cluster computes.
+    __host__ __device__ constexpr TilePosition origin(int tile, int rank) const {
+        const TilePosition at = position(tile);
+        const int wide = (tile < few.tiles() ? few : more).wide, narrow = const_max(at.column - wide, 0);
+        return {(at.row * Cluster::rows + Cluster::row(rank)) * BM,
+                (at.column - narrow) * BN + narrow * Narrow};
+    }
+
+    // Its row and column in tiles.
+    __host__ __device__ constexpr TilePosition position(int tile) const {
+        if (tile < few.tiles()) return raster_position<Raster>(tile, few.count, few.columns);
+        const TilePosition at = raster_position<Raster>(tile - few.tiles(), more.count, more.columns);
+        return {few.count + at.row, at.column};
+    }
+};
+
+// The tiles of a kernel with the parameters Tile and Schedule (parameters.cuh), of one width or of two.
+template <class Tile, class Schedule>
+using Tiles = conditional_t<
+    (Tile::narrow > 0),
+    EvenTiles<Tile::rows, Tile::columns, Tile::narrow, typename Schedule::Cluster, Schedule::raster>,
+    TileScheduler<Tile::rows, Tile::columns, typename Schedule::Cluster, Schedule::raster>>;
