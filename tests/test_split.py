@@ -73,3 +73,25 @@ def test_two_gpus_share_a_sweep_and_its_own_job_finds_nothing_left(tmp_path: Pat
         [*command, "-n"], cwd=project, env=there, capture_output=True, text=True, check=False
     )
     assert "Nothing to be done" in again.stdout + again.stderr
+
+
+def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None:
+    """Else it would wait until no GPU measures, and GPUs would wait for it."""
+    project = make_project(tmp_path / "project")
+    edit_yaml(project / "config/config.yaml", lambda config: config.update(device="nvidia-made-up-gpu"))
+    edit_yaml(
+        project / "config/sweeps/alone.yaml",
+        lambda sweep: sweep["variants"][0].update(params={"k": [2, 4, 8], "threads": [128, 256, 512]}),
+    )
+    there = environment() | {"PYTHONPATH": str(MADE_UP), "MADE_UP_GPUS": "here:2"}
+
+    def threads(*more: str) -> str:
+        command = snakemake_command("measure_alone", "-n", "-p", "--cores", "2", "--resources", "gpu=2")
+        command += ["--config", "arch=sm_90a", *more]
+        done = subprocess.run(command, cwd=project, env=there, capture_output=True, text=True, check=False)
+        (line,) = [one for one in done.stdout.splitlines() if "ladder prepare" in one and " alone " in one]
+        return line.partition("--jobs ")[2].split()[0]
+
+    # Eight variants are work for two cores.
+    assert threads() == "1"
+    assert threads("sweeps=[alone]") == "2", "nothing else measures"

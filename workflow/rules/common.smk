@@ -102,9 +102,12 @@ def cores(wildcards):
 
 
 def compiling_threads(wildcards):
-    """A core for each few variants; half of them where no GPU waits, so that two sweeps fill each other's gaps."""
-    few = -(-KNOWN.sweeps[wildcards.sweep].variants // 4)
-    return min(few, cores(wildcards) if RUN.measures else max(1, cores(wildcards) // 2))
+    """A core for each few variants. Of several sweeps none takes more than the share of one GPU, since it would wait
+    until none measures; where no GPU waits, half of the cores, so that two sweeps fill each other's gaps."""
+    few, all_cores = -(-KNOWN.sweeps[wildcards.sweep].variants // 4), cores(wildcards)
+    if len(KNOWN.chosen) == 1:
+        return min(few, all_cores)
+    return min(few, measuring_threads(wildcards) if RUN.measures else max(1, all_cores // 2))
 
 
 def settings_of(wildcards):

@@ -80,7 +80,8 @@ def throughput(
     shutil.rmtree(cache.parent, ignore_errors=True)
     path = folder.account("measured", sweep)
     command = [sys.executable, "-m", "snakemake", path.relative_to(own.root).as_posix(), "--cores", cores]
-    command += ["--quiet", "--nolock", "--resources", f"gpu={gpus}", "--config", f"run={_THROUGHPUT}"]
+    command += ["--quiet", "--nolock", "--resources", f"gpu={gpus}"]
+    command += ["--config", f"run={_THROUGHPUT}", f"sweeps=[{sweep}]"]
     command += [f"compile={{cache: {cache.relative_to(own.root).as_posix()}}}", f"measure={{split: {gpus}}}"]
     started, begun = now(), time.monotonic()
     done = subprocess.run(command, cwd=own.root, check=False)
