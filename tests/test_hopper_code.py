@@ -58,6 +58,28 @@ def test_wgmmas_are_issued_back_to_back(
     assert [one.endswith("gsb0") for one in wgmmas] == [False] * (len(wgmmas) - 1) + [True]
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32", "fp8"])
+def test_each_of_two_widths_has_a_loop_of_its_own_in_the_same_registers(dtype: str) -> None:
+    params = {"stagger": 1, "serpentine": 1, "narrow": 240}
+    facts, code = compiled(RING, dtype, "TN", params)
+    plain, _ = compiled(RING, dtype, "TN", {**params, "narrow": 0})
+    assert (facts["local_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0), (
+        "no accumulators of both at a time"
+    )
+    assert facts["registers"] == plain["registers"]
+    places = [index for index, line in enumerate(code) if "GMMA" in line]
+    for width, loop in (("240", places[:4]), ("256", places[4:])):
+        assert all(code[index].startswith(WGMMA[dtype].format(width)) for index in loop)
+        between = code[loop[0] : loop[-1]]
+        assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], (
+            "nothing waits among them"
+        )
+    assert len(places) == 8
+    assert sum("WARPGROUP.DEPBAR" in line for line in code) == 4, (
+        "a wait per step and one per tile, for each width"
+    )
+
+
 @pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
 def test_copies_and_registers_are_what_the_parameters_say(
     name: str, dtype: str, layout: str, params: dict[str, int | str]

@@ -121,7 +121,9 @@ def test_tiles_of_two_widths_cover_c_and_share_it_out() -> None:
         "longest<8, 240, 1>(1, 8) == 240",
     )
     with pytest.raises(LadderError, match="static assertion failed"):
-        hold(EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row"), "longest<8, 240, 1>(4096, 4096) > 0")
+        hold(
+            EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row"), "longest<8, 240, 1>(4096, 4096) > 0"
+        )
 
 
 def test_every_tile_has_one_block() -> None:
