@@ -211,8 +211,8 @@ SLICED: list[dict[str, Any]] = [
     {"bm": 64, "bn": 32, "tm": 8, "tn": 8, "bk": 16, "warps": 2, "stages": 4},
     {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "bk": 16, "warps": 16, "min_blocks": 1},
     {"bm": 8, "bn": 16, "tm": 1, "tn": 4, "warps": 1, "stages": 2, "split_k": 1},
-    {"bm": 32, "bn": 4, "tm": 1, "tn": 4, "bk": 32, "warps": 4, "split_k": 1, "grid_k": 2},
-    {"bm": 1, "bn": 128, "tm": 1, "tn": 4, "warps": 2, "split_k": 4, "grid_k": 3},
+    {"bm": 32, "bn": 4, "tm": 1, "tn": 4, "bk": 32, "warps": 2, "split_k": 1, "grid_k": 2},
+    {"bm": 2, "bn": 128, "tm": 2, "tn": 4, "warps": 1, "split_k": 4, "grid_k": 3},
     {"bm": 64, "bn": 64, "tm": 8, "tn": 16, "warps": 2, "split_k": 2, "grid_k": 15, "min_blocks": 1},
 ]
 """Few rows, few columns, and squares; each depth of a step, with and without clusters, and with K cut over the grid."""
@@ -280,7 +280,7 @@ PLANTED_IN_GRID_SUM: list[tuple[str, str, str, str]] = [
     ("both", SUM, "__syncthreads();  // the sums of all threads are written", ""),
     ("both", SUM, "return __syncthreads_or(last);", "return last;"),
     ("both", SUM, "before + 1 == slices", "before == 0"),
-    ("gemm_sliced_k", SUM, "slice = 1; slice < slices", "slice = 2; slice < slices"),
+    ("gemm_sliced_k", SUM, "first = 0; first < slices", "first = 1; first < slices"),
     ("gemm_sliced_k", SUM, "Index(slice) *", "Index(blockIdx.y) *"),
     ("gemm_split_k", SUM, "from = 0; from < slices", "from = 1; from < slices"),
     (
@@ -324,7 +324,6 @@ def test_an_order_that_depends_on_who_comes_last_shows_in_the_bits(tmp_path: Pat
     shutil.copytree(KERNELS, tmp_path / "kernels")
     header = tmp_path / "kernels" / SUM
     if name == "gemm_sliced_k":
-        edit(header, "(sums + i);", "(sums + Index(blockIdx.y) * (Rows * Columns) + i);")
         edit(header, "Index(slice) *", "Index((slice + int(blockIdx.y)) % slices) *")
     else:
         edit(header, "(sums + from * pitch", "(sums + (from + slice) % slices * pitch")

@@ -33,15 +33,24 @@ __device__ inline bool is_last_slice(unsigned* arrived, int slices) {
 template <int Rows, int Columns, int Threads, class Act>
 __device__ inline void for_each_sum_of_grid(const float* sums, int slices, int blocks, int rank, int thread,
                                             Act act) {
+    constexpr int batch = 16;  // loads under way at a time
     const int share = ceil_div(Rows, blocks);
     const int begin = rank * share, end = const_min(begin + share, Rows);
     for (int i = begin * Columns + 4 * thread; i < end * Columns; i += 4 * Threads) {
-        Vector<float, 4> sum = load_vector<4>(sums + i);
-#pragma unroll 8  // so that many loads are under way at a time
-        for (int slice = 1; slice < slices; ++slice) {
-            const auto more = load_vector<4>(sums + Index(slice) * (Rows * Columns) + i);
+        Vector<float, 4> sum{};
+#pragma unroll 1
+        for (int first = 0; first < slices; first += batch) {
+            Vector<float, 4> more[batch] = {};
 #pragma unroll
-            for (int w = 0; w < 4; ++w) sum.value[w] += more.value[w];
+            for (int j = 0; j < batch; ++j) {
+                const int slice = first + j;
+                if (slice < slices) more[j] = load_vector<4>(sums + Index(slice) * (Rows * Columns) + i);
+            }
+#pragma unroll
+            for (int j = 0; j < batch; ++j) {
+#pragma unroll
+                for (int w = 0; w < 4; ++w) sum.value[w] += more[j].value[w];
+            }
         }
         act(i / Columns, i % Columns, sum.value);
     }
