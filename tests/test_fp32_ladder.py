@@ -13,6 +13,8 @@ import pytest
 from compiling import compile_variant
 from conftest import edit
 from emulator.cluster_ptx import ClusterMachine
+from emulator.grid_ptx import GridMachine
+from emulator.hopper import arguments_of
 from emulator.ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
 from emulator.tensor_ptx import compiled_program, parse_tensor
 from hypothesis import HealthCheck, assume, settings
@@ -83,8 +85,12 @@ def run(
     beta: float = 0.0,
     include: Path = INCLUDE,
     alpha: float | None = None,
-) -> tuple[ClusterMachine, float]:
-    """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound."""
+    arrivals: int = 0,
+) -> tuple[GridMachine, float]:
+    """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound.
+
+    What must be zero is zero afterwards.
+    """
     m, n, k = size
     extents = dict(zip("mnk", size, strict=True))
     assert given.absent(extents) is None
@@ -93,27 +99,28 @@ def run(
     a, b, c = (random.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     memory = Memory()
     before = c if beta else np.full_like(c, np.nan)
-    pointers = [
-        memory.buffer(0, words.reshape(-1).view(np.uint32), writable=words is before)
-        for words in (a, b, before)
-    ]
-    place = slice(pointers[2] // 4, pointers[2] // 4 + m * n)
+    stored = {
+        name: (memory.buffer(0, words.reshape(-1).view(np.uint32), writable=name == "c"), words)
+        for name, words in {"a": a, "b": b, "c": before}.items()
+    }
+    place = slice(stored["c"][0] // 4, stored["c"][0] // 4 + m * n)
     if beta:
         memory.readable[place] = 0
     if alpha is None:
         alpha = 0.75 if beta else 1.0
-    scalars = [int(np.float32(value).view(np.uint32)) for value in (alpha, beta)]
-    tiles, _, slices = geometry.grid
-    machine = ClusterMachine(
+    arguments, _, zeroed = arguments_of(given, memory, stored, {**extents, "alpha": alpha, "beta": beta})
+    machine = GridMachine(
         compiled_program(given.kernel.source, given.entry, include, geometry.shared_bytes),
         memory,
         geometry.block[0],
-        tiles,
-        slices,
-        [*pointers, m, n, k, *scalars],
+        geometry.grid,
+        arguments,
         landing,
+        arrivals,
     )
     machine.run()
+    if any(memory.words[one].any() for one in zeroed):
+        raise Fault("a launch leaves other than zeros where zeros must be")
     found = memory.words[place].view(np.float32).reshape(m, n).astype(np.float64)
     left, right = a.astype(np.float64), b.astype(np.float64)
     expected = alpha * (left @ right) + beta * c
@@ -204,8 +211,11 @@ SLICED: list[dict[str, Any]] = [
     {"bm": 64, "bn": 32, "tm": 8, "tn": 8, "bk": 16, "warps": 2, "stages": 4},
     {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "bk": 16, "warps": 16, "min_blocks": 1},
     {"bm": 8, "bn": 16, "tm": 1, "tn": 4, "warps": 1, "stages": 2, "split_k": 1},
+    {"bm": 32, "bn": 4, "tm": 1, "tn": 4, "bk": 32, "warps": 2, "split_k": 1, "grid_k": 2},
+    {"bm": 2, "bn": 128, "tm": 2, "tn": 4, "warps": 1, "split_k": 4, "grid_k": 3},
+    {"bm": 64, "bn": 64, "tm": 8, "tn": 16, "warps": 2, "split_k": 2, "grid_k": 15, "min_blocks": 1},
 ]
-"""Few rows, few columns, and squares; each depth of a step, with and without clusters."""
+"""Few rows, few columns, and squares; each depth of a step, with and without clusters, and with K cut over the grid."""
 
 THIN_SIZES = [(1, 1, 1), (1, 260, 300), (130, 1, 301), (3, 133, 70), (65, 5, 36), (33, 37, 7), (18, 132, 520)]
 
@@ -222,10 +232,112 @@ def test_sliced_k_is_right_at_thin_and_at_odd_sizes(params: dict[str, Any]) -> N
     assert run(given, (5, 6, 0))[1] <= 1, "and NaN in C stays out of beta = 0"
 
 
+# K cut over the grid: gemm_sliced_k, and gemm_split_k, whose loop is that of gemm_staged.
+
+SPLIT_TILE = {"bm": 32, "bn": 64, "tm": 4, "tn": 8, "stages": 3}
+OVER_GRID: list[tuple[str, dict[str, Any]]] = [
+    ("gemm_split_k", {**SPLIT_TILE, "split_k": 4}),
+    ("gemm_split_k", {**SPLIT_TILE, "split_k": 3, "vector": 1}),
+    ("gemm_split_k", {**SPLIT_TILE, "split_k": 16, "buffers": 1, "strip": 4}),
+    ("gemm_sliced_k", {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "warps": 2, "split_k": 2, "grid_k": 3}),
+    ("gemm_sliced_k", {"bm": 32, "bn": 32, "tm": 4, "tn": 8, "warps": 2, "split_k": 1, "grid_k": 4}),
+]
+
+
+@pytest.mark.parametrize(
+    "params", [params for name, params in OVER_GRID if name == "gemm_split_k"], ids=label
+)
+def test_split_k_is_right_at_any_size(params: dict[str, Any]) -> None:
+    given = catalog()["gemm_split_k"].variant(params, "fp32")
+    for size in SIZES + ODD_SIZES:
+        for landing in ("wait", "once"):
+            assert run(given, size, landing)[1] <= 1, f"{size}, copies land at {landing}"
+    assert run(given, (65, 37, 50), beta=0.5)[1] <= 1
+    assert run(given, (65, 37, 0), beta=0.5)[1] <= 1, "without a step of K, C is scaled by beta"
+    assert run(given, (65, 37, 0))[1] <= 1, "and NaN in C stays out of beta = 0"
+
+
+def summed(given: Variant, arrivals: int, include: Path = INCLUDE) -> list[int]:
+    """Bits of C = A @ B where K is long enough for rounding to depend on the order of the slices."""
+    machine, error = run(given, (31, 35, 700), include=include, arrivals=arrivals)
+    assert error <= 1
+    place = int(machine.arguments[machine.program.parameters[2]][0]) // 4
+    return [int(word) for word in machine.memory.words[place : place + 31 * 35]]
+
+
+@pytest.mark.parametrize(("name", "params"), OVER_GRID, ids=str)
+def test_whichever_slice_comes_last_the_bits_are_the_same(name: str, params: dict[str, Any]) -> None:
+    given = catalog()[name].variant(params, "fp32")
+    first = summed(given, 0)
+    assert all(summed(given, arrivals) == first for arrivals in (1, 2, 3))
+
+
+SUM = "include/epilogue/grid_sum.cuh"
+PLANTED_IN_GRID_SUM: list[tuple[str, str, str, str]] = [
+    ("both", SUM, "global.inc.u32", "global.add.u32"),  # the counter stays, and another block is last
+    ("both", SUM, '"r"(slices - 1)', '"r"(slices)'),
+    ("both", SUM, "atom.acq_rel", "atom.relaxed"),
+    ("both", SUM, "__syncthreads();  // the sums of all threads are written", ""),
+    ("both", SUM, "return __syncthreads_or(last);", "return last;"),
+    ("both", SUM, "before + 1 == slices", "before == 0"),
+    ("gemm_sliced_k", SUM, "first = 0; first < slices", "first = 1; first < slices"),
+    ("gemm_sliced_k", SUM, "Index(slice) *", "Index(blockIdx.y) *"),
+    ("gemm_split_k", SUM, "from = 0; from < slices", "from = 1; from < slices"),
+    (
+        "gemm_split_k",
+        SUM,
+        "constexpr Index pitch = Index(Threads) * Count",
+        "constexpr Index pitch = Threads",
+    ),
+    ("gemm_sliced_k", "gemm/simt/gemm_sliced_k.cu", "blockIdx.x * blocks + rank", "blockIdx.x"),
+    ("gemm_sliced_k", "gemm/simt/gemm_sliced_k.cu", "Index(blockIdx.x) * slices", "Index(blockIdx.x)"),
+    ("gemm_split_k", "gemm/simt/gemm_split_k.cu", "Index(blockIdx.x) * slices", "Index(blockIdx.x)"),
+    ("gemm_split_k", "gemm/simt/gemm_split_k.cu", "slice * k_tiles * Tile::bk", "0"),
+]
+"""A kernel, a file, and what is replaced by what."""
+
+
+@pytest.mark.parametrize(("kernel", "file", "right", "wrong"), PLANTED_IN_GRID_SUM)
+def test_a_planted_mistake_in_the_sum_over_the_grid_is_found(
+    tmp_path: Path, kernel: str, file: str, right: str, wrong: str
+) -> None:
+    shutil.copytree(KERNELS, tmp_path / "kernels")
+    edit(tmp_path / "kernels" / file, right, wrong)
+    planted = load_catalog(tmp_path / "kernels")
+    # In a cluster a barrier lies ahead of the counter already.
+    given = (
+        [OVER_GRID[0], OVER_GRID[-1]]
+        if kernel == "both"
+        else [one for one in OVER_GRID if one[0] == kernel][:1]
+    )
+    for name, params in given:
+        one = planted[name].variant(params, "fp32")
+        try:
+            _, error = run(one, (65, 72, 44), include=tmp_path / "kernels" / "include")
+        except Fault:
+            continue
+        assert not error <= 1, name
+
+
+@pytest.mark.parametrize("name", ["gemm_sliced_k", "gemm_split_k"])
+def test_an_order_that_depends_on_who_comes_last_shows_in_the_bits(tmp_path: Path, name: str) -> None:
+    shutil.copytree(KERNELS, tmp_path / "kernels")
+    header = tmp_path / "kernels" / SUM
+    if name == "gemm_sliced_k":
+        edit(header, "Index(slice) *", "Index((slice + int(blockIdx.y)) % slices) *")
+    else:
+        edit(header, "(sums + from * pitch", "(sums + (from + slice) % slices * pitch")
+    params = next(params for one, params in OVER_GRID if one == name)
+    given = load_catalog(tmp_path / "kernels")[name].variant(params, "fp32")
+    found = [summed(given, arrivals, tmp_path / "kernels" / "include") for arrivals in range(4)]
+    assert any(one != found[0] for one in found)
+
+
 @pytest.mark.parametrize(
     ("params", "a", "b"),
     [
         ({"bm": 16, "bn": 128, "tm": 8, "tn": 8}, 2, 2),
+        ({"bm": 64, "bn": 64, "tm": 8, "tn": 16, "min_blocks": 1}, 2, 2),
         ({"bm": 128, "bn": 16, "tm": 8, "tn": 8}, 2, 2),
         ({"bm": 32, "bn": 32, "tm": 4, "tn": 8, "bk": 16}, 2, 2),
         ({"bm": 1, "bn": 128, "tm": 1, "tn": 4}, 2, 4),

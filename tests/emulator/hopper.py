@@ -145,7 +145,8 @@ def arguments_of(
     for place, argument in enumerate(one.kernel.arguments):
         if argument.workspace:
             held = 0 if argument.workspace == "zeroed" else UNSET
-            room = np.full(evaluate(str(argument.bytes), one.names()) // 4, held, np.uint32)
+            size = {name: int(scalars[name]) for name in one.kernel.problem.size_fields}
+            room = np.full(evaluate(str(argument.bytes), one.names(size)) // 4, held, np.uint32)
             words.append(memory.buffer(0, room, writable=True))
             own = slice(words[-1] // 4, words[-1] // 4 + len(room))
             memory.readable[own] = 0

@@ -23,11 +23,18 @@ from emulator.ptx import UNSET, Array, Fault, Instruction, Machine, Program, com
 
 _HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
 _EXTERN = re.compile(r"\.extern \.shared \.align \d+ \.b8 (\w+)\[\];")
+_ANY = re.compile(
+    r"\{\s*\.reg \.pred\s+%p1;\s*\.reg \.pred\s+%p2;\s*(setp\.ne\.u32\s+)%p1(.*?bar\.red\.or\.pred\s+)%p2, 0, %p1;"
+    r"(\s*selp\.u32\s+%r\d+, 1, 0, )%p2;\s*\}",
+    re.DOTALL,
+)
+"""What __syncthreads_or becomes, with registers of its own."""
 _BRACES = re.compile(r"\{\s*([a-z][\w.]*\s[^{};]*(?:\{[^{}]*\}[^{};]*)*;)\s*\}")
 
 
 def parse_tensor(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module that has `dynamic_bytes` of dynamic shared memory."""
+    text = _ANY.sub(r"\1%given\2%anyone, 0, %given;\3%anyone;", text)
     program = parse(_BRACES.sub(r"\1", text))
     dynamic = dict.fromkeys(_EXTERN.findall(text), program.shared_bytes)
     return dataclasses.replace(

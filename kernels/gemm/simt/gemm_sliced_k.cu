@@ -2,9 +2,9 @@
 // columns (down to matrix times vector), or K much larger than both.
 //
 // Sliced K and split K (cutlass; sweep fp32_shapes). There are too few tiles of C for all multiprocessors,
-// and in a tile of few outputs too little work for a block. So K is cut twice: over the blocks of a cluster,
-// and over the warps of a block. A warp computes the block's whole tile over its share of K, and the partial
-// sums are added up through shared memory, then through that of the cluster, always in the same order.
+// and in a tile of few outputs too little work for a block. So K is cut over the grid, over the blocks of a
+// cluster, and over the warps of a block. A warp computes the block's whole tile over its share of K. Partial
+// sums are added up through shared memory, the cluster's and global memory, always in the same order.
 //
 // A thin product waits for memory: each operand should be read once, as fast as memory delivers it. Each
 // warp has a ring of its own in shared memory, filled by cp.async: Stages - 1 steps are on their way while
@@ -16,17 +16,20 @@
 #include "copy/shared_memory.cuh"
 #include "epilogue/cluster_sum.cuh"
 #include "epilogue/combine_fp32.cuh"
+#include "epilogue/grid_sum.cuh"
 #include "epilogue/warp_sum.cuh"
 #include "layout/index.cuh"
 #include "schedule/cluster.cuh"
 #include "schedule/raster.cuh"
 #include "simt/warp_tile.cuh"
 
-// Tile: a WarpTile. InCluster: whether K is cut into gridDim.z slices, one per block of a cluster.
-template <class Tile, int Warps, int Stages, int MinBlocks, bool InCluster>
+// Tile: a WarpTile. InGrid: whether K is cut into gridDim.y slices, each with room for its tile in `sums`.
+// InCluster: whether a slice is cut over the gridDim.z blocks of a cluster. arrived: for each tile of C a
+// counter for each block of a cluster, zero before and after.
+template <class Tile, int Warps, int Stages, int MinBlocks, bool InCluster, bool InGrid>
 __global__ void __launch_bounds__(32 * Warps, MinBlocks)
 gemm_sliced_k(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
-              int m, int n, int k, float alpha, float beta) {
+              int m, int n, int k, float alpha, float beta, float* sums, unsigned* arrived) {
     using Partial = PartialTile<Tile::bm, Tile::bn>;
     extern __shared__ __align__(128) char shared[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -36,9 +39,10 @@ gemm_sliced_k(const float* __restrict__ a, const float* __restrict__ b, float* _
     const int first_column = at.column * Tile::bn;
 
     // The block's slice of K, whose steps the warps take in turn: together they read long parts of A's rows.
-    const int slices = InCluster ? gridDim.z : 1, slice = InCluster ? blockIdx.z : 0;
-    const int steps = ceil_div(k, Tile::bk * Warps * slices);
-    const int first_k = (slice * steps * Warps + warp) * Tile::bk;
+    const int blocks = InCluster ? gridDim.z : 1, rank = InCluster ? blockIdx.z : 0;
+    const int slices = InGrid ? gridDim.y : 1, slice = InGrid ? blockIdx.y : 0;
+    const int steps = ceil_div(k, Tile::bk * Warps * blocks * slices);
+    const int first_k = ((slice * blocks + rank) * steps * Warps + warp) * Tile::bk;
 
     char* ring = shared + warp * (Stages * Tile::bytes);
     const unsigned ring_address = shared_address(ring);
@@ -87,18 +91,29 @@ gemm_sliced_k(const float* __restrict__ a, const float* __restrict__ b, float* _
             }
         }
     };
+    float* tile_sums = sums + Index(blockIdx.x) * slices * (Tile::bm * Tile::bn);
+    const auto store_slice = [&](int row, int column, const float (&sum)[4]) {
+        if constexpr (!InGrid) return store(row, column, sum);
+        float* to = tile_sums + (Index(slice) * Tile::bm + row) * Tile::bn + column;
+        store_vector(to, Vector<float, 4>{{sum[0], sum[1], sum[2], sum[3]}});
+    };
     for_each_sum_of_warps<Tile::bm, Tile::bn, Warps>(
         partial, threadIdx.x, [&](int row, int column, const Vector<float, 4>& sum) {
             if constexpr (InCluster) {
                 store_vector(partial + row * Partial::stride + column, sum);  // read by this thread alone
             } else {
-                store(row, column, sum.value);
+                store_slice(row, column, sum.value);
             }
         });
     if constexpr (InCluster) {
         cluster_barrier();
         for_each_sum_of_cluster<Tile::bm, Tile::bn, Partial::stride, 32 * Warps>(
-            shared_address(shared), slices, threadIdx.x, store);
+            shared_address(shared), blocks, threadIdx.x, store_slice);
         cluster_barrier();  // no block leaves while others read its sums
+    }
+    if constexpr (InGrid) {
+        if (!is_last_slice(arrived + blockIdx.x * blocks + rank, slices)) return;
+        for_each_sum_of_grid<Tile::bm, Tile::bn, 32 * Warps>(tile_sums, slices, blocks, rank, threadIdx.x,
+                                                             store);
     }
 }
