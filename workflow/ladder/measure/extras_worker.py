@@ -101,7 +101,10 @@ def accuracy(bench: Bench, tasks: Sequence[Task], inputs: Sequence[str]) -> Iter
             assert task.launch is not None
             dtypes[task.cell.dtype] = None
             about: Row = {"variant": task.variant, "rung": task.rung, "dtype": task.cell.dtype}
-            known.append(({**about, "who": "kernel"} | place, bench.load(task.launch, instance)))
+            try:
+                known.append(({**about, "who": "kernel"} | place, bench.load(task.launch, instance)))
+            except CellOutcome as outcome:
+                logging.warning("%s: %s", cell_name(task.variant, task.cell), outcome)
         named = group[0].cell.reference.libraries
         for (dtype, who), launcher in _libraries(instance, named, [*dtypes]).items():
             known.append(({"dtype": dtype, "who": who} | place, launcher))
@@ -113,7 +116,12 @@ def accuracy(bench: Bench, tasks: Sequence[Task], inputs: Sequence[str]) -> Iter
                 instance.poison_outputs()
                 launcher()
                 data = bench.gpu.download(instance.pointer("c"), 4 * math.prod(instance.tensors["c"].shape))
-                yield {**about, "inputs": kind, **shares(np.frombuffer(data, np.float32), product, magnitude)}
+                try:
+                    found = shares(np.frombuffer(data, np.float32), product, magnitude)
+                except LadderError as error:
+                    logging.warning("%s with %s inputs: %s", about, kind, error)
+                    continue
+                yield {**about, "inputs": kind, **found}
         bench.release()  # its inputs are of the last kind
 
 

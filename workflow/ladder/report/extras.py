@@ -5,7 +5,7 @@ from typing import Any
 
 from ladder.claims.primitives import Unmeasured
 from ladder.model.cell import size_label
-from ladder.report.evidence import Evidence, Gain, ends, proper, verdicts
+from ladder.report.evidence import Evidence, Gain, ends, proper, span
 from ladder.report.markdown import code, figure, share, spread, text
 from ladder.results import statistics as stats
 
@@ -72,15 +72,16 @@ def accumulation(data: Evidence) -> Said:
     """Each kernel against the faster library with beta = 0 and with beta = 1, and what reading C costs both."""
     groups = dict[tuple[Any, ...], dict[float, list[dict[str, Any]]]]()
     for row in _rows(data, "accumulation", "launches with beta = 1"):
-        key = (row["sweep"], row["rung"], row["dtype"], size_label(stats.size_of(row)))
+        key = (row["variant"], row["rung"], row["dtype"], size_label(stats.size_of(row)))
         groups.setdefault(key, {}).setdefault(row["beta"], []).append(row)
-    gains, shown = dict[str, Gain](), list[list[str]]()
+    gains, shown = dict[str, list[Gain]](), list[list[str]]()
     longer: tuple[list[float], list[float]] = ([], [])
-    for (sweep, rung, dtype, size), by_beta in groups.items():
+    for (_, rung, dtype, size), by_beta in groups.items():
         if {*by_beta} != {0.0, 1.0}:
             continue
         without, added = _faster(by_beta[0.0]), _faster(by_beta[1.0])
-        gains[f"{size} in {dtype} ({code(sweep)})"] = Gain(stats.estimate(added, "speedup"))
+        gain = Gain(stats.estimate(added, "speedup"))
+        gains.setdefault(gain.verdict, []).append(gain)
         costs = [added[name] / without[name] - 1 for name in ("median_us", "reference_median_us")]
         for place, cost in enumerate(costs):
             longer[place].append(cost)
@@ -90,8 +91,9 @@ def accumulation(data: Evidence) -> Said:
     if not shown:
         raise Unmeasured(f"no kernel was timed with beta = 0 and 1{_STEP}")
     own, others = (f"{share(min(of), '+.1f')} to {share(max(of), '+.1f')}" for of in longer)
+    found = ", ".join(f"{name} in {len(of)} ({span(of)})" for name, of in sorted(gains.items()))
     said = [
-        f"C = A B + C over the faster library: the fastest kernels are {verdicts(gains)}.",
+        f"Of {len(shown)} kernels and sizes C = A B + C is {found}, against the faster library.",
         f"To read C changes the time of the kernels by {own}, that of the libraries by {others}.",
     ]
     heads = ["kernel", "dtype", "M = N = K", "speed over the faster library [95 %], C = A B", "C = A B + C"]
