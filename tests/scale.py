@@ -107,7 +107,13 @@ def cost(lab: Lab, *command: str) -> Cost:
 def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
     """Commands of a run whose cells are all measured, in their order; the report compares with other devices."""
     folder, names = str(lab.folder.root), sorted(lab.sweeps())
-    config = ["--config", "device=nvidia-h200", "arch=sm_90a", "clock={enabled: false}"]
+    config = [
+        "--config",
+        "device=nvidia-h200",
+        "arch=sm_90a",
+        "clock={enabled: false}",
+        "extras={enabled: false}",
+    ]
     snakemake, ladder = snakemake_command("--cores", "1"), [sys.executable, "-m", "ladder"]
     beside = [f"--beside=results/published/nvidia-other-{number}" for number in range(devices)]
     return {

@@ -397,6 +397,11 @@ MISTAKES = [
         ("configuration", "clock.sweeps[0]", "'alnoe'", "did you mean 'alone'"),
     ),
     Mistake(
+        "extras of a sweep that is no GEMM against libraries",
+        document(CONFIG, lambda config: config["extras"].update(enabled=True, sweeps=["alone"])),
+        ("configuration", "extras.sweeps[0]", "'alone'"),
+    ),
+    Mistake(
         "YAML syntax",
         text(SWEEP, "sizes: [", "sizes: [["),
         (SWEEP, "line ", "column ", "not valid YAML"),

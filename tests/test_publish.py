@@ -41,6 +41,7 @@ class Run(Lab):
     def configure(self, config: dict[str, Any]) -> None:
         config.update(device=DEVICE, arch="sm_90a", sweeps="all")
         config["clock"].update(sweeps=SWEEPS[:1])
+        config["extras"].update(enabled=False)
 
     def git(self, *words: str) -> str:
         command = ["git", "-C", str(self.root), "-c", "user.name=n", "-c", "user.email=e", *words]
@@ -229,15 +230,18 @@ def test_counters_of_other_code_are_named_with_their_date(run: Run) -> None:
         assert said in (run.target / name).read_text(), name
 
 
-def test_checks_of_the_timer_name_gpus_as_sessions_do(run: Run) -> None:
-    for name in ("clock_aa", "clock_nvbench"):
-        rows = [{"gpu_uuid": "GPU-22222222-3333", "subject": "one"}, {"subject": "of no known GPU"}]
+def test_checks_of_the_timer_and_extras_name_gpus_as_sessions_do(run: Run) -> None:
+    named = {"clock_aa": "subject", "clock_nvbench": "subject", "accuracy": "who", "accumulation": "variant"}
+    for name, column in named.items():
+        cell = {"m": 8, "n": 8, "k": 8, "dtype": "fp32", "layout": "TN", "inputs": "uniform"}
+        rows = [{"gpu_uuid": "GPU-22222222-3333", column: "one"}, {column: "of no known GPU"}]
+        rows = [cell | row for row in rows]
         tables.write({name: tables.frame(name, rows)}, run.folder.tables)
     assert run.publish() == 0
-    for name in ("clock_aa", "clock_nvbench"):
+    for name, column in named.items():
         published = run.published(name)
         assert list(published["gpu_uuid"].fillna("")) == ["GPU-22222222", ""]
-        assert list(published["subject"]) == ["one", "of no known GPU"]
+        assert list(published[column]) == ["one", "of no known GPU"]
         assert len(pd.read_parquet(run.target / f"{name}.parquet")) == 2
 
 

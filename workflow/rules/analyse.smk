@@ -5,7 +5,14 @@ rule collect_tables:
     input:
         plans=expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
         accounts=[accounts_of(sweep) for sweep in KNOWN.chosen],
-        published=published_files("clock_nvbench.csv", "clock_aa.csv", "sanitizer.csv", "throughput.json"),
+        published=published_files(
+            "clock_nvbench.csv",
+            "clock_aa.csv",
+            "accuracy.csv",
+            "accumulation.csv",
+            "sanitizer.csv",
+            "throughput.json",
+        ),
     output:
         tables=tables_in(f"{FOLDER}/tables"),
         samples=f"{FOLDER}/tables/{SAMPLES}",

@@ -112,7 +112,12 @@ def compiling_threads(wildcards):
 
 def settings_of(wildcards):
     """The settings that plans and compilers follow, as the step takes them."""
-    given = RUN.config.model_dump(include={"compile", "measure", "profile"})
+    return words_for({"compile", "measure", "profile"})
+
+
+def words_for(parts):
+    """Parts of the configuration, as steps take them."""
+    given = RUN.config.model_dump(include=parts)
     return [f"--config {key}={shlex.quote(json.dumps(value))}" for key, value in given.items()]
 
 
@@ -198,6 +203,13 @@ def clock_tables():
     """Checks of the timer, where this run makes them."""
     made = RUN.measures and RUN.config.clock.enabled
     return tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]) if made else []
+
+
+def extra_tables():
+    """What no sweep measures, where this run has the sweeps whose fastest kernels it is measured with."""
+    asked = RUN.config.extras
+    made = RUN.measures and asked.enabled and {*asked.sweeps} <= {*KNOWN.chosen}
+    return tables_in(f"{FOLDER}/tables", ["accuracy", "accumulation"]) if made else []
 
 
 def throughput_record():

@@ -88,6 +88,25 @@ class ClockConfig(Document):
     """trials of a kernel against itself, at most: those of a kernel end after 20 seconds, and are 10 at least"""
 
 
+class ExtrasConfig(Document):
+    """what no sweep measures: errors of fp32 inputs against fp64 by kind of inputs, and C = A B + C"""
+
+    enabled: bool
+    """measure them, where the run has all of these sweeps"""
+    sweeps: Some[Text]
+    """sweeps of GEMMs against libraries, whose fastest variants are taken"""
+    beta_sizes: Some[Annotated[int, Field(ge=1)]]
+    """M = N = K of launches with beta = 0 and beta = 1, and where a variant is to be the fastest"""
+    error_dtypes: Some[Literal["fp32", "tf32"]]
+    """dtypes of the variants whose errors are looked at"""
+    error_rows: Annotated[int, Field(ge=1)]
+    """M = N there"""
+    error_depths: Some[Annotated[int, Field(ge=1)]]
+    """K there, one after the other"""
+    error_inputs: Some[Literal["uniform", "positive", "integers", "wide"]]
+    """kinds of inputs there"""
+
+
 class Config(Document):
     """A run (config/config.yaml, overridden by --configfile and --config)."""
 
@@ -103,5 +122,6 @@ class Config(Document):
     measure: MeasureConfig
     profile: ProfileConfig
     clock: ClockConfig
+    extras: ExtrasConfig
     published: Text
     """device under results/published whose measurements a host without a GPU reports"""

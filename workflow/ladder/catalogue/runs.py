@@ -54,4 +54,7 @@ def load(setup: Setup) -> Run:
     chosen = every if config.sweeps == "all" else named(config.sweeps, every)
     for index, name in enumerate(config.clock.sweeps if config.clock.enabled else ()):
         refuse_unknown("configuration", f"clock.sweeps[{index}]", name, every)
+    gemms = [name for name, one in every.items() if one.problem.name == "gemm" and one.reference.libraries]
+    for index, name in enumerate(config.extras.sweeps if config.extras.enabled else ()):
+        refuse_unknown("configuration", f"extras.sweeps[{index}]", name, gemms)
     return Run(setup.project, config, setup.device, setup.arch, catalog, chosen, every, plans)

@@ -18,6 +18,7 @@ _MODULES = [
     ("inspect", "check banks reference compare history"),
     ("build", "prepare"),
     ("measure", "measure profile clock throughput"),
+    ("extras", "extras"),
     ("sanitize", "sanitize"),
     ("tables", "collect environment"),
     ("report", "claims report"),

@@ -40,7 +40,16 @@ TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": E
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
 """The sweeps of docs/ladder.md, in its order."""
-_OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", "sanitizer")
+_OPTIONAL = (
+    "claims",
+    "components",
+    "coverage",
+    "clock_nvbench",
+    "clock_aa",
+    "accuracy",
+    "accumulation",
+    "sanitizer",
+)
 
 
 def ten(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> tuple[list[Finding], str]:

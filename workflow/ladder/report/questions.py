@@ -12,6 +12,7 @@ from ladder.claims.primitives import Row, Unmeasured
 from ladder.model.cell import size_label
 from ladder.model.problem import ELEMENT_BYTES
 from ladder.model.sweep import Sweep
+from ladder.report import extras
 from ladder.report.evidence import (
     Evidence,
     Gain,
@@ -390,6 +391,16 @@ def _single(data: Evidence, row: Row) -> Row:
     return data.rows(row["sweep"], row["kernel"], dtype=row["dtype"], k=row["k"], coarsen=1)[0]
 
 
+def _accuracy(data: Evidence) -> Answer:
+    said, heads, rows = extras.accuracy(data)
+    return said, Table(heads, rows)
+
+
+def _accumulation(data: Evidence) -> Answer:
+    said, heads, rows = extras.accumulation(data)
+    return said, Table(heads, rows)
+
+
 _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answer]]] = (
     (
         "What does each technique bring in FP32?",
@@ -433,6 +444,18 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answe
         ("stencil_reach", "stencil"),
         "stencil_reach stencil_best stencil_coarsening stencil_loads stencil_sizes stencil_tiles",
         _stencil,
+    ),
+    (
+        "How exact is FP32 on tensor cores?",
+        ("fp32_tensor", "curves"),
+        "fp32_tensor",
+        _accuracy,
+    ),
+    (
+        "What does C = A B + C cost?",
+        ("", ""),
+        "",
+        _accumulation,
     ),
 )
 """Title, sweep and kind of the figure, sweeps with more about it, and the function that answers."""

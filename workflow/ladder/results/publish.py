@@ -147,9 +147,9 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
-    """Copy the tables that are of no sweep: checks of the timer, its GPUs as published; what the sanitizer found."""
+    """Copy what is of no sweep: checks of the timer, extras, with GPUs as published; what the sanitizer found."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for name in ("clock_aa", "clock_nvbench"):
+    for name in ("clock_aa", "clock_nvbench", "accuracy", "accumulation"):
         if (source.tables / f"{name}.csv").is_file():
             found = tables.read(name, source.tables)
             uuids = found["gpu_uuid"].map(public_uuid, na_action="ignore")

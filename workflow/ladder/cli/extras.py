@@ -1,0 +1,77 @@
+"""The step that measures what no sweep does."""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+import typer
+
+from ladder.catalogue import extras as asked
+from ladder.cli.asked import run_of
+from ladder.cli.build import compiled
+from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
+from ladder.measure.extras import TABLES, measure_extras, tasks_of
+from ladder.measure.parents import end_with_parent
+from ladder.measure.store import read_store
+from ladder.measure.view import View
+from ladder.model.errors import LadderError
+from ladder.model.files import replace_file
+from ladder.model.folders import RunFolder
+from ladder.model.plan import read_plan, to_json
+from ladder.results import statistics as stats
+from ladder.results import tables
+from ladder.results.collect import collect_sweep
+
+
+def timings_of(folder: RunFolder, published: RunFolder, name: str) -> pd.DataFrame:
+    """Timings of a sweep from the run's records; if there are none, as published."""
+    path = folder.plan(name)
+    if path.is_file():
+        own = collect_sweep(View(read_plan(path), read_store(folder.records)))["timings"]
+        if len(own):
+            return own
+    rows = tables.read("timings", published.tables, required=False)
+    return rows[rows["sweep"] == name]
+
+
+def choices(timings: pd.DataFrame, name: str, regime: str, sizes: Sequence[int]) -> Iterator[asked.Choice]:
+    """The fastest variant of a sweep in each dtype at each of the sizes, as far as `timings` know it."""
+    rows = stats.against_references(stats.ok_rows(timings, regime))
+    for size in sizes:
+        for _, own in stats.at_size(rows, asked.cube(size)).groupby("dtype", sort=False):
+            yield name, str(stats.fastest(own)["variant"]), size
+
+
+def extras(
+    context: typer.Context,
+    folder_: Folder,
+    arch: Arch = None,
+    jobs: Jobs = 1,
+    configfile: Configfile = None,
+    config: Config = None,
+) -> None:
+    """Measure errors of FP32 GEMMs by kind of inputs, and C = A B + C, with the fastest kernels on a GPU.
+
+    The fastest by the run's records; of a sweep that it has not timed, by the published ones.
+    """
+    end_with_parent()
+    folder, run = RunFolder(folder_), run_of(context, configfile, config, {"arch": arch} if arch else {})
+    own, given = run.project, run.config.extras
+    chosen, published = list[asked.Choice](), own.published(run.config.published)
+    for name in given.sweeps:
+        timings, regime = timings_of(folder, published, name), run.every_sweep[name].regimes[0]
+        chosen += choices(timings, name, regime, given.beta_sizes)
+    if (sweep := asked.extra_sweep(given, run.every_sweep, chosen)) is None:
+        raise LadderError(
+            f"none of {', '.join(given.sweeps)} was timed at {given.beta_sizes}, here or before"
+        )
+    plan, path = compiled(own, sweep, run.config, run.arch, jobs), folder.plan(sweep.name)
+    replace_file(path, to_json(plan))
+    errors = tasks_of(plan, asked.error_sizes(given), given.error_dtypes)
+    beside = tasks_of(plan, [asked.cube(size) for size in given.beta_sizes])
+    tasks = dict(zip(TABLES, (errors, beside), strict=True))
+    sweeps = {variant: name for name, variant, _ in reversed(chosen)}
+    for table, rows in measure_extras(path, plan, own.root, tasks, given.error_inputs).items():
+        named = [row | {"sweep": sweeps.get(row.get("variant", ""))} for row in rows]
+        tables.write({table: tables.frame(table, named)}, folder.tables)
+        logging.info("%s: %d rows", table, len(named))

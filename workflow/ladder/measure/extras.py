@@ -1,0 +1,48 @@
+"""The job behind what no sweep measures: errors against fp64 by kind of inputs, and launches with beta = 1."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ladder.gpu.discovery import find_gpus
+from ladder.gpu.lock import one_gpu
+from ladder.measure.job import worker_command
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json
+from ladder.model.plan import Plan
+from ladder.model.problem import Size
+
+TABLES = ("accuracy", "accumulation")
+EXACT = "fp32"  # whose inputs errors are looked at with, whatever the kernel's dtype
+
+Row = dict[str, Any]
+
+
+def tasks_of(plan: Plan, sizes: Sequence[Size], dtypes: Sequence[str] | None = None) -> list[int]:
+    """Launched tasks at some sizes, of some dtypes or of any, by their index in the plan."""
+    launched = [(index, task.cell) for index, task in enumerate(plan.tasks) if task.launch is not None]
+    return [
+        index for index, cell in launched if cell.size in sizes and (dtypes is None or cell.dtype in dtypes)
+    ]
+
+
+def measure_extras(
+    path: Path, plan: Plan, root: Path, asked: Mapping[str, Sequence[int]], inputs: Sequence[str]
+) -> dict[str, list[Row]]:
+    """Rows of both tables, of the tasks `asked` for by table, from a process on one GPU.
+
+    Raises LadderError without a GPU, or where the process fails.
+    """
+    with one_gpu(find_gpus()) as (gpu, lock), tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.json"
+        words = {**{table: [*asked[table]] for table in TABLES}, "inputs": [*inputs], "out": str(out)}
+        command = [*worker_command("extras_worker", path, plan, root), json.dumps(words)]
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
+        done = subprocess.run(command, env=environment, pass_fds=[lock], check=False)
+        if (rows := read_json(out)) is None or done.returncode != 0:
+            raise LadderError(f"the extra measurements on {gpu.uuid} ended with exit code {done.returncode}")
+        return {table: [{"gpu_uuid": gpu.uuid, **row} for row in rows[table]] for table in TABLES}

@@ -1,0 +1,100 @@
+"""What the report says of the step `extras`: errors of FP32 GEMMs by kind of inputs, and C = A B + C."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ladder.claims.primitives import Unmeasured
+from ladder.model.cell import size_label
+from ladder.report.evidence import Evidence, Gain, ends, proper, span
+from ladder.report.markdown import code, figure, share, spread, text
+from ladder.results import statistics as stats
+
+_UNIT = 2.0**-24
+_STEP = "; python -m ladder extras does that, on a GPU"
+
+Said = tuple[list[str], list[str], list[list[str]]]
+"""Sentences, heads and rows."""
+
+
+def _rows(data: Evidence, table: str, what: str) -> list[dict[str, Any]]:
+    if not (rows := stats.records(data.frames[table])):
+        raise Unmeasured(f"{what} were not measured here{_STEP}")
+    return rows
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """Of a kernel its rung, of a library its own name."""
+    return text(row["rung"]) if row["who"] == "kernel" else proper(text(row["who"]))
+
+
+def accuracy(data: Evidence) -> Said:
+    """Each kernel's largest errors over those of cuBLAS in FP32, and the errors themselves at the largest K."""
+    rows = _rows(data, "accuracy", "errors by kind of inputs")
+    kinds, depths = list(dict.fromkeys(row["inputs"] for row in rows)), sorted({row["k"] for row in rows})
+    place = ("layout", "k", "inputs")
+    known = {
+        tuple(row[name] for name in place): row["max_error"]
+        for row in rows
+        if (row["who"], row["dtype"]) == ("cublas", "fp32")
+    }
+    ratios = dict[str, dict[str, list[float]]]()
+    for row in rows:
+        base = known.get(tuple(row[name] for name in place))
+        if row["who"] == "kernel" and base:
+            of = ratios.setdefault(f"{code(row['sweep'])} in {row['dtype']}", {})
+            of.setdefault(row["inputs"], []).append(row["max_error"] / base)
+    each = [
+        f"{name} {', '.join(f'{ends(min(of), max(of))} x with {kind} inputs' for kind, of in by_kind.items())}"
+        for name, by_kind in ratios.items()
+    ]
+    size = f"M = N = {rows[0]['m']}"
+    said = [
+        f"Largest error over that of cuBLAS in FP32, K from {depths[0]} to {depths[-1]}: {'; '.join(each)}."
+    ]
+    said.append(
+        f"All multiply the same fp32 numbers; the table has the largest error against fp64, and in brackets the"
+        f" root mean square, in units of 2^-24 |A||B|, at {size}, K = {depths[-1]}."
+    )
+    groups = dict[tuple[str, ...], dict[str, str]]()
+    for row in (row for row in rows if row["k"] == depths[-1]):
+        shown = " ".join((figure(row["max_error"] / _UNIT, 3), f"({figure(row['rms_error'] / _UNIT, 2)})"))
+        groups.setdefault((_name(row), str(row["dtype"]), str(row["layout"])), {})[row["inputs"]] = shown
+    shown_rows = [[*of, *(by_kind.get(kind, "") for kind in kinds)] for of, by_kind in groups.items()]
+    return said, ["who", "dtype", "layout", *kinds], shown_rows
+
+
+def _faster(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The row against the faster library."""
+    return min(rows, key=lambda row: float(row["reference_median_us"]))
+
+
+def accumulation(data: Evidence) -> Said:
+    """Each kernel against the faster library with beta = 0 and with beta = 1, and what reading C costs both."""
+    groups = dict[tuple[Any, ...], dict[float, list[dict[str, Any]]]]()
+    for row in _rows(data, "accumulation", "launches with beta = 1"):
+        key = (row["variant"], row["rung"], row["dtype"], size_label(stats.size_of(row)))
+        groups.setdefault(key, {}).setdefault(row["beta"], []).append(row)
+    gains, shown = dict[str, list[Gain]](), list[list[str]]()
+    longer: tuple[list[float], list[float]] = ([], [])
+    for (_, rung, dtype, size), by_beta in groups.items():
+        if {*by_beta} != {0.0, 1.0}:
+            continue
+        without, added = _faster(by_beta[0.0]), _faster(by_beta[1.0])
+        gain = Gain(stats.estimate(added, "speedup"))
+        gains.setdefault(gain.verdict, []).append(gain)
+        costs = [added[name] / without[name] - 1 for name in ("median_us", "reference_median_us")]
+        for place, cost in enumerate(costs):
+            longer[place].append(cost)
+        speeds = [spread(stats.estimate(one, "speedup"), 3) for one in (without, added)]
+        takes = [share(cost, "+.1f") for cost in costs]
+        shown.append([text(rung), str(dtype), size, *speeds, proper(text(added["reference"])), *takes])
+    if not shown:
+        raise Unmeasured(f"no kernel was timed with beta = 0 and 1{_STEP}")
+    own, others = (f"{share(min(of), '+.1f')} to {share(max(of), '+.1f')}" for of in longer)
+    found = ", ".join(f"{name} in {len(of)} ({span(of)})" for name, of in sorted(gains.items()))
+    said = [
+        f"Of {len(shown)} kernels and sizes C = A B + C is {found}, against the faster library.",
+        f"To read C changes the time of the kernels by {own}, that of the libraries by {others}.",
+    ]
+    heads = ["kernel", "dtype", "M = N = K", "speed over the faster library [95 %], C = A B", "C = A B + C"]
+    return said, [*heads, "library", "kernel takes longer by", "library by"], shown
