@@ -21,7 +21,7 @@ template <class Element, Major MajorB, class Tile, class Ring, class Results>
 struct Shared {
     OperandTile<Element, Major::k, Tile::rows> a[Ring::stages];
     OperandTile<Element, MajorB, Tile::columns> b[Ring::stages];
-    TmaStoreRing<ElementOfC<Element>, Tile::common_columns, Results::buffers> c[Tile::consumers];
+    TmaStoreRing<ElementOfC<Element>, Tile::consumer_columns, Results::buffers> c[Tile::consumers];
     RingBarriers<Ring::stages> ring;
     TilePosition origin[Ring::stages];  // of the tile that a stage belongs to
 };

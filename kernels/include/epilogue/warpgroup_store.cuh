@@ -86,7 +86,9 @@ __device__ inline void scale_c(Value* c, int m, int n, float beta) {
 
 // The buffers of one warpgroup, of 64 rows x 128 bytes. Where the columns are no multiple of 128 bytes, a
 // buffer is several copies of TMA, each of a box 64 or 32 bytes wide, and the tile's last buffer has fewer of
-// them. `next` is the buffer that is written next; it is the same in all threads of the warpgroup.
+// them. Where a tile has fewer than Columns and its last box would be cut, that box begins earlier: what it
+// shares with the one before is stored twice. `next` is the buffer that is written next; it is the same in
+// all threads of the warpgroup.
 template <class Value, int Columns, int Stages>
 struct TmaStoreRing {
     static constexpr int line = Columns * sizeof(Value) % 128 == 0  ? 128
@@ -139,7 +141,8 @@ struct TmaStoreRing {
 #pragma unroll
         for (int fragment = 0; fragment < Fragments; ++fragment) {
 #pragma unroll
-            for (int first = 0; first < Registers; first += buffer_registers) {
+            for (int begin = 0; begin < Registers; begin += buffer_registers) {
+                const int first = const_min(begin, Registers - box_registers);
                 const int count = const_min(per_buffer, (Registers - first) / box_registers);
                 if (thread == 0) wait_for_store_reads<Stages - 1>();
                 warpgroup_barrier(barrier);  // TMA has read what this buffer held before

@@ -13,11 +13,6 @@ __host__ __device__ constexpr int const_min(int left, int right) { return left <
 
 __host__ __device__ constexpr int const_max(int left, int right) { return left < right ? right : left; }
 
-// The greatest common divisor; that of 0 and another number is the other.
-__host__ __device__ constexpr int const_gcd(int left, int right) {
-    return right == 0 ? left : const_gcd(right, left % right);
-}
-
 // One of two types; the standard's, whose header NVRTC does not have.
 template <bool Yes, class Then, class Else>
 struct Conditional {

@@ -3,7 +3,6 @@
 
 #include "copy/tma.cuh"
 #include "epilogue/combine.cuh"
-#include "layout/index.cuh"
 #include "schedule/warpgroup.cuh"
 
 // The block tile, in elements, and the part of it that each consumer multiplies. ConsumersN of the Consumers
@@ -14,8 +13,8 @@ struct Tile {
     static constexpr int rows = BM, columns = BN, consumers = Consumers;
     static constexpr int fragments = BM / 64 / (Consumers / ConsumersN);  // of 64 rows, of a consumer
     static constexpr int consumer_columns = BN / ConsumersN;
-    // Enumerators: a constant would change the cubins of all variants, and so call for new measurements.
-    enum : int { narrow = Narrow, common_columns = const_gcd(consumer_columns, Narrow) };
+    // An enumerator: a constant would change the cubins of all variants, and so call for new measurements.
+    enum : int { narrow = Narrow };
 
     // Where a consumer's part begins.
     __device__ static int row(int consumer) { return consumer / ConsumersN * fragments * 64; }

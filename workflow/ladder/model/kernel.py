@@ -36,6 +36,8 @@ class Parameter(Document):
     """unit of the value"""
     description: Text
     """what it changes"""
+    added: bool = False
+    """added after the kernel was measured: where it has its default, cells are recorded as before it came"""
 
 
 class Argument(Document):
@@ -205,6 +207,16 @@ class Variant:
         parts = [self.kernel.name, self.dtype, *([self.layout] if self.layout != usual else [])]
         parts += [f"{name}={value}" for name, value in self.params.items() if value != axes[name].default]
         return "-".join(parts)
+
+    @functools.cached_property
+    def recorded(self) -> Mapping[str, ParamValue]:
+        """The parameters by which records know it: those that were added later count from another value on."""
+        axes = self.kernel.parameters
+        return {
+            name: value
+            for name, value in self.params.items()
+            if not (axes[name].added and value == axes[name].default)
+        }
 
     def names(self, size: Size | None = None) -> dict[str, Any]:
         """Names an expression of this variant may use: parameters, layout, element_bytes, the size's fields."""
