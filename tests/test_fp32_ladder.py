@@ -83,8 +83,12 @@ def run(
     beta: float = 0.0,
     include: Path = INCLUDE,
     alpha: float | None = None,
+    tiles: int | None = None,
 ) -> tuple[ClusterMachine, float]:
-    """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound."""
+    """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound.
+
+    `tiles`: of the grid, where they are not the variant's own.
+    """
     m, n, k = size
     extents = dict(zip("mnk", size, strict=True))
     assert given.absent(extents) is None
@@ -103,12 +107,12 @@ def run(
     if alpha is None:
         alpha = 0.75 if beta else 1.0
     scalars = [int(np.float32(value).view(np.uint32)) for value in (alpha, beta)]
-    tiles, _, slices = geometry.grid
+    own, _, slices = geometry.grid
     machine = ClusterMachine(
         compiled_program(given.kernel.source, given.entry, include, geometry.shared_bytes),
         memory,
         geometry.block[0],
-        tiles,
+        own if tiles is None else tiles,
         slices,
         [*pointers, m, n, k, *scalars],
         landing,
