@@ -86,10 +86,11 @@ def run(
     include: Path = INCLUDE,
     alpha: float | None = None,
     arrivals: int = 0,
+    tiles: int | None = None,
 ) -> tuple[GridMachine, float]:
     """One launch on drawn inputs; C begins as NaN where beta is 0. Returns the machine and the error over its bound.
 
-    What must be zero is zero afterwards.
+    `tiles`: of the grid, where they are not the variant's own. What must be zero is zero afterwards.
     """
     m, n, k = size
     extents = dict(zip("mnk", size, strict=True))
@@ -109,11 +110,12 @@ def run(
     if alpha is None:
         alpha = 0.75 if beta else 1.0
     arguments, _, zeroed = arguments_of(given, memory, stored, {**extents, "alpha": alpha, "beta": beta})
+    own, *others = geometry.grid
     machine = GridMachine(
         compiled_program(given.kernel.source, given.entry, include, geometry.shared_bytes),
         memory,
         geometry.block[0],
-        geometry.grid,
+        (own if tiles is None else tiles, *others),
         arguments,
         landing,
         arrivals,

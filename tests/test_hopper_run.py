@@ -132,8 +132,9 @@ def test_results_are_right(
 
 
 WIDTHS: list[tuple[str, dict[str, int | str], tuple[int, int, int], int]] = [
-    # Each row of tiles has a wide one and three narrow ones, of which the last is cut.
-    ("TN", {"bn": 64, "narrow": 48, "stagger": 1, "serpentine": 1}, (300, 200, 136), 2),
+    # Each row of tiles has a wide one and two narrow ones, of which the last is cut.
+    ("TN", {"bn": 80, "narrow": 64, "stagger": 1, "serpentine": 1}, (300, 200, 136), 2),
+    # Two columns of 64 beside two of 48, stored as two halves of 64 that overlap.
     ("NN", {"bn": 128, "narrow": 112, "stages": 3, "raster": 0}, (300, 472, 72), 2),
     # One row of clusters of three tiles and one of four, for seven clusters.
     ("TN", {"bn": 96, "narrow": 64, "cluster_m": 2, "raster": "hilbert", "boxes": 1}, (300, 264, 136), 7),

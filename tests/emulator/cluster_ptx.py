@@ -43,6 +43,7 @@ class ClusterMachine(TensorMachine):
         self.special |= {
             "%ctaid.x": (self.block % tiles).astype(np.uint32),
             "%ctaid.z": rank,
+            "%nctaid.x": np.full(self.count, tiles, np.uint32),
             "%nctaid.z": np.full(self.count, slices, np.uint32),
             "%cluster_ctarank": rank,
         }

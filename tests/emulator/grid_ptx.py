@@ -40,6 +40,7 @@ class GridMachine(ClusterMachine):
         self.special |= {
             "%ctaid.x": (place % grid[0]).astype(np.uint32),
             "%ctaid.y": (place // grid[0]).astype(np.uint32),
+            "%nctaid.x": np.full(self.count, grid[0], np.uint32),
             "%nctaid.y": np.full(self.count, grid[1], np.uint32),
         }
         self.random = np.random.default_rng(arrivals)

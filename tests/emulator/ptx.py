@@ -303,12 +303,17 @@ class Machine:
             raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
         access = self._global if space == "global" else self._in_shared
         for offset, register in enumerate(registers):
-            value = None if name == "ld" else np.broadcast_to(self._value(register, "u32"), self.count)[mask]
+            value = None if name == "ld" else self._word(register)[mask]
             loaded = access(at // 4 + offset, value, mask)
             if loaded is not None:
                 everywhere = np.zeros(self.count, np.uint32)
                 everywhere[mask] = loaded
                 self._set(register, everywhere, mask)
+
+    def _word(self, register: str) -> Array:
+        """What a store of 32 bits takes of a register, which may be wider."""
+        words = self._value(register, "u32")
+        return np.broadcast_to(words if words.size in (1, self.count) else words[::2], self.count)
 
     def _global(self, word: Array, value: Array | None, mask: Array) -> Array | None:
         owner = self.memory.readable if value is None else self.memory.writable

@@ -91,7 +91,7 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     using Cluster = typename Schedule::Cluster;
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, Tile, Ring, Results>*>(memory);
-    const Tiles<Tile, Schedule> scheduler(m, n, gridDim.x / Cluster::size);
+    const TileSchedule<Tile, Schedule> scheduler(m, n, gridDim.x / Cluster::size);
     const int rank = Cluster::size > 1 ? cluster_rank() : 0;
     const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
     const int steps = ceil_div(k, shared.a[0].depth);

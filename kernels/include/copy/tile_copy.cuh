@@ -5,14 +5,16 @@
 // that computes needs no guard. Width 4 needs a matrix whose number of columns is a multiple of 4, so that a
 // vector is inside or outside as a whole. Transpose: columns of the matrix become rows of the tile; a
 // vector's words land in different rows, one by one. Work can be cut into parts, to be spread over the K
-// steps of a tile.
+// steps of a tile. RowMap: which row of the matrix, from the tile's first one on, a row of the tile holds.
 #pragma once
 
 #include "copy/async_copy.cuh"
 #include "copy/vector.cuh"
 #include "layout/index.cuh"
+#include "layout/row_map.cuh"
 
-template <class Layout, int Rows, int Columns, int Width, int Threads, bool Transpose = false>
+template <class Layout, int Rows, int Columns, int Width, int Threads, bool Transpose = false,
+          class RowMap = EveryRow>
 class TileCopy {
     // Threads lie over panels of the tile: whole rows, or two vectors (a sector) wide where the tile is
     // transposed, so that the words a warp stores lie in different banks.
@@ -29,6 +31,7 @@ class TileCopy {
     Index pitch;
     int rows_left, columns_left;  // from there to the matrix's ends
     int thread;
+    RowMap map;
     Vector<float, Width> staged[per_thread];
 
     // A thread's vectors lie a fixed distance apart: only its first depends on the thread, the steps are
@@ -44,8 +47,10 @@ class TileCopy {
 
     // The last round may have fewer vectors than threads; where it has not, this folds to true.
     __device__ bool mine(int i) const { return vectors % Threads == 0 || thread + i * Threads < vectors; }
-    __device__ bool inside(int i) const { return row_step(i) < rows_left && column_step(i) < columns_left; }
-    __device__ const float* source(int i) const { return from + row_step(i) * pitch + column_step(i); }
+    // Rows of the matrix from the thread's first vector to its vector i.
+    __device__ int below(int i) const { return map.step(row(0), row_step(i)); }
+    __device__ bool inside(int i) const { return below(i) < rows_left && column_step(i) < columns_left; }
+    __device__ const float* source(int i) const { return from + below(i) * pitch + column_step(i); }
 
     // Row and column of the tile where word w of vector i goes.
     __device__ int to_row(int i, int w) const { return Transpose ? column(i) + w : row(i); }
@@ -57,11 +62,11 @@ class TileCopy {
     static constexpr int bytes = ceil_div(Layout::words, 4) * 16;
 
     __device__ TileCopy(const float* matrix, int rows, int columns, Index first_row, int first_column,
-                        int thread)
-        : pitch(columns), thread(thread) {
-        rows_left = static_cast<int>(rows - first_row) - row(0);
+                        int thread, RowMap map = {})
+        : pitch(columns), thread(thread), map(map) {
+        rows_left = static_cast<int>(rows - first_row) - map.row(row(0));
         columns_left = columns - first_column - column(0);
-        from = matrix + (first_row + row(0)) * pitch + first_column + column(0);
+        from = matrix + (first_row + map.row(row(0))) * pitch + first_column + column(0);
     }
 
     __device__ void advance_right() {

@@ -138,6 +138,7 @@ struct TmaStoreRing {
     __device__ void store(const float (&accumulator)[Fragments][Registers], const TensorMap& map,
                           int first_row, int first_column, int thread, int barrier, int& next) {
         constexpr int box_registers = box_columns / 2, buffer_registers = per_buffer * box_registers;
+        static_assert(Registers >= box_registers, "a box at least");
 #pragma unroll
         for (int fragment = 0; fragment < Fragments; ++fragment) {
 #pragma unroll

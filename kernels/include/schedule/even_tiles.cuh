@@ -65,7 +65,7 @@ struct EvenTiles {
 
 // The tiles of a kernel with the parameters Tile and Schedule (parameters.cuh), of one width or of two.
 template <class Tile, class Schedule>
-using Tiles = conditional_t<
+using TileSchedule = conditional_t<
     (Tile::narrow > 0),
     EvenTiles<Tile::rows, Tile::columns, Tile::narrow, typename Schedule::Cluster, Schedule::raster>,
     TileScheduler<Tile::rows, Tile::columns, typename Schedule::Cluster, Schedule::raster>>;

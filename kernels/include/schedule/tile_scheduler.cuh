@@ -24,7 +24,7 @@ template <int BM, int BN, class Cluster, int Raster>
 struct TileScheduler {
     int rows, columns;  // of clusters of tiles
 
-    // As EvenTiles it may be told the number of clusters, which does not matter here.
+    // The number of clusters matters to EvenTiles only.
     __host__ __device__ constexpr TileScheduler(int m, int n, int = 0)
         : rows(ceil_div(m, BM * Cluster::rows)), columns(ceil_div(n, BN * Cluster::columns)) {}
 

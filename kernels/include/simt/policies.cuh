@@ -8,6 +8,7 @@
 #include "epilogue/cluster_sum.cuh"
 #include "epilogue/combine_fp32.cuh"
 #include "layout/index.cuh"
+#include "layout/row_map.cuh"
 #include "layout/shared_layout.cuh"
 #include "schedule/prefetch_loop.cuh"
 #include "schedule/staged_loop.cuh"
@@ -40,8 +41,8 @@ struct Copy {
     using InRows = conditional_t<Layout == SharedLayout::declared, Declared<Rows, Columns, Pad>,
                                  Padded<Rows, Columns, Pad>>;
 
-    // Words: of a global access.
-    template <class Tile, int Words>
+    // Words: of a global access. RowMap: which rows of A its tile holds.
+    template <class Tile, int Words, class RowMap = EveryRow>
     struct SharedTiles {
         static constexpr bool transpose_a = TransposeA;
         static constexpr int copiers = Halves ? Tile::threads / 2 : Tile::threads;
@@ -52,7 +53,7 @@ struct Copy {
                                       InRows<rows_a, columns_a>>;
         using LayoutB = conditional_t<Layout == SharedLayout::interleaved,
                                       Interleaved<Tile::bk, Tile::bn, Tile::tn>, InRows<Tile::bk, Tile::bn>>;
-        using CopyA = TileCopy<LayoutA, Tile::bm, Tile::bk, Words, copiers, TransposeA>;
+        using CopyA = TileCopy<LayoutA, Tile::bm, Tile::bk, Words, copiers, TransposeA, RowMap>;
         using CopyB = TileCopy<LayoutB, Tile::bk, Tile::bn, Words, copiers>;
         using Pair = conditional_t<Halves, SplitPair<CopyA, CopyB>, TilePair<CopyA, CopyB>>;
     };
@@ -89,10 +90,11 @@ struct Epilogue {
     static constexpr bool sliced = Sliced;
 
     // A thread's accumulators into the tile of C whose corner is (first_row, first_column). Words: of an
-    // access.
-    template <class Tile, int Words, class ThreadTile>
+    // access. map: which row of C a row of the tile is; slices of K take every row.
+    template <class Tile, int Words, class ThreadTile, class RowMap = EveryRow>
     __device__ static void store(const ThreadTile& thread_tile, char* shared, float* c, int m, int n,
-                                 Index first_row, int first_column, float alpha, float beta) {
+                                 Index first_row, int first_column, float alpha, float beta,
+                                 RowMap map = {}) {
         constexpr int group = const_min(Words, ThreadTile::group);
         if constexpr (Sliced) {
             release_stages();
@@ -105,7 +107,7 @@ struct Epilogue {
                 c, m, n, first_row, first_column, shared_address(shared), gridDim.z, alpha, beta);
         } else {
             thread_tile.template for_each_group<group>([&](int row, int column, const float* accumulator) {
-                const Index to_row = first_row + row, to_column = Index(first_column) + column;
+                const Index to_row = first_row + map.row(row), to_column = Index(first_column) + column;
                 if (to_row < m && to_column < n) {
                     store_combined_fp32<group>(c + to_row * n + to_column, accumulator, alpha, beta);
                 }

@@ -55,15 +55,16 @@ __device__ inline void load_down_column(float (&fragment)[Count], const float* t
     for (int i = 0; i < Count; ++i) fragment[i] = *Layout::at(words, Along::position(thread, i), column);
 }
 
-// Tile, Fragments: policies of gemm_staged. SharedTiles: of its policy Copy (policies.cuh).
-template <class Tile, class SharedTiles, class Fragments, FfmaOrder Ffmas>
+// Tile, Fragments: policies of gemm_staged. SharedTiles: of its policy Copy (policies.cuh). Rows: of the
+// thread's outputs, the first ones of TM; it loads all TM values of A.
+template <class Tile, class SharedTiles, class Fragments, FfmaOrder Ffmas, int Rows = Tile::tm>
 struct ThreadTile {
     using Outputs = typename Fragments::template Outputs<Tile>;
     using AlongA = typename Outputs::AlongA;
     using AlongB = typename Outputs::AlongB;
     using LayoutA = typename SharedTiles::LayoutA;
     using LayoutB = typename SharedTiles::LayoutB;
-    static constexpr int TM = Tile::tm, TN = Tile::tn, steps = Tile::bk;
+    static constexpr int TM = Rows, TN = Tile::tn, steps = Tile::bk;
     static constexpr int group = AlongB::group;  // of accumulators side by side in C
     static constexpr FragmentShape shape_a = Fragments::shape_a;
     float accumulator[TM][TN] = {};
@@ -122,5 +123,5 @@ struct ThreadTile {
     const char *tile_a, *tile_b, *origin_a, *origin_b;
     const float* element;
     int row, column;
-    float a[Fragments::buffers][TM], b[Fragments::buffers][TN];
+    float a[Fragments::buffers][Tile::tm], b[Fragments::buffers][TN];
 };
