@@ -417,7 +417,7 @@ def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32"])
-@pytest.mark.parametrize("params", [{}, {"bm": 256, "bn": 128}, {"bn": 128, "stages": 5}])
+@pytest.mark.parametrize("params", [{}, {"bm": 256, "bn": 128}, {"bm": 128, "bn": 128, "stages": 5}])
 @pytest.mark.parametrize("name", ["mma_tma", "mma_stream_k"])
 def test_the_shared_struct_is_as_large_as_the_launch_says(
     name: str, params: dict[str, Any], dtype: str
@@ -482,6 +482,6 @@ def test_sizes_need_whole_chunks_and_nothing_else(name: str) -> None:
         assert given.absent({"m": 33, "n": 5 * chunk, "k": 3 * chunk}) is None
         for n, k in ((5 * chunk + chunk // 2, chunk), (chunk, 3 * chunk + 1)):
             assert "multiples of 8 (tf32: 4)" in str(given.absent({"m": 33, "n": n, "k": k}))
-    given = variant(name, "fp16", bn=128)
+    given = variant(name, "fp16", bm=128, bn=128)
     x, y, _ = given.geometry({"m": 129, "n": 257, "k": 8}).grid
     assert (x, y) == (2 * 3, 1)
