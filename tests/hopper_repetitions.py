@@ -89,6 +89,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bm": 256, "bn": 128, "stages": 2},
         {"bn": 128, "stages": 5, "strip": 0, "blocks": 0},
     ],
+    "mma_stream_k": [
+        {},
+        {"blocks": 114, "stages": 2},
+        {"bm": 128, "stages": 5, "strip": 0},
+    ],
 }
 SIZES = [
     {"m": 1, "n": 16, "k": 544},
@@ -114,6 +119,9 @@ SWEEPS = [
     ("mma_tma", "bf16", "NN"),
     ("mma_tma", "fp16", "NN"),
     ("mma_tma", "tf32", "NN"),
+    ("mma_stream_k", "bf16", "NN"),
+    ("mma_stream_k", "fp16", "NN"),
+    ("mma_stream_k", "tf32", "NN"),
 ]
 
 

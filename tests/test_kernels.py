@@ -43,6 +43,8 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("mma_staged", "bf16", {"bn": 256, "bk": 64, "stages": 4}),
     ("mma_tma", "fp16", {}),
     ("mma_tma", "tf32", {"bm": 256, "bn": 128}),
+    ("mma_stream_k", "bf16", {}),
+    ("mma_stream_k", "tf32", {}),
     ("bank_stride", "int32", {"stride": 33}),
     ("bank_column", "int32", {"tile_layout": "xor"}),
     ("bank_access", "int32", {"access": "write", "width": 16}),

@@ -417,15 +417,18 @@ def test_the_largest_block_has_all_the_shared_memory_there_is() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "tf32"])
-@pytest.mark.parametrize("params", [{}, {"bm": 256, "bn": 128}, {"bn": 128, "stages": 5}])
-def test_the_shared_struct_is_as_large_as_the_launch_says(params: dict[str, Any], dtype: str) -> None:
-    given = variant("mma_tma", dtype, **params)
+@pytest.mark.parametrize("params", [{}, {"bm": 256, "bn": 128}, {"bm": 128, "bn": 128, "stages": 5}])
+@pytest.mark.parametrize("name", ["mma_tma", "mma_stream_k"])
+def test_the_shared_struct_is_as_large_as_the_launch_says(
+    name: str, params: dict[str, Any], dtype: str
+) -> None:
+    given = variant(name, dtype, **params)
     p = given.params
-    shared = f"Shared<{ {'bf16': '__nv_bfloat16', 'tf32': 'float'}.get(dtype, '__half') }, " + ", ".join(
+    shared = f"MmaRing<{ {'bf16': '__nv_bfloat16', 'tf32': 'float'}.get(dtype, '__half') }, " + ", ".join(
         str(p[name]) for name in ("bm", "bn", "wm", "wn", "stages")
     )
     said = given.geometry({"m": 512, "n": 512, "k": 512}).shared_bytes
-    text = f'#include "mma_tma.cu"\nstatic_assert(sizeof({shared}>) == {said} - 1024, "");\n__global__ void f() {{}}\n'
+    text = f'#include "{name}.cu"\nstatic_assert(sizeof({shared}>) == {said} - 1024, "");\n__global__ void f() {{}}\n'
     compile_source(text, "size.cu", ["f"], [INCLUDE, given.kernel.source.parent], ARCH)
 
 
@@ -461,6 +464,7 @@ def test_warps_that_multiply_do_little_else(dtype: str, loads: dict[str, int]) -
         ("mma_tma", "fp16", {"stages": 4}, "227 KiB"),
         ("mma_tma", "fp16", {"wm": 128, "wn": 32}, "in lines of 128 bytes"),
         ("mma_tma", "tf32", {"bm": 64, "bn": 64}, "one or two warpgroups"),
+        ("mma_stream_k", "tf32", {"bm": 128, "bn": 256}, "too few registers"),
         ("wmma_staged", "bf16", {"pad": 4}, "WMMA takes rows that are a multiple of them apart"),
     ],
 )
@@ -471,13 +475,13 @@ def test_what_does_not_exist_is_refused_with_the_reason(
         variant(name, dtype, **params)
 
 
-@pytest.mark.parametrize("name", ["mma_staged", "wmma_staged", "mma_tma"])
+@pytest.mark.parametrize("name", ["mma_staged", "wmma_staged", "mma_tma", "mma_stream_k"])
 def test_sizes_need_whole_chunks_and_nothing_else(name: str) -> None:
     for dtype, chunk in (("fp16", 8), ("bf16", 8), ("tf32", 4)):
         given = variant(name, dtype)
         assert given.absent({"m": 33, "n": 5 * chunk, "k": 3 * chunk}) is None
         for n, k in ((5 * chunk + chunk // 2, chunk), (chunk, 3 * chunk + 1)):
             assert "multiples of 8 (tf32: 4)" in str(given.absent({"m": 33, "n": n, "k": k}))
-    given = variant(name, "fp16", bn=128)
+    given = variant(name, "fp16", bm=128, bn=128)
     x, y, _ = given.geometry({"m": 129, "n": 257, "k": 8}).grid
     assert (x, y) == (2 * 3, 1)

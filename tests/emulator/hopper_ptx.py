@@ -24,7 +24,14 @@ from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 _RANK_SHIFT = 24
 _FLAG = "ld.acquire.gpu.global.u32"
 """Reads a flag of another block: in a loop until it is raised."""
-_WAITS = ("bar.sync", "barrier.cluster.wait.acquire", "mbarrier.try_wait.parity.shared::cta.b64", _FLAG)
+_WARP = "bar.warp.sync"
+_WAITS = (
+    "bar.sync",
+    "barrier.cluster.wait.acquire",
+    "mbarrier.try_wait.parity.shared::cta.b64",
+    _FLAG,
+    _WARP,
+)
 _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 """Without a meaning here."""
 
@@ -234,6 +241,9 @@ class HopperMachine(TensorMachine):
             asked, which = np.unique([self.block[mask], place, parity], axis=1, return_inverse=True)
             passed = [self._mbarrier(block, at).parity != wanted for block, at, wanted in asked.T.tolist()]
             ready[mask] = np.asarray(passed)[which.reshape(-1)]
+            return ready
+        if step.opcode == _WARP:  # all lanes of a warp
+            ready[:] = np.repeat(mask.reshape(-1, 32).all(axis=1), 32)
             return ready
         if step.opcode == _FLAG:
             word = np.broadcast_to(self._address(step.operands[1]), self.count) // 4

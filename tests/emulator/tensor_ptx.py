@@ -211,7 +211,9 @@ class TensorMachine(Machine):
                 access(byte // 4, self.memory.words[byte // 4], mask)  # for the bounds
                 self.memory.words.view(np.uint16)[byte // 2] = self._everywhere(register, "u16")[mask]
             else:
-                raise NotImplementedError("16-bit stores to shared memory")
+                block = self.block[mask]
+                access(byte // 4, self.shared[block, byte // 4], mask)  # for the bounds, and races
+                self.shared.view(np.uint16)[block, byte // 2] = self._everywhere(register, "u16")[mask]
 
     def _ordered(self, last: Array, barrier: Array, in_warp: Array, block: Array, thread: Array) -> bool:
         """Whether a barrier of block or warp lies between the access of thread `last` to each word and this one."""

@@ -19,12 +19,6 @@
 #include "simt/policies.cuh"
 #include "simt/thread_tile.cuh"
 
-// A number of which the compiler knows nothing, so that it works out what follows from it where it is used.
-__device__ inline int unknown(int value) {
-    asm volatile("" : "+r"(value));
-    return value;
-}
-
 // Words: of a global access.
 template <class Tile, class Copy, class Fragments, class Order, int Words>
 __device__ inline void compute_tiles(const float* a, const float* b, float* c, float* sums, unsigned* ready,

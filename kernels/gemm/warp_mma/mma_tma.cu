@@ -11,39 +11,19 @@
 // bytes deep; WM, WN: warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock
 // swizzle in tiles, 0 for none.
 
-#include "epilogue/warp_tma_store.cuh"
-#include "mma/mma_warp.cuh"
-#include "schedule/ring.cuh"
+#include "schedule/mma_ring.cuh"
 #include "schedule/tile_scheduler.cuh"
 #include "schedule/warpgroup.cuh"
-
-template <class Element, int BM, int BN, int WM, int WN, int Stages>
-struct Shared {
-    static constexpr int depth = 128 / sizeof(Element), warps = BM / WM * (BN / WN);
-    using LayoutA = XorChunks<chunks_of_banks>;
-    using LayoutB = PanelChunks<depth>;
-
-    struct alignas(1024) Stage {
-        static constexpr int tile_bytes = BM * LayoutA::pitch + BN / depth * LayoutB::panel;
-        unsigned char a[BM * LayoutA::pitch];
-        unsigned char b[BN / depth][LayoutB::panel];
-        Mbarrier full, empty;
-    };
-    Stage stage[Stages];
-    WarpTmaStore<Element, WN> c[warps];
-};
 
 template <class Element, class Accumulator, int BM, int BN, int WM, int WN, int Stages, int Strip>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32 + warpgroup_threads, 1)
 mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
         const __grid_constant__ TensorMap map_c, const Element* c, int m, int n, int k, float alpha,
         float beta) {
-    using Shared = Shared<Element, BM, BN, WM, WN, Stages>;
-    using Stage = typename Shared::Stage;
-    using Warp = MmaWarp<Element, Accumulator, WM, WN, Shared::depth, typename Shared::LayoutA,
-                         typename Shared::LayoutB, 2>;
+    using Ring = MmaRing<Element, BM, BN, WM, WN, Stages>;
+    using Warp = typename Ring::template Warp<Accumulator>;
     alignas(1024) extern __shared__ unsigned char memory[];
-    auto& shared = *reinterpret_cast<Shared*>(memory);
+    auto& shared = *reinterpret_cast<Ring*>(memory);
     const TileScheduler<BM, BN, ClusterShape<1, 1>, Strip> scheduler(m, n);
     const int lane = threadIdx.x % 32;
     const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);  // uniform for the compiler
@@ -51,34 +31,22 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
     if (threadIdx.x == 0) {
         prefetch(map_a);
         prefetch(map_b);
-        for (Stage& stage : shared.stage) {
-            mbarrier_init(stage.full, 1);
-            mbarrier_init(stage.empty, Shared::warps);
-        }
-        fence_mbarrier_init();
+        shared.init();
     }
     __syncthreads();
 
-    constexpr int groups = Shared::warps / 4;  // warpgroups that multiply
-    RingOffset<Stage, Stages> at;
-    if (index >= Shared::warps) {
+    constexpr int groups = Ring::warps / 4;  // warpgroups that multiply
+    typename Ring::Position at;
+    if (index >= Ring::warps) {
         if constexpr (groups > 1) shrink_registers<producer_registers<groups>>();
-        if (threadIdx.x != Shared::warps * 32) return;
+        if (threadIdx.x != Ring::warps * 32) return;
         for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
             const TilePosition origin = scheduler.origin(tile, 0);
-            for (int first = 0; first < k; first += Shared::depth, at.advance()) {
-                Stage& stage = at.in(memory);
-                mbarrier_wait(stage.empty, at.parity ^ 1);  // passes in the first round
-                mbarrier_arrive_expect(stage.full, Stage::tile_bytes);
-                tma_load(stage.a, map_a, origin.row, first, stage.full);
-#pragma unroll
-                for (int panel = 0; panel < BN / Shared::depth; ++panel) {
-                    tma_load(stage.b[panel], map_b, first, origin.column + panel * Shared::depth, stage.full);
-                }
+            for (int first = 0; first < k; first += Ring::depth, at.advance()) {
+                Ring::copy(at, memory, map_a, map_b, origin.row, origin.column, first);
             }
         }
-        mbarrier_wait(at.in(memory).empty, at.parity ^ 1);
-        mbarrier_arrive(at.in(memory).full);  // the multiplying warps wait for one tile more
+        Ring::end(at, memory);
     } else {
         if constexpr (groups > 1) grow_registers<consumer_registers<groups>>();
         const int warp_row = index / (BN / WN) * WM, warp_column = index % (BN / WN) * WN;
@@ -87,23 +55,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
         auto& shared_c = shared.c[index];
         for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
             warp.clear();
-            mbarrier_wait(at.in(memory).full, at.parity);
-            warp.load(at.offset, 0, 0);
-#pragma unroll 1
-            for (int first = 0; first < k; first += Shared::depth) {
-                Mbarrier& held = at.in(memory).empty;
-#pragma unroll
-                for (int step = 0; step < Warp::steps; ++step) {
-                    if (step == Warp::steps - 1) {
-                        at.advance();
-                        mbarrier_wait(at.in(memory).full, at.parity);
-                    }
-                    warp.load(at.offset, (step + 1) % Warp::steps, (step + 1) % 2);
-                    warp.multiply(step % 2);
-                }
-                __syncwarp();  // all lanes have read the tile
-                if (lane == 0) mbarrier_arrive(held);
-            }
+            Ring::template multiply<Accumulator>(at, memory, warp, k, lane);
             const TilePosition origin = scheduler.origin(tile, 0);
             int here = lane;
             asm volatile("" : "+r"(here));  // computed here, to take no registers in the loop

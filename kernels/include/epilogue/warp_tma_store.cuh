@@ -23,10 +23,12 @@ struct alignas(1024) WarpTmaStore {
     template <int WM, class Warp>
     __device__ void store(const Warp& warp, const TensorMap& map, const Element* c, int m, int n, int row,
                           int column, int lane, float alpha, float beta) {
+        // A store may be on its way only from another buffer: where each tile takes all buffers alike.
+        constexpr int pending = WM / rows % buffers == 0 ? buffers - 1 : 0;
 #pragma unroll
         for (int part = 0; part < WM / rows; ++part) {
             auto& buffer = memory[part % buffers];
-            if (lane == 0) wait_for_store_reads<buffers - 1>();
+            if (lane == 0) wait_for_store_reads<pending>();
             __syncwarp();
 #pragma unroll
             for (int eight = 0; eight < rows / 8; ++eight) {
