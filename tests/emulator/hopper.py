@@ -130,7 +130,7 @@ def box(one: Variant, buffer: str) -> tuple[int, int]:
     extents = next(
         argument.box for argument in one.kernel.arguments if argument.name == buffer and argument.box
     )
-    lines, elements = (whole(extent, evaluate(extent, one.names())) for extent in extents)
+    lines, elements = (whole(extent, one.names()) for extent in extents)
     return lines, elements
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ladder.catalogue.config import Config
 from ladder.model.cell import Cell, Reference, size_label
 from ladder.model.errors import LadderError, within
-from ladder.model.expressions import evaluate, whole
+from ladder.model.expressions import whole
 from ladder.model.kernel import Argument, Variant
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import Size
@@ -21,7 +21,7 @@ def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[
         return {"pointer": argument.name}
     if argument.kind == "workspace":
         with within(f"{where}.bytes"):
-            size = whole(argument.bytes or 0, evaluate(argument.bytes or 0, names))
+            size = whole(argument.bytes or 0, names)
         # A buffer for each size: one that grew would move, and kernels that are loaded hold its address.
         return {
             "pointer": f"{argument.name} workspace of {size} bytes",
@@ -32,7 +32,7 @@ def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[
         given = {"value": names[argument.name]} if argument.name in names else {"scalar": argument.name}
         return {**given, "type": argument.type}
     with within(f"{where}.box"):
-        box = [whole(extent, evaluate(extent, names)) for extent in argument.box or ()]
+        box = [whole(extent, names) for extent in argument.box or ()]
     if not all(1 <= extent <= 256 for extent in box):
         raise LadderError(f"{where}.box: {box} is not accepted; accepted: extents from 1 to 256")
     return {

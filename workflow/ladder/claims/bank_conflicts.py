@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from math import gcd
+from typing import Any
 
 from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request
 from ladder.claims.primitives import Answer, Part, Row, Rows, Tables, decide
@@ -11,7 +12,7 @@ _CYCLES = 0.15  # share by which cycles may exceed wavefronts: an access has a c
 
 def _three_views(
     data: Tables, rows: Rows, by_stride: bool = False, access: str = "ld"
-) -> Generator[Part, None, Part]:
+) -> Generator[Part, Any, Part]:
     """Bank model, profiler and clock, each over the stated degree of conflict; the clock's part comes back."""
 
     def degree(row: Row) -> int:
@@ -23,8 +24,7 @@ def _three_views(
     counted = data.numbers(rows, lambda row: per_request(row, access) / degree(row))
     yield decide(f"wavefronts by the profiler over {over}", counted, near=1, margin=ENOUGH - 1)
     timed = data.numbers(rows, lambda row: row.metric("cycles_per_access") / degree(row))
-    clock = decide(f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES)
-    yield clock
+    clock: Part = yield decide(f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES)
     return clock
 
 
@@ -65,6 +65,5 @@ def tiled_gemm_conflict_free(data: Tables) -> Answer:
     """
     # The raw conflict counter is not used, because it counts arbitration as well.
     rows = data.timed("fp32_ladder", "gemm_shared_tile", tile=32, n=1024)
-    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
-    yield loads
+    loads = yield decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
     return f"Look elsewhere for the time of such a tile: its loads take {loads.span} the fewest wavefronts."

@@ -30,8 +30,7 @@ def double_buffer_barriers(data: Tables) -> Answer:
     )
     # With two pairs there is one barrier more before the loop, after the first pair is filled.
     double = data.numbers(two, lambda row: row["bar"] - 1)
-    part = decide("BAR in the loop, two pairs of tiles", double, near=1, unit="")
-    yield part
+    part = yield decide("BAR in the loop, two pairs of tiles", double, near=1, unit="")
     return f"Count on {part.span} barrier per tile with two pairs of tiles; it alone does not make the kernel faster."
 
 
@@ -43,8 +42,7 @@ def double_buffer_faster(data: Tables) -> Answer:
     fetch_first = {"order": "prefetch_first"}
     values = data.speeds(_buffering(data, stages=2, buffers=2, **fetch_first))
     label = "speed of two pairs of tiles and two fragments over one of each"
-    speed = decide(label, values, least=1, margin=SLIGHT, per="n")
-    yield speed
+    speed = yield decide(label, values, least=1, margin=SLIGHT, per="n")
     for name, stages, buffers in (("two pairs of tiles alone", 2, 1), ("two fragments alone", 1, 2)):
         yield beside(name, data.speeds(_buffering(data, stages=stages, buffers=buffers, **fetch_first)), "x")
     counted = _buffering(data, n=4096, **fetch_first)
@@ -58,8 +56,7 @@ def linear_map_conflicts_b(data: Tables) -> Answer:
     Source: double-buffering (lane maps).
     """
     both, a = (_lanes(data, "rows_2x16", "adjacent", n=1024, tiles=one) for one in ("padded", "interleaved"))
-    part = decide(f"{LOADS}, A and B", data.numbers(both, over_fewest), least=ENOUGH)
-    yield part
+    part = yield decide(f"{LOADS}, A and B", data.numbers(both, over_fewest), least=ENOUGH)
     # Interleaved B is read in single words without conflicts, and A as before.
     yield decide(f"{LOADS}, B interleaved", data.numbers(a, over_fewest), most=ENOUGH)
     advice = part.either("Do not number", "Number")
@@ -72,8 +69,7 @@ def zigzag_map_conflict_free(data: Tables) -> Answer:
     Source: double-buffering (lane maps), after maxas.
     """
     rows = _lanes(data, "zigzag_8x4", "quadrants", n=1024)
-    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
-    yield loads
+    loads = yield decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
     splits = _lanes(data, "zigzag_4x8", ("adjacent", "contiguous", "quadrants"), n=1024)
     yield beside("wavefronts per shared load of the 4 x 8 zigzag", data.numbers(splits, per_request))
     return f"{loads.either('Use', 'Check')} a zigzag in quadrants: loads take {loads.span} the fewest wavefronts."
@@ -85,12 +81,10 @@ def plain_map_also_conflict_free(data: Tables) -> Answer:
     Source: double-buffering (lane maps).
     """
     rows = _lanes(data, "rows_4x8", "quadrants", n=1024)
-    loads = decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
-    yield loads
+    yield decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
     # Not needed: slower by no more than a slight difference.
     values = data.speeds(_lanes(data, "rows_4x8", "quadrants"))
-    speed = decide("speed over the zigzag", values, least=1 - SLIGHT, per="n")
-    yield speed
+    speed = yield decide("speed over the zigzag", values, least=1 - SLIGHT, per="n")
     maps = _lanes(data, ("rows_4x8", "zigzag_4x8"), "quadrants", n=1024)
     yield beside("warps held up by the queue of shared memory", data.numbers(maps, stalled("mio_throttle")))
     return f"Choose the lane map by its time: the plain one has {speed.span} the speed of the zigzag, conflicts or not."
@@ -103,8 +97,7 @@ def transposed_store_conflicts(data: Tables) -> Answer:
     """
     rows = data.numbers(data.timed("fp32_transpose", transpose_a=1, n=1024), stores_over_fewest)
     plain, padded = (rows.only(tiles="padded", pad=pad) for pad in (0, 4))
-    stores = decide("wavefronts per shared store over the fewest, without padding", plain, least=ENOUGH)
-    yield stores
+    stores = yield decide("wavefronts per shared store over the fewest, without padding", plain, least=ENOUGH)
     yield beside("with four words of padding", padded, "x")
     yield beside("XOR-swizzled in groups of four", rows.only(tiles="xor_groups"), "x")
     advice = stores.either("Pad or swizzle", "Leave")
@@ -119,8 +112,7 @@ def compute_first_faster_large(data: Tables) -> Answer:
     first, fetch = (_buffering(data, order=order) for order in ("compute_first", "prefetch_first"))
     # Sometimes and slightly: one buffering at one size is enough, and any gain counts.
     values = data.speeds_over(first, fetch, "n", "stages", "buffers").only(n=lambda n: n >= 2048)
-    speed = decide("speed over the same kernel that fetches first", values, least=1, per="n", some=True)
-    yield speed
+    speed = yield decide("speed over the same kernel that fetches first", values, least=1, per="n", some=True)
     return f"Try both orders last of all: computing first has {speed.span} the speed."
 
 
@@ -135,8 +127,7 @@ def b_swizzle_loses_vectors(data: Tables) -> Answer:
     vectors = data.ratios(own, plain, lambda row: row["lds_128"], "bm", "bn", "lane_map", "split", "loader")
     yield decide("LDS.128 over those of the plain layout", vectors, most=0.99)
     values = data.speeds(_lanes(data, "rows_2x16", "adjacent", tiles="interleaved"))
-    speed = decide("speed over the zigzag in quadrants", values, most=1, margin=SLIGHT, per="n")
-    yield speed
+    speed = yield decide("speed over the zigzag in quadrants", values, most=1, margin=SLIGHT, per="n")
     return f"{speed.either('Prefer', 'Compare')} other lane maps: interleaved B has {speed.span} the speed."
 
 
@@ -146,8 +137,7 @@ def quadrants_vs_contiguous(data: Tables) -> Answer:
     Source: double-buffering (lane maps, an open question).
     """
     values = data.speeds(_lanes(data, "zigzag_4x8", "contiguous"))
-    speed = decide("speed of a single piece over quadrants", values, most=1, margin=SLIGHT, per="n")
-    yield speed
+    speed = yield decide("speed of a single piece over quadrants", values, most=1, margin=SLIGHT, per="n")
     advice = "Split as is simpler" if speed.verdict == EQUIVALENT else "Time both splits"
     return f"{advice}: a warp with a single piece has {speed.span} the speed."
 
@@ -159,8 +149,7 @@ def async_copy_helps(data: Tables) -> Answer:
     """
     kernel = {"kernel": "gemm_staged", "buffers": 2, "bk": 8}
     values = data.speeds(data.timed("fp32_async_stages", stages=2, **kernel))
-    speed = decide("speed over register staging", values, least=1, margin=SLIGHT, per="n")
-    yield speed
+    speed = yield decide("speed over register staging", values, least=1, margin=SLIGHT, per="n")
     more = data.timed("fp32_async_stages", stages=(3, 4, 5), n=4096, **kernel)
     yield beside("speed of more stages at 4096", data.speeds(more), "x")
     return f"{speed.either('Use', 'Try')} cp.async: {speed.span} the speed of register staging."

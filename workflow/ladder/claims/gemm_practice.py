@@ -14,8 +14,7 @@ def transpose_pays(data: Tables) -> Answer:
     Source: gemm-practice (transposed A).
     """
     own = data.timed("fp32_transpose", transpose_a=1, tiles="padded")
-    speed = decide("speed over plain A", data.speeds(own), least=1, margin=SLIGHT, per="n")
-    yield speed
+    speed = yield decide("speed over plain A", data.speeds(own), least=1, margin=SLIGHT, per="n")
     own, plain = (data.timed("fp32_transpose", transpose_a=yes, tiles="padded", n=1024) for yes in (1, 0))
     stores = data.ratios(own, plain, lambda row: wavefronts(row, "st"), "bk", "pad")
     # Padding is the remedy for slow stores: what it leaves of them stands beside.
@@ -47,8 +46,7 @@ def bcf_still_conflicts(data: Tables) -> Answer:
     Source: gemm-practice (bcf).
     """
     rows = data.timed("fp32_lane_maps", lane_map="rows_2x16", split="quadrants", bm=128, n=1024)
-    loads = decide(LOADS, data.numbers(rows, over_fewest), least=ENOUGH)
-    yield loads
+    loads = yield decide(LOADS, data.numbers(rows, over_fewest), least=ENOUGH)
     return f"Count wavefronts before you call a kernel conflict-free: this one takes {loads.span} the fewest."
 
 
@@ -140,8 +138,7 @@ def tf32_overtakes_at_2048(data: Tables) -> Answer:
             found.append(Value(row, ratio(cublas, estimate(row.names, "median_us")), timed=(row,)))
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
     large = best.only(n=lambda n: n >= 2048)
-    speed = decide("speed of the fastest rung over FP32 cuBLAS", large, least=1, per="n")
-    yield speed
+    speed = yield decide("speed of the fastest rung over FP32 cuBLAS", large, least=1, per="n")
     yield beside("speed of the fastest rung below 2048", best.only(n=lambda n: n < 2048), "x")
     advice = speed.either("Use TF32 where its precision is enough", "Time TF32")
     return f"{advice}: {speed.span} the speed of FP32 cuBLAS from 2048 on."
@@ -186,8 +183,7 @@ def large_size_retention(data: Tables) -> Answer:
     large = [(row, best[row["variant"]]) for row in rows.found if row["n"] == 16384]
     kept = [Value(row, ratio(rate(row), rate(most)), timed=(row, most)) for row, most in large]
     values = Values(rows.sweep, kept, rows.why)
-    part = decide("rate at 16384 over the best of the same rung", values, least=0.9)
-    yield part
+    part = yield decide("rate at 16384 over the best of the same rung", values, least=0.9)
     clocks = data.timed("tensor_ladder_tf32", "mma_staged", n=(2048, 16384), stages=4)
     yield beside("clock", data.numbers(clocks, lambda row: row["sm_clock_mhz"]), "MHz")
     return f"Expect {part.span} the best rate at 16384, and look at the clock before you blame the kernel."
@@ -210,8 +206,9 @@ def xor_no_extra_memory(data: Tables) -> Answer:
     loads = data.numbers(data.timed("tensor_layouts", "mma_staged"), over_fewest_ldmatrix)
     memory = data.numbers(data.compiled("tensor_layouts", "mma_staged"), over_tiles)
     padded = memory.only(pad=(8, 16))
-    best = decide("wavefronts over those without conflicts, XOR", loads.only(swizzle="xor"), most=ENOUGH)
-    yield best
+    best = yield decide(
+        "wavefronts over those without conflicts, XOR", loads.only(swizzle="xor"), most=ENOUGH
+    )
     yield decide("bytes over those of the tiles, XOR", memory.only(swizzle="xor"), near=1)
     plain = loads.only(swizzle="none", pad=0)
     yield decide("wavefronts over those without conflicts, plain", plain, least=1.5)

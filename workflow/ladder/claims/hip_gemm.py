@@ -34,8 +34,9 @@ def ladder_order(data: Tables) -> Answer:
     """
     steps = {}
     for label, rung, below, faster in _STEPS:
-        steps[rung] = _step(data, label, rung, below, margin=SLIGHT, **{"least" if faster else "most": 1})
-        yield steps[rung]
+        steps[rung] = yield _step(
+            data, label, rung, below, margin=SLIGHT, **{"least" if faster else "most": 1}
+        )
     spans = {rung: step.span for rung, step in steps.items()}
     paid = [f"{rung} ({span})" for rung, span in spans.items() if steps[rung].values.least > 1 + SLIGHT]
     return f"Climb the steps that pay here: {', '.join(paid)}."
@@ -53,10 +54,9 @@ def small_tile_beats_large(data: Tables) -> Answer:
         return Rows(rows.sweep, [value.row for value in data.speeds(rows).best("n").found], rows.why)
 
     values = data.speeds_over(best(64, 16), best(128, 8), "n")
-    speed = decide(
+    speed = yield decide(
         "speed of the best small over the best large tile", values, least=1, margin=2 * SLIGHT, per="n"
     )
-    yield speed
     return f"Choose the tile by the size: the small one has {speed.span} the speed ({speed.where})."
 
 
@@ -72,12 +72,10 @@ def warp_4x16_over_8x8(data: Tables) -> Answer:
         return data.timed("fp32_lane_maps", "gemm_staged", **given)
 
     shapes = data.speeds_over(lanes("rows_4x16"), lanes("rows_8x8"), "n")
-    shape = decide("speed of 4 x 16 threads over 8 x 8", shapes, least=1, margin=SLIGHT, per="n")
-    yield shape
+    shape = yield decide("speed of 4 x 16 threads over 8 x 8", shapes, least=1, margin=SLIGHT, per="n")
     # Far faster means 20 %; the source saw 70 %.
     order = data.speeds_over(lanes("zigzag_8x4"), lanes("rows_2x16"), "n")
-    zigzag = decide("speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n")
-    yield zigzag
+    zigzag = yield decide("speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n")
     return f"Time a zigzag first ({zigzag.span} the speed of rows), then the shape of a map ({shape.span})."
 
 
@@ -102,6 +100,5 @@ def split_loader_neutral(data: Tables) -> Answer:
     Source: hip-gemm (split loaders).
     """
     label, rung, below, _ = _STEPS[5]
-    speed = _step(data, label, rung, below, near=0.98, margin=SLIGHT)  # about 2 %: from 1 to 3 %
-    yield speed
+    speed = yield _step(data, label, rung, below, near=0.98, margin=SLIGHT)  # about 2 %: from 1 to 3 %
     return f"Split the loaders or not, as the code reads better: {speed.span} the speed."

@@ -43,9 +43,10 @@ def rows_of(claim: Claim, data: Tables) -> list[dict[str, object]]:
     notes: list[str] = []
     answer = claim.decide(data)
     try:
+        one = next(answer)
         while True:
-            one = next(answer)
             (parts if isinstance(one, Part) else notes).append(one)  # type: ignore[arg-type]
+            one = answer.send(one)
     except StopIteration as end:
         advice = end.value
     except Unmeasured as error:

@@ -103,12 +103,11 @@ class Values:
     def over(self, other: "Values", *match: str) -> "Values":
         """Quotients of these and the values of `other` whose rows agree in the columns `match`: how a gain changes."""
         by_key = {tuple(one.row[name] for name in match): one for one in other.found}
-        keys = [tuple(one.row[name] for name in match) for one in self.found]
-        pairs = [(one, by_key[key]) for one, key in zip(self.found, keys, strict=True) if key in by_key]
-        found = [
-            Value(one.row, stats.ratio(one.estimate, divisor.estimate), timed=one.timed + divisor.timed)
-            for one, divisor in pairs
-        ]
+        found = []
+        for one in self.found:
+            if divisor := by_key.get(tuple(one.row[name] for name in match)):
+                quotient = stats.ratio(one.estimate, divisor.estimate)
+                found.append(Value(one.row, quotient, timed=one.timed + divisor.timed))
         return Values(self.sweep, found, self.why or other.why, self.noise + other.noise)
 
     @property
@@ -144,8 +143,9 @@ class Part:
         return holds if self.verdict == HOLDS else otherwise
 
 
-Answer = Generator[Part | str, None, str]
-"""What the function of a claim yields and returns: parts and numbers beside them; one sentence of advice."""
+Answer = Generator[Part | str, Any, str]
+"""What the function of a claim yields: parts, which each `yield` gives back, and numbers beside them; and returns: one
+sentence of advice."""
 
 
 def number(value: float) -> str:

@@ -22,12 +22,12 @@ def register_cache_speedup(data: Tables) -> Answer:
     Source: register-cache (results).
     """
     alone = data.speeds(_reach(data, coarsen=1))
-    single = decide("speed over shared memory, one output per thread", alone, least=1, margin=SLIGHT, per="k")
-    yield single
+    single = yield decide(
+        "speed over shared memory, one output per thread", alone, least=1, margin=SLIGHT, per="k"
+    )
     coarse = data.speeds(_reach(data, coarsen=_several))
     label = "speed over shared memory with one output per thread, at some k and some number of outputs"
-    best = decide(label, coarse, least=1.8, some=True)
-    yield best
+    best = yield decide(label, coarse, least=1.8, some=True)
     fair = data.speeds_over(_reach(data, coarsen=8), _reach(data, _SHARED, coarsen=8), "k", "elements")
     yield beside("speed over shared memory, eight outputs per thread in both", fair, "x")
     return (
@@ -43,8 +43,7 @@ def register_cache_saturates(data: Tables) -> Answer:
     # An output takes k shuffles or k + 1 shared loads, at 32 lanes a cycle each: these counts predict no growing gain.
     gains = data.speeds(_reach(data, coarsen=1))
     short, middle, long = (gains.only(k=k) for k in (2, 12, lambda k: k > 12))
-    growth = decide("speed-up at k = 12 over that at k = 2", middle.over(short), least=1, margin=SLIGHT)
-    yield growth
+    growth = yield decide("speed-up at k = 12 over that at k = 2", middle.over(short), least=1, margin=SLIGHT)
     yield decide("speed-up beyond k = 12 over that at k = 12", long.over(middle), near=1, margin=0.1, per="k")
     counted = data.timed("stencil_reach", coarsen=1, dtype="int32", k=(2, 12, 32))
     for name, pipe in (("ALU", "alu"), ("pipe of loads and shuffles", "lsu")):
@@ -90,8 +89,9 @@ def coarsening_pays_then_spills(data: Tables) -> Answer:
     Source: register-cache (results).
     """
     values = data.speeds_over(_reach(data, coarsen=_several), _reach(data, coarsen=1), "k", "elements")
-    speed = decide("speed of several outputs per thread over one", values, least=1, margin=SLIGHT, per="k")
-    yield speed
+    speed = yield decide(
+        "speed of several outputs per thread over one", values, least=1, margin=SLIGHT, per="k"
+    )
     # The source keeps one register per output and one of halo, and saw spills at k from 24 with eight outputs.
     large = data.compiled("stencil_reach", _CACHE, dtype="int32", coarsen=8, k=lambda k: k >= 24)
     spilled = data.numbers(large, lambda row: row["local_bytes"])

@@ -14,7 +14,7 @@ from ladder.cli.asked import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse, refuse_unknown
-from ladder.model.expressions import evaluate, whole
+from ladder.model.expressions import whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import ladders, learnt
@@ -98,7 +98,7 @@ def banks(
         refuse_unknown("command line", "--matrices", matrices, (1, 2, 4))
         lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
     merges = not write and matrices is None
-    offsets = [whole(offset, evaluate(offset, {"lane": lane})) for lane in range(lanes)]
+    offsets = [whole(offset, {"lane": lane}) for lane in range(lanes)]
     try:
         count = model.wavefronts(offsets, width, merges)
         degree = model.conflict_degree(offsets, width, merges)

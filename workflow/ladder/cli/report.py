@@ -1,4 +1,4 @@
-"""Steps that decide and write."""
+"""Steps that decide, and write the report and the page."""
 
 import logging
 
@@ -6,9 +6,11 @@ import typer
 
 from ladder.claims.ledger import decide_tables
 from ladder.cli.asked import sweeps_of
-from ladder.cli.options import Beside, Folder, SweepNames, folders
+from ladder.cli.options import Beside, Folder, SweepNames, folders, project
+from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
+from ladder.page.document import render
 from ladder.report.document import write
 from ladder.results.statistics import records
 
@@ -24,3 +26,10 @@ def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: 
     folder = RunFolder(folder_)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
     write(folder, sweeps_of(context, sweeps), plans, beside=folders(beside))
+
+
+def page(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
+    """Write index.html, which holds all tables and opens from anywhere."""
+    folder = RunFolder(folder_)
+    text = render(folder, sweeps_of(context, sweeps), project(context).root, folders(beside))
+    replace_file(folder.page, text.encode("utf-8"))

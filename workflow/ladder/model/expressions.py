@@ -96,8 +96,9 @@ def evaluate(expression: str | float, names: Mapping[str, Any]) -> Any:
         raise LadderError(f"expression {expression!r}: {why}; known names: {listed}") from error
 
 
-def whole(expression: str | int, value: Any) -> int:
-    """The value of an expression that counts. Raises LadderError where it is no whole number."""
+def whole(expression: str | int, names: Mapping[str, Any]) -> int:
+    """The value of an expression that counts. Raises LadderError where it is no whole number, as `evaluate` does."""
+    value = evaluate(expression, names)
     if isinstance(value, bool) or value != int(value):
         raise LadderError(f"expression {expression!r}: gave {value!r}, a whole number is needed")
     return int(value)

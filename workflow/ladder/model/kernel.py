@@ -235,7 +235,7 @@ class Variant:
         shared, fields = self.kernel.launch.shared_bytes, self.kernel.problem.size_fields
         if found is None and (size is not None or words(str(shared))[0].isdisjoint(fields)):
             with within(f"{self.kernel.path}: launch"):
-                found = _MEMORY if whole(shared, evaluate(shared, names)) > MOST_SHARED_BYTES else None
+                found = _MEMORY if whole(shared, names) > MOST_SHARED_BYTES else None
         return found
 
     @property
@@ -269,8 +269,8 @@ class Variant:
         path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
         with within(f"{path}: launch"):
             given = {"grid": rule.grid, "block": rule.block, "cluster": rule.cluster or []}
-            dims = {key: [whole(one, evaluate(one, names)) for one in each] for key, each in given.items()}
-            shared = whole(rule.shared_bytes, evaluate(rule.shared_bytes, names))
+            dims = {key: [whole(one, names) for one in each] for key, each in given.items()}
+            shared = whole(rule.shared_bytes, names)
         if not 0 <= shared < 2**31:
             raise refuse(path, "launch.shared_bytes", shared, "a whole number >= 0 and < 2**31")
         for (field, values), most in zip(dims.items(), _MOST.values(), strict=True):

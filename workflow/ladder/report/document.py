@@ -27,6 +27,7 @@ from ladder.report.findings import Finding, findings
 from ladder.report.messages import message
 from ladder.report.questions import questions, what_to_use
 from ladder.report.steps import is_branch, rate, steps
+from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.collect import EARLIER
@@ -109,10 +110,12 @@ def render(
         "use": use,
         "behind": behind,
         "questions": asked,
-        "messages": {part.shown: _message(data, *part.shown) for part in asked if part.shown},
+        "messages": {
+            part.shown: _message(data.parts[part.shown[0]], part.shown[1]) for part in asked if part.shown
+        },
         "by_name": data.parts,
         "titles": titles(),
-        "by_claim": _by_claim(frames["claims"]),
+        "by_claim": {name: stats.records(own) for name, own in frames["claims"].groupby("id", sort=False)},
         "environment": environment,
         "devices": side_by_side(name, frames, beside),
         "source": source,
@@ -145,14 +148,8 @@ def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
     return [row | {"throttled": (row["sweep"], row["subject"]) in names} for row in rows]
 
 
-def _message(data: Evidence, sweep: str, place: int) -> str:
-    part = data.parts[sweep]
+def _message(part: SweepData, place: int) -> str:
     return message(part.drawn(part.sweep.figures[place]))
-
-
-def _by_claim(decided: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """Parts of each claim."""
-    return {str(name): stats.records(parts) for name, parts in decided.groupby("id", sort=False)}
 
 
 def _page(template: str, context: Mapping[str, Any]) -> str:

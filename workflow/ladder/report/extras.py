@@ -12,8 +12,14 @@ from ladder.results import statistics as stats
 _UNIT = 2.0**-24
 _STEP = "; python -m ladder extras does that, on a GPU"
 
-Said = tuple[list[str], list[str], list[list[str]]]
-"""Sentences, heads and rows."""
+Said = tuple[list[str], list[list[tuple[str, str]]]]
+"""Sentences, and lines of a table: each cell with its head."""
+
+
+_HEADS = (
+    *("kernel", "dtype", "M = N = K", "speed over the faster library [95 %], C = A B", "C = A B + C"),
+    *("library", "kernel takes longer by", "library by"),
+)
 
 
 def _rows(data: Evidence, table: str, what: str) -> list[dict[str, Any]]:
@@ -59,8 +65,13 @@ def accuracy(data: Evidence) -> Said:
     for row in (row for row in rows if row["k"] == depths[-1]):
         shown = " ".join((figure(row["max_error"] / _UNIT, 3), f"({figure(row['rms_error'] / _UNIT, 2)})"))
         groups.setdefault((_name(row), str(row["dtype"]), str(row["layout"])), {})[row["inputs"]] = shown
-    shown_rows = [[*of, *(by_kind.get(kind, "") for kind in kinds)] for of, by_kind in groups.items()]
-    return said, ["who", "dtype", "layout", *kinds], shown_rows
+    return said, [
+        [
+            *zip(("who", "dtype", "layout"), of, strict=True),
+            *((kind, by_kind.get(kind, "")) for kind in kinds),
+        ]
+        for of, by_kind in groups.items()
+    ]
 
 
 def _faster(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -74,7 +85,7 @@ def accumulation(data: Evidence) -> Said:
     for row in _rows(data, "accumulation", "launches with beta = 1"):
         key = (row["variant"], row["rung"], row["dtype"], size_label(stats.size_of(row)))
         groups.setdefault(key, {}).setdefault(row["beta"], []).append(row)
-    gains, shown = dict[str, list[Gain]](), list[list[str]]()
+    gains, shown = dict[str, list[Gain]](), list[list[tuple[str, str]]]()
     longer: tuple[list[float], list[float]] = ([], [])
     for (_, rung, dtype, size), by_beta in groups.items():
         if {*by_beta} != {0.0, 1.0}:
@@ -87,7 +98,8 @@ def accumulation(data: Evidence) -> Said:
             longer[place].append(cost)
         speeds = [spread(stats.estimate(one, "speedup"), 3) for one in (without, added)]
         takes = [share(cost, "+.1f") for cost in costs]
-        shown.append([text(rung), str(dtype), size, *speeds, proper(text(added["reference"])), *takes])
+        cells = [text(rung), str(dtype), size, *speeds, proper(text(added["reference"])), *takes]
+        shown.append([*zip(_HEADS, cells, strict=True)])
     if not shown:
         raise Unmeasured(f"no kernel was timed with beta = 0 and 1{_STEP}")
     own, others = (f"{share(min(of), '+.1f')} to {share(max(of), '+.1f')}" for of in longer)
@@ -96,5 +108,4 @@ def accumulation(data: Evidence) -> Said:
         f"Of {len(shown)} kernels and sizes C = A B + C is {found}, against the faster library.",
         f"To read C changes the time of the kernels by {own}, that of the libraries by {others}.",
     ]
-    heads = ["kernel", "dtype", "M = N = K", "speed over the faster library [95 %], C = A B", "C = A B + C"]
-    return said, [*heads, "library", "kernel takes longer by", "library by"], shown
+    return said, shown

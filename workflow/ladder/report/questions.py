@@ -52,19 +52,20 @@ _NEAR = 0.9  # of the library's speed, where a kernel is worth a row of its own
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
 
+Line = Sequence[tuple[str, str]]
+"""A row of a table: heads, the same in all rows, with its cells."""
+
+
 @dataclass
 class Table:
     """Rows under heads, all as markdown; a column that is empty in all rows is left out."""
 
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    lines: Sequence[Line]
 
     def __post_init__(self) -> None:
-        kept = [
-            place for place in range(len(self.heads)) if not self.rows or any(row[place] for row in self.rows)
-        ]
-        self.heads = [self.heads[place] for place in kept]
-        self.rows = [[row[place] for place in kept] for row in self.rows]
+        columns = [column for column in zip(*self.lines, strict=True) if any(cell for _, cell in column)]
+        self.heads = [head for (head, _), *_ in columns]
+        self.rows = list(zip(*([cell for _, cell in column] for column in columns), strict=True))
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Part:
 Answer = tuple[Sequence[str], Table]
 
 
-def _gains(of: Gain) -> list[str]:
-    return [spread(of.measured, 3), of.elsewhere]
+def _gains(head: str, of: Gain) -> Line:
+    return [(f"{head} [95 %]", spread(of.measured, 3)), ("another GPU", of.elsewhere)]
 
 
 def _uncounted(data: Evidence, name: str) -> str:
@@ -137,31 +138,17 @@ def _ladder(data: Evidence, name: str) -> Answer:
     losing = [step for step in aside if step.gain.low <= 1]
     beside = f" Branches that bring nothing or cost speed: {len(losing)} of {len(aside)}." if aside else ""
     said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{beside}")
-    heads = ["rung", "technique", "over the rung it changes [95 %]", "another GPU"]
-    heads += [f"speed over {against(part)} [95 %]", _COUNTER]
     rows = [
         [
-            text(step.entry.rung),
-            text(step.entry.technique),
-            *_gains(Gain(step.gain, step.predicted)),
-            spread(gain(step.row).measured, 3),
-            step.why if _counted(found) else "",
+            ("rung", text(step.entry.rung)),
+            ("technique", text(step.entry.technique)),
+            *_gains("over the rung it changes", Gain(step.gain, step.predicted)),
+            (f"speed over {against(part)} [95 %]", spread(gain(step.row).measured, 3)),
+            (_COUNTER, step.why if _counted(found) else ""),
         ]
         for step in found
     ]
-    return said, Table(heads, rows)
-
-
-def _fp32(data: Evidence) -> Answer:
-    return _ladder(data, "fp32_ladder")
-
-
-def _tensor(data: Evidence) -> Answer:
-    return _ladder(data, "tensor_ladder_bf16")
-
-
-def _hopper(data: Evidence) -> Answer:
-    return _ladder(data, "hopper_ladder")
+    return said, Table(rows)
 
 
 def _explained(data: Evidence, below: Row, above: Row) -> str:
@@ -169,8 +156,7 @@ def _explained(data: Evidence, below: Row, above: Row) -> str:
     return explanation(below.names, above.names, [below.metrics, above.metrics], data.gpu)[0]
 
 
-def _lane_maps(data: Evidence) -> Answer:
-    name = "fp32_lane_maps"
+def _lane_maps(data: Evidence, name: str) -> Answer:
     part = data.part(name)
     counted = {
         row["variant"]: per_request(row)
@@ -199,19 +185,17 @@ def _lane_maps(data: Evidence) -> Answer:
             else "the wavefronts were not counted."
         ),
     ]
-    heads = ["lane map", "tiles", "split", "wavefronts per shared load"]
-    heads += [f"speed over {against(part)} [95 %]", "another GPU"]
     rows = [
         [
-            code(row["lane_map"]),
-            text(row["tiles"]),
-            text(row["split"]),
-            figure(counted.get(row["variant"], math.nan), 3),
-            *_gains(gain(row.names)),
+            ("lane map", code(row["lane_map"])),
+            ("tiles", text(row["tiles"])),
+            ("split", text(row["split"])),
+            ("wavefronts per shared load", figure(counted.get(row["variant"], math.nan), 3)),
+            *_gains(f"speed over {against(part)}", gain(row.names)),
         ]
         for row in shown
     ]
-    return said, Table(heads, rows)
+    return said, Table(rows)
 
 
 def _between(data: Evidence, name: str, slow: Row, fast: Row) -> str:
@@ -224,20 +208,14 @@ def _between(data: Evidence, name: str, slow: Row, fast: Row) -> str:
     return _uncounted(data, name)
 
 
-def _pipelining(data: Evidence) -> Answer:
-    name = "fp32_buffering"
+def _pipelining(data: Evidence, name: str) -> Answer:
+    def line(what: str, size: str, other: str, speed: Gain) -> Line:
+        return [("what", what), ("M = N = K", size), ("against", other), *_gains("speed over it", speed)]
+
     rows = data.rows(name, **BUFFERED)
     gains = {size_label(row.size): gain(row.names) for row in rows}
-    heads = ["what", "M = N = K", "against", "speed over it [95 %]", "another GPU"]
-    table = [
-        [
-            "two shared tiles and two fragments, FP32",
-            size_label(row.size),
-            "one of each",
-            *_gains(gain(row.names)),
-        ]
-        for row in rows
-    ]
+    what = "two shared tiles and two fragments, FP32"
+    table = [line(what, size, "one of each", speed) for size, speed in gains.items()]
     said = [f"Double buffering in FP32 is {verdicts(gains)}."]
     for dtype, sweep in STAGES:
         try:
@@ -248,53 +226,52 @@ def _pipelining(data: Evidence) -> Answer:
             continue
         said[0] += f" At {STAGES_AT} {found}."
         table += [
-            [
+            line(
                 f"{one['stages']} stages, {dtype}, {swizzled(one)}",
                 str(STAGES_AT),
-                f"{other['stages']}",
-                *_gains(data.over(one, other)),
-            ]
+                str(other["stages"]),
+                data.over(one, other),
+            )
             for other, one in itertools.pairwise(group)
         ]
     plain = data.rows(name, **(BUFFERED | {"stages": 1, "buffers": 1}))
     said.append(f"Why: {_between(data, name, plain[-1], rows[-1])}.")
-    return said, Table(heads, table)
+    return said, Table(table)
 
 
-def _shapes(data: Evidence) -> Answer:
-    name = "hopper_shapes"
+def _shapes(data: Evidence, name: str) -> Answer:
     part = data.part(name)
     regimes = part.sweep.regimes
     by_regime = {regime: by_rows(data, name, regime) for regime in regimes if _has(data, name, regime)}
     groups = by_regime[part.regime]
     means = {m: mean(rows) for m, rows in groups.items()}
-    heads = ["M", "shapes", "faster, slower", f"speed over {against(part)} [95 %], {part.regime}"]
-    heads += [
-        "another GPU",
-        *(STATES.get(one, one) for one in [*by_regime][1:]),
-        "sustained, best configuration [95 %]",
-    ]
-    table = [
-        [
-            str(m),
-            str(len(rows)),
-            _faster_slower(rows),
-            *_gains(means[m]),
-            *(
-                figure(mean(by_regime[one][m]).value, 3) if m in by_regime[one] else ""
-                for one in [*by_regime][1:]
-            ),
-            "",
+    others = [*by_regime][1:]
+
+    def line(m: str, rows: Sequence[Row], speed: Gain, in_others: Sequence[str], sustained: str) -> Line:
+        return [
+            ("M", m),
+            ("shapes", str(len(rows))),
+            ("faster, slower", _faster_slower(rows)),
+            (f"speed over {against(part)} [95 %], {part.regime}", spread(speed.measured, 3)),
+            ("another GPU", speed.elsewhere),
+            *((STATES.get(one, one), cell) for one, cell in zip(others, in_others, strict=True)),
+            ("sustained, best configuration [95 %]", sustained),
         ]
-        for m, rows in groups.items()
-    ]
-    table += _squares(data, part.regime, len(by_regime) - 1)
+
+    table = []
+    for m, rows in groups.items():
+        known = [by_regime[one].get(m) for one in others]
+        table.append(
+            line(str(m), rows, means[m], [figure(mean(own).value, 3) if own else "" for own in known], "")
+        )
+    for m, top in _squares(data, part.regime).items():
+        table.append(line(f"{m} = N = K", [top], gain(top.names), [""] * len(others), _sustained(data, top)))
     copy, copied = data.gpu.get("copy_gbytes_per_s"), _known(groups[min(groups)], "gbytes_per_s")
     bound = f"at M = {min(groups)} the kernels move {ends(*copied)} GB/s" if copied else "not known"
     bound += f", a copy {figure(copy, 4)}" if copied and copy else ""
     if peaks := _known(groups[max(groups)], "peak_fraction"):
         bound += f"; at M = {max(groups)} they reach {ends(*(100 * one for one in peaks))} % of the peak"
-    others = "; ".join(
+    by_state = "; ".join(
         f"{STATES.get(regime, regime)}: {figure(mean([row for rows in found.values() for row in rows]).value, 3)} x"
         for regime, found in by_regime.items()
     )
@@ -304,9 +281,9 @@ def _shapes(data: Evidence) -> Answer:
         f"Over {len(every)} shapes {mean(every).times(against(part))} in the geometric mean:"
         f" faster at {counts['faster']}, slower at {counts['slower']}, tied at {counts['tied']}.",
         f"Why: {bound}.",
-        f"Where not: by M {verdicts(means)}, and the state of the L2 matters ({others}).",
+        f"Where not: by M {verdicts(means)}, and the state of the L2 matters ({by_state}).",
     ]
-    return said, Table(heads, table)
+    return said, Table(table)
 
 
 def _known(rows: Sequence[Row], name: str) -> tuple[float, float] | None:
@@ -331,19 +308,10 @@ def _of_the_peak(fraction: float | None) -> str:
     return share(fraction, ".0f") if fraction <= 1 else f"{figure(fraction, 3)} x that of CUDA cores"
 
 
-def _squares(data: Evidence, regime: str, others: int) -> list[list[str]]:
-    """Rows of square GEMMs in bf16 with what they reach sustained, where that was measured."""
-    found = []
-    rows = [
-        row for row in data.tables.timed("hopper_dtypes", dtype="bf16", regime=regime).found if is_cube(row)
-    ]
-    for m, here in grouped(rows, lambda row: row["m"]).items():
-        top = best(here)
-        held = _sustained(data, top)
-        found.append(
-            [f"{m} = N = K", "1", _faster_slower([top]), *_gains(gain(top.names)), *[""] * others, held]
-        )
-    return found
+def _squares(data: Evidence, regime: str) -> dict[int, Row]:
+    """The fastest of square GEMMs in bf16, by M."""
+    rows = data.tables.timed("hopper_dtypes", dtype="bf16", regime=regime).found
+    return {m: best(own) for m, own in grouped(filter(is_cube, rows), lambda row: row["m"]).items()}
 
 
 def _sustained(data: Evidence, row: Row) -> str:
@@ -352,21 +320,19 @@ def _sustained(data: Evidence, row: Row) -> str:
     return spread(gain(held.names).measured, 3) if held else ""
 
 
-def _stencil(data: Evidence) -> Answer:
-    name, dtype = "stencil_reach", "int32"
+def _stencil(data: Evidence, name: str) -> Answer:
+    dtype, over = "int32", "register cache over shared memory"
     reaches = sorted({row["k"] for row in data.rows(name, dtype=dtype)})
     pairs: Mapping[int, tuple[Row, Row, Gain]] = {k: cache_against_shared(data, k, dtype) for k in reaches}
     ratios = {k: ratio for k, (_, _, ratio) in pairs.items()}
     tops = {k: [best(data.rows(name, one, dtype=dtype, k=k)) for one in _STENCILS] for k in reaches}
-    heads = ["k", "outputs per thread of both", "register cache over shared memory [95 %]", "another GPU"]
-    heads += ["best of each: outputs per thread", "register cache over shared memory [95 %]"]
     rows = [
         [
-            str(k),
-            str(own["coarsen"]),
-            *_gains(ratio),
-            " and ".join(str(one["coarsen"]) for one in tops[k]),
-            spread(gain(tops[k][0].names).over(gain(tops[k][1].names)).measured, 3),
+            ("k", str(k)),
+            ("outputs per thread of both", str(own["coarsen"])),
+            *_gains(over, ratio),
+            ("best of each: outputs per thread", " and ".join(str(one["coarsen"]) for one in tops[k])),
+            _gains(over, gain(tops[k][0].names).over(gain(tops[k][1].names)))[0],
         ]
         for k, (own, _, ratio) in pairs.items()
     ]
@@ -381,7 +347,7 @@ def _stencil(data: Evidence) -> Answer:
         f"Why: {alone}between the two: {_explained(data, other, own)}.",
         f"Where not: by k it is {verdicts(ratios)}.",
     ]
-    return said, Table(heads, rows)
+    return said, Table(rows)
 
 
 _STENCILS = ("stencil_register_cache", "stencil_shared")
@@ -391,22 +357,22 @@ def _single(data: Evidence, row: Row) -> Row:
     return data.rows(row["sweep"], row["kernel"], dtype=row["dtype"], k=row["k"], coarsen=1)[0]
 
 
-def _accuracy(data: Evidence) -> Answer:
-    said, heads, rows = extras.accuracy(data)
-    return said, Table(heads, rows)
+def _accuracy(data: Evidence, _: str) -> Answer:
+    said, table = extras.accuracy(data)
+    return said, Table(table)
 
 
-def _accumulation(data: Evidence) -> Answer:
-    said, heads, rows = extras.accumulation(data)
-    return said, Table(heads, rows)
+def _accumulation(data: Evidence, _: str) -> Answer:
+    said, table = extras.accumulation(data)
+    return said, Table(table)
 
 
-_QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answer]]] = (
+_QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence, str], Answer]]] = (
     (
         "What does each technique bring in FP32?",
         ("fp32_ladder", "ladder"),
         "fp32_ladder fp32_ablation fp32_tiles",
-        _fp32,
+        _ladder,
     ),
     (
         "Which lanes read what, and do bank conflicts cost time?",
@@ -425,13 +391,13 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answe
         "How far do tensor cores come by mma.sync?",
         ("tensor_ladder_bf16", "ladder"),
         "tensor_ladder_bf16 tensor_ladder_fp16 tensor_ladder_tf32 tensor_layouts tensor_tiles",
-        _tensor,
+        _ladder,
     ),
     (
         "What do TMA, wgmma and persistent blocks bring on Hopper?",
         ("hopper_ladder", "ladder"),
         "hopper_ladder hopper_dtypes hopper_fp8 hopper_fp8_promoted hopper_layout_nn",
-        _hopper,
+        _ladder,
     ),
     (
         "bf16 GEMMs of transformers, by M",
@@ -458,7 +424,7 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence], Answe
         _accumulation,
     ),
 )
-"""Title, sweep and kind of the figure, sweeps with more about it, and the function that answers."""
+"""Title, sweep that answers with the kind of its figure, sweeps with more about it, and the function that answers."""
 
 
 def questions(data: Evidence) -> list[Part]:
@@ -470,7 +436,7 @@ def questions(data: Evidence) -> list[Part]:
         kinds = [one.kind for one in data.sweeps[sweep].figures] if sweep in data.sweeps else []
         shown = (sweep, kinds.index(kind)) if kind in kinds else None
         try:
-            said, table = answer(data)
+            said, table = answer(data, sweep)
             first = _COUNTER in table.heads and not any(part.note for part in found)
             found.append(Part(title, there, shown, said, table, _EXPLAINS if first else ""))
         except Unmeasured as error:
@@ -493,7 +459,7 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
             if is_cube(row) and (row.names.get("fresh") is True or not sweep.tuning):
                 place = _DTYPES.index(row["dtype"]), row.names.get("layout", ""), row["m"]
                 groups.setdefault(place, []).append(row)
-    rows, far = list[list[str]](), dict[str, list[Row]]()
+    rows, far = list[Line](), dict[str, list[Row]]()
     for (_, layout, size), found in sorted(groups.items()):
         # A speed-up over the fastest of two libraries is no speed-up over one of them.
         most = max(len(data.sweeps[row["sweep"]].reference.libraries) for row in found)
@@ -507,13 +473,20 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
             continue
         link, library = f"[{data.label(top)}](sweeps/{top['sweep']}.md)", proper(text(top["reference"]))
         use = {"faster": link, "tied": f"a tie: {link}", "slower": f"{library}; next is {link}"}
-        peak = _of_the_peak(top.names.get("peak_fraction"))
-        speed = [*_gains(gain(top.names)), _sustained(data, top)]
-        rows.append([kind, str(size), use[gain(top.names).verdict], *speed, library, peak])
-    heads = ["dtype, layout", "M = N = K", "use", f"speed over the fastest library [95 %], {regime}"]
-    heads += ["another GPU", "sustained [95 %]", "fastest library", "of the peak"]
+        rows.append(
+            [
+                ("dtype, layout", kind),
+                ("M = N = K", str(size)),
+                ("use", use[gain(top.names).verdict]),
+                (f"speed over the fastest library [95 %], {regime}", spread(gain(top.names).measured, 3)),
+                ("another GPU", gain(top.names).elsewhere),
+                ("sustained [95 %]", _sustained(data, top)),
+                ("fastest library", library),
+                ("of the peak", _of_the_peak(top.names.get("peak_fraction"))),
+            ]
+        )
     behind = [
         f"{kind} at {', '.join(str(row['m']) for row in found)} ({span(gain(row.names) for row in found)})"
         for kind, found in far.items()
     ]
-    return Table(heads, rows), behind
+    return Table(rows), behind

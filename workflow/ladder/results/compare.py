@@ -7,12 +7,16 @@ from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
 from ladder.results.collect import times
-from ladder.results.noise import BETWEEN_GPUS, WITHIN_A_GPU
 from ladder.results.statistics import Estimate, mean_of, ratio
 
 UNKNOWN = "unknown GPU"
 MEASURES = {"speedup": "x", "time": " launches/s"}
 """What is compared, and its unit."""
+WITHIN_A_GPU, BETWEEN_GPUS = 0.005, 0.025
+"""Shares within which speed-ups agree from session to session, on one GPU and between GPUs of a model.
+
+Seen on H200s: of 1,496 cells measured on two cards 99 % agree within 2.45 %, 95 % within 1.8 %.
+"""
 
 
 @dataclass(frozen=True)

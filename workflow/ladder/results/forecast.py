@@ -12,8 +12,7 @@ from ladder.measure.conditions import host_conditions
 from ladder.measure.job import due, most_again, unmeasured
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
-from ladder.model.cell import Cell, cell_name
-from ladder.model.plan import Task
+from ladder.model.cell import cell_name
 from ladder.results.archive import read_archive
 from ladder.results.templates import TEMPLATES
 
@@ -31,10 +30,6 @@ class Forecast:
     again: int
     seconds: float | None
     compiled: bool
-
-
-def _named(task: Task, cell: Cell) -> str:
-    return cell_name(task.variant, cell) + (f" against {task.baseline}" if task.baseline else "")
 
 
 def forecasts(run: Run) -> Iterator[Forecast]:
@@ -56,10 +51,10 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         view = View(made, Records() if plan.job["remeasure"] else store)
         here = (view, on, gpu.uuid if gpu else None)
         asked, again = due(*here), most_again(view, unmeasured(*here))
-        todo = [(plan.tasks[index], regime) for index, regimes in asked for regime in regimes]
-        cells = {
-            cell.id: _named(task, cell) for task, regime in todo for cell in [task.cell.in_regime(regime)]
-        }
+        cells = {}
+        for task, regime in ((plan.tasks[index], regime) for index, regimes in asked for regime in regimes):
+            cell, against = task.cell.in_regime(regime), f" against {task.baseline}" if task.baseline else ""
+            cells[cell.id] = cell_name(task.variant, cell) + against
         seconds = None if usual is None else sum(known.get(one, usual) for one in cells)
         if seconds and cells:
             seconds *= 1 + again / len(cells)

@@ -1,6 +1,6 @@
 """The judgement of one kernel: what became of it at each size and regime, and the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ladder.measure.view import View
@@ -13,21 +13,26 @@ VERDICTS = ("right", "slower", "wrong", "broken")
 """By the exit code that they have."""
 _WRONG = ("incorrect", "out_of_bounds", "stateful")
 
+Outcome = tuple[str, str, Mapping[str, Any]]
+"""Status, reason, and the result of a record, which is empty where there is none."""
 Cell = dict[str, Any]
 """What became of the kernel at a size in a regime, as docs/judge.md has it; None where there is no number."""
 
 
+def outcome(view: View, task: Task, regime: str = "") -> Outcome:
+    """What became of a task in a regime (the plan's first). Raises LadderError where it was not measured."""
+    if task.launch is None:
+        return "unsupported", task.absent or "", {}
+    if (why := view.plan.broken(task)) is not None:
+        return view.plan.variants[task.variant]["status"], why, {}
+    if (record := view.find(task, regime)) is None:
+        where = f"{dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
+        raise LadderError(f"{task.variant} at {where}: it was not measured")
+    return record.status, record.reason, record.result
+
+
 def _cell(view: View, task: Task, regime: str) -> Cell:
-    record = None if task.launch is None or view.plan.broken(task) else view.find(task, regime)
-    result = record.result if record else {}
-    if record is not None:
-        status, reason = record.status, record.reason
-    elif task.launch is None:
-        status, reason = "unsupported", task.absent or ""
-    elif (why := view.plan.broken(task)) is not None:
-        status, reason = view.plan.variants[task.variant]["status"], why
-    else:
-        raise LadderError(f"{task.variant} at {dict(task.cell.size)}, {regime}: it was not measured")
+    status, reason, result = outcome(view, task, regime)
     known, check = times(result), result.get("check") or {}
     found: Cell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
     found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}

@@ -2,17 +2,17 @@
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from ladder.measure.view import View
-from ladder.model.cell import size_label
 from ladder.model.errors import LadderError, refuse
 from ladder.model.sweep import Counters, Selection, Sweep
 from ladder.results.collect import times
-from ladder.results.statistics import Estimate, estimate, identifier, predicted, records
+from ladder.results.judgement import Outcome, outcome
+from ladder.results.statistics import estimate, identifier, predicted, records
 from ladder.results.templates import TEMPLATES
 
 Row = Mapping[str, Any]
@@ -53,57 +53,38 @@ def alone(sweep: Sweep, row: Row) -> Sweep:
     )
 
 
-@dataclass(frozen=True)
-class Again:
-    """What became of the cell now."""
-
-    status: str
-    reason: str = ""
-    speedup: Estimate | None = None
-    median_us: float | None = None
-    reference: str = ""
-
-
-def again(view: View, row: Row) -> Again:
-    """The record of the one cell that was measured; of a pair with a baseline that one."""
+def again(view: View, row: Row) -> Outcome:
+    """What became of the one cell that was measured; of a pair with a baseline of that one."""
     paired = not pd.isna(row["baseline"])
-    task = next(task for task in view.plan.tasks if bool(task.baseline) == paired)
-    if task.launch is None:
-        return Again("unsupported", task.absent or "")
-    if (why := view.plan.broken(task)) is not None:
-        return Again(view.plan.variants[task.variant]["status"], why)
-    record = view.find(task)
-    if record is None:
-        raise LadderError(f"{identifier(row)}: it was not measured")
-    if record.status != "ok":
-        return Again(record.status, record.reason)
-    result = record.result
-    return Again("ok", "", estimate(result, "speedup"), times(result)["median_us"], str(result["reference"]))
+    return outcome(view, next(task for task in view.plan.tasks if bool(task.baseline) == paired))
 
 
-def inside(row: Row, now: Again) -> bool | None:
+def inside(row: Row, now: Outcome) -> bool | None:
     """Whether the new value lies where it was predicted; None where nothing was.
 
     Where one of the two has no number: whether their statuses are the same.
     """
-    if now.speedup is None or row["status"] != "ok":
-        return bool(now.status == row["status"])
+    status, _, result = now
+    if status != "ok" or row["status"] != "ok":
+        return bool(status == row["status"])
     expected = predicted(row)
-    return bool(expected.low <= now.speedup.value <= expected.high) if expected.known else None
+    return bool(expected.low <= result["speedup"] <= expected.high) if expected.known else None
 
 
 def published_text(row: Row, about: Mapping[str, Any]) -> str:
     """What was published of a cell, for a terminal."""
-    return _text("published", row=row, about=about, gpu=(about.get("gpu") or {}).get("name"))
+    return _text("published", row, about=about, gpu=(about.get("gpu") or {}).get("name"))
 
 
-def measured_text(row: Row, now: Again, gpu: str) -> str:
+def measured_text(row: Row, now: Outcome, gpu: str) -> str:
     """What was measured now, and the verdict."""
-    return _text("measured", row=row, now=now, gpu=gpu, inside=inside(row, now))
+    status, reason, result = now
+    known = {"status": status, "reason": reason, "reference": result.get("reference")}
+    known |= {"speedup": estimate(result, "speedup"), "median_us": times(result).get("median_us")}
+    return _text("measured", row, now=known, gpu=gpu, inside=inside(row, now))
 
 
-def _text(part: str, **known: Any) -> str:
-    row = known["row"]
-    known |= {"name": identifier(row), "size": size_label, "part": part}
+def _text(part: str, row: Row, **known: Any) -> str:
+    known |= {"row": row, "name": identifier(row), "part": part}
     known |= {"speed": estimate(row, "speedup"), "expected": predicted(row)}
     return TEMPLATES.get_template("reproduce.j2").render(known).strip()
