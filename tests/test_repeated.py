@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import set_up
-from ladder.claims.ledger import CLAIMS
+from ladder.claims.ledger import CLAIMS, decided
 from ladder.claims.primitives import Part, Tables
 from ladder.model.plan import Task
 from ladder.problems.registry import PROBLEMS
@@ -54,7 +54,7 @@ def test_every_pair_that_a_verdict_rests_on_is_repeated(run: Run, repeated: dict
     """A claim about the best of many rests on the best one: it may be another after new measurements."""
     data, missing, parts = Tables.read(PUBLISHED, run.every_sweep), Counter[str](), 0
     for claim in CLAIMS:
-        for part in claim.decide(data):
+        for part in decided(claim, data)[0]:
             timed = (
                 [row for value in part.values.found for row in value.timed] if isinstance(part, Part) else []
             )

@@ -37,20 +37,24 @@ _MODULES = (double_buffering, bank_conflicts, hip_gemm, gemm_practice, register_
 CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 
 
+def decided(claim: Claim, data: Tables) -> tuple[list[Part | str], str]:
+    """What the claim yields, each of which it gets back, and its advice."""
+    found, answer = list[Part | str](), claim.decide(data)
+    try:
+        found.append(next(answer))
+        while True:
+            found.append(answer.send(found[-1]))
+    except StopIteration as end:
+        return found, str(end.value)
+    except Unmeasured as error:
+        return found, f"No advice without measurements: {error}."
+
+
 def rows_of(claim: Claim, data: Tables) -> list[dict[str, object]]:
     """A row of claims.csv for each part of the claim."""
-    parts: list[Part] = []
-    notes: list[str] = []
-    answer = claim.decide(data)
-    try:
-        one = next(answer)
-        while True:
-            (parts if isinstance(one, Part) else notes).append(one)  # type: ignore[arg-type]
-            one = answer.send(one)
-    except StopIteration as end:
-        advice = end.value
-    except Unmeasured as error:
-        advice = f"No advice without measurements: {error}."
+    found, advice = decided(claim, data)
+    parts = [one for one in found if isinstance(one, Part)]
+    notes = [one for one in found if isinstance(one, str)]
     rows = []
     for part in parts:
         row: dict[str, object] = {"id": claim.id, "source": claim.source, "statement": claim.statement}
@@ -68,9 +72,9 @@ def rows_of(claim: Claim, data: Tables) -> list[dict[str, object]]:
 def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
     """Decide the claims over the tables in a folder, which are about `sweeps`, and write claims.csv beside them."""
     data = Tables.read(folder, sweeps)
-    decided = tables.frame("claims", [row for claim in CLAIMS for row in rows_of(claim, data)])
-    tables.write({"claims": decided}, folder)
-    return decided
+    frame = tables.frame("claims", [row for claim in CLAIMS for row in rows_of(claim, data)])
+    tables.write({"claims": frame}, folder)
+    return frame
 
 
 def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
