@@ -101,7 +101,7 @@ SIZES = [
     {"m": 259, "n": 400, "k": 656},
     {"m": 1000, "n": 1008, "k": 1040},
     {"m": 2050, "n": 1552, "k": 592},
-    {"m": 1030, "n": 8208, "k": 144},  # more tiles than multiprocessors, and none of a width that divides N
+    {"m": 1030, "n": 8208, "k": 528},  # more tiles than multiprocessors, and none of a width that divides N
 ]
 RUNGS = ["1_tma_wgmma", "2_ring", "3_wide_tile", "4_persistent", "5_multicast", "6_tma_store", "7_ping_pong"]
 SWEEPS = [

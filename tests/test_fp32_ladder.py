@@ -373,7 +373,7 @@ def is_right(given: Variant, include: Path) -> bool:
 ASYNC = {"loader": "async", "stages": 3}
 STAGED = {"loader": "staged", "stages": 2, "buffers": 2}
 PLANTED: list[tuple[str, dict[str, Any], str, str]] = [
-    ("copy/tile_copy.cuh", {}, "row_step(i) < rows_left", "row_step(i) < rows_left + 1"),
+    ("copy/tile_copy.cuh", {}, "below(i) < rows_left", "below(i) < rows_left + 1"),
     ("copy/tile_copy.cuh", {}, "columns_left -= Columns", "columns_left -= Columns / 2"),
     ("copy/tile_pair.cuh", {"halves": 1}, "2 * threadIdx.x < blockDim.x", "threadIdx.x < blockDim.x"),
     ("schedule/staged_loop.cuh", ASYNC, "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();"),

@@ -247,7 +247,7 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
     wanted = " ".join(f"{row[f'speedup{end}']:.7g}" for end in ("", "_low", "_high"))
     assert re.sub(r"[\[\],]", "", browser.find("#detail [data-name=speedup] td").text) == wanted
     assert f"snakemake --cores all sweep_{row['sweep']}" in browser.texts("pre.command")
-    assert "kernels/gemm/simt/gemm_staged.cu" in panel.text
+    assert f"kernels/gemm/simt/{row['kernel']}.cu" in panel.text
     browser.press("\ue00c")  # Escape
     assert not panel.is_displayed()
     assert browser.driver.current_url.endswith("#words=small")
