@@ -11,7 +11,7 @@ from conftest import edit_yaml
 from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, is_branch, steps
+from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, is_branch, path, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results.statistics import at_size, estimate, ratio, records
 
@@ -147,3 +147,33 @@ def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unkn
     own, other = (estimate(rows[variant], "speedup") for variant in (quotient.row["variant"], first))
     assert quotient.gain == ratio(own, other)
     assert not last_step(against_library[against_library["variant"] != first]).gain.known
+
+
+def test_a_path_ends_at_no_rung_that_is_slower_than_what_it_changes(tmp_path: Path) -> None:
+    """However wide its interval against the library is, with which it ties with the fastest."""
+    lab, name = Lab(tmp_path), "fp32_transpose"
+    tile = {"kernel": "gemm_register_tile"}
+    variants = [
+        {"kernel": "gemm_naive", "rung": "1 naive"},
+        {**tile, "params": {"transpose_a": 0}, "rung": "2 plain A", "baseline": "1 naive"},
+        {**tile, "rung": "2b transposed A", "baseline": "2 plain A"},
+    ]
+    edit_yaml(
+        lab.project.sweeps / f"{name}.yaml",
+        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
+    )
+    lab.record([name])
+    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+
+    def end(over_baseline: tuple[float, float]) -> str:
+        timings = frames["timings"].copy()
+        ends, columns = timings["baseline"].isna(), ["speedup", "speedup_low", "speedup_high"]
+        for rung, speeds in {"1 naive": (0.1,) * 3, "2 plain A": (1, 0.99, 1.01)}.items():
+            timings.loc[ends & (timings["rung"] == rung), columns] = speeds
+        last = timings["rung"] == "2b transposed A"
+        timings.loc[ends & last, columns] = (0.98, 0.9, 1.06)
+        timings.loc[~ends & last, columns] = (sum(over_baseline) / 2, *over_baseline)
+        return path(of_sweep(sweep, {**frames, "timings": timings}, {}))[-1].rung
+
+    assert end((0.97, 1.01)) == "2b transposed A"
+    assert end((0.97, 0.99)) == "2 plain A"

@@ -315,9 +315,13 @@ def _squares(data: Evidence, regime: str) -> dict[int, Row]:
 
 
 def _sustained(data: Evidence, row: Row) -> str:
-    """What the best configuration reaches sustained, at a row's dtype, layout and size; empty where unknown."""
+    """What the best configuration reaches sustained, at a row's dtype, layout and size.
+
+    Empty where unknown, and where only kernels were measured so that are far behind, since better ones were not.
+    """
     held = data.sustained.get((row["dtype"], row.names.get("layout", ""), row["m"]))
-    return spread(gain(held.names).measured, 3) if held else ""
+    known = gain(held.names).measured if held else None
+    return spread(known, 3) if known and known.high >= _NEAR else ""
 
 
 def _stencil(data: Evidence, name: str) -> Answer:

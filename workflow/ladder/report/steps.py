@@ -182,8 +182,9 @@ def is_branch(rung: str) -> bool:
 def path(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
-    Of rungs that tie with the fastest, the one at the end of the longest chain; without results that of all rungs.
-    Where no chain is longer than a step, as in an ablation, it is the rung that the others change.
+    Of rungs that tie with the fastest and are not slower than the rung that they change, the one at the end of the
+    longest chain; without results that of all rungs. Where no chain is longer than a step, as in an ablation, it is
+    the rung that the others change.
     """
     chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
     here = data.here[data.here["variant"].isin(chains)]
@@ -191,6 +192,8 @@ def path(data: SweepData) -> list[Entry]:
     if len(here):
         best = stats.fastest(here)
         tied = {*here[here["speedup_high"] >= best["speedup_low"]]["variant"]}
+        pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
+        tied -= {*pairs[pairs["speedup_high"] < 1]["variant"]} - {best["variant"]}
     choose = max if max(map(len, chains.values())) > _ABLATION else min
     return choose((chain for variant, chain in chains.items() if variant in tied), key=len)
 
