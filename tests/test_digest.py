@@ -1,4 +1,4 @@
-"""Digests: what ties a run's numbers to the tree, and what leaves it alone."""
+"""Digests: what ties a run's numbers to the tree, a cell to its parameters, and what leaves them alone."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import edit_yaml, make_project
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
 from ladder.model.files import digest_files, sha256, tree_digest
 
 FILES = {
@@ -100,3 +103,33 @@ def test_contents_do_not_slip_from_one_file_into_the_next(tmp_path: Path) -> Non
 
 def test_sha256_is_the_published_one() -> None:
     assert sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_parameter_that_was_added_later_leaves_cells_alone_where_it_has_its_default(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+
+    def cells() -> dict[str, set[str]]:
+        plan = load(set_up(project, over={"device": "none"})).plans["alone"]
+        found: dict[str, set[str]] = {}
+        for task in plan.tasks:
+            found.setdefault(task.variant, set()).add(task.cell.id)
+        return found
+
+    def add(**more: object) -> dict[str, set[str]]:
+        axis = {"values": [1, 2], "default": 1, "description": "twice as much", **more}
+        edit_yaml(
+            project / "kernels/stencil/alone.yaml", lambda kernel: kernel["parameters"].update(twice=axis)
+        )
+        return cells()
+
+    before = cells()
+    assert before == add(added=True)
+    assert all(before[name].isdisjoint(ids) for name, ids in add().items())
+    edit_yaml(
+        project / "config/sweeps/alone.yaml",
+        lambda sweep: sweep["variants"][0]["params"].update(twice=[1, 2]),
+    )
+    after = add(added=True)
+    assert {name: after.pop(name) for name in before} == before
+    assert len(after) == len(before)
+    assert set().union(*after.values()).isdisjoint(set().union(*before.values()))

@@ -6,8 +6,8 @@
 // 16 full rounds, and some tiles are so much shorter that all cover the same rows as before
 // (schedule/two_heights.cuh). A short tile lies in shared memory as a tall one does (layout/row_map.cuh): its
 // threads load the same fragments, and leave out the last of their eight rows. In a tile of 112 rows all
-// threads do, in one of 120 those of the lower half, so that two warps of a multiprocessor's quarter have 15
-// rows. Unlike in stream-K, no tile has two blocks.
+// threads do, in one of 120 only the lower half of the warps does: the two warps of a multiprocessor's
+// sub-partition compute 8 + 7 rows per thread. No two blocks share a tile.
 //
 // Tile, Copy, Fragments, Order: policies of gemm_staged (simt/policies.cuh). Where K is 0 the accumulators
 // stay zero, and C becomes beta * C.
@@ -34,7 +34,7 @@ __device__ inline void compute_tile(const float* a, const float* b, float* c, in
     ThreadTile<Tile, SharedTiles, Fragments, Order::ffmas, Rows> thread_tile(shared, Outputs::row(thread),
                                                                              Outputs::column(thread));
     // Load, wait, multiply: tile after tile along K.
-    constexpr int unrolled = Copy::width == 0 && Words == 1 ? Fragments::buffers : 0;  // rare: short code
+    constexpr int unrolled = Copy::width == 0 && Words == 1 ? Fragments::buffers : 0;  // rare: unroll less
     staged_loop<Copy::stages, Fragments::buffers, unrolled>(copies, thread_tile, shared, k_tiles);
     // Store.
     Epilogue<false>::store<Tile, Words>(thread_tile, shared, c, m, n, first_row, first_column, alpha, beta,
@@ -45,7 +45,7 @@ template <class Tile, class Copy, class Fragments, class Order, int ShortRows, i
 __device__ inline void compute_block(const float* a, const float* b, float* c, int m, int n, int k,
                                      float alpha, float beta) {
     static_assert(Tile::tm == 8, "two groups of four rows");
-    // Where a row of threads has a row less, the tile is a row shorter.
+    // Each row of threads with seven rows shortens the tile by one.
     constexpr int thread_rows = Tile::bm / Tile::tm, whole = thread_rows - (Tile::bm - ShortRows);
     const TwoHeights<Tile::bm, ShortRows> tiles(m, ceil_div(n, Tile::bn), gridDim.x);
     const TileOfTwo tile = tiles.tile(blockIdx.x);

@@ -1,11 +1,11 @@
 // C = alpha * A @ B + beta * C, row-major, on tensor cores by mma.sync: fp16, bf16 or tf32, C in the type of
-// A and B. mma_tma with another order of the work.
+// A and B. mma_tma with some tiles cut along K.
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 8192 there are 2048 tiles of 256 x 128 for 132
 // multiprocessors: 15.5 rounds, which take the time of 16. Now the last two rounds are cut along K into 132
-// equal shares (schedule/stream_k.cuh). Where two blocks share a tile, each warp leaves its sums in global
-// memory, and the warp of the same number in the next block adds them (epilogue/partial_sums.cuh): no warp
-// waits for another one of its block. The sweeps tensor_ladder_bf16, _fp16 and _tf32 measure it.
+// equal shares (schedule/stream_k.cuh). Where two blocks share a tile, each warp of the first leaves its sums
+// in global memory, and the same warp of the second adds them (epilogue/partial_sums.cuh): no warp waits for
+// another one of its block. The sweeps tensor_ladder_bf16, _fp16 and _tf32 measure it.
 //
 // Element: __half, __nv_bfloat16, or float for tf32. BM, BN: block tile, 128 bytes deep; WM, WN: warp tile,
 // in elements. Stages: tiles in shared memory. Strip: width of the threadblock swizzle in tiles, 0 for none.

@@ -5,13 +5,13 @@
 //
 // A cluster adds up without global memory (cluster_sum.cuh), but its blocks start together within one GPC.
 // Where a block takes a whole multiprocessor, clusters of four or eight leave some multiprocessors idle, and
-// those that find no room wait for a second round.
+// the last clusters wait for a second round.
 #pragma once
 
 #include "copy/vector.cuh"
 #include "layout/index.cuh"
 
-// Counts this block, and says whether it is the last of `slices`. Then the sums of all are visible to it.
+// Counts this block, and says whether it is the last of `slices`. If so, it sees the sums of all.
 // Called by all threads of the block, behind their writes. The increment wraps around to zero.
 __device__ inline bool is_last_slice(unsigned* arrived, int slices) {
     bool last = false;
@@ -57,7 +57,7 @@ __device__ inline void for_each_sum_of_grid(const float* sums, int slices, int b
 }
 
 // The accumulators of Threads threads of a block, summed over `slices` blocks whose threads of the same
-// number hold the same elements. Returns false where another block is to have the sum. sums: room for the
+// number hold the same elements. Returns true in the last block, which has the sum. sums: room for the
 // accumulators of all blocks, aligned to 16 bytes. They lie vector by vector, so that a warp fills whole
 // lines.
 template <int Threads, int Count>

@@ -2,9 +2,9 @@
 // row that the tile holds; `step` is the way from row(first) to row(first + rows).
 //   EveryRow     one row after the other.
 //   ThreeOfFour  the second half of the tile is groups of four rows, a group for each row of threads
-//                (quadrants, simt/thread_map.cuh). From group `four` on, a group holds three rows of the
-//                matrix; its fourth row is the first of the next group once more, and nobody multiplies it.
-//                So threads that need seven rows find them where the others find eight, as two LDS.128.
+//                (quadrants, simt/thread_map.cuh). The first `four` groups hold four rows of the matrix.
+//                Later ones hold three, and the next group's first row again, which nobody multiplies. So
+//                threads that need seven rows find them where the others find eight, as two LDS.128.
 #pragma once
 
 #include "layout/index.cuh"

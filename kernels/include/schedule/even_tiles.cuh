@@ -1,6 +1,6 @@
 // Tiles of two widths, so that the last round of persistent blocks is as full as the others. With tiles of BN
 // columns alone the last round leaves some multiprocessors idle: at M = N = 8192 there are 2048 tiles of
-// 128 x 256 for 132 blocks, and 64 of them have none in the sixteenth round. Here the rows of tiles are
+// 128 x 256 for 132 blocks, and 64 blocks have none in the sixteenth round. Here the rows of tiles are
 // divided into as many tiles as make whole rounds, and some of these are Narrow columns wide. At 8192 that
 // is 33 in each row: 17 of 256 columns and 16 of 240.
 //
@@ -18,7 +18,7 @@ struct TileRows {
     __host__ __device__ constexpr int tiles() const { return count * columns; }
 };
 
-// For `clusters` that stay; as TileScheduler otherwise. A cluster has one tile of the width of C.
+// For `clusters` persistent clusters, each one tile wide; otherwise as TileScheduler.
 template <int BM, int BN, int Narrow, class Cluster, int Raster>
 struct EvenTiles {
     static_assert(Cluster::columns == 1 && 0 < Narrow && Narrow < BN, "one width per cluster");
@@ -26,7 +26,7 @@ struct EvenTiles {
 
     __host__ __device__ constexpr EvenTiles(int m, int n, int clusters) : few{}, more{} {
         const int rows = ceil_div(m, BM * Cluster::rows), least = ceil_div(n, BN);
-        const int most = const_max(least, n / Narrow);  // narrower tiles still would be needed beyond
+        const int most = const_max(least, n / Narrow);  // more would need narrower tiles
         const int tiles = ceil_div(rows * least, clusters) * clusters, columns = tiles / rows;
         more = row_of(columns + 1, most, n);
         few = row_of(columns, most, n);

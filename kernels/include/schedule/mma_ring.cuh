@@ -1,7 +1,7 @@
 // A ring of tiles of A and B between one warp that copies them by TMA and warps that multiply them by
 // mma.sync. Both sides walk along K, 128 bytes at a time, and the ring goes on from one tile of C to the
 // next. The multiplying warps load the first fragments of a stage while they multiply the stage before it, so
-// they wait for one stage more than there are: the copying warp ends with an empty one.
+// they wait for one stage beyond the last, which the copying thread marks full without a copy (`end`).
 #pragma once
 
 #include "epilogue/warp_tma_store.cuh"
@@ -51,7 +51,7 @@ struct MmaRing {
         }
     }
 
-    // The stage more for which the multiplying warps wait.
+    // The extra stage for which the multiplying warps wait.
     __device__ static void end(const Position& at, unsigned char* memory) {
         mbarrier_wait(at.in(memory).empty, at.parity ^ 1);
         mbarrier_arrive(at.in(memory).full);

@@ -1,8 +1,8 @@
 // Tiles of two heights, so that a launch ends in a full round. Tiles that are all alike take as many rounds
 // as ceil(tiles / multiprocessors), and some multiprocessors have none in the last one. Here the grid has a
-// tile for each of them in every round, and the tiles that are too many are paid for by shorter ones: a
-// column of C has as many short tiles as still cover its rows. Tall ones come first: blocks start in the
-// order of their number, and the short ones fill up what the tall ones leave.
+// tile for each multiprocessor in every round. C needs fewer, so some are shorter: a column of C has as many
+// short tiles as still cover its rows. Tall ones come first: blocks start in the order of their number, and
+// the short ones fill up what the tall ones leave.
 //
 // Where tiles do not divide by columns, the first columns have one more. A grid of no more tiles than needed
 // has tall ones, and short ones only where the last tile of a column would reach beyond C. A grid of many
@@ -25,7 +25,7 @@ struct TwoHeights {
     __host__ __device__ constexpr TwoHeights(int rows, int columns, int tiles)
         : rows(rows), columns(columns), each(tiles / columns), longer(tiles % columns) {}
 
-    // Tall tiles of a column of so many.
+    // Tall tiles in a column of `tiles`.
     __host__ __device__ constexpr int tall_of(int tiles) const {
         const Index short_ones = (Index(tiles) * Tall - rows) / (Tall - Short);
         return short_ones < tiles ? static_cast<int>(tiles - short_ones) : 0;

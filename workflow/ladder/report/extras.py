@@ -39,18 +39,24 @@ def accuracy(data: Evidence) -> Said:
     kinds, depths = list(dict.fromkeys(row["inputs"] for row in rows)), sorted({row["k"] for row in rows})
     place = ("layout", "k", "inputs")
     known = {
-        tuple(row[name] for name in place): row["max_error"]
+        (row["dtype"], *(row[name] for name in place)): row["max_error"]
         for row in rows
-        if (row["who"], row["dtype"]) == ("cublas", "fp32")
+        if row["who"] == "cublas"
     }
-    ratios = dict[str, dict[str, list[float]]]()
-    for row in rows:
-        base = known.get(tuple(row[name] for name in place))
-        if row["who"] == "kernel" and base:
-            of = ratios.setdefault(f"{code(row['sweep'])} in {row['dtype']}", {})
-            of.setdefault(row["inputs"], []).append(row["max_error"] / base)
+    ratios, alike = dict[str, dict[str, list[float]]](), dict[str, list[float]]()
+    for row in (row for row in rows if row["who"] == "kernel"):
+        name, at = f"{code(row['sweep'])} in {row['dtype']}", tuple(row[one] for one in place)
+        if base := known.get(("fp32", *at)):
+            ratios.setdefault(name, {}).setdefault(row["inputs"], []).append(row["max_error"] / base)
+        if row["dtype"] != "fp32" and (base := known.get((row["dtype"], *at))):
+            alike.setdefault(name, []).append(row["max_error"] / base)
     each = [
         f"{name} {', '.join(f'{ends(min(of), max(of))} x with {kind} inputs' for kind, of in by_kind.items())}"
+        + (
+            f", and {ends(min(alike[name]), max(alike[name]))} x that of cuBLAS in its type"
+            if name in alike
+            else ""
+        )
         for name, by_kind in ratios.items()
     ]
     size = f"M = N = {rows[0]['m']}"
@@ -105,7 +111,7 @@ def accumulation(data: Evidence) -> Said:
     own, others = (f"{share(min(of), '+.1f')} to {share(max(of), '+.1f')}" for of in longer)
     found = ", ".join(f"{name} in {len(of)} ({span(of)})" for name, of in sorted(gains.items()))
     said = [
-        f"Of {len(shown)} kernels and sizes C = A B + C is {found}, against the faster library.",
+        f"With C = A B + C, of {len(shown)} kernels and sizes the kernel against the faster library is {found}.",
         f"To read C changes the time of the kernels by {own}, that of the libraries by {others}.",
     ]
     return said, shown

@@ -203,7 +203,7 @@ def fp8(data: Evidence) -> Answer:
     last = best(data.rows("hopper_fp8", m=max(by_size)))
     return (
         f"In fp8 at {last['m']} “{data.label(last)}” reaches {bold(gain(last.names))}"
-        f" {proper(text(last['reference']))}; by size it is {verdicts(by_size)}",
+        f" {proper(text(last['reference']))}; the best at each size is {verdicts(by_size)}",
         f"M = N = K, partial sums not promoted, {last['regime']}{_peak(last.names, 'the fp8 peak')}",
     )
 

@@ -136,7 +136,11 @@ def _ladder(data: Evidence, name: str) -> Answer:
         _causes(found) if _counted(found) else f"Why: {_uncounted(data, name)}.",
     ]
     losing = [step for step in aside if step.gain.low <= 1]
-    beside = f" Branches that bring nothing or cost speed: {len(losing)} of {len(aside)}." if aside else ""
+    beside = (
+        f" At {part.size_text}, branches that bring nothing or cost speed: {len(losing)} of {len(aside)}."
+        if aside
+        else ""
+    )
     said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{beside}")
     rows = [
         [
@@ -180,7 +184,8 @@ def _lane_maps(data: Evidence, name: str) -> Answer:
         f"Why: {_between(data, name, last, first)}.",
         "Where not: "
         + (
-            f"fewest wavefronts are no guarantee: “{data.label(slow)}” has them and {figure(slow['speedup'], 3)} x."
+            f"fewest wavefronts per load are no guarantee: “{data.label(slow)}” has them, and"
+            f" {figure(slow['speedup'], 3)} x; narrow loads take fewer wavefronts each, but there are more of them."
             if slow
             else "the wavefronts were not counted."
         ),
