@@ -311,7 +311,10 @@ def test_the_report_has_errors_beside_cublas_and_beta_1_beside_the_faster_librar
     assert "| tile_1 | fp32 | TN | 2048 (1.0) | 4096 (1.0) |" in part
     assert "| cuBLAS | fp32 | TN | 4096 (1.0) | 4096 (1.0) |" in part
     part = part_of(text, "What does C = A B + C cost?")
-    assert "Of 1 kernels and sizes C = A B + C is faster in 1 (1.12 x), against the faster library." in part
+    assert (
+        "With C = A B + C, of 1 kernels and sizes the kernel against the faster library is faster in 1 (1.12 x)."
+        in part
+    )
     assert "of the kernels by +12.0 % to +12.0 %, that of the libraries by +20.0 % to +20.0 %" in part
     assert (
         "| tile_1 | fp32 | 4096 | 1.05 [1.04, 1.06] | 1.12 [1.11, 1.14] | cuBLASLt | +12.0 % | +20.0 % |"
