@@ -93,8 +93,10 @@ def accumulation(data: Evidence) -> Said:
         groups.setdefault(key, {}).setdefault(row["beta"], []).append(row)
     gains, shown = dict[str, list[Gain]](), list[list[tuple[str, str]]]()
     longer: tuple[list[float], list[float]] = ([], [])
+    lacking = list[str]()
     for (_, rung, dtype, size), by_beta in groups.items():
         if {*by_beta} != {0.0, 1.0}:
+            lacking.append(f"“{text(rung)}” in {dtype} at {size}")
             continue
         without, added = _faster(by_beta[0.0]), _faster(by_beta[1.0])
         gain = Gain(stats.estimate(added, "speedup"))
@@ -114,4 +116,9 @@ def accumulation(data: Evidence) -> Said:
         f"With C = A B + C, of {len(shown)} kernels and sizes the kernel against the faster library is {found}.",
         f"To read C changes the time of the kernels by {own}, that of the libraries by {others}.",
     ]
+    if lacking:
+        said.append(
+            f"Left out, since the kernel or both libraries are not within the error bound with beta = 1:"
+            f" {', '.join(lacking)}."
+        )
     return said, shown
