@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import edit
 from emulator.hopper import (
     HOPPER,
     INCLUDE,
@@ -159,10 +160,7 @@ def test_results_of_two_widths_are_right(
 def test_mistakes_of_two_widths_show(tmp_path: Path, text: str, instead: str) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
-    header = include / "schedule" / "even_tiles.cuh"
-    source = header.read_text()
-    header.write_text(source.replace(text, instead))
-    assert header.read_text() != source
+    edit(include / "schedule" / "even_tiles.cuh", text, instead)
     layout, params, size, clusters = WIDTHS[2]
     assert wrong(variant(RING, "bf16", layout, **params), "early", size, clusters, include=include) > 0
 
@@ -211,10 +209,7 @@ def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
 def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, shows: str) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
-    header = include / "schedule" / "promotion_loop.cuh"
-    source = header.read_text()
-    header.write_text(source.replace(text, instead))
-    assert header.read_text() != source
+    edit(include / "schedule" / "promotion_loop.cuh", text, instead)
     parts: dict[str, int | str] = {"split": 2, "partials": 2, "chain": 4, "stagger": 2}
     more = {"every": 256} if instead.endswith("0);") else parts
     one = variant(PROMOTED, "fp8", "TN", bn=64, stages=3, **more)

@@ -13,8 +13,7 @@ import pytest
 from compiling import compile_variant
 from conftest import ROOT, edit
 from emulator.cluster_ptx import ClusterMachine
-from emulator.hopper import INCLUDE, arguments_of
-from emulator.hopper_ptx import HopperMachine, parse_hopper
+from emulator.hopper import INCLUDE, wrong_in_fp32
 from emulator.ptx import Array, Fault, Memory, Program, compile_ptx
 from emulator.tensor_ptx import parse_tensor
 from hypothesis import example
@@ -135,34 +134,6 @@ def test_no_size_takes_longer_than_with_plain_tiles(height: int, m: int, n: int)
 # Results of the kernel's PTX. Some, all or none of a column's tiles are short.
 
 
-def wrong(
-    one: Variant,
-    size: tuple[int, int, int],
-    tiles: int,
-    beta: float = 0.5,
-    include: Path = INCLUDE,
-) -> int:
-    """How many elements of C = 0.75 * A @ B + beta * C are wrong. Warps of a block may go different ways."""
-    m, n, k = size
-    geometry = one.geometry({"m": m, "n": n, "k": k})
-    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include]), geometry.shared_bytes)
-    rng, memory = np.random.default_rng(1), Memory()
-    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
-    held = c if beta else np.full_like(c, np.nan)
-    given = {"a": a, "b": b, "c": held}
-    stored = {
-        name: (memory.buffer(0, matrix.reshape(-1).view(np.uint32), writable=name == "c"), matrix)
-        for name, matrix in given.items()
-    }
-    words = slice(stored["c"][0] // 4, stored["c"][0] // 4 + m * n)
-    memory.readable[words] = 0
-    scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
-    arguments, _, _ = arguments_of(one, memory, stored, scalars)
-    HopperMachine(program, memory, geometry.block[0], (tiles, 1), 1, arguments, {}, "early").run()
-    found = memory.words[words].view(np.float32).reshape(m, n)
-    return int((found != 0.75 * (a @ b) + (beta * c if beta else 0)).sum())
-
-
 LAUNCHES = [
     ((600, 132, 40), 15),  # 5 tiles in each of 3 columns
     ((601, 131, 21), 15),  # the same, word by word
@@ -176,19 +147,19 @@ LAUNCHES = [
 @pytest.mark.parametrize("height", HEIGHTS)
 @pytest.mark.parametrize(("size", "tiles"), LAUNCHES, ids=str)
 def test_results_are_right(size: tuple[int, int, int], tiles: int, height: int) -> None:
-    assert wrong(short(height, **SMALL), size, tiles) == 0
+    assert wrong_in_fp32(short(height, **SMALL), size, tiles) == 0
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_the_wide_tile_of_the_ladder_is_right(height: int) -> None:
-    assert wrong(short(height), (250, 260, 40), 6) == 0
-    assert wrong(short(height), (250, 259, 21), 6) == 0
+    assert wrong_in_fp32(short(height), (250, 260, 40), 6) == 0
+    assert wrong_in_fp32(short(height), (250, 259, 21), 6) == 0
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_c_is_not_read_where_beta_is_0_and_scaled_where_k_is_0(height: int) -> None:
-    assert wrong(short(height, **SMALL), (230, 68, 12), 4, beta=0.0) == 0
-    assert wrong(short(height, **SMALL), (230, 65, 0), 4) == 0
+    assert wrong_in_fp32(short(height, **SMALL), (230, 68, 12), 4, beta=0.0) == 0
+    assert wrong_in_fp32(short(height, **SMALL), (230, 65, 0), 4) == 0
 
 
 @pytest.mark.parametrize(
@@ -229,7 +200,7 @@ def test_mistakes_show(tmp_path: Path, file: str, right: str, mistake: str) -> N
     ):
         one = kernel.variant({"short_rows": height, **SMALL, "bn": bn}, "fp32")
         try:
-            found = found or wrong(one, size, tiles, include=tmp_path / "kernels" / "include")
+            found = found or wrong_in_fp32(one, size, tiles, include=tmp_path / "kernels" / "include")
         except Fault:
             found = 1
     assert found

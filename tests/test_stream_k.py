@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from compiling import compile_variant, instructions
 from conftest import ROOT, edit
-from emulator.hopper import ARCH, INCLUDE, arguments_of, hold
+from emulator.hopper import ARCH, INCLUDE, arguments_of, hold, wrong_in_fp32
 from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.ptx import Array, Fault, Memory, compile_ptx
 from emulator.tensor_ptx import from_bits, to_bits
@@ -67,25 +67,7 @@ def test_shares_of_the_sizes_that_are_measured() -> None:
 
 def wrong(size: tuple[int, int, int], blocks: int, beta: float = 0.5, include: Path = INCLUDE) -> int:
     """How many elements of C = 0.75 * A @ B + beta * C are wrong."""
-    (m, n, k), one = size, KERNEL.variant(TILE, "fp32", "NN")
-    geometry = one.geometry({"m": m, "n": n, "k": k})
-    program = parse_hopper(compile_ptx(KERNEL.source, one.entry, [include]), geometry.shared_bytes)
-    rng, memory = np.random.default_rng(1), Memory()
-    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
-    held = c if beta else np.full_like(c, np.nan)
-    given = {"a": a, "b": b, "c": held}
-    stored = {
-        name: (memory.buffer(0, matrix.reshape(-1).view(np.uint32), writable=name == "c"), matrix)
-        for name, matrix in given.items()
-    }
-    words = slice(stored["c"][0] // 4, stored["c"][0] // 4 + m * n)
-    memory.readable[words] = 0
-    scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
-    arguments, _, (flags,) = arguments_of(one, memory, stored, scalars)
-    HopperMachine(program, memory, geometry.block[0], (blocks, 1), 1, arguments, {}, "early").run()
-    assert not memory.words[flags].any()
-    found = memory.words[words].view(np.float32).reshape(m, n)
-    return int((found != 0.75 * (a @ b) + (beta * c if beta else 0)).sum())
+    return wrong_in_fp32(KERNEL.variant(TILE, "fp32", "NN"), size, blocks, beta, include)
 
 
 @pytest.mark.parametrize("blocks", [1, 4, 5, 16])

@@ -17,8 +17,8 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
 
-from emulator.hopper_ptx import Map
-from emulator.ptx import UNSET, Array, Memory
+from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
+from emulator.ptx import UNSET, Array, Memory, compile_ptx
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
@@ -161,6 +161,30 @@ def arguments_of(
             value = scalars[argument.name]
             words.append(int(value) if argument.type == "int32" else int(np.float32(value).view(np.uint32)))
     return words, maps, zeroed
+
+
+def wrong_in_fp32(
+    one: Variant, size: tuple[int, int, int], blocks: int, beta: float = 0.5, include: Path = INCLUDE
+) -> int:
+    """How many elements of C = 0.75 * A @ B + beta * C are wrong, in fp32. Warps of a block may go different ways."""
+    m, n, k = size
+    geometry = one.geometry({"m": m, "n": n, "k": k})
+    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include]), geometry.shared_bytes)
+    rng, memory = np.random.default_rng(1), Memory()
+    a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    held = c if beta else np.full_like(c, np.nan)
+    stored = {
+        name: (memory.buffer(0, matrix.reshape(-1).view(np.uint32), writable=name == "c"), matrix)
+        for name, matrix in {"a": a, "b": b, "c": held}.items()
+    }
+    words = slice(stored["c"][0] // 4, stored["c"][0] // 4 + m * n)
+    memory.readable[words] = 0
+    scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
+    arguments, _, zeroed = arguments_of(one, memory, stored, scalars)
+    HopperMachine(program, memory, geometry.block[0], (blocks, 1), 1, arguments, {}, "early").run()
+    assert not any(memory.words[own].any() for own in zeroed)
+    found = memory.words[words].view(np.float32).reshape(m, n)
+    return int((found != 0.75 * (a @ b) + (beta * c if beta else 0)).sum())
 
 
 def shared_type(one: Variant) -> str:
