@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -546,7 +545,6 @@ def test_of_three_sessions_that_with_the_median_time_stands_for_the_columns_of_o
             return record
 
         lab.record(["tensor_ladder"], change)
-        time.sleep(1.1)  # files of records are in the order of their names, which tell seconds apart
         lab.collect(["tensor_ladder"])
         found = timings(lab, "tensor_ladder").query("regime == 'cold'")["median_us"]
         seen[factor] = found.tolist()

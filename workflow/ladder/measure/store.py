@@ -72,8 +72,13 @@ def now() -> str:
 
 
 def new_name(word: str) -> str:
-    """A name that no other job or session has: what it is for, when, and chance."""
-    return f"{word}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
+    """A name that no other job or session has: what it is for, when to the millisecond, and chance.
+
+    Names of one word are in the order of time, which says what is the latest of a cell.
+    """
+    seconds, millisecond = divmod(time.time_ns() // 10**6, 1000)
+    when = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
+    return f"{word}-{when}.{millisecond:03d}Z-{secrets.token_hex(3)}"
 
 
 @contextmanager
