@@ -11,6 +11,7 @@
 // bytes deep; WM, WN: warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock
 // swizzle in tiles, 0 for none.
 
+#include "layout/index.cuh"
 #include "schedule/mma_ring.cuh"
 #include "schedule/tile_scheduler.cuh"
 #include "schedule/warpgroup.cuh"
@@ -57,8 +58,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
             warp.clear();
             Ring::template multiply<Accumulator>(at, memory, warp, k, lane);
             const TilePosition origin = scheduler.origin(tile, 0);
-            int here = lane;
-            asm volatile("" : "+r"(here));  // computed here, to take no registers in the loop
+            const int here = unknown(lane);  // what follows from it takes no registers in the loop over K
             const int row = origin.row + warp_row, column = origin.column + warp_column;
             shared_c.template store<WM>(warp, map_c, c, m, n, row, column, here, alpha, beta);
         }

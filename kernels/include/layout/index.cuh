@@ -1,5 +1,5 @@
-// Whole numbers, and choices at compile time. Offsets into matrices are 64-bit, because M * K may exceed
-// 2^31; everything inside a tile is int.
+// Whole numbers, unknown to the compiler where they should be, and choices at compile time. Offsets into
+// matrices are 64-bit, because M * K may exceed 2^31; everything inside a tile is int.
 #pragma once
 
 using Index = long long;
@@ -12,6 +12,12 @@ __host__ __device__ constexpr int ceil_div(int numerator, int denominator) {
 __host__ __device__ constexpr int const_min(int left, int right) { return left < right ? left : right; }
 
 __host__ __device__ constexpr int const_max(int left, int right) { return left < right ? right : left; }
+
+// A number of which the compiler knows nothing, so that what follows from it is worked out where it is used.
+__device__ inline int unknown(int value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
 
 // One of two types; the standard's, whose header NVRTC does not have.
 template <bool Yes, class Then, class Else>

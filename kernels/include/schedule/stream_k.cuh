@@ -12,12 +12,6 @@
 
 #include "layout/index.cuh"
 
-// A number of which the compiler knows nothing, so that what follows from it is worked out where it is used.
-__device__ inline int unknown(int value) {
-    asm volatile("" : "+r"(value));
-    return value;
-}
-
 // `steps` steps of a tile, from step `first` on. None where a block is done.
 struct TileSteps {
     int tile, first, steps;
