@@ -29,12 +29,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
     const int lane = threadIdx.x % 32;
     const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);  // uniform for the compiler
 
-    if (threadIdx.x == 0) {
-        prefetch(map_a);
-        prefetch(map_b);
-        shared.init();
-    }
-    __syncthreads();
+    shared.start(map_a, map_b);
 
     constexpr int groups = Ring::warps / 4;  // warpgroups that multiply
     typename Ring::Position at;

@@ -29,13 +29,18 @@ struct MmaRing {
     Stage stage[Stages];
     WarpTmaStore<Element, WN> c[warps];
 
-    // One thread.
-    __device__ void init() {
-        for (Stage& one : stage) {
-            mbarrier_init(one.full, 1);
-            mbarrier_init(one.empty, warps);
+    // All threads of the block.
+    __device__ void start(const TensorMap& map_a, const TensorMap& map_b) {
+        if (threadIdx.x == 0) {
+            prefetch(map_a);
+            prefetch(map_b);
+            for (Stage& one : stage) {
+                mbarrier_init(one.full, 1);
+                mbarrier_init(one.empty, warps);
+            }
+            fence_mbarrier_init();
         }
-        fence_mbarrier_init();
+        __syncthreads();
     }
 
     // Copies the tiles at (row, first) of A and (first, column) of B. One thread.
