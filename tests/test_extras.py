@@ -23,6 +23,7 @@ from ladder.gpu.timing import Pairs
 from ladder.measure.bench import CellOutcome
 from ladder.measure.extras import tasks_of
 from ladder.measure.extras_worker import accumulation, accuracy
+from ladder.measure.store import Records, read_store
 from ladder.model.cell import Cell, Reference
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Launch, Task
@@ -242,13 +243,14 @@ def test_the_fastest_by_the_runs_records_are_taken_and_by_published_ones_without
     lab = made(tmp_path)
     sweep = lab.sweeps()["fp32_ladder"]
     nowhere = RunFolder(tmp_path / "nowhere")
-    own = timings_of(lab.folder, nowhere, "fp32_ladder")
+    own = timings_of(lab.folder, read_store(lab.folder.records), nowhere, "fp32_ladder")
     sizes = sorted({size["m"] for size in sweep.sizes})[-2:]
     found = [*choices(own, "fp32_ladder", sweep.regimes[0], sizes)]
     for (_, variant, size), m in zip(found, sizes, strict=True):
         here = own[(own["m"] == m) & (own["regime"] == sweep.regimes[0]) & own["baseline"].isna()]
         assert (variant, size) == (here.loc[here["speedup"].idxmax(), "variant"], m)
-    assert [*choices(timings_of(nowhere, nowhere, "fp32_ladder"), "fp32_ladder", "cold", sizes)] == []
+    none = timings_of(nowhere, Records(), nowhere, "fp32_ladder")
+    assert [*choices(none, "fp32_ladder", "cold", sizes)] == []
     asked = extra_sweep(ASKED, lab.sweeps(), [*found, ("fp32_ladder", "gone", sizes[0])])
     assert asked is not None
     plan = lab.plan(asked)

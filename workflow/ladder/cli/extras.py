@@ -12,7 +12,7 @@ from ladder.cli.build import compiled
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure.extras import TABLES, measure_extras, tasks_of
 from ladder.measure.parents import end_with_parent
-from ladder.measure.store import read_store
+from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
@@ -23,11 +23,11 @@ from ladder.results import tables
 from ladder.results.collect import collect_sweep
 
 
-def timings_of(folder: RunFolder, published: RunFolder, name: str) -> pd.DataFrame:
-    """Timings of a sweep from the run's records; if there are none, as published."""
+def timings_of(folder: RunFolder, records: Records, published: RunFolder, name: str) -> pd.DataFrame:
+    """Timings of a sweep from the run's `records`; if there are none, as published."""
     path = folder.plan(name)
     if path.is_file():
-        own = collect_sweep(View(read_plan(path), read_store(folder.records)))["timings"]
+        own = collect_sweep(View(read_plan(path), records))["timings"]
         if len(own):
             return own
     rows = tables.read("timings", published.tables, required=False)
@@ -58,8 +58,9 @@ def extras(
     folder, run = RunFolder(folder_), run_of(context, configfile, config, {"arch": arch} if arch else {})
     own, given = run.project, run.config.extras
     chosen, published = list[asked.Choice](), own.published(run.config.published)
+    records = read_store(folder.records)
     for name in given.sweeps:
-        timings, regime = timings_of(folder, published, name), run.every_sweep[name].regimes[0]
+        timings, regime = timings_of(folder, records, published, name), run.every_sweep[name].regimes[0]
         chosen += choices(timings, name, regime, given.beta_sizes)
     if (sweep := asked.extra_sweep(given, run.every_sweep, chosen)) is None:
         raise LadderError(
