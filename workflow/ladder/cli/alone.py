@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ladder.catalogue.settings import choose_device, read_settings
-from ladder.cli.build import compiled
+from ladder.cli.build import compiled, write_plan
 from ladder.gpu.discovery import find_gpus
 from ladder.measure import job
 from ladder.measure.store import read_store
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
-from ladder.model.files import replace_file
 from ladder.model.folders import Project, RunFolder
-from ladder.model.plan import to_json
 from ladder.model.sweep import Sweep
 
 
@@ -33,7 +31,5 @@ def measured_alone(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple
             raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
     with tempfile.TemporaryDirectory(prefix="ladder-alone-") as place:
         folder = RunFolder(Path(place))
-        path = folder.plan(sweep.name)
-        replace_file(path, to_json(plan))
-        job.measure(path, plan, folder, own.root)
+        job.measure(write_plan(plan, folder), plan, folder, own.root)
         return View(plan, read_store(folder.records)), gpus[0].name

@@ -1,6 +1,5 @@
-"""Runs and sweeps that the options of a step name. Measuring does without, and starts faster for it."""
+"""Settings, runs and sweeps that the options of a step name. Measuring does without, and starts faster for it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -13,11 +12,14 @@ from ladder.cli.options import Config, Configfile, project
 from ladder.model.sweep import Sweep
 
 
-def run_of(
-    context: typer.Context, files: Configfile, given: Config, over: Mapping[str, Any] | None = None
-) -> Run:
-    """The run that files and settings describe, with `over` on top. Raises LadderError for any mistake."""
-    return load(set_up(project(context).root, files or (), {**parse_over(given or ()), **(over or {})}))
+def settings_of(given: Config, **options: str | None) -> dict[str, Any]:
+    """Settings given as KEY=VALUE, with those on top for which a step has options, as far as they are given."""
+    return parse_over(given or ()) | {name: value for name, value in options.items() if value}
+
+
+def run_of(context: typer.Context, files: Configfile, given: Config, **options: str | None) -> Run:
+    """The run that files and settings describe, with `options` on top. Raises LadderError for any mistake."""
+    return load(set_up(project(context).root, files or (), settings_of(given, **options)))
 
 
 def sweeps_of(context: typer.Context, names: list[str] | None) -> dict[str, Sweep]:

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import typer
 
@@ -11,8 +12,9 @@ from ladder.build.variants import Wanted
 from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
-from ladder.catalogue.settings import choose_device, parse_over, read_settings
+from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import load_sweeps
+from ladder.cli.asked import settings_of
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs, SweepName, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
@@ -36,6 +38,13 @@ def compiled(own: Project, sweep: Sweep, settings: Settings, arch: str, jobs: in
     return replace(plan_sweep(sweep, settings, arch), edges=plan_edges(sweep, arch), **asked.facts(found))
 
 
+def write_plan(plan: Plan, folder: RunFolder) -> Path:
+    """Write a plan to its place in a run's folder."""
+    path = folder.plan(plan.sweep)
+    replace_file(path, to_json(plan))
+    return path
+
+
 def prepare(
     context: typer.Context,
     folder: Folder,
@@ -47,12 +56,11 @@ def prepare(
 ) -> None:
     """Plan a sweep, and compile its kernels that are not in the cache. What does not compile is recorded as such."""
     # Not the whole run: checking its other sweeps takes ten times as long.
-    own, run = project(context), RunFolder(folder)
-    over = parse_over(config or ()) | ({"arch": arch} if arch else {})
-    settings = read_settings(own, configfile or (), over)
+    own = project(context)
+    settings = read_settings(own, configfile or (), settings_of(config, arch=arch))
     chosen = load_sweeps(own.sweeps, load_catalog(own.kernels), [sweep])[sweep]
     made = compiled(own, chosen, settings, choose_device(settings)[1], jobs)
-    replace_file(run.plan(sweep), to_json(made))
+    write_plan(made, RunFolder(folder))
     for name, facts in made.variants.items():
         if facts["status"] != "ok":
             logging.warning("%s: %s: %s", name, facts["status"], facts["reason"])

@@ -8,16 +8,15 @@ import typer
 
 from ladder.catalogue import extras as asked
 from ladder.cli.asked import run_of
-from ladder.cli.build import compiled
+from ladder.cli.build import compiled, write_plan
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure.extras import TABLES, measure_extras, tasks_of
 from ladder.measure.parents import end_with_parent
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
-from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
-from ladder.model.plan import read_plan, to_json
+from ladder.model.plan import read_plan
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.collect import collect_sweep
@@ -55,7 +54,7 @@ def extras(
     The fastest by the run's records; of a sweep that it has not timed, by the published ones.
     """
     end_with_parent()
-    folder, run = RunFolder(folder_), run_of(context, configfile, config, {"arch": arch} if arch else {})
+    folder, run = RunFolder(folder_), run_of(context, configfile, config, arch=arch)
     own, given = run.project, run.config.extras
     chosen, published = list[asked.Choice](), own.published(run.config.published)
     records = read_store(folder.records)
@@ -66,8 +65,8 @@ def extras(
         raise LadderError(
             f"none of {', '.join(given.sweeps)} was timed at {given.beta_sizes}, here or before"
         )
-    plan, path = compiled(own, sweep, run.config, run.arch, jobs), folder.plan(sweep.name)
-    replace_file(path, to_json(plan))
+    plan = compiled(own, sweep, run.config, run.arch, jobs)
+    path = write_plan(plan, folder)
     errors = tasks_of(plan, asked.error_sizes(given), given.error_dtypes)
     beside = tasks_of(plan, [asked.cube(size) for size in given.beta_sizes])
     tasks = dict(zip(TABLES, (errors, beside), strict=True))

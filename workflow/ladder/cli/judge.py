@@ -12,9 +12,9 @@ import typer
 
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.kernels import load_catalog, load_kernel
-from ladder.catalogue.settings import parse_over
 from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.alone import measured_alone
+from ladder.cli.asked import settings_of
 from ladder.cli.options import Config, project
 from ladder.model.document import is_value
 from ladder.model.errors import LadderError, refuse
@@ -105,8 +105,7 @@ def judge(
         "regimes": regime or ["cold", "warm"],
     }
     sweep = make_sweep(_LINE, fields, catalog, own.root)
-    over = parse_over(config or ()) | ({"arch": arch} if arch else {})
-    view, device = measured_alone(own, replace(sweep, name="judge"), over)
+    view, device = measured_alone(own, replace(sweep, name="judge"), settings_of(config, arch=arch))
     cells = cells_of(view)
     code, _ = decide(cells)
     head = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device, "verdict": VERDICTS[code]}

@@ -39,8 +39,7 @@ def publish(
     folder = own.run(run, device)
     if not folder.root.is_dir():
         raise LadderError(f"{folder.root}: no such run")
-    over = {"run": run, "device": "none" if device == NO_GPU else device}
-    given = run_of(context, configfile, config, over)
+    given = run_of(context, configfile, config, run=run, device="none" if device == NO_GPU else device)
     target = own.published(device if given.measures else given.config.published)
     publication = load_publication(given, folder, target)
     if (against := publication.objections()) and not force:

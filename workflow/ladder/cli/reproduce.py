@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ladder.catalogue.settings import parse_over
 from ladder.cli.alone import measured_alone
-from ladder.cli.asked import sweeps_of
+from ladder.cli.asked import settings_of, sweeps_of
 from ladder.cli.options import Config, project
 from ladder.results import reproduction, tables
 from ladder.results.environment import read_environment
@@ -32,7 +31,7 @@ def reproduce(
     row = reproduction.published_row(tables.read("timings", published.tables), cell)
     print(reproduction.published_text(row, read_environment(published)))
     sweep = sweeps_of(context, [row["sweep"]])[row["sweep"]]
-    view, gpu = measured_alone(own, reproduction.alone(sweep, row), parse_over(config or ()))
+    view, gpu = measured_alone(own, reproduction.alone(sweep, row), settings_of(config))
     now = reproduction.again(view, row)
     print(reproduction.measured_text(row, now, gpu))
     raise typer.Exit(int(reproduction.inside(row, now) is False))

@@ -7,13 +7,11 @@ import typer
 
 from ladder.catalogue.small import small_sweeps
 from ladder.cli.asked import run_of
-from ladder.cli.build import compiled
+from ladder.cli.build import compiled, write_plan
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure import sanitizing
 from ladder.measure.parents import end_with_parent
-from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
-from ladder.model.plan import to_json
 from ladder.results import tables
 
 
@@ -28,11 +26,10 @@ def sanitize(
     """Run compute-sanitizer over every kernel at a small size; without it or a GPU the table says so."""
     end_with_parent()
     folder, rows = RunFolder(folder_), list[sanitizing.Row]()
-    run = run_of(context, configfile, config, {"arch": arch} if arch else {})
+    run = run_of(context, configfile, config, arch=arch)
     for sweep in small_sweeps(run.catalog, run.every_sweep):
-        plan, path = compiled(run.project, sweep, run.config, run.arch, jobs), folder.plan(sweep.name)
-        replace_file(path, to_json(plan))
-        rows += sanitizing.sanitize(path, plan, run.project.root)
+        plan = compiled(run.project, sweep, run.config, run.arch, jobs)
+        rows += sanitizing.sanitize(write_plan(plan, folder), plan, run.project.root)
     tables.write({"sanitizer": tables.frame("sanitizer", rows)}, folder.tables)
     for (tool, status), number in Counter((row["tool"], row["status"]) for row in rows).items():
         logging.info("%s: %d %s", tool, number, status)
