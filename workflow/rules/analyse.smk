@@ -8,8 +8,7 @@ rule collect_tables:
         published=published_files(
             "clock_nvbench.csv",
             "clock_aa.csv",
-            "accuracy.csv",
-            "accumulation.csv",
+            *[f"{table}.csv" for table in EXTRAS],
             "sanitizer.csv",
             "throughput.json",
         ),

@@ -71,7 +71,7 @@ rule run_extras:
         plans=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.extras.sweeps)),
         measured=ancient(expand(rules.time_sweep.output.measured, sweep=RUN.config.extras.sweeps)),
     output:
-        tables_in(f"{FOLDER}/tables", ["accuracy", "accumulation"]),
+        tables_in(f"{FOLDER}/tables", EXTRAS),
     log:
         f"{LOGS}/run_extras.log",
     threads: measuring_threads

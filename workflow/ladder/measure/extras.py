@@ -12,11 +12,12 @@ from ladder.gpu.discovery import find_gpus
 from ladder.gpu.lock import one_gpu
 from ladder.measure.job import worker_command
 from ladder.model.errors import LadderError
+from ladder.model.extras import EXTRAS
 from ladder.model.files import read_json
 from ladder.model.plan import Plan
 from ladder.model.problem import Size
 
-TABLES = ("accuracy", "accumulation")
+TABLES = EXTRAS
 EXACT = "fp32"  # whose inputs errors are looked at with, whatever the kernel's dtype
 
 Row = dict[str, Any]

@@ -15,6 +15,7 @@ from ladder.claims.ledger import overall
 from ladder.claims.sources import titles
 from ladder.model.cell import size_label
 from ladder.model.errors import refuse_unknown
+from ladder.model.extras import EXTRAS
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
@@ -47,8 +48,7 @@ _OPTIONAL = (
     "coverage",
     "clock_nvbench",
     "clock_aa",
-    "accuracy",
-    "accumulation",
+    *EXTRAS,
     "sanitizer",
 )
 

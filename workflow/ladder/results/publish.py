@@ -22,6 +22,7 @@ from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
+from ladder.model.extras import EXTRAS
 from ladder.model.files import read_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
@@ -149,7 +150,7 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
     """Copy what is of no sweep: checks of the timer, extras, with GPUs as published; what the sanitizer found."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for name in ("clock_aa", "clock_nvbench", "accuracy", "accumulation"):
+    for name in ("clock_aa", "clock_nvbench", *EXTRAS):
         if (source.tables / f"{name}.csv").is_file():
             found = tables.read(name, source.tables)
             uuids = found["gpu_uuid"].map(public_uuid, na_action="ignore")

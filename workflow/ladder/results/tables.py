@@ -9,35 +9,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 from pyarrow import csv as arrow
 
-from ladder.model import schemas
+from ladder.model import extras, schemas
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.sweep import Sweep
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
-_NUMBERS = {"m": "int", "n": "int", "k": "int", "beta": "float", "samples": "int"}
-_EXTRAS = {
-    # Errors over |A||B|, both against fp64; of a library there is no variant. `inputs` is their kind, all fp32.
-    "accuracy": "gpu_uuid sweep variant rung dtype layout m n k inputs who max_error rms_error",
-    # Cold launches of a kernel and of a library in turns, with C = A B + beta C.
-    "accumulation": """gpu_uuid sweep variant rung dtype layout m n k beta reference algorithm clock samples median_us
-    reference_median_us speedup speedup_low speedup_high""",
-}
-"""Tables of the step `extras`. Not in model.schemas, on which every record depends."""
-_SHARES = (
-    "max_error",
-    "rms_error",
-    "median_us",
-    "reference_median_us",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
-)
-_KIND_OF = _NUMBERS | dict.fromkeys(_SHARES, "float")
-SCHEMAS: Mapping[str, Mapping[str, str]] = {
-    **schemas.SCHEMAS,
-    **{table: {name: _KIND_OF.get(name, "text") for name in of.split()} for table, of in _EXTRAS.items()},
-}
+SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **extras.SCHEMAS}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
 clock_floor_us clock fresh over_cublas over_cublaslt"""
 _LATER = {
