@@ -85,13 +85,19 @@ def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None
     )
     there = environment() | {"PYTHONPATH": str(MADE_UP), "MADE_UP_GPUS": "here:2"}
 
-    def threads(*more: str) -> str:
-        command = snakemake_command("measure_alone", "-n", "-p", "--cores", "2", "--resources", "gpu=2")
+    def threads(cores: int, gpus: int, *more: str) -> int:
+        command = snakemake_command(
+            "compile", "-n", "-p", "--cores", str(cores), "--resources", f"gpu={gpus}"
+        )
         command += ["--config", "arch=sm_90a", *more]
         done = subprocess.run(command, cwd=project, env=there, capture_output=True, text=True, check=False)
         (line,) = [one for one in done.stdout.splitlines() if "ladder prepare" in one and " alone " in one]
-        return line.partition("--jobs ")[2].split()[0]
+        return int(line.partition("--jobs ")[2].split()[0])
 
     # Eight variants are work for two cores.
-    assert threads() == "1"
-    assert threads("sweeps=[alone]") == "2", "nothing else measures"
+    assert threads(2, 2) == 1
+    assert threads(16, 2) == 2
+    assert threads(2, 2, "sweeps=[alone]") == 2, "nothing else measures"
+    assert threads(16, 2, "sweeps=[alone]") == 2
+    assert threads(2, 1, "device=none") == 1, "room for another sweep"
+    assert threads(1, 1, "device=none") == 1
