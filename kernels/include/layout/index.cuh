@@ -13,6 +13,11 @@ __host__ __device__ constexpr int const_min(int left, int right) { return left <
 
 __host__ __device__ constexpr int const_max(int left, int right) { return left < right ? right : left; }
 
+// The greatest common divisor.
+__host__ __device__ constexpr int gcd(int left, int right) {
+    return right == 0 ? left : gcd(right, left % right);
+}
+
 // One of two types; the standard's, whose header NVRTC does not have.
 template <bool Yes, class Then, class Else>
 struct Conditional {
