@@ -46,6 +46,7 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         if (thread == 0) {
             prefetch(map_a);
             prefetch(map_b);
+            prefetch(map_c);  // one store per consumer: nothing would hide the wait for it
             shared.ring.init(Tile::consumers * 4);  // a release per warp
         }
         __syncwarp();
