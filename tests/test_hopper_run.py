@@ -121,6 +121,49 @@ KERNELS = [
         0,
     ),  # of which two are idle
 ]
+SLICES: list[tuple[str, dict[str, int | str], tuple[int, int, int]]] = [
+    ("TN", {"split_k": 2}, (130, 136, 200)),
+    ("TN", {"split_k": 3}, (130, 136, 200)),  # bands of 48, 48 and 32 columns
+    ("TN", {"bn": 64, "split_k": 8}, (65, 72, 520)),  # bands of 16 columns, of which four are empty
+    ("TN", {"bm": 256, "bn": 64, "stages": 5, "split_k": 2}, (130, 136, 200)),
+    ("NN", {"bn": 256, "consumers_n": 2, "stages": 4, "split_k": 3}, (130, 200, 200)),
+    ("TN", {"bn": 80, "split_k": 2}, (65, 136, 200)),  # bands of 48 and 32 columns
+    ("TN", {"bm": 192, "bn": 64, "consumers": 3, "split_k": 1}, (130, 72, 200)),
+]
+"""Layout, parameters, and M x N x K."""
+
+
+@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize(("layout", "params", "size"), SLICES)
+def test_sums_of_slices_are_right(
+    layout: str, params: dict[str, int | str], size: tuple[int, int, int], loads: str
+) -> None:
+    one = variant(SPLIT, "bf16", layout, **params)
+    assert wrong(one, loads, size) == 0
+    assert wrong(one, loads, size, beta=0.0) == 0
+
+
+@pytest.mark.parametrize(("text", "instead", "number", "shows"), [
+    ("sender - (sender > to)", "sender > to ? 0 : sender", 1, "wrong"),  # two senders write to one place
+    ("received[place(rank, to)]", "received[0]", 1, "wrong"),
+    ("const int first = to * band", "const int first = (Slices - 1 - to) * band", 0, "wrong"),
+    ("sender < Slices - 1; ++sender", "sender < Slices - 2; ++sender", 0, "wrong"),
+    ("[consumer * warpgroup_threads + thread]", "[thread]", 0, "wrong"),
+    ("if (left > 0) store_band", "if (left < 0) store_band", 1, "wrong"),
+    ("if (left >= band)", "if (left > 0)", 5, "wrong"),
+    ("if (thread == 0) wait_for_store_reads<0>();", "", 0, "before its wgmma or its stores"),
+])  # fmt: skip
+def test_mistakes_of_slices_show(tmp_path: Path, text: str, instead: str, number: int, shows: str) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    edit(include / "epilogue" / "slice_sum.cuh", text, instead)
+    layout, params, size = SLICES[number]
+    try:
+        one = variant(SPLIT, "bf16", layout, **params)
+        found = "wrong" if any(wrong(one, loads, size, include=include) for loads in LOADS) else ""
+    except Fault as fault:
+        found = str(fault)
+    assert shows in found
 
 
 @pytest.mark.parametrize("loads", LOADS)
@@ -287,7 +330,10 @@ MISTAKES = [
         "ever",
     ),
     ("schedule/stagger.cuh", " && steps > 0) warp", ") warp", "early", "ever"),
-    ("hopper_split_k.cu", "clear(accumulator);", "", "early", "before it is written"),
+    ("hopper_split_k.cu", "clear(accumulator);", "", "early", "wrong"),
+    ("hopper_split_k.cu", "cluster_barrier_relaxed();", "", "early", "wrong"),
+    ("hopper_split_k.cu", "warpgroup_barrier<Tile::consumers + 1>(start);", "", "early", "no mbarrier"),
+    ("hopper_split_k.cu", "warpgroup_arrive<Tile::consumers + 1>(start);", "", "early", "ever"),
     (
         "hopper_gemm.cu",
         "if (k == 0) return scale_c(c, m, n, beta);",

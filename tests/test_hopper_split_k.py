@@ -1,9 +1,12 @@
-"""Slices of K: they cover it, and their sums meet in shared memory without conflicts."""
+"""Slices of K: they cover it, and blocks send each other the sums of bands of columns."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from emulator.hopper import SPLIT, hold, variant
+from compiling import compile_variant, instructions
+from emulator.hopper import ARCH, INCLUDE, SPLIT, box, hold, variant
 from ladder.model.errors import LadderError
 
 COVERED = """
@@ -39,28 +42,58 @@ def test_each_slice_has_a_step() -> None:
 
 def test_sums_that_do_not_fit_into_the_ring_are_refused() -> None:
     with pytest.raises(LadderError, match="take the place of the ring"):
-        variant(SPLIT, stages=2)
+        variant(SPLIT, bn=256, split_k=4, stages=2)
 
 
-def test_sums_of_a_slice_are_laid_down_without_conflicts() -> None:
-    text = """
+BANDS = """
 #include "epilogue/slice_sum.cuh"
-template <int Columns>
-__host__ __device__ constexpr bool conflict_free() {
-    for (int first = 0; first < 128; first += 16) {
-        for (int i = 0; i < Columns / 2; i += 2) {
-            unsigned long long seen = 0;
-            for (int thread = first; thread < first + 16; ++thread) {
-                const int row = accumulator_row(thread, i), column = accumulator_column(thread, i);
-                const int word = row * SliceSum<64, Columns>::stride + column;
-                if (word % 2 != 0 || seen >> word % 32 & 3) return false;
-                seen |= 3ull << word % 32;
-            }
-        }
+#include "schedule/parameters.cuh"
+template <class Value, int Columns, int Slices>
+__host__ __device__ constexpr bool covered(int columns_of_copy) {
+    using Sum = SliceSum<Value, Tile<64, Columns, 1, 1, false>, Slices>;
+    int next = 0;
+    for (int rank = 0; rank < Slices; ++rank) {
+        const int left = Sum::registers - rank * Sum::band;
+        const int own = left >= Sum::band ? Sum::band : left > 0 ? Sum::narrow_band : 0;
+        if (own % 8 != 0 || 2 * own % columns_of_copy != 0 || (own > 0 && rank * Sum::band != next)) return false;
+        next += own;
     }
-    return true;
+    return next == Sum::registers && Sum::Buffers::box_columns == columns_of_copy;
 }
 """
-    hold(text, *(f"conflict_free<{columns}>()" for columns in (*range(32, 257, 16), 320, 448)))
+
+
+@pytest.mark.parametrize(("dtype", "value"), [("bf16", "__nv_bfloat16"), ("tf32", "float")])
+def test_bands_cover_a_tile_in_whole_copies(dtype: str, value: str) -> None:
+    """The copies are as wide as the tensor map's box."""
+    claims = []
+    for columns in (32, 48, 64, 80, 96, 128, 144, 192, 256):
+        for slices in (1, 2, 3, 4, 6, 8):
+            more = {"bm": 64, "bn": columns, "consumers": 1, "reallocate": 0, "stages": 5}
+            one = variant(SPLIT, dtype, "TN", **more, split_k=slices)
+            claims.append(f"covered<{value}, {columns}, {slices}>({box(one, 'c')[1]})")
+    hold(BANDS, *claims)
     with pytest.raises(LadderError, match="static assertion failed"):
-        hold(text.replace("SliceSum<64, Columns>::stride", "Columns"), "conflict_free<128>()")
+        hold(BANDS, f"covered<{value}, 128, 3>(32)")
+
+
+@pytest.mark.parametrize("params", [
+    {}, {"split_k": 3}, {"bn": 256, "stages": 4, "split_k": 4}, {"bm": 256, "bn": 128, "stages": 4, "split_k": 4},
+    {"bm": 64, "bn": 96, "consumers": 1, "reallocate": 0, "stages": 8, "split_k": 3},
+])  # fmt: skip
+def test_sums_go_to_other_blocks_in_vectors_between_two_barriers(params: dict[str, int | str]) -> None:
+    """The first barrier of the cluster orders no memory, the second orders what was sent."""
+    one = variant(SPLIT, "bf16", "TN", **params)
+    cubin, facts = compile_variant(one, INCLUDE, ARCH)
+    assert (facts["local_bytes"], facts["spill_store_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0, 0)
+    code = instructions(cubin, ARCH)
+    consumer = code[: next(place for place, line in enumerate(code) if "UTMASTG" in line)]
+    order = re.findall(
+        r"DEPBAR.LE gsb0, 0x0|UCGABAR_ARV|MEMBAR.ALL.GPU|\bST.E[.\w]*|\bLDS[.\w]*", "\n".join(consumer)
+    )
+    order = [now for before, now in zip(["", *order], order, strict=False) if now != before]
+    barrier = ["MEMBAR.ALL.GPU", "UCGABAR_ARV"]
+    assert order[-6:] == ["DEPBAR.LE gsb0, 0x0", "UCGABAR_ARV", "ST.E.128", *barrier, "LDS.128"]
+    # Each thread sends all bands but its own; which one that is, it knows at run time.
+    registers = int(one.params["bm"]) * int(one.params["bn"]) // int(one.params["consumers"]) // 128
+    assert sum("ST.E.128" in line for line in consumer) == registers // 4

@@ -120,7 +120,7 @@ def variant(name: str, dtype: str = "bf16", layout: str = "NN", **params: int | 
 def as_ring(one: Variant) -> dict[str, int | str]:
     """Parameters of a variant, and what it is in those of hopper_gemm that it does not have."""
     name = one.kernel.name
-    alike = RUNGS | {ONE: RUNGS["2_ring"], SPLIT: {"store": "direct"}}
+    alike = RUNGS | {ONE: RUNGS["2_ring"], SPLIT: {}}
     more = {"consumers": 1} if name == PING_PONG else {}  # of a tile
     return {**kernel(RING).variant(alike.get(name, {}), "bf16").params, **more, **one.params}
 

@@ -308,10 +308,13 @@ class HopperMachine(TensorMachine):
             chosen[np.arange(len(warps)), warps.argmax(axis=1)] = warps.any(axis=1)
             self._set(operands[0].partition("|")[2], chosen.reshape(-1), mask)
         elif opcode.startswith("mapa"):
-            there = self._everywhere(operands[1], "u32") | self._everywhere(operands[2], "u32") << _RANK_SHIFT
-            self._set(operands[0], there.astype(np.uint32), mask)
+            here = self._everywhere(operands[1], opcode[-3:])
+            rank = self._everywhere(operands[2], "u32").astype(here.dtype)
+            self._set(operands[0], here | rank << here.dtype.type(_RANK_SHIFT), mask)
         elif opcode.startswith("ld.shared::cluster"):
             self._load_from_block(operands, mask)
+        elif opcode == "st.v4.f32":  # to a generic address, which is one in a block's shared memory here
+            self._store_to_block(operands, mask)
         elif (plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)) != opcode:
             super()._carry_out(dataclasses.replace(step, opcode=plain), mask)
         elif opcode.startswith("cp.async.bulk"):
@@ -347,13 +350,24 @@ class HopperMachine(TensorMachine):
         self.shared[block, word] = value
         return None
 
-    def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
-        address = np.broadcast_to(self._address(operands[1]), self.count)
+    def _in_cluster(self, operand: str) -> tuple[Array, Array]:
+        """The block and the word that an address from `mapa` names, of all threads."""
+        address = np.broadcast_to(self._address(operand), self.count)
         owner = self.block // self.cluster * self.cluster + (address >> _RANK_SHIFT)
+        return owner, address % 2**_RANK_SHIFT // 4
+
+    def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
+        owner, word = self._in_cluster(operands[1])
         for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
             value = np.zeros(self.count, np.uint32)
-            value[mask] = self.shared[owner[mask], address[mask] % 2**_RANK_SHIFT // 4 + offset]
+            value[mask] = self.shared[owner[mask], word[mask] + offset]
             self._set(register, value, mask)
+
+    def _store_to_block(self, operands: tuple[str, ...], mask: Array) -> None:
+        owner, word = self._in_cluster(operands[0])
+        for offset, register in enumerate(re.findall(r"%\w+", operands[1])):
+            value = self._everywhere(register, "u32")
+            self.shared[owner[mask], word[mask] + offset] = value[mask]
 
     # mbarrier.
 

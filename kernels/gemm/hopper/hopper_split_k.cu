@@ -2,16 +2,15 @@
 //
 // The technique: split K (cutlass, cuda-guide). Where C has fewer tiles than the GPU has multiprocessors, the
 // others would be idle. So the Slices blocks of a cluster multiply the same tile, each over a slice of K.
-// Then they add up their accumulators through each other's shared memory, each block for its share of the
-// rows: nothing goes through global memory, and the order of the additions is always the same. One warpgroup
-// copies and the others multiply, as in hopper_gemm. The sweep hopper_small measures it.
+// Then each block finishes a band of the tile's columns: the others write their accumulators of that band to
+// its shared memory, where it adds them up (epilogue/slice_sum.cuh). One warpgroup copies and the others
+// multiply, as in hopper_gemm. The sweep hopper_small measures it.
 //
 // Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,
 // Major::mn where it is K x N (16-bit elements only). Tile, Ring: see schedule/parameters.cuh. Raster: order
 // of the tiles, row by row (0) or a threadblock swizzle of this width.
 
 #include "epilogue/slice_sum.cuh"
-#include "epilogue/warpgroup_store.cuh"
 #include "schedule/parameters.cuh"
 #include "schedule/tile_scheduler.cuh"
 #include "schedule/wgmma_loop.cuh"
@@ -26,7 +25,8 @@ struct Shared {
 template <class Element, Major MajorB, class Tile, class Ring, int Raster, int Slices>
 __global__ void __launch_bounds__((Tile::consumers + 1) * warpgroup_threads, 1)
 hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-               ElementOfC<Element>* c, int m, int n, int k, float alpha, float beta) {
+               const __grid_constant__ TensorMap map_c, ElementOfC<Element>* c, int m, int n, int k,
+               float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
     alignas(1024) extern __shared__ unsigned char memory[];
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, Tile, Ring>*>(memory);
@@ -34,19 +34,23 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
     const TileScheduler<Tile::rows, Tile::columns, Alone, Raster> scheduler(m, n);
     const TilePosition origin = scheduler.origin(blockIdx.x / Slices, 0);
     const int depth = shared.a[0].depth;
-    const auto [first_step, steps] = steps_of_slice(ceil_div(k, depth), cluster_rank(), Slices);
+    const int rank = cluster_rank();
+    const auto [first_step, steps] = steps_of_slice(ceil_div(k, depth), rank, Slices);
     // The shuffle makes it uniform for the compiler.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads;
 
-    if (threadIdx.x == 0) {
-        prefetch(map_a);
-        prefetch(map_b);
-        shared.ring.init(Tile::consumers * 4);  // a release per warp
-    }
-    __syncthreads();
+    constexpr int start = Tile::consumers + 1;  // the number of a barrier; lower ones are the consumers' own
     RingPosition<Ring::stages> at;
     if (warpgroup == 0) {  // the producer
+        if (thread == 0) {
+            prefetch(map_a);
+            prefetch(map_b);
+            prefetch(map_c);  // one store per consumer: nothing would hide the wait for it
+            shared.ring.init(Tile::consumers * 4);  // a release per warp
+        }
+        __syncwarp();
+        warpgroup_arrive<Tile::consumers + 1>(start);  // and loads at once
         Tile::shrink_producer();
         if (one_of_warpgroup(thread)) {
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -60,11 +64,13 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
                 b.template load<1, Ring::evict_b>(map_b, origin.column, first, full, 0, 1);
             }
         }
-        cluster_barrier();  // all accumulators lie in shared memory
+        cluster_barrier_relaxed();
+        cluster_barrier();
     } else {  // a consumer
         Tile::grow_consumer();
         const int consumer = warpgroup - 1, row = Tile::row(consumer), column = Tile::column(consumer);
         float accumulator[Tile::fragments][Tile::consumer_columns / 2];
+        warpgroup_barrier<Tile::consumers + 1>(start);  // the ring's barriers are initialised
         if (steps > 0) {
             wgmma_loop<Alone>(accumulator, shared.a, shared.b, shared.ring, at, steps, row, column, 0,
                               thread % 32, [](int) {});
@@ -72,12 +78,14 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         } else {  // there are more slices than steps
             clear(accumulator);
         }
-        warpgroup_barrier<Tile::consumers>(1);  // all wgmma have read the ring, whose place the sums take
-        auto& sums = reinterpret_cast<SliceSum<Tile::rows, Tile::columns>&>(shared.a);
-        sums.store_shared(accumulator, row, column, thread);
-        cluster_barrier();  // all accumulators lie in shared memory
-        sums.template store<Tile::consumers * warpgroup_threads>(c, m, n, origin, Slices, alpha, beta,
-                                                                 threadIdx.x - warpgroup_threads);
+        using Sum = SliceSum<ElementOfC<Element>, Tile, Slices>;
+        static_assert(sizeof(Sum) <= sizeof(shared.a) + sizeof(shared.b), "the ring has room for the sum");
+        auto& sum = reinterpret_cast<Sum&>(shared.a);
+        float own[Tile::fragments][Sum::band];
+        cluster_barrier_relaxed();  // all wgmma have read the rings, whose place the sums take
+        sum.send(accumulator, own, rank, threadIdx.x - warpgroup_threads);
+        cluster_barrier();  // all have received all; nobody accesses another block's memory after this
+        sum.store(own, MatrixC<ElementOfC<Element>>{map_c, c, m, n, alpha, beta}, origin.row + row,
+                  origin.column + column, rank, consumer, thread);
     }
-    cluster_barrier();  // no block exits while others read its memory
 }

@@ -19,6 +19,11 @@ __device__ inline int unknown(int value) {
     return value;
 }
 
+// The greatest common divisor.
+__host__ __device__ constexpr int gcd(int left, int right) {
+    return right == 0 ? left : gcd(right, left % right);
+}
+
 // One of two types; the standard's, whose header NVRTC does not have.
 template <bool Yes, class Then, class Else>
 struct Conditional {
