@@ -32,6 +32,7 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("gemm_staged", "fp32", {"bm": 256, "bn": 64, "bk": 32, "tm": 4, "tn": 4, "min_blocks": 1}),
     ("gemm_stream_k", "fp32", {}),
     ("gemm_short_tiles", "fp32", {}),
+    ("gemm_tma", "fp32", {}),
     ("gemm_sliced_k", "fp32", {}),
     ("gemm_split_k", "fp32", {}),
     ("gemm_split_k", "fp32", {"vector": 1}),

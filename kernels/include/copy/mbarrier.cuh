@@ -34,6 +34,12 @@ __device__ inline void mbarrier_arrive(Mbarrier& barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
+// One arrival, expected as any other, once the copies that this thread has started by cp.async are there.
+__device__ inline void mbarrier_arrive_after_copies(Mbarrier& barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
+                 : "memory");
+}
+
 // Arrives at the barrier of the same name in block `rank` of the cluster, which may be this one. It orders
 // accesses of threads of this block only. Across blocks it may guard what only the tensor cores and TMA read
 // and write, once the arriving thread has waited for them. A release to the cluster would order all accesses,

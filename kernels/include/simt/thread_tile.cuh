@@ -78,16 +78,25 @@ struct ThreadTile {
 
     // Fragments of a step of the stage that begins `stage` bytes behind the first one.
     __device__ void load(int stage, int step, int buffer) {
-        const float *from_a = words_at(tile_a + stage), *from_b = words_at(tile_b + stage);
-        if constexpr (shape_a == FragmentShape::element) {
-            element = LayoutA::at(from_a, 0, step);
-        } else if constexpr (SharedTiles::transpose_a) {
-            load_along_row<LayoutA, AlongA>(a[buffer], from_a, words_at(origin_a + stage), step, row);
-        } else {
-            load_down_column<LayoutA, AlongA>(a[buffer], from_a, step, row);
-        }
-        load_along_row<LayoutB, AlongB>(b[buffer], from_b, words_at(origin_b + stage), step, column);
+        load_a(stage, step, buffer);
+        load_b(stage, step, buffer);
         if (Fragments::fenced) __syncwarp();  // without it the compiler moves the loads next to their use
+    }
+
+    __device__ void load_a(int stage, int step, int buffer) {
+        const float* from = words_at(tile_a + stage);
+        if constexpr (shape_a == FragmentShape::element) {
+            element = LayoutA::at(from, 0, step);
+        } else if constexpr (SharedTiles::transpose_a) {
+            load_along_row<LayoutA, AlongA>(a[buffer], from, words_at(origin_a + stage), step, row);
+        } else {
+            load_down_column<LayoutA, AlongA>(a[buffer], from, step, row);
+        }
+    }
+
+    __device__ void load_b(int stage, int step, int buffer) {
+        load_along_row<LayoutB, AlongB>(b[buffer], words_at(tile_b + stage), words_at(origin_b + stage), step,
+                                        column);
     }
 
     __device__ void multiply(int buffer) {
