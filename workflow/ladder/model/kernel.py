@@ -245,6 +245,17 @@ class Variant:
 
     def absent(self, size: Size | None = None, arch: str = "") -> str | None:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
+        place = (arch, None if size is None else tuple(size.items()))
+        if place not in self._absent:  # asked for by every step of loading
+            self._absent[place] = self._why_absent(size, arch)
+        return self._absent[place]
+
+    @functools.cached_property
+    def _absent(self) -> dict[tuple[str, tuple[tuple[str, int], ...] | None], str | None]:
+        """What `absent` has found."""
+        return {}
+
+    def _why_absent(self, size: Size | None, arch: str) -> str | None:
         if arch and (why := lacking(self.kernel.min_arch, arch)):
             return why
         if (broken := self.broken(size)) is not None:
