@@ -9,6 +9,7 @@ import re
 import shutil
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ import yaml
 from factory import Lab, failed, over
 from ladder.claims import ledger
 from ladder.claims.ledger import Claim
-from ladder.claims.primitives import Answer, Tables, decide
+from ladder.claims.primitives import Answer, Row, Tables, decide
 from ladder.cli.app import main
 from ladder.model.cell import size_label
 from ladder.model.files import write_json
@@ -589,6 +590,30 @@ def test_what_to_use_is_a_row_per_dtype_layout_and_size_and_names_ties(tmp_path:
     assert rows["1024"][3].startswith(" a tie: [")
     assert rows["2048"][3].startswith(" [transposed A](sweeps/fp32_ladder.md)")
     assert "every kernel is more than 10 % slower: fp32 NN at 512, 4096, 8192 (" in part
+
+
+def test_sustained_is_the_best_of_sweeps_that_are_timed_against_most_libraries() -> None:
+    """A greater speed-up over one of two libraries alone does not count."""
+
+    def row(sweep: str, speedup: float) -> Row:
+        size = {"m": 4096, "n": 4096, "k": 4096}
+        return Row({"sweep": sweep, "dtype": "fp8", "layout": "TN", "speedup": speedup, **size}, size)
+
+    found = {"promoted": [row("promoted", 1.04)], "fast": [row("fast", 0.99), row("fast", 1.01)]}
+    libraries = {"promoted": ("cublaslt",), "fast": ("cublaslt", "cublaslt_fast")}
+    sweeps: Any = {
+        name: SimpleNamespace(
+            name=name,
+            problem=SimpleNamespace(name="gemm"),
+            reference=SimpleNamespace(kernel=None, libraries=libraries[name]),
+        )
+        for name in found
+    }
+    data = Evidence(sweeps, {}, {})
+    vars(data)["tables"] = SimpleNamespace(timed=lambda name, regime: SimpleNamespace(found=found[name]))
+    assert data.sustained == {("fp8", "TN", 4096): found["fast"][1]}
+    assert data.over_most_libraries([*found["promoted"], *found["fast"]]) == found["fast"]
+    assert data.over_most_libraries(found["promoted"]) == found["promoted"]
 
 
 def test_tables_are_whole(pages: dict[str, str]) -> None:

@@ -470,12 +470,7 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
                 groups.setdefault(place, []).append(row)
     rows, far = list[Line](), dict[str, list[Row]]()
     for (_, layout, size), found in sorted(groups.items()):
-        # A speed-up over the fastest of two libraries is no speed-up over one of them.
-        most = max(len(data.sweeps[row["sweep"]].reference.libraries) for row in found)
-        top = max(
-            (row for row in found if len(data.sweeps[row["sweep"]].reference.libraries) == most),
-            key=lambda row: row["speedup"],
-        )
+        top = max(data.over_most_libraries(found), key=lambda row: row["speedup"])
         kind = f"{top['dtype']} {layout}".strip()
         if gain(top.names).measured.high < _NEAR:
             far.setdefault(kind, []).append(top)
