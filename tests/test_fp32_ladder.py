@@ -59,8 +59,10 @@ def variant(**params: Any) -> Variant:
 
 
 def tuned() -> dict[str, Variant]:
-    """The rungs 19, 19b, ... that take any size, by the ladder itself."""
-    entries = sweeps()["fp32_ladder"].entries
+    """Of gemm_staged the rungs 19, 19b, ... that take any size, by the ladder itself."""
+    entries = [
+        entry for entry in sweeps()["fp32_ladder"].entries if entry.variant.kernel.name == "gemm_staged"
+    ]
     return {entry.rung: entry.variant for entry in entries if entry.rung.startswith("19")}
 
 

@@ -153,7 +153,8 @@ def arguments_of(
             zeroed += [own] if argument.workspace == "zeroed" else []
         elif argument.tensor_map:
             address, elements = stored[argument.tensor_map]
-            maps[place] = Map(address, *elements.shape, box(one, argument.tensor_map), elements.itemsize)
+            extents, swizzled = box(one, argument.tensor_map), argument.swizzle != "none"
+            maps[place] = Map(address, *elements.shape, extents, elements.itemsize, swizzled)
             words.append(place)
         elif argument.pointer:
             words.append(stored[argument.pointer][0])
@@ -164,12 +165,18 @@ def arguments_of(
 
 
 def wrong_in_fp32(
-    one: Variant, size: tuple[int, int, int], blocks: int, beta: float = 0.5, include: Path = INCLUDE
+    one: Variant,
+    size: tuple[int, int, int],
+    blocks: int,
+    beta: float = 0.5,
+    include: Path = INCLUDE,
+    loads: str = "late",
+    text: str | None = None,
 ) -> int:
     """How many elements of C = 0.75 * A @ B + beta * C are wrong, in fp32. Warps of a block may go different ways."""
     m, n, k = size
     geometry = one.geometry({"m": m, "n": n, "k": k})
-    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include]), geometry.shared_bytes)
+    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
     rng, memory = np.random.default_rng(1), Memory()
     a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     held = c if beta else np.full_like(c, np.nan)
@@ -180,8 +187,8 @@ def wrong_in_fp32(
     words = slice(stored["c"][0] // 4, stored["c"][0] // 4 + m * n)
     memory.readable[words] = 0
     scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
-    arguments, _, zeroed = arguments_of(one, memory, stored, scalars)
-    HopperMachine(program, memory, geometry.block[0], (blocks, 1), 1, arguments, {}, "early").run()
+    arguments, maps, zeroed = arguments_of(one, memory, stored, scalars)
+    HopperMachine(program, memory, geometry.block[0], (blocks, 1), 1, arguments, maps, loads).run()
     assert not any(memory.words[own].any() for own in zeroed)
     found = memory.words[words].view(np.float32).reshape(m, n)
     return int((found != 0.75 * (a @ b) + (beta * c if beta else 0)).sum())

@@ -3,8 +3,9 @@
 Threads that wait let others go on; where all wait, the kernel would hang: a Fault. What is asynchronous is done at one
 of two extremes, and a kernel must be right at both. `early` loads land when they are started, while wgmma and the reads
 of TMA's stores happen at the last moment: a stage that is overwritten too soon shows. `late` loads land when nothing
-else can happen, and wgmma and stores act at once: data that are used too soon show. Generic accesses to shared memory
-are not checked for races. Semantics: PTX ISA 9.0, 9.7.9.27 (TMA), 9.7.13.15 (mbarrier), 9.7.15 (wgmma).
+else can happen, and wgmma and stores act at once: data that are used too soon show. Copies of cp.async are loads, which
+land late when their thread waits for their group too. Generic accesses to shared memory are not checked for races.
+Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.27 (TMA), 9.7.13.15 (mbarrier), 9.7.15 (wgmma).
 """
 
 from __future__ import annotations
@@ -69,13 +70,17 @@ def truncated_sum(terms: Array, bits: int) -> Array:
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of numbers of `width` bytes: the matrix at a byte address, and the box, swizzled as its rows."""
+    """A tensor map of numbers of `width` bytes: the matrix at a byte address, and the box.
+
+    A box is swizzled as its rows, or not.
+    """
 
     address: int
     rows: int
     columns: int
     box: tuple[int, int]
     width: int = 2
+    swizzled: bool = True
 
     @property
     def bytes(self) -> int:
@@ -89,7 +94,8 @@ class Map:
         """Number of each element of a box in shared memory, counted from the box."""
         line = self.width * self.box[1]
         plain = np.arange(self.box[0])[:, None] * line + self.width * np.arange(self.box[1])
-        return (plain ^ (plain >> 7 & line // 16 - 1) << 4) // self.width
+        bits = line // 16 - 1 if self.swizzled else 0
+        return (plain ^ (plain >> 7 & bits) << 4) // self.width
 
     def inside(self, row: int, column: int) -> tuple[Array, Array]:
         """Which elements of the box at (row, column) lie in the matrix, and their numbers in memory."""
@@ -159,8 +165,9 @@ class HopperMachine(TensorMachine):
         maps: dict[int, Map],
         loads: str,
     ) -> None:
-        super().__init__(program, memory, threads, [grid[0] * grid[1]], [arguments])
         assert loads in ("early", "late")
+        landing = "once" if loads == "early" else "wait"
+        super().__init__(program, memory, threads, [grid[0] * grid[1]], [arguments], landing=landing)
         self.early, self.cluster, self.maps = loads == "early", cluster, maps
         everywhere = dict.fromkeys(("%nctaid.x", "%nctaid.y"), 0) | {
             "%nctaid.x": grid[0],
@@ -392,6 +399,47 @@ class HopperMachine(TensorMachine):
                 block = block // self.cluster * self.cluster + (place >> _RANK_SHIFT)
             more = self._at(operands[2], thread) if "expect_tx" in opcode else 0
             self._mbarrier(block, place % 2**_RANK_SHIFT).update(1, more)
+
+    # cp.async.
+
+    def _copy(self, opcode: str, operands: tuple[str, ...], mask: Array) -> None:
+        if opcode == "cp.async.mbarrier.arrive.noinc.shared::cta.b64":
+            self._arrive_after_copies(operands[0], mask)
+        else:
+            super()._copy(opcode, operands, mask)
+
+    def _arrive_after_copies(self, operand: str, mask: Array) -> None:
+        """An arrival of each thread, once its copies so far are there. The last thread's land behind the others'.
+
+        So a phase that ends without one of the threads shows.
+        """
+        for block in (int(one) for one in np.unique(self.block[mask])):
+            threads = np.flatnonzero(mask & (self.block == block))
+            for some in (threads[:-1], threads[-1:]):
+                copies = self._take_copies(some)
+                barriers = [self._mbarrier(block, self._at(operand, int(thread))) for thread in some]
+
+                def land(copies: list[Any] = copies, barriers: list[Barrier] = barriers) -> None:
+                    for copy in copies:
+                        self._land(*copy)
+                    for barrier in barriers:
+                        barrier.update(1, 0)
+
+                if self.early:
+                    land()
+                else:
+                    self.loads[block].append(land)
+
+    def _take_copies(self, threads: Array) -> list[tuple[Array, Array, Array]]:
+        """Copies of these threads that have not landed. Those of other threads stay in their groups."""
+        taken = list[tuple[Array, Array, Array]]()
+        for group in (*self.groups, self.open):
+            copies = [(copy, np.isin(copy[0], threads)) for copy in group]
+            taken += [(one[own], to[own], words[:, own]) for (one, to, words), own in copies if own.any()]
+            group[:] = [
+                (one[~own], to[~own], words[:, ~own]) for (one, to, words), own in copies if not own.all()
+            ]
+        return taken
 
     # TMA.
 

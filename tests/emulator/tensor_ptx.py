@@ -160,12 +160,11 @@ class TensorMachine(Machine):
             place, length = (np.uint32(int(one)) for one in operands[3:])
             field = np.uint32((1 << int(length)) - 1)
             self._set(operands[0], np.asarray(base & ~(field << place) | (bits & field) << place), mask)
-        elif step.opcode in ("div.s32", "rem.s32"):
-            left, right = (self._everywhere(one, "s32").astype(np.int64) for one in operands[1:])
+        elif step.opcode in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
+            left, right = (self._everywhere(one, kind).astype(np.int64) for one in operands[1:])
             quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)
-            self._set(
-                operands[0], (quotient if name == "div" else left - quotient * right).astype(np.int32), mask
-            )
+            result = quotient if name == "div" else left - quotient * right
+            self._set(operands[0], result.astype(np.int32 if kind == "s32" else np.uint32), mask)
         elif step.opcode == "fma.rn.f32":
             left, right, add = (self._value(one, "f32").astype(np.float64) for one in operands[1:])
             self._set(operands[0], (left * right + add).astype(np.float32), mask)

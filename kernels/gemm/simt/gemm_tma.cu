@@ -7,7 +7,8 @@
 // their instructions are no FFMA. A ring of mbarriers stands between them in place of __syncthreads.
 //
 // Tile, Fragments: policies of gemm_staged (simt/policies.cuh); 256 threads compute the tile. Stages: pairs
-// of tiles in shared memory. Ffmas: order of the FFMAs. Where K is 0 the accumulators stay zero.
+// of tiles in shared memory. Ffmas: order of the FFMAs. Outside of the matrices both copies fill with zeros.
+// Where K is 0 the accumulators stay zero.
 
 #include "copy/tma.cuh"
 #include "layout/index.cuh"
@@ -51,7 +52,9 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
         copy_a.advance_right();
         mbarrier_arrive_after_copies(stage.full);
     }
-    // One stage more is full, without a copy: the others load a step ahead.
+    // The others load fragments a step ahead, at the end from a stage that they do not multiply: it counts as
+    // full without a copy. It must be empty here too: of two phases of `full` that end before a consumer
+    // looks, it would see none.
     Stage<Tile>& stage = at.in(memory);
     mbarrier_wait(stage.empty, at.parity ^ 1);
     if (thread == 0) mbarrier_arrive(stage.full);
@@ -69,7 +72,7 @@ gemm_tma(const float* __restrict__ a, const __grid_constant__ TensorMap map_b, f
     const int tiles_n = ceil_div(n, Tile::bn);
     const Index first_row = Index(blockIdx.x / tiles_n) * Tile::bm;
     const int first_column = blockIdx.x % tiles_n * Tile::bn;
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle makes it uniform for the compiler: each role is a branch that whole warps take.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     if (threadIdx.x < Stages) {
         Stage<Tile>& stage = reinterpret_cast<Stage<Tile>*>(memory)[threadIdx.x];
@@ -94,10 +97,10 @@ gemm_tma(const float* __restrict__ a, const __grid_constant__ TensorMap map_b, f
     thread_tile.load_a(at.offset, 0, 0);
 #pragma unroll 1
     for (int first = 0; first < k; first += Tile::bk) {
-        Mbarrier& held = at.in(memory).empty;
+        Mbarrier& held = at.in(memory).empty;  // of the stage that is multiplied
 #pragma unroll
         for (int step = 0; step < Tile::bk; ++step) {
-            if (step == Tile::bk - 1) {
+            if (step == Tile::bk - 1) {  // the next fragments are the next stage's
                 at.advance();
                 mbarrier_wait(at.in(memory).full, at.parity);
             }
