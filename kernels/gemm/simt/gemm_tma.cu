@@ -9,6 +9,10 @@
 // Tile, Fragments: policies of gemm_staged (simt/policies.cuh); 256 threads compute the tile. Stages: pairs
 // of tiles in shared memory. Ffmas: order of the FFMAs. Outside of the matrices both copies fill with zeros.
 // Where K is 0 the accumulators stay zero.
+//
+// compute-sanitizer's racecheck reports that the copies of A race with the loads of its fragments. It seems
+// not to follow arrivals behind cp.async: where copies land as late as they may, on the CPU emulator
+// (tests/test_fp32_tma.py), every load still finds them.
 
 #include "copy/tma.cuh"
 #include "layout/index.cuh"
