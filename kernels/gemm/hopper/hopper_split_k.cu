@@ -1,10 +1,11 @@
 // C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators, for a C of few tiles.
 //
-// The technique: split K (cutlass, cuda-guide). Where C has fewer tiles than the GPU has multiprocessors, the
-// others would be idle. So the Slices blocks of a cluster multiply the same tile, each over a slice of K.
-// Then each block finishes a band of the tile's columns: the others write their accumulators of that band to
-// its shared memory, where it adds them up (epilogue/slice_sum.cuh). One warpgroup copies and the others
-// multiply, as in hopper_gemm. The sweep hopper_small measures it.
+// The technique: split K (cutlass, cuda-guide). Where C has fewer tiles than the GPU has multiprocessors, one
+// block per tile leaves multiprocessors idle. So the Slices blocks of a cluster compute the same tile, each
+// over its own slice of K. Then the tile's columns are divided into one band per block. Each block receives
+// the other blocks' accumulators of its band in its shared memory, adds them to its own, and stores the band
+// (epilogue/slice_sum.cuh). In a block one warpgroup copies (the producer) and the others multiply (the
+// consumers), as in hopper_gemm. The sweep hopper_small measures it.
 //
 // Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,
 // Major::mn where it is K x N (16-bit elements only). Tile, Ring: see schedule/parameters.cuh. Raster: order
@@ -36,21 +37,21 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
     const int depth = shared.a[0].depth;
     const int rank = cluster_rank();
     const auto [first_step, steps] = steps_of_slice(ceil_div(k, depth), rank, Slices);
-    // The shuffle makes it uniform for the compiler.
+    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads;
 
-    constexpr int start = Tile::consumers + 1;  // the number of a barrier; lower ones are the consumers' own
+    constexpr int start = Tile::consumers + 1;  // number of a barrier; each consumer has one of its own below
     RingPosition<Ring::stages> at;
     if (warpgroup == 0) {  // the producer
         if (thread == 0) {
             prefetch(map_a);
             prefetch(map_b);
-            prefetch(map_c);  // one store per consumer: nothing would hide the wait for it
+            prefetch(map_c);  // a consumer stores once, at its end, where nothing would hide this load
             shared.ring.init(Tile::consumers * 4);  // a release per warp
         }
         __syncwarp();
-        warpgroup_arrive<Tile::consumers + 1>(start);  // and loads at once
+        warpgroup_arrive<Tile::consumers + 1>(start);  // the consumers wait; this warp goes on
         Tile::shrink_producer();
         if (one_of_warpgroup(thread)) {
             for (int step = 0; step < steps; ++step, at.advance()) {

@@ -1,18 +1,18 @@
 // C = alpha * A @ B + beta * C in fp32, row-major, on CUDA cores: gemm_staged with warps that only copy.
 //
-// The technique: warp specialisation of an FP32 GEMM (cutlass has it for tensor cores). Every instruction
-// that is no FFMA takes a cycle from them. In the loop of gemm_staged these are 10 %: half of them load
-// fragments, the others copy, compute addresses and wait. Here one warpgroup copies: A by cp.async, word by
-// word since it lies transposed, and B by TMA. Two warpgroups only load fragments and multiply, and 6 % of
-// their instructions are no FFMA. A ring of mbarriers stands between them in place of __syncthreads.
+// The technique: warp specialisation (cutlass has it for tensor cores). A warp scheduler issues one
+// instruction per cycle, so every instruction that is not an FFMA delays the FFMAs. In the loop of
+// gemm_staged they are 10 % of all: half of them load fragments, the others copy, compute addresses and wait.
+// Here one warpgroup copies: A by cp.async, word by word, which transposes it, and B by TMA. The other two
+// load fragments and multiply, and 6 % of their instructions are not FFMAs. The two mbarriers of each stage,
+// full and empty (schedule/ring.cuh), take the place of __syncthreads.
 //
-// Tile, Fragments: policies of gemm_staged (simt/policies.cuh); 256 threads compute the tile. Stages: pairs
-// of tiles in shared memory. Ffmas: order of the FFMAs. Outside of the matrices both copies fill with zeros.
-// Where K is 0 the accumulators stay zero.
+// Tile, Fragments: policies of gemm_staged (simt/policies.cuh). Stages: pairs of tiles in shared memory.
+// Ffmas: order of the FFMAs. Copies fill with zeros what is outside of the matrices. K may be 0.
 //
-// compute-sanitizer's racecheck reports that the copies of A race with the loads of its fragments. It seems
-// not to follow arrivals behind cp.async: where copies land as late as they may, on the CPU emulator
-// (tests/test_fp32_tma.py), every load still finds them.
+// compute-sanitizer's racecheck reports a race between the copies of A and the loads of its fragments. It
+// seems not to follow cp.async.mbarrier.arrive: on the CPU emulator, where copies land as late as the
+// barriers allow (tests/test_fp32_tma.py), every load finds its data.
 
 #include "copy/tma.cuh"
 #include "layout/index.cuh"
@@ -21,7 +21,7 @@
 #include "simt/policies.cuh"
 #include "simt/thread_tile.cuh"
 
-// The rows of A lie padded, so that its words are stored into different banks.
+// A lies transposed: BK rows of BM words. A warp copies 4 rows of 8 words: with the padding into 32 banks.
 template <class Tile>
 struct SharedTiles {
     static constexpr bool transpose_a = true;
@@ -35,10 +35,10 @@ struct alignas(128) Stage {
     unsigned char a[SharedTiles<Tile>::CopyA::bytes];
     float b[Tile::bk * Tile::bn];
     Mbarrier full, empty;
-    static_assert(sizeof(a) % 128 == 0, "TMA writes B from 128 bytes on");
+    static_assert(sizeof(a) % 128 == 0, "TMA writes B to a multiple of 128 bytes");
 };
 
-// The copies of all tiles along K. All threads of the warpgroup.
+// Copies all tiles along K. Called by all threads of the copying warpgroup.
 template <class Tile, int Stages>
 __device__ inline void copy_tiles(unsigned char* memory, const float* a, const TensorMap& map_b, int m, int k,
                                   Index first_row, int first_column, int thread) {
@@ -56,9 +56,9 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
         copy_a.advance_right();
         mbarrier_arrive_after_copies(stage.full);
     }
-    // The others load fragments a step ahead, at the end from a stage that they do not multiply: it counts as
-    // full without a copy. It must be empty here too: of two phases of `full` that end before a consumer
-    // looks, it would see none.
+    // Consumers load fragments one step ahead: in the last step from the stage after the last, unused. Here
+    // its `full` ends a phase without a copy. First the stage must be empty: otherwise `full` might end two
+    // phases before a slow consumer looks. The parity would be as before, and it would wait for ever.
     Stage<Tile>& stage = at.in(memory);
     mbarrier_wait(stage.empty, at.parity ^ 1);
     if (thread == 0) mbarrier_arrive(stage.full);
@@ -70,13 +70,13 @@ template <class Tile, int Stages, class Fragments, FfmaOrder Ffmas>
 __global__ void __launch_bounds__(Tile::threads + warpgroup_threads, 1)
 gemm_tma(const float* __restrict__ a, const __grid_constant__ TensorMap map_b, float* __restrict__ c,
          int m, int n, int k, float alpha, float beta) {
-    static_assert(Tile::threads == 2 * warpgroup_threads && Tile::bk % 2 == 0, "two warpgroups multiply");
+    static_assert(Tile::threads == 2 * warpgroup_threads && Tile::bk % 2 == 0, "two consumers, two buffers");
     using Outputs = typename Fragments::template Outputs<Tile>;
     alignas(128) extern __shared__ unsigned char memory[];
     const int tiles_n = ceil_div(n, Tile::bn);
     const Index first_row = Index(blockIdx.x / tiles_n) * Tile::bm;
     const int first_column = blockIdx.x % tiles_n * Tile::bn;
-    // The shuffle makes it uniform for the compiler: each role is a branch that whole warps take.
+    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     if (threadIdx.x < Stages) {
         Stage<Tile>& stage = reinterpret_cast<Stage<Tile>*>(memory)[threadIdx.x];

@@ -32,7 +32,8 @@ mma_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ Te
     const int steps = const_max(1, ceil_div(k, Ring::depth)), block = blockIdx.x;
     const StreamK schedule(scheduler.tiles(), steps, gridDim.x);
     const int lane = threadIdx.x % 32;
-    const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);  // uniform for the compiler
+    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
+    const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
 
     shared.start(map_a, map_b);
 

@@ -1,8 +1,9 @@
-// Barriers in shared memory (mbarrier, sm_90; PTX ISA 9.7.13.15). A phase of a barrier ends when all expected
-// arrivals and all expected bytes are there; a wait names the phase by its parity. TMA counts the bytes that
-// it has written, so a phase can mean "these bytes are here" as well as "all threads were here". What a
-// thread did before its arrival is visible after the wait. A barrier that was just initialised lets a wait
-// for parity 1 pass.
+// Barriers in shared memory (mbarrier, sm_90; PTX ISA 9.7.13.15). A barrier goes through phases 0, 1, 2, ...
+// A phase ends when there have been as many arrivals as mbarrier_init says, and TMA has written all bytes
+// that arrivals have announced (mbarrier_arrive_expect). So its end can mean "these bytes have been written"
+// as well as "these threads have arrived". A wait names a phase by its parity, 0 or 1: it returns if the
+// phase under way has the other parity. So on a new barrier, in phase 0, a wait for parity 1 returns at once.
+// What a thread wrote before it arrived is visible to the threads of its block that have waited.
 #pragma once
 
 #include "copy/shared_memory.cuh"
@@ -34,16 +35,18 @@ __device__ inline void mbarrier_arrive(Mbarrier& barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
-// One arrival, expected as any other, once the copies that this thread has started by cp.async are there.
+// One of the arrivals that mbarrier_init counts (.noinc), made when all cp.async that this thread has started
+// have written their data. The thread itself does not wait for them.
 __device__ inline void mbarrier_arrive_after_copies(Mbarrier& barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
                  : "memory");
 }
 
-// Arrives at the barrier of the same name in block `rank` of the cluster, which may be this one. It orders
-// accesses of threads of this block only. Across blocks it may guard what only the tensor cores and TMA read
-// and write, once the arriving thread has waited for them. A release to the cluster would order all accesses,
-// but it costs a fence of all memory (MEMBAR.GPU), and its acquire empties the L1.
+// Arrives at the barrier that lies at the same place in the shared memory of block `rank` of the cluster,
+// which may be this block. The arrival is a release in the scope of the block (.cta): it does not order
+// accesses of threads for other blocks. It is enough for a buffer that only TMA writes and only wgmma reads,
+// if the arriving thread has waited for its wgmma. A release in the scope of the cluster would order all
+// accesses, but it costs a fence of all memory (MEMBAR.GPU), and its acquire empties the L1.
 __device__ inline void mbarrier_arrive_at(Mbarrier& barrier, int rank) {
     asm volatile(
         "{\n.reg .b32 remote;\n"
@@ -53,7 +56,7 @@ __device__ inline void mbarrier_arrive_at(Mbarrier& barrier, int rank) {
         : "memory");
 }
 
-// Whether the phase of this parity has ended, after a short wait at most.
+// Whether the phase of this parity has ended. Waits for a limited time only.
 __device__ inline bool mbarrier_try_wait(Mbarrier& barrier, unsigned parity) {
     int ended;
     asm volatile(

@@ -1,8 +1,10 @@
-// The epilogue where K is cut into slices, one per block of a cluster: each block finishes a band of the
-// columns of the tile that all of them hold accumulators of. A thread writes the registers of every other
-// band to the shared memory of that band's block (split K through distributed shared memory, cuda-guide), for
-// the thread of its own number, which holds the same places of the tile there. Nothing goes through global
-// memory, nothing is transposed, and the order of the additions is always the same.
+// The epilogue of split K over a cluster, through distributed shared memory (cuda-guide). All Slices blocks
+// hold accumulators of the same tile of C, each of its own slice of K. The tile's columns are divided into
+// one band per block. A block sends its accumulators of every other block's band to that block's shared
+// memory, and adds what it receives to its accumulators of its own band, which it stores to C. In all blocks
+// the same register of the same thread belongs to the same element of C. So a thread sends to the thread of
+// its own number, and no data change their layout. Nothing goes through global memory, and the order of the
+// additions is always the same.
 #pragma once
 
 #include "copy/vector.cuh"
@@ -19,34 +21,38 @@ __host__ __device__ constexpr SliceSteps steps_of_slice(int steps, int slice, in
     return {first, (slice + 1) * steps / slices - first};
 }
 
-// The sum of Slices blocks, in shared memory that no block reads any more; Value: of C. A consumer's columns
-// are cut into bands of a multiple of 16 columns, as stmatrix stores them. All bands are as wide as the first
-// one; where that does not come out even, the last ones are narrower or empty.
+// A block's buffers for this, which take the place of the ring. Value: the type of an element of C. The
+// columns of each consumer are divided alike. Bands are a multiple of 16 columns wide, because one stmatrix
+// of a warp stores 16. All are of one width, the least that is enough, but the last one may be narrower, and
+// some may be empty after it. Of 16 columns and 64 rows a thread holds 8 accumulators.
 template <class Value, class Tile, int Slices>
 struct SliceSum {
-    // Registers of a fragment: of all columns, of a band, and of one that is narrower, or 0.
+    // Registers, a thread's accumulators in 64 rows, are half as many as columns: of all columns, of a band,
+    // and of the narrower band, 0 if there is none.
     static constexpr int registers = Tile::consumer_columns / 2;
     static constexpr int band = ceil_div(registers, 8 * Slices) * 8, narrow_band = registers % band;
     static constexpr int threads = Tile::consumers * warpgroup_threads;
     static constexpr int senders = const_max(Slices - 1, 1);
 
-    // What other blocks have sent. Neighbouring threads access neighbouring vectors, without bank conflicts.
+    // What the other blocks have sent, by thread of the consumers: neighbouring threads access neighbouring
+    // vectors, without bank conflicts.
     Vector<float, 4> received[senders][Tile::fragments][band / 4][threads];
-    // Buffers on their way to C. Whole copies of TMA make up a band of either width.
+    // Buffers from which TMA stores to C, in boxes whose width divides both a full band and the narrower one.
     using Buffers = TmaStoreRing<Value, 2 * gcd(band, registers), 2>;
     Buffers results[Tile::consumers];
 
-    // The number of block `sender` among those that send to block `to`.
+    // Where block `to` receives from block `sender`: the sender's rank, counted without `to`.
     __host__ __device__ static constexpr int place(int sender, int to) { return sender - (sender > to); }
 
-    // Sends the other blocks' bands, and copies this block's to `own`. `thread` counts through all consumers.
-    // A barrier of the cluster comes before (no block reads this memory) and after (all have received).
+    // Sends the accumulators of each other block's band to that block, and copies those of this block's band
+    // to `own`. consumer_thread: the thread's number among those of all consumers. Barriers of the cluster
+    // must come before (no block reads its ring any more) and after (every block has received).
     __device__ void send(const float (&accumulator)[Tile::fragments][registers],
-                         float (&own)[Tile::fragments][band], int rank, int thread) {
+                         float (&own)[Tile::fragments][band], int rank, int consumer_thread) {
         Vector<float, 4>* there[Slices];
 #pragma unroll
         for (int to = 0; to < Slices; ++to) {
-            there[to] = in_block(&received[place(rank, to)][0][0][thread], to);
+            there[to] = in_block(&received[place(rank, to)][0][0][consumer_thread], to);
         }
 #pragma unroll
         for (int i = 0; i < Tile::fragments * band; i += 4) {
@@ -66,11 +72,11 @@ struct SliceSum {
         }
     }
 
-    // Adds up what was received, and stores this block's band to C, of a consumer's part that begins at
-    // (row, column). Called by all threads of a consumer.
+    // Adds what was received to `own`, and stores this block's band to C. (row, column): where the consumer's
+    // part of the tile begins in C. Called by all threads of the consumer; `thread` is the number among them.
     __device__ void store(const float (&own)[Tile::fragments][band], const MatrixC<Value>& c, int row,
                           int column, int rank, int consumer, int thread) {
-        const int left = registers - rank * band;  // in this band and those after it
+        const int left = registers - rank * band;  // of this band and those after it
         if (left >= band) {
             store_band<band>(own, c, row, column + 2 * rank * band, consumer, thread);
         } else if constexpr (narrow_band > 0) {
