@@ -37,7 +37,7 @@ struct SliceSum {
     // What the other blocks have sent, by thread of the consumers: neighbouring threads access neighbouring
     // vectors, without bank conflicts.
     Vector<float, 4> received[senders][Tile::fragments][band / 4][threads];
-    // Buffers from which TMA stores to C, in boxes whose width divides both a full band and the narrower one.
+    // Buffers from which TMA stores to C. The width of its box divides a full band and the narrower one.
     using Buffers = TmaStoreRing<Value, 2 * gcd(band, registers), 2>;
     Buffers results[Tile::consumers];
 
