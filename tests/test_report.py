@@ -212,6 +212,36 @@ def test_findings_change_with_the_data(tmp_path: Path) -> None:
     assert "One rung is slower than the rung it changes: coalesced, 0.00600" in part
 
 
+def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_beside_it(
+    tmp_path: Path, pages: dict[str, str]
+) -> None:
+    """A higher clock shortens the times of a variant and of its reference alike."""
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        if cell.entry.rung == "register tile":
+            for regime in record["regimes"].values():
+                for side in ("variant_us", "reference_us"):
+                    regime[side] = [value / 4 for value in regime[side]]
+        return record
+
+    part = report(made(tmp_path, change=change))["fp32_ladder"]
+    said = re.search(r"the fastest is transposed A .*; the most TFLOP/s has register tile: (\d+\.\d+), 0\.\d+ times", part)
+    assert said
+    assert float(said[1]) > 50
+    assert "Fastest is the largest speed-up, since" in part
+    assert "the most TFLOP/s has" not in pages["fp32_ladder"]
+
+
+def test_rungs_that_change_none_are_listed_against_the_reference(tmp_path: Path, pages: dict[str, str]) -> None:
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS)
+    lab.collect(SWEEPS)
+    part = report(lab)["fp32_ladder"]
+    assert "\nEach rung against cublas, at M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096:\n" in part
+    assert "against the rung that it changes" not in part
+    assert "Each rung against the rung that it changes" in pages["fp32_ladder"]
+
+
 def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
     rows = pd.DataFrame(
         {
