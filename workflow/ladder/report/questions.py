@@ -35,8 +35,10 @@ from ladder.report.findings import (
     against,
     best_stages,
     by_rows,
+    by_size,
     by_stages,
     cache_against_shared,
+    rungs_at,
     swizzled,
 )
 from ladder.report.markdown import code, figure, share, spread, text
@@ -125,7 +127,8 @@ def _ladder(data: Evidence, name: str) -> Answer:
     found = [by_id[variant] for variant in rungs if variant in by_id]
     aside = [step for step in every if step.row["variant"] not in rungs and step.gain.known]
     top = found[-1]
-    sizes = {size_label(row.size): gain(row.names) for row in data.rows(name, variant=top.row["variant"])}
+    sizes, others = by_size(data, name, top.row["variant"])
+    fastest = f" Other rungs are faster: {rungs_at(data, others)}." if others else ""
     largest = max((step for step in found if step.gain.known), key=lambda step: step.gain.value, default=None)
     head = f"{len(found)} rungs lead from “{text(found[0].entry.rung)}” to “{text(top.entry.rung)}”"
     said = [
@@ -143,7 +146,7 @@ def _ladder(data: Evidence, name: str) -> Answer:
         if aside
         else ""
     )
-    said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{beside}")
+    said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{fastest}{beside}")
     rows = [
         [
             ("rung", text(step.entry.rung)),
@@ -181,7 +184,8 @@ def _lane_maps(data: Evidence, name: str) -> Answer:
     slow = free[-1] if free else None
     worth = figure(first["speedup"] / last["speedup"], 3)
     said = [
-        f"The lane map and the split of a warp's tile are worth {worth} x at {part.size_text}:"
+        f"In tiles of {first['bm']} x {first['bn']} the lane map and the split of a warp's tile are worth {worth} x at"
+        f" {part.size_text}:"
         f" from “{data.label(last)}” to “{data.label(first)}”, {gain(first.names).times('the baseline')}.",
         f"Why: {_between(data, name, last, first)}.",
         "Where not: "
