@@ -16,6 +16,8 @@ import pandas as pd
 import pytest
 import yaml
 from factory import Lab, failed, over
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
 from ladder.claims import ledger
 from ladder.claims.ledger import Claim
 from ladder.claims.primitives import Answer, Row, Tables, decide
@@ -620,6 +622,19 @@ def test_what_to_use_is_a_row_per_dtype_layout_and_size_and_names_ties(tmp_path:
     assert rows["1024"][3].startswith(" a tie: [")
     assert rows["2048"][3].startswith(" [transposed A](sweeps/fp32_ladder.md)")
     assert "every kernel is more than 10 % slower: fp32 NN at 512, 4096, 8192 (" in part
+
+
+def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
+    """Its rate may exceed the peak of CUDA cores, which the column is about."""
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    part = section(render(published, run.every_sweep, {})[published.report], "What to use")
+    rows = [line for line in part.splitlines() if "(sweeps/fp32_tensor.md)" in line]
+    assert rows
+    assert all(line.startswith("| fp32 TN by 3xTF32 |") for line in rows)
+    assert re.search(r"\| 2\d\d % of CUDA cores' FP32 peak \|", "\n".join(rows))
+    assert "*3xTF32*: FP32 inputs" in part
+    assert "by 3xTF32" not in "".join(line for line in part.splitlines() if "sweeps/fp32_ladder" in line)
 
 
 def test_sustained_is_the_best_of_sweeps_that_are_timed_against_most_libraries() -> None:

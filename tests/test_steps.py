@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from conftest import edit_yaml
 from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, is_branch, path, steps
+from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, path, steps
 from ladder.report.sweep_data import of_sweep
 from ladder.results.statistics import at_size, estimate, ratio, records
 
@@ -123,6 +124,11 @@ SIZE = {"m": 4096, "n": 4096, "k": 4096}
 LADDERS_OF_NUMBERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32")
 
 
+def is_branch(rung: str) -> bool:
+    """Whether its number has a letter, as `7b split loaders`."""
+    return re.match(r"\d+[a-z]\b", rung) is not None
+
+
 @pytest.mark.parametrize("name", LADDERS_OF_NUMBERS)
 def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(name: str) -> None:
     """A branch stands behind the rung whose number it has, and changes that one."""
@@ -139,6 +145,23 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(nam
         letters += rung.split()[0][-1]
         assert (entries[rung], rung.split()[0][:-1]) == (last, last.split()[0])
         assert letters == "bcdefg"[: len(letters)]
+
+
+def test_the_letters_of_the_hopper_ladder_are_as_its_caption_and_docs_say() -> None:
+    """6b, 6c and 6d build on one another; 6e is a branch of 6d, and 7 and 8 change 6b."""
+    sweep = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), ["hopper_ladder"])["hopper_ladder"]
+    below = {entry.rung.split()[0]: entry.baseline for entry in sweep.entries}
+    numbers = {rung: entry.rung.split()[0] for rung, entry in below.items() if entry}
+    on_path = {"6b": "6", "6c": "6b", "6d": "6c", "6e": "6d", "7": "6b", "8": "6b"}
+    assert {rung: numbers[rung] for rung in on_path} == on_path
+    lettered = [rung for rung in numbers if is_branch(rung) and rung not in on_path]
+    # 3b differs from rung 3 in one thing, and stands beside it: both change rung 2.
+    assert {rung: numbers[rung] for rung in lettered} == {"3b": "2", "4b": "4", "4c": "4"}
+    assert not {*lettered, "6e", "7", "8"} & {*numbers.values()}
+    caption = " ".join(sweep.figures[0].caption.split())
+    assert "3b, 4b and 4c are branches" in caption
+    assert "6b, 6c and 6d build on one another" in caption
+    assert "6b, 6c and 6d build on one another" in " ".join((ROOT / "docs" / "ladder.md").read_text().split())
 
 
 def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(tmp_path: Path) -> None:

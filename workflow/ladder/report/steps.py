@@ -1,7 +1,6 @@
 """Steps of a ladder: what a rung gains over the rung it changes, and the counter that accounts for the time."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -188,11 +187,6 @@ def steps(data: SweepData) -> list[Step]:
             step = replace(step, why=why, explained=explained)
         found.append(step)
     return found
-
-
-def is_branch(rung: str) -> bool:
-    """Whether no later rung builds on this one: its number has a letter, as `7b split loaders`."""
-    return re.match(r"\d+[a-z]\b", rung) is not None
 
 
 def path(data: SweepData) -> list[Entry]:
