@@ -344,7 +344,9 @@ def test_curves_say_that_what_gains_most_over_a_slow_baseline_is_slow(lab: Lab) 
     name = "gemm_register_tile-fp32"
     given = data(lab, "fp32_transpose", "curves")
     slow = changed(given, name, speedup=2, median_us=2)
-    assert re.search(r"gains most: 2\.50 x its baseline, but has 0\.\d+ x the speed of the fastest$", message(slow))
+    assert re.search(
+        r"gains most: 2\.50 x its baseline, but has 0\.\d+ x the speed of the fastest$", message(slow)
+    )
     fast = changed(given, name, speedup=2, median_us=0.5)
     assert message(fast).endswith("gains most: 2.50 x its baseline")
 

@@ -734,7 +734,10 @@ def test_the_text_of_a_rung_names_all_that_it_changes() -> None:
         "gemm_tma": "20 and 20b of gemm_tma",
     }.items():
         assert own in caption
-        assert {number for number in kernels if kernels[number] == kernel} <= {*re.findall(r"\d+[a-z]?", own), "2b"}
+        assert {number for number in kernels if kernels[number] == kernel} <= {
+            *re.findall(r"\d+[a-z]?", own),
+            "2b",
+        }
     staged = [number for number, kernel in kernels.items() if kernel == "gemm_staged"]
     assert f"{staged[0]} to {staged[-1]} parameters of gemm_staged" in " ".join(caption.split())
     assert any(constraint.expr == "n % 4 == 0" for constraint in rungs["20"].variant.kernel.constraints)

@@ -71,7 +71,12 @@ def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(repeated: dict
     timings = timings[timings["baseline"].isna()]
     sizes, found = (2048, 4096, 8192, 16384), 0
     known = {cell[1:] for cell in repeated}  # a cell may be published under an earlier sweep's name
-    together = (("fp32_ladder",), ("hopper_dtypes", "hopper_fp8"), ("hopper_ladder",), ("hopper_fp8_promoted",))
+    together = (
+        ("fp32_ladder",),
+        ("hopper_dtypes", "hopper_fp8"),
+        ("hopper_ladder",),
+        ("hopper_fp8_promoted",),
+    )
     for sweeps in together:
         own = timings[timings["sweep"].isin(sweeps) & timings["m"].isin(sizes)]
         own = own[(own["m"] == own["n"]) & (own["n"] == own["k"])]

@@ -100,7 +100,10 @@ def test_a_wait_that_goes_on_under_another_name_is_no_cause() -> None:
     assert said[0] == "cycles per instruction that warps wait at barriers (barrier) fall from 3.00 to 0.500"
     assert said[1] == pytest.approx((250 - 50) / 200), "50 us of it went on at mbarriers"
     lost = found((800, 1000), *reversed(gone))
-    assert lost == (said[0].replace("fall from 3.00 to 0.500", "rise from 0.500 to 3.00"), pytest.approx(said[1]))
+    assert lost == (
+        said[0].replace("fall from 3.00 to 0.500", "rise from 0.500 to 3.00"),
+        pytest.approx(said[1]),
+    )
 
 
 def test_a_wait_that_no_words_name_takes_part_in_the_sum_and_is_no_cause() -> None:
@@ -149,7 +152,9 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(nam
 
 def test_the_letters_of_the_hopper_ladder_are_as_its_caption_and_docs_say() -> None:
     """6b, 6c and 6d build on one another; 6e is a branch of 6d, and 7 and 8 change 6b."""
-    sweep = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), ["hopper_ladder"])["hopper_ladder"]
+    sweep = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), ["hopper_ladder"])[
+        "hopper_ladder"
+    ]
     below = {entry.rung.split()[0]: entry.baseline for entry in sweep.entries}
     numbers = {rung: entry.rung.split()[0] for rung, entry in below.items() if entry}
     on_path = {"6b": "6", "6c": "6b", "6d": "6c", "6e": "6d", "7": "6b", "8": "6b"}

@@ -160,5 +160,5 @@ def _page(template: str, context: Mapping[str, Any]) -> str:
 
 def write(folder: RunFolder, *given: Any, **more: Any) -> None:
     """Write what `render` makes of these."""
-    for path, text in render(folder, *given, **more).items():
-        replace_file(path, text.encode("utf-8"))
+    for file, text in render(folder, *given, **more).items():
+        replace_file(file, text.encode("utf-8"))

@@ -73,9 +73,7 @@ def by_size(data: Evidence, name: str, top: str) -> tuple[dict[str, Gain], dict[
     rungs = grouped(data.rows(name), lambda row: size_label(row.size))
     others = {size: best(rungs[size]) for size, own in sizes.items() if own.verdict == "slower"}
     return sizes, {
-        size: row
-        for size, row in others.items()
-        if gain(row.names).measured.low > sizes[size].measured.high
+        size: row for size, row in others.items() if gain(row.names).measured.low > sizes[size].measured.high
     }
 
 

@@ -48,9 +48,9 @@ _MOST_CAUSES = 3
 _COUNTER = "counter that moved with it"
 _EXPLAINS = (
     "A counter explains a share of the time saved or lost: what its change takes at the hardware's rate, over the"
-    " difference of both times. It explains all of it where its change takes longer, up to one and a half times: something"
-    " else took the rest back. Of a wait only what is left counts after what other waits rose by, as a wait may go on"
-    " under another name: at `__syncthreads` it is counted as barrier, at an mbarrier as long_scoreboard."
+    " difference of both times. It explains all of it where its change takes longer, up to one and a half times:"
+    " something else took the rest back. Of a wait only what is left counts after what other waits rose by, as a wait"
+    " may go on under another name: at `__syncthreads` it is counted as barrier, at an mbarrier as long_scoreboard."
 )
 THREE_PRODUCTS = "fp32_tensor"  # the sweep of GEMMs with FP32 accuracy by three products of TF32
 _NEAR = 0.9  # of the library's speed, where a kernel is worth a row of its own

@@ -199,8 +199,8 @@ def predict(found: Frame, known: Frame) -> Frame:
     times a scale of its own, which its class moderates. Floors are any between those of `found`, whose ends are taken
     to be as far apart as kinds of host may be.
 
-    It reaches at least as far as the interval over what was measured: no further reading is surer than the mean of those
-    known. A session whose own launches spread far, or a few that agree by chance, would have a narrower one.
+    It reaches at least as far as the interval over what was measured: no further reading is surer than the mean of
+    those known. A session whose own launches spread far, or a few that agree by chance, would have a narrower one.
     """
     cells = found.groupby("cell")
     count, typical = cells.size(), cells[["level", "alone", *_TIMES]].mean()
