@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 import struct
 import subprocess
 import sys
@@ -319,6 +320,47 @@ def test_a_heatmap_neither_shows_nor_names_a_kernel_without_its_parameters(lab: 
     assert message(both) == message(given)
     drawings = [FIGURES["heatmap"](one) for one in (both, given)]
     assert words(drawings[0]) == words(drawings[1])
+
+
+def changed(given: FigureData, variant: str, **factors: float) -> FigureData:
+    """The same with columns of a variant at 4096 times a factor."""
+    timings = given.timings.copy()
+    one = (timings["variant"] == variant) & (timings["m"] == 4096)
+    assert one.any()
+    for name, factor in factors.items():
+        timings.loc[one, name] *= factor
+    return dataclasses.replace(given, timings=timings)
+
+
+def test_a_heatmap_names_the_range_it_shows_where_baselines_differ(lab: Lab) -> None:
+    """A speed-up over one baseline and one over another have no quotient."""
+    given = changed(data(lab, "fp32_transpose", "heatmap"), "gemm_register_tile-fp32", speedup=0.5)
+    assert message(given).endswith("; the table goes from 0.625 to 1.25 x")
+    libraries = dataclasses.replace(given, timings=given.timings.assign(reference="cublas"))
+    assert message(libraries).endswith("; all choices differ by 2.00 x")
+
+
+def test_curves_say_that_what_gains_most_over_a_slow_baseline_is_slow(lab: Lab) -> None:
+    name = "gemm_register_tile-fp32"
+    given = data(lab, "fp32_transpose", "curves")
+    slow = changed(given, name, speedup=2, median_us=2)
+    assert re.search(
+        r"gains most: 2\.50 x its baseline, but has 0\.\d+ x the speed of the fastest$", message(slow)
+    )
+    fast = changed(given, name, speedup=2, median_us=0.5)
+    assert message(fast).endswith("gains most: 2.50 x its baseline")
+
+
+def test_curves_do_not_call_fastest_what_is_slower_than_the_baseline(lab: Lab) -> None:
+    given = data(lab, "fp32_transpose", "curves")
+    one = given.timings.assign(reference="gemm_register_tile-fp32-transpose_a=0")
+    assert " is fastest: 1.25 x" in message(dataclasses.replace(given, timings=one))
+    columns = ["speedup", "speedup_low", "speedup_high"]
+    one[columns] /= 2
+    assert re.search(
+        r"none is as fast as the baseline: .* has 0\.625 x its speed$",
+        message(dataclasses.replace(given, timings=one)),
+    )
 
 
 def test_a_heatmap_needs_its_axes(lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from ladder.model.folders import Project
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Sweep
 from ladder.problems.gemm.instance import accumulation_bound
+from ladder.results import statistics as stats
+from ladder.results import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
@@ -710,3 +713,44 @@ def test_without_clusters_slices_of_k_compile_and_their_cells_say_why_they_are_m
     reasons = {task.cell.size["n"]: task.absent for task in tasks}
     assert "sm_80 has none" in str(reasons[1024])
     assert reasons[4096] is None, "one slice is no cluster"
+
+
+def test_the_text_of_a_rung_names_all_that_it_changes() -> None:
+    """Rung 20 changes the tiles too, not only who copies them; the caption names each rung's kernel."""
+    sweep = sweeps()["fp32_ladder"]
+    rungs = {entry.rung.split()[0]: entry for entry in sweep.entries}
+    numbers = {5: "five", 8: "eight"}
+    above, below = (rungs[number].variant.params for number in ("20", "19"))
+    text = rungs["20"].technique
+    assert f"tiles {above['bk']} deep, not {below['bk']}" in text
+    assert f"{numbers[above['stages']]} stages, not {numbers[below['stages']]}" in text
+    assert rungs["20b"].variant.params["bk"] == below["bk"]
+    assert f"tiles {below['bk']} deep as in rung 19" in rungs["20b"].technique
+    kernels = {number: entry.variant.kernel.name for number, entry in rungs.items()}
+    caption = sweep.figures[0].caption
+    for kernel, own in {
+        "gemm_naive": "Rungs 1 and 2 are one kernel (gemm_naive)",
+        "gemm_short_tiles": "19d and 19e of gemm_short_tiles",
+        "gemm_tma": "20 and 20b of gemm_tma",
+    }.items():
+        assert own in caption
+        assert {number for number in kernels if kernels[number] == kernel} <= {
+            *re.findall(r"\d+[a-z]?", own),
+            "2b",
+        }
+    staged = [number for number, kernel in kernels.items() if kernel == "gemm_staged"]
+    assert f"{staged[0]} to {staged[-1]} parameters of gemm_staged" in " ".join(caption.split())
+    assert any(constraint.expr == "n % 4 == 0" for constraint in rungs["20"].variant.kernel.constraints)
+
+
+def test_rung_20b_is_slower_than_rung_19_as_its_text_says() -> None:
+    rows = tables.read("timings", ROOT / "results" / "published" / "nvidia-h200")
+    rows = rows[(rows["sweep"] == "fp32_ladder") & rows["baseline"].isna()]
+    times = {
+        number: stats.ok_rows(rows[rows["variant"] == entry.variant.id], "cold").set_index("m")["tflops"]
+        for entry in sweeps()["fp32_ladder"].entries
+        if (number := entry.rung.split()[0]) in ("19", "20b")
+    }
+    large = [size for size in (4096, 8192, 16384) if size in times["20b"]]
+    assert large
+    assert all(times["20b"][size] < times["19"][size] for size in large)

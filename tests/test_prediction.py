@@ -137,6 +137,26 @@ def test_two_gpus_of_two_kinds_of_host_predict_others() -> None:
     assert predict(found, known)["low"].notna().all()
 
 
+def test_no_prediction_is_narrower_than_the_interval_over_what_was_measured() -> None:
+    """Of cells that were read once one has launches that spread far; others were read twice, and agree by chance."""
+    sessions = sessions_of(300, ONE_HOST, share=0.1)
+    few = sessions.groupby("variant")["session"].transform("size") == 2
+    for name in ("speedup", "speedup_low", "speedup_high"):
+        sessions.loc[few, name] = sessions[few].groupby("variant")[name].transform("first")
+    noisy = sessions["variant"] == sessions["variant"][~sessions["variant"].duplicated(keep=False)].iloc[0]
+    sessions.loc[noisy, "speedup_low"] *= 0.9
+    sessions.loc[noisy, "speedup_high"] *= 1.1
+    found = read(sessions)
+    known = components(found)
+    ends, here = predict(found, known), measured(found, known)
+    assert (ends["low"] <= here["low"]).all()
+    assert (ends["high"] >= here["high"]).all()
+    (cell,) = found["cell"][found["variant"] == sessions["variant"][noisy].iloc[0]]
+    assert ends["high"][cell] - ends["low"][cell] > 0.19
+    made = combine(frames_of(sessions))["timings"]
+    assert (made["predicted_low"] <= made["speedup_low"] * (1 + 1e-9)).all()
+
+
 def test_an_outlying_cell_widens_no_other_interval() -> None:
     plain = sessions_of(100, THREE_HOSTS)
     outlying = plain.copy()

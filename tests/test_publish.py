@@ -220,7 +220,7 @@ def test_two_gpus_stand_in_one_publication(run: Run) -> None:
 
 
 def test_counters_of_other_code_are_named_with_their_date(run: Run) -> None:
-    said = "Counters of 1 sweep are older, of 2026-11-20"
+    said = "Counters of 1 sweep (bank_stride) are older, of 2026-11-20"
     assert run.publish() == 0
     assert "are older" not in (run.target / "report.md").read_text()
     run.session, run.finished = replace(run.session, id="session-2"), "2026-11-21T10:00:00Z"

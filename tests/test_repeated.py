@@ -71,7 +71,13 @@ def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(repeated: dict
     timings = timings[timings["baseline"].isna()]
     sizes, found = (2048, 4096, 8192, 16384), 0
     known = {cell[1:] for cell in repeated}  # a cell may be published under an earlier sweep's name
-    for sweeps in (("fp32_ladder",), ("hopper_dtypes", "hopper_fp8"), ("hopper_ladder",)):
+    together = (
+        ("fp32_ladder",),
+        ("hopper_dtypes", "hopper_fp8"),
+        ("hopper_ladder",),
+        ("hopper_fp8_promoted",),
+    )
+    for sweeps in together:
         own = timings[timings["sweep"].isin(sweeps) & timings["m"].isin(sizes)]
         own = own[(own["m"] == own["n"]) & (own["n"] == own["k"])]
         for _, rows in own.groupby(["dtype", "m"]):
@@ -80,7 +86,7 @@ def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(repeated: dict
             assert any(stats.cell_of(row)[1:] in known for row in stats.records(best)), best[
                 "variant"
             ].tolist()
-    assert found == 4 * (1 + 4 + 1)
+    assert found == 4 * (1 + 4 + 1 + 1)
 
 
 def test_the_rungs_that_readme_prints_are_repeated(run: Run, repeated: dict[Cell, list[Task]]) -> None:

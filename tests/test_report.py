@@ -16,6 +16,8 @@ import pandas as pd
 import pytest
 import yaml
 from factory import Lab, failed, over
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
 from ladder.claims import ledger
 from ladder.claims.ledger import Claim
 from ladder.claims.primitives import Answer, Row, Tables, decide
@@ -210,6 +212,40 @@ def test_findings_change_with_the_data(tmp_path: Path) -> None:
     part = report(made(tmp_path, change=change))["fp32_ladder"]
     assert "the fastest is naive" in part
     assert "One rung is slower than the rung it changes: coalesced, 0.00600" in part
+
+
+def test_fastest_is_the_largest_speed_up_and_who_has_the_most_tflops_is_said_beside_it(
+    tmp_path: Path, pages: dict[str, str]
+) -> None:
+    """A higher clock shortens the times of a variant and of its reference alike."""
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        if cell.entry.rung == "register tile":
+            for regime in record["regimes"].values():
+                for side in ("variant_us", "reference_us"):
+                    regime[side] = [value / 4 for value in regime[side]]
+        return record
+
+    part = report(made(tmp_path, change=change))["fp32_ladder"]
+    said = re.search(
+        r"fastest is transposed A .*; the most TFLOP/s has register tile: (\d+\.\d+), 0\.\d+ times", part
+    )
+    assert said
+    assert float(said[1]) > 50
+    assert "Fastest is the largest speed-up, since" in part
+    assert "the most TFLOP/s has" not in pages["fp32_ladder"]
+
+
+def test_rungs_that_change_none_are_listed_against_the_reference(
+    tmp_path: Path, pages: dict[str, str]
+) -> None:
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS)
+    lab.collect(SWEEPS)
+    part = report(lab)["fp32_ladder"]
+    assert "\nEach rung against cublas, at M\u00a0=\u00a0N\u00a0=\u00a0K\u00a0=\u00a04096:\n" in part
+    assert "against the rung that it changes" not in part
+    assert "Each rung against the rung that it changes" in pages["fp32_ladder"]
 
 
 def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
@@ -590,6 +626,24 @@ def test_what_to_use_is_a_row_per_dtype_layout_and_size_and_names_ties(tmp_path:
     assert rows["1024"][3].startswith(" a tie: [")
     assert rows["2048"][3].startswith(" [transposed A](sweeps/fp32_ladder.md)")
     assert "every kernel is more than 10 % slower: fp32 NN at 512, 4096, 8192 (" in part
+
+
+def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
+    """Its rate may exceed the peak of CUDA cores, which the column is about."""
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    pages = render(published, run.every_sweep, {})
+    part = section(pages[published.report], "What to use")
+    # Rates of two element types do not compare.
+    for name in ("hopper_dtypes", "hopper_layout_nn"):
+        types = re.findall(r"(?:fastest is|TFLOP/s has) [^;:]*?\((\w+)\)", pages[published.sweep_page(name)])
+        assert len({*types}) == 1, types
+    rows = [line for line in part.splitlines() if "(sweeps/fp32_tensor.md)" in line]
+    assert rows
+    assert all(line.startswith("| fp32 TN by 3xTF32 |") for line in rows)
+    assert re.search(r"\| 2\d\d % of CUDA cores' FP32 peak \|", "\n".join(rows))
+    assert "*3xTF32*: FP32 inputs" in part
+    assert "by 3xTF32" not in "".join(line for line in part.splitlines() if "sweeps/fp32_ladder" in line)
 
 
 def test_sustained_is_the_best_of_sweeps_that_are_timed_against_most_libraries() -> None:

@@ -27,7 +27,7 @@ from ladder.report.evidence import Evidence
 from ladder.report.findings import Finding, findings
 from ladder.report.messages import message
 from ladder.report.questions import questions, what_to_use
-from ladder.report.steps import is_branch, rate, steps
+from ladder.report.steps import path, rate, steps
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -37,7 +37,7 @@ from ladder.results.templates import TEMPLATES
 
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "is_branch": is_branch}
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path}
 TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
@@ -160,5 +160,5 @@ def _page(template: str, context: Mapping[str, Any]) -> str:
 
 def write(folder: RunFolder, *given: Any, **more: Any) -> None:
     """Write what `render` makes of these."""
-    for path, text in render(folder, *given, **more).items():
-        replace_file(path, text.encode("utf-8"))
+    for file, text in render(folder, *given, **more).items():
+        replace_file(file, text.encode("utf-8"))

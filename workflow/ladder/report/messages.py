@@ -41,10 +41,17 @@ def _curves(data: FigureData) -> str:
     last = rows[rows[data.sweep.problem.size_fields[0]] == rows[data.sweep.problem.size_fields[0]].max()]
     at = f"At {size_label(size_of(records(last)[0]))}"
     if stats.comparable(last):
+        best = stats.fastest(last)
+        if data.sweep.reference.kernel and best["speedup_high"] < 1:
+            slower = f"{data.names[best['variant']]} has {figure(best['speedup'], 3)} x its speed"
+            return f"{at} none is as fast as the baseline: {slower}"
         return f"{at} {_fastest(data, last)}"
     # Each has a baseline of its own, so that the largest gain need not be the fastest.
     most = records(last.loc[[last["speedup"].idxmax()]])[0]
-    return f"{at} {data.names[most['variant']]} gains most: {_over(data, most)}"
+    everyone = stats.ranking(stats.at_size(data.ok, size_of(most)))
+    behind = float(everyone.loc[last["speedup"].idxmax()] / everyone.max())
+    but = f", but has {figure(behind, 3)} x the speed of the fastest" if behind < 0.995 else ""
+    return f"{at} {data.names[most['variant']]} gains most: {_over(data, most)}{but}"
 
 
 def _heatmap(data: FigureData) -> str:
@@ -55,8 +62,13 @@ def _heatmap(data: FigureData) -> str:
         for name in (data.figure.y, data.figure.x)
         if name
     ]
-    worth = rows["speedup"].max() / rows["speedup"].min()
-    return f"Best with {', '.join(params)}: {_over(data, best)}; all choices differ by {figure(worth, 3)} x"
+    speeds = rows["speedup"]
+    if stats.comparable(rows):
+        spread = f"all choices differ by {figure(speeds.max() / speeds.min(), 3)} x"
+    else:  # speed-ups over one baseline and over another do not make a quotient
+        shown = data.best_by_place["speedup"]
+        spread = f"the table goes from {figure(shown.min(), 3)} to {figure(shown.max(), 3)} x"
+    return f"Best with {', '.join(params)}: {_over(data, best)}; {spread}"
 
 
 def _shapes(data: FigureData) -> str:

@@ -35,8 +35,10 @@ from ladder.report.findings import (
     against,
     best_stages,
     by_rows,
+    by_size,
     by_stages,
     cache_against_shared,
+    rungs_at,
     swizzled,
 )
 from ladder.report.markdown import code, figure, share, spread, text
@@ -46,8 +48,11 @@ _MOST_CAUSES = 3
 _COUNTER = "counter that moved with it"
 _EXPLAINS = (
     "A counter explains a share of the time saved or lost: what its change takes at the hardware's rate, over the"
-    " difference of both times. Above 100 % something else took part of it back."
+    " difference of both times. It explains all of it where its change takes longer, up to one and a half times:"
+    " something else took the rest back. Of a wait only what is left counts after what other waits rose by, as a wait"
+    " may go on under another name: at `__syncthreads` it is counted as barrier, at an mbarrier as long_scoreboard."
 )
+THREE_PRODUCTS = "fp32_tensor"  # the sweep of GEMMs with FP32 accuracy by three products of TF32
 _NEAR = 0.9  # of the library's speed, where a kernel is worth a row of its own
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
@@ -123,7 +128,8 @@ def _ladder(data: Evidence, name: str) -> Answer:
     found = [by_id[variant] for variant in rungs if variant in by_id]
     aside = [step for step in every if step.row["variant"] not in rungs and step.gain.known]
     top = found[-1]
-    sizes = {size_label(row.size): gain(row.names) for row in data.rows(name, variant=top.row["variant"])}
+    sizes, others = by_size(data, name, top.row["variant"])
+    fastest = f" Other rungs are faster: {rungs_at(data, others)}." if others else ""
     largest = max((step for step in found if step.gain.known), key=lambda step: step.gain.value, default=None)
     head = f"{len(found)} rungs lead from “{text(found[0].entry.rung)}” to “{text(top.entry.rung)}”"
     said = [
@@ -141,7 +147,7 @@ def _ladder(data: Evidence, name: str) -> Answer:
         if aside
         else ""
     )
-    said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{beside}")
+    said.append(f"Where: against the libraries the last rung is {verdicts(sizes)}.{fastest}{beside}")
     rows = [
         [
             ("rung", text(step.entry.rung)),
@@ -179,7 +185,8 @@ def _lane_maps(data: Evidence, name: str) -> Answer:
     slow = free[-1] if free else None
     worth = figure(first["speedup"] / last["speedup"], 3)
     said = [
-        f"The lane map and the split of a warp's tile are worth {worth} x at {part.size_text}:"
+        f"In tiles of {first['bm']} x {first['bn']} the lane map and the split of a warp's tile are worth {worth} x at"
+        f" {part.size_text}:"
         f" from “{data.label(last)}” to “{data.label(first)}”, {gain(first.names).times('the baseline')}.",
         f"Why: {_between(data, name, last, first)}.",
         "Where not: "
@@ -307,10 +314,10 @@ def _faster_slower(rows: Sequence[Row]) -> str:
 
 
 def _of_the_peak(fraction: float | None) -> str:
-    """Of the peak of the dtype, which is that of CUDA cores for fp32: tensor cores may reach more."""
+    """Of the peak of the dtype, which is that of CUDA cores for fp32: tensor cores may reach more than all of it."""
     if fraction is None or math.isnan(fraction):
         return ""
-    return share(fraction, ".0f") if fraction <= 1 else f"{figure(fraction, 3)} x that of CUDA cores"
+    return share(fraction, ".0f") + (" of CUDA cores' FP32 peak" if fraction > 1 else "")
 
 
 def _squares(data: Evidence, regime: str) -> dict[int, Row]:
@@ -471,7 +478,7 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
     rows, far = list[Line](), dict[str, list[Row]]()
     for (_, layout, size), found in sorted(groups.items()):
         top = max(data.over_most_libraries(found), key=lambda row: row["speedup"])
-        kind = f"{top['dtype']} {layout}".strip()
+        kind = f"{top['dtype']} {layout}".strip() + (" by 3xTF32" if top["sweep"] == THREE_PRODUCTS else "")
         if gain(top.names).measured.high < _NEAR:
             far.setdefault(kind, []).append(top)
             continue

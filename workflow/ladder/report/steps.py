@@ -1,7 +1,6 @@
 """Steps of a ladder: what a rung gains over the rung it changes, and the counter that accounts for the time."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ _ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _SECTORS_A_CYCLE, _SCHEDULERS = 4, 4  # of a multiprocessor: 128 bytes from its L1; instructions
 _WAITS = {
-    "long_scoreboard": "for global memory",
+    "long_scoreboard": "for global memory or an mbarrier",
     "short_scoreboard": "for shared memory",
     "mio_throttle": "for the queue of shared memory",
     "lg_throttle": "for the queue of global memory",
@@ -30,6 +29,7 @@ _WAITS = {
 }
 _STALLS = [*_WAITS, "math_pipe_throttle", "dispatch_stall", "no_instruction"]
 _LEAST, _MOST = 0.5, 1.5  # shares of the change of the time that a counter must account for, to be its cause
+_ALL = 0.995  # a share of at least so much reads as all
 _LIMITS = 0.5  # share of the slower one's time that a need takes at least, to limit it
 _ABLATION = 2  # rungs of the longest chain where all change one
 _MOVED = math.log(1.05)  # by less no counter changes anything
@@ -42,7 +42,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Counted:
-    """Something a launch needs: how much of it, and the seconds that so much takes at the GPU's rate."""
+    """Something a launch needs: how much of it, and the seconds that so much takes at the GPU's rate.
+
+    Without words it is never a cause.
+    """
 
     words: str
     amount: float
@@ -70,16 +73,19 @@ def _needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
 
 
 def _waits(row: Row, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
-    """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle."""
+    """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle.
+
+    Those that say nothing of a kernel's memory or barriers have no words.
+    """
     stalls = {reason: metrics.get(_STALL.format(reason), math.nan) for reason in _STALLS}
     whole, seconds = 1 + sum(stalls.values()), row["median_us"] * 1e-6
     return [
         Counted(
-            f"cycles per instruction that warps wait {words} ({reason})",
-            stalls[reason],
-            seconds * stalls[reason] / whole,
+            f"cycles per instruction that warps wait {_WAITS[reason]} ({reason})" if reason in _WAITS else "",
+            cycles,
+            seconds * cycles / whole,
         )
-        for reason, words in _WAITS.items()
+        for reason, cycles in stalls.items()
     ]
 
 
@@ -91,6 +97,10 @@ def cause(
     A count of what a launch needs, each at the rate of the hardware, goes before a wait, which may be a symptom. It
     explains the time where its change takes from half to one and a half times as long as the times differ; a count only
     where what is needed takes half of the slower one's time.
+
+    A wait may have another name in the other launch: at `__syncthreads` it is `barrier`, at an mbarrier
+    `long_scoreboard`. So what the other waits rise by is taken off what one falls by (and the other way round where
+    time is lost), and half of the difference must be left.
     """
     saved = (below["median_us"] - above["median_us"]) * 1e-6
     least = _LIMITS * max(below["median_us"], above["median_us"]) * 1e-6
@@ -98,18 +108,22 @@ def cause(
         before, after = (
             kinds(row, metrics, gpu) for row, metrics in zip((below, above), counters, strict=True)
         )
+        pairs = list(zip(before, after, strict=True))
+        parts = [(one.seconds - other.seconds) / saved if saved else math.nan for one, other in pairs]
+        elsewhere = -sum(part for part in parts if part < 0) if kinds is _waits else 0.0
         found = []
-        for one, other in zip(before, after, strict=True):
-            part = (one.seconds - other.seconds) / saved if saved else math.nan
+        for part, (one, other) in zip(parts, pairs, strict=True):
+            left = part - elsewhere
             log = math.log(one.amount / other.amount) if min(one.amount, other.amount) > 0 else 0.0
             moved = math.copysign(1, saved) * log > _MOVED  # the faster one has less of it
-            if _LEAST <= part <= _MOST and moved and max(one.seconds, other.seconds) >= limit:
-                found.append((abs(math.log(part)), part, one, other))
+            enough = left >= _LEAST and part <= _MOST
+            if one.words and enough and moved and max(one.seconds, other.seconds) >= limit:
+                found.append((abs(math.log(left)), left, one, other))
         if found:
-            _, part, one, other = min(found, key=lambda each: each[0])
+            _, left, one, other = min(found, key=lambda each: each[0])
             verb = "fall" if other.amount < one.amount else "rise"
             ends = [magnitude(each.amount, each.unit) for each in (one, other)]
-            return f"{one.words} {verb} from {ends[0]} to {ends[1]}", part
+            return f"{one.words} {verb} from {ends[0]} to {ends[1]}", left
     return None
 
 
@@ -141,7 +155,8 @@ def explanation(
     if found is None:
         return "not explained by the counters", False
     change = "saved" if above["median_us"] < below["median_us"] else "lost"
-    return f"{found[0]}, which explains {share(found[1], '.0f')} of the time {change}", True
+    part = "all" if found[1] >= _ALL else share(found[1], ".0f")
+    return f"{found[0]}, which explains {part} of the time {change}", True
 
 
 def steps(data: SweepData) -> list[Step]:
@@ -172,11 +187,6 @@ def steps(data: SweepData) -> list[Step]:
             step = replace(step, why=why, explained=explained)
         found.append(step)
     return found
-
-
-def is_branch(rung: str) -> bool:
-    """Whether no later rung builds on this one: its number has a letter, as `7b split loaders`."""
-    return re.match(r"\d+[a-z]\b", rung) is not None
 
 
 def path(data: SweepData) -> list[Entry]:

@@ -217,6 +217,15 @@ class FigureData(SweepData):
             rows = rows[stats.parameter(rows, name).notna()] if name else rows
         return rows
 
+    @cached_property
+    def best_by_place(self) -> pd.DataFrame:
+        """Of those the best at each place of a table, with the place's parameters as `hue`, `y` and `x`."""
+        axes = {"hue": self.figure.hue, "y": self.figure.y, "x": self.figure.x}
+        rows = self.in_table
+        rows = rows.assign(**{of: stats.parameter(rows, name) if name else "" for of, name in axes.items()})
+        candidates = stats.contenders(rows, [*axes])
+        return candidates.loc[candidates.groupby([*axes])["speedup"].idxmax()]
+
     def some(self, rows: pd.DataFrame, what: str = "") -> pd.DataFrame:
         """`rows`, or NoDataError with the statuses that explain their absence; they are a `what`, or a result."""
         if len(rows):

@@ -198,6 +198,9 @@ def predict(found: Frame, known: Frame) -> Frame:
     That session is on another GPU of a host of any kind. A cell's variance is what `known`, from `components`, says,
     times a scale of its own, which its class moderates. Floors are any between those of `found`, whose ends are taken
     to be as far apart as kinds of host may be.
+
+    It reaches at least as far as the interval over what was measured: no further reading is surer than the mean of
+    those known. A session whose own launches spread far, or a few that agree by chance, would have a narrower one.
     """
     cells = found.groupby("cell")
     count, typical = cells.size(), cells[["level", "alone", *_TIMES]].mean()
@@ -211,8 +214,10 @@ def predict(found: Frame, known: Frame) -> Frame:
         max(shift.max(), shift.min() + _FLOORS_APART_US),
     )
     moved = [_lengthened(typical, typical["alone"] * end) for end in ends]
-    low, high = np.minimum(*moved) - half, np.maximum(*moved) + half
-    return Frame({"low": typical["level"] + low, "high": typical["level"] + high})
+    low, high = (typical["level"] + end for end in (np.minimum(*moved) - half, np.maximum(*moved) + half))
+    here = measured(found, known)
+    widened = {"low": np.fmin(low, here["low"]), "high": np.fmax(high, here["high"])}
+    return Frame(widened).where(half.notna())
 
 
 def _held_out(found: Frame, by: str) -> Iterator[tuple[str, Frame]]:

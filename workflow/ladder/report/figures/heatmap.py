@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from ladder.report.figures.base import canvas
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED, TIE
 from ladder.report.sweep_data import FigureData, NoDataError
-from ladder.results.statistics import at_size, contenders, estimate, parameter, records
+from ladder.results.statistics import at_size, estimate, parameter, records
 
 _COLORS = LinearSegmentedColormap.from_list("speed", [BEHIND, TIE, AHEAD])
 _LEAST = 0.02  # how far the scale reaches to either side of 1 at least
@@ -33,12 +33,9 @@ def draw(data: FigureData) -> Figure:
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
-    rows = data.some(data.in_table)
-    rows = rows.assign(x=parameter(rows, x), y=parameter(rows, y), hue=parameter(rows, hue) if hue else "")
-    several = rows.groupby(["hue", "y", "x"]).size().max() > 1
-    candidates = contenders(rows, ["hue", "y", "x"])
-    best = candidates.loc[candidates.groupby(["hue", "y", "x"])["speedup"].idxmax()]
-    panels = [value for value in _axis_values(data, hue) if (rows["hue"] == value).any()] if hue else [""]
+    rows, best = data.some(data.in_table), data.best_by_place
+    several = len(rows) > len(best)
+    panels = [value for value in _axis_values(data, hue) if (best["hue"] == value).any()] if hue else [""]
     xs, ys = _axis_values(data, x), _axis_values(data, y)
     what = f"{'best ' if several else ''}speed relative to {data.short_reference} by {x} and {y}, {data.size_text}"
     low, high = min(best["speedup"].min(), 1 - _LEAST), max(best["speedup"].max(), 1 + _LEAST)
