@@ -18,6 +18,7 @@ from ladder.model.expressions import whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import ladders, learnt
+from ladder.report.evidence import Evidence
 from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
@@ -65,10 +66,12 @@ def reference(
         write_json(own.config / "schemas" / f"{name}.json", document.model_json_schema())
     run = run_of(context, None, None)
     published = own.published(run.config.published)
-    numbers = learnt(published, run.every_sweep)
-    drawn = ladders(published, run.every_sweep)
-    replace_file(own.root / "docs" / "ladder.md", drawn.encode())
-    for readme, lines in ((own.config / "README.md", text), (own.root / "README.md", numbers)):
+    data = Evidence.read(published, run.every_sweep)
+    replace_file(own.root / "docs" / "ladder.md", ladders(data).encode())
+    for readme, lines in (
+        (own.config / "README.md", text),
+        (own.root / "README.md", learnt(published, data)),
+    ):
         old = readme.read_text(encoding="utf-8")
         if old.count(BEGIN) != 1 or old.count(END) != 1:
             raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
