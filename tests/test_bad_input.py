@@ -752,7 +752,6 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
         (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
         (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
         (["collect", "results/a/b", "alone", "--into", CONFIG], ("results/a/b/plans/alone.json",)),
-        (["banks", "lane * 4", "--picture", f"{CONFIG}/a.png"], (CONFIG, "File exists")),
     ],
     ids=lambda value: " ".join(value)[:40],
 )

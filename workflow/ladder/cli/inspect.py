@@ -89,14 +89,11 @@ def banks(
         int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="The access is a write.")] = False,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the banks.")] = None,
 ) -> None:
     """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
     if not 1 <= lanes <= model.LANES:
         raise refuse("command line", "--lanes", lanes, f"1 to {model.LANES}")
     refuse_unknown("command line", "--width", width, (1, 2, 4, 8, 16))
-    if picture is not None and picture.suffix != ".png":
-        raise refuse("command line", "--picture", str(picture), "a file name that ends in .png")
     if matrices is not None:
         refuse_unknown("command line", "--matrices", matrices, (1, 2, 4))
         lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
@@ -107,15 +104,9 @@ def banks(
         degree = model.conflict_degree(offsets, width, merges)
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
-    phases = model.served(offsets, width, merges)
-    said = {"count": count, "degree": degree, "phases": phases, "banks": model.BANKS}
+    said = {"count": count, "degree": degree, "phases": model.served(offsets, width, merges)}
+    said["banks"] = model.BANKS
     print(TEMPLATES.get_template("banks.j2").render(said), end="")
-    if picture is not None:
-        from ladder.report.figures.bank_map import draw_banks  # plotting takes a second to import
-
-        access = f"{'lanes' if matrices is None else 'ldmatrix rows'} at byte {offset}, {width} bytes each"
-        title = f"{access}: conflict degree {degree:g}, {count} wavefronts"
-        draw_banks(phases, title, picture)
 
 
 RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]
