@@ -111,25 +111,19 @@ def banks(
 
 RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]
 RunB = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run held against it.")]
-By = Annotated[str, typer.Option(help="speedup (over the reference, which clocks do not move) or time.")]
 Threshold = Annotated[float, typer.Option(help="Regressions above this many percent count.")]
-Noise = Annotated[float | None, typer.Option(help="Margin in percent (default: the noise model's).")]
 Pattern = Annotated[
     str, typer.Argument(metavar="CELL", help="VARIANT@SIZE:REGIME, or a pattern such as 'gemm_naive*@4096'.")
 ]
 Device = Annotated[str, typer.Option(help="Device whose runs and publications are searched.")]
 
 
-def compare(
-    run_a: RunA, run_b: RunB, by: By = "speedup", threshold: Threshold = 2.0, noise: Noise = None
-) -> None:
-    """Compare the records of two runs, per GPU and pooled; exits 1 on a regression."""
-    refuse_unknown("command line", "--by", by, comparing.MEASURES)
-    for name, value in (("threshold", threshold), ("noise", noise)):
-        if value is not None and not 0 <= value < 100:
-            raise refuse("command line", f"--{name}", value, "a percentage from 0 to 100")
+def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
+    """Compare the speed-ups that two runs have recorded, per GPU and pooled; exits 1 on a regression."""
+    if not 0 <= threshold < 100:
+        raise refuse("command line", "--threshold", threshold, "a percentage from 0 to 100")
     before, after = read_records(run_a), read_records(run_b)
-    results = comparing.compare(before, after, by, None if noise is None else noise / 100)
+    results = comparing.compare(before, after)
     pooled = results[-1]
     broken = pooled.others["broken"]
     if not (pooled.changes or broken or pooled.others["repaired"]):
@@ -137,7 +131,7 @@ def compare(
     slower = [change for result in results for change in result.beyond_noise()[0]]
     worse = {change.name for change in slower if -change.faster > threshold / 100}
     said = {"sides": [("A", run_a, before), ("B", run_b, after)], "results": results, "threshold": threshold}
-    said |= {"unit": comparing.MEASURES[by], "worse": worse, "broken": broken}
+    said |= {"worse": worse, "broken": broken}
     print(TEMPLATES.get_template("compare.j2").render(said), end="")
     if worse or broken:
         raise typer.Exit(1)
