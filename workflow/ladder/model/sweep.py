@@ -107,19 +107,19 @@ class Sweep:
     """Variants x sizes that answer one question; of the sizes given, those at which it has a variant."""
 
     name: str
-    title: str
-    question: str
     problem: Problem
     dtypes: tuple[str, ...]
     sizes: tuple[Size, ...]  # at which some variant is asked for; the others are `unasked`
-    unasked: tuple[Size, ...]
     entries: tuple[Entry, ...]
-    excluded: int  # combinations that the kernels' constraints or `where` drop
     reference: Reference
-    precision: float | None
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
-    counters: Counters
-    figures: tuple[Figure, ...]
+    title: str = ""
+    question: str = ""
+    unasked: tuple[Size, ...] = ()
+    excluded: int = 0  # combinations that the kernels' constraints or `where` drop
+    precision: float | None = None
+    counters: Counters = Counters()
+    figures: tuple[Figure, ...] = ()
     sustained: Selection = Selection()
     repeated: Selection = Selection()  # measured in several sessions
     tuning: bool = False  # whether the fastest of its variants are measured again
