@@ -339,7 +339,7 @@ def test_counters_are_of_the_first_size_asked_for(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     path = lab.project.sweeps / "fp32_transpose.yaml"
     edit_yaml(path, lambda sweep: sweep.update(counters={"groups": ["banks"]}))
-    assert {size["m"] for _, size in kept_where(lab, "m > 1024").counters.cells} == {4096}
+    assert {size["m"] for _, size in kept_where(lab, "m > 1024").counted} == {4096}
 
 
 def named_rungs(lab: Lab, **second: object) -> list[dict[str, object]]:

@@ -85,21 +85,8 @@ class Figure(Document):
         return self.at if isinstance(self.at, Mapping) else None  # type: ignore[return-value]
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Some variants, each at some sizes."""
-
-    cells: tuple[tuple[Variant, Size], ...] = ()
-
-    def has(self, variant: Variant, size: Size) -> bool:
-        return (variant, size) in self.cells
-
-
-@dataclass(frozen=True)
-class Counters(Selection):
-    """What the profiler counts: groups of metrics of some cells."""
-
-    groups: tuple[str, ...] = ()
+Selection = tuple[tuple[Variant, Size], ...]
+"""Some variants, each at some sizes."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +105,11 @@ class Sweep:
     unasked: tuple[Size, ...] = ()
     excluded: int = 0  # combinations that the kernels' constraints or `where` drop
     precision: float | None = None
-    counters: Counters = Counters()
+    counted: Selection = ()
+    counter_groups: tuple[str, ...] = ()  # of metrics, that the profiler counts there
     figures: tuple[Figure, ...] = ()
-    sustained: Selection = Selection()
-    repeated: Selection = Selection()  # measured in several sessions
+    sustained: Selection = ()
+    repeated: Selection = ()  # measured in several sessions
     tuning: bool = False  # whether the fastest of its variants are measured again
 
     @functools.cached_property
