@@ -13,12 +13,12 @@ from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.sweep import Sweep
+from ladder.report.document import said
 from ladder.report.evidence import Evidence
 from ladder.report.findings import findings
 from ladder.report.sweep_data import SweepData
 from ladder.results import tables
 from ladder.results.statistics import records, size_of
-from ladder.results.templates import TEMPLATES
 
 _UNSEEN = ["source_sha256", "cubin_sha256"]
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -54,7 +54,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "size": size_label(data.size),
         "reference": data.reference_name,
         "shapes": data.over_shapes,
-        "findings": _rendered("findings.md.j2", data=data),
+        "findings": _rendered("findings", data=data),
         "libraries": [*sweep.problem.libraries],
         "fastest": data.fastest_by_size.index.tolist() if len(data.ok) else [],
     }
@@ -62,7 +62,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
 
 def _rendered(template: str, **known: Any) -> str:
     """A template of the report as HTML."""
-    return str(_MARKDOWN.render(TEMPLATES.get_template(template).render(known)))
+    return str(_MARKDOWN.render(said(template, **known)))
 
 
 def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
@@ -83,9 +83,9 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
         "device": data.source["device"],
         "gpu": data.name,
         "measured": bool((timings["status"] == "ok").any()),
-        "origin": _rendered("origin.md.j2", **about),
+        "origin": _rendered("origin", **about),
         # Empty where nothing was measured that the findings speak of.
-        "lines": "" if all(one.absent for one in found) else _rendered("ten.md.j2", findings=found),
+        "lines": "" if all(one.absent for one in found) else _rendered("ten", findings=found),
         "verdicts": dict(overall(claims)),
         "claims": records(claims.astype(object).where(claims.notna(), None)),
         "sweeps": {one: _sweep(data) for one, data in parts.items()},

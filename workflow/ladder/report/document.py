@@ -38,16 +38,19 @@ LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_la
 """The sweeps of docs/ladder.md, in its order."""
 
 
+def said(template: str, **known: Any) -> str:
+    """What a template of the report says."""
+    return TEMPLATES.get_template(f"{template}.md.j2").render(known)
+
+
 def learnt(published: RunFolder, data: Evidence) -> str:
     """What README says of a device, from what is published of it."""
-    known = {"findings": findings(data), "gpu": data.name, "device": published.root.name}
-    return TEMPLATES.get_template("readme.md.j2").render(known)
+    return said("readme", findings=findings(data), gpu=data.name, device=published.root.name)
 
 
 def ladders(data: Evidence) -> str:
     """docs/ladder.md: the ladders among the sweeps, rung by rung."""
-    parts = [data.parts[name] for name in LADDERS]
-    return TEMPLATES.get_template("ladders.md.j2").render(ladders=parts, device=data.name)
+    return said("ladders", ladders=[data.parts[name] for name in LADDERS], device=data.name)
 
 
 def render(
@@ -118,8 +121,7 @@ def _message(part: SweepData, place: int) -> str:
 
 
 def _page(template: str, context: Mapping[str, Any]) -> str:
-    text = TEMPLATES.get_template(f"{template}.md.j2").render(context)
-    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    lines = "\n".join(line.rstrip() for line in said(template, **context).splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 
 
