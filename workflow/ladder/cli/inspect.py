@@ -49,15 +49,12 @@ def check(
 
 def reference(
     context: typer.Context,
-    kind: Annotated[list[str] | None, typer.Argument(help=f"Kinds (default: {', '.join(KINDS)}).")] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Update both README.md, ladder.md and the schemas.")
     ] = False,
 ) -> None:
-    """Print the field reference of document kinds, or write it down with schemas, README's numbers and ladder.md."""
-    for name in kind or ():
-        refuse_unknown("command line", "kind", name, KINDS)
-    text = "\n".join(field_reference(name, *KINDS[name]) for name in kind or KINDS)
+    """Print the field reference of all documents, or write it down with schemas, README's numbers and ladder.md."""
+    text = "\n".join(field_reference(name, *KINDS[name]) for name in KINDS)
     if not write:
         print(text, end="")
         return
