@@ -353,7 +353,7 @@ class Lab:
             write_json(self.folder.account("measured", name), make_job(launched))
             notes = (
                 []
-                if metrics and sweep.counters.groups
+                if metrics and sweep.counter_groups
                 else [{"subject": "ncu", "reason": "ncu was not found"}]
             )
             write_json(self.folder.account("profiled", name), {"notes": notes})

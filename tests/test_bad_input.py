@@ -735,10 +735,6 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
         (["check", "--config", "measure={precision: '[1'}"], ("--config: precision", "not valid YAML")),
         (["check", "--config", "measure={seed: 2020-13-45}"], ("--config", "not valid YAML", "month")),
         (["check", "--configfile", "config/none.yaml"], ("config/none.yaml", "cannot be read")),
-        (
-            ["reference", "sweeps"],
-            ("kind", "'sweeps'", "did you mean 'sweep'", "config, sweep, kernel"),
-        ),
         (["prepare", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
         (["prepare", "results/a/b", "alone", "--arch", "sm_999"], ("compile", "takes no", "sm_999")),
         (
@@ -752,7 +748,6 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
         (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
         (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
         (["collect", "results/a/b", "alone", "--into", CONFIG], ("results/a/b/plans/alone.json",)),
-        (["banks", "lane * 4", "--picture", f"{CONFIG}/a.png"], (CONFIG, "File exists")),
     ],
     ids=lambda value: " ".join(value)[:40],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from conftest import ROOT, environment
@@ -111,30 +110,6 @@ def test_phases_of_a_write_do_not_merge(capsys: pytest.CaptureFixture[str]) -> N
     for words, count in ((["--write"], 4), ([], 2)):
         assert main(["banks", "0", "--width", "16", *words]) == 0
         assert capsys.readouterr().out.startswith(f"wavefronts {count}, conflict degree 1\n")
-
-
-def test_a_picture_is_drawn(tmp_path: Path) -> None:
-    from matplotlib.image import imread
-
-    for number, words in enumerate((["lane * 128"], ["lane * 16", "--width", "16"], ["0", "--lanes", "3"])):
-        file = tmp_path / "pictures" / f"{number}.png"
-        assert main(["banks", *words, "--picture", str(file)]) == 0
-        height, width, _ = imread(file).shape
-        assert width > 1000
-        assert height > 150
-
-
-def test_lanes_of_a_cell_are_written_as_runs() -> None:
-    from ladder.report.figures.bank_map import lanes_label
-
-    assert lanes_label([5]) == "5"
-    assert lanes_label([2, 0, 1, 5]) == "0-2\n5"
-    assert lanes_label([0, 2, 4, 6]) == "4\nlanes"
-
-
-def test_a_picture_needs_a_png_name(caplog: pytest.LogCaptureFixture) -> None:
-    assert main(["banks", "lane * 4", "--picture", "banks.jpg"]) == 2
-    assert "--picture" in caplog.text
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

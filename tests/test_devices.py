@@ -15,6 +15,7 @@ from ladder.model.folders import Project, PublishedFolder
 from ladder.model.sweep import Sweep
 from ladder.page.document import render as render_page
 from ladder.report.document import render
+from ladder.report.evidence import Evidence
 from ladder.results import tables
 
 OWN = Project(ROOT)
@@ -57,7 +58,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> list[PublishedFolder]:
 def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_measurements(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
-    text = render(PUBLISHED, sweeps, {}, beside=others)[PUBLISHED.report]
+    text = render(PUBLISHED, Evidence.read(PUBLISHED, sweeps), {}, beside=others)[PUBLISHED.report]
     section = text.partition("## Devices\n")[2].partition("\n## ")[0]
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in section.splitlines()}
     timings, claims = (tables.read(name, PUBLISHED.tables) for name in ("timings", "claims"))
@@ -70,13 +71,13 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
     assert differing.startswith(f"- `{first}`: ")
     assert "undecided on NVIDIA-FAST" in differing
     assert "NVIDIA-NONE" not in differing
-    assert "## Devices" not in render(PUBLISHED, sweeps, {})[PUBLISHED.report]
+    assert "## Devices" not in render(PUBLISHED, Evidence.read(PUBLISHED, sweeps), {})[PUBLISHED.report]
 
 
 def test_the_page_has_every_device_and_says_which_has_no_measurements(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
-    text = render_page(PUBLISHED, sweeps, ROOT, others)
+    text = render_page(PUBLISHED, Evidence.read(PUBLISHED, sweeps), ROOT, others)
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     runs = json.loads(found[1])["runs"]

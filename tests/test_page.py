@@ -19,6 +19,7 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.model.folders import Project, PublishedFolder
 from ladder.page.document import page, render
+from ladder.report.evidence import Evidence
 from ladder.results import tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +51,8 @@ def decoded(columns: dict[str, Any]) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def text() -> str:
     own = Project(ROOT)
-    return render(PUBLISHED, load_sweeps(own.sweeps, load_catalog(own.kernels), None), ROOT)
+    sweeps = load_sweeps(own.sweeps, load_catalog(own.kernels), None)
+    return render(PUBLISHED, Evidence.read(PUBLISHED, sweeps), ROOT)
 
 
 @pytest.fixture(scope="module")

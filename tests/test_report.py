@@ -57,7 +57,8 @@ def report(lab: Lab, one: Claim | None = None) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "CLAIMS", (one or claim(),))
         assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
-    return {path.stem: text for path, text in render(lab.folder, lab.sweeps(SWEEPS), lab.plans()).items()}
+    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
 
 
 def made(root: Path, **more: Any) -> Lab:
@@ -141,7 +142,7 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     over = {"published": about} if source == "published" else about
     write_json(folder.environment, {**lab.environment(), **over, "timings_from": source})
     tables.write({"claims": tables.frame("claims", [])}, folder.tables)
-    pages = render(folder, lab.sweeps(SWEEPS), {})
+    pages = render(folder, Evidence.read(folder, lab.sweeps(SWEEPS)), {})
     head = pages[folder.report].split("\n|", 1)[0].replace(">", "")
     start = "Measured on **NVIDIA H200**," if source == "measured" else "of NVIDIA H200**, measured"
     assert f"{start} {says} commit" in " ".join(head.split())

@@ -25,6 +25,7 @@ from ladder.measure.tuning import fastest, rivals
 from ladder.model.errors import LadderError
 from ladder.model.plan import read_plan
 from ladder.report.document import render
+from ladder.report.evidence import Evidence
 from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
@@ -223,7 +224,8 @@ def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> 
 
 def report(lab: Lab) -> dict[str, str]:
     """The pages by their names without .md."""
-    return {path.stem: text for path, text in render(lab.folder, lab.sweeps([SWEEP]), lab.plans()).items()}
+    data = Evidence.read(lab.folder, lab.sweeps([SWEEP]))
+    return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
 
 
 def test_the_report_names_the_confirmed_winner_and_says_what_was_measured_again(measured: Lab) -> None:

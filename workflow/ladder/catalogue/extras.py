@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from ladder.catalogue.config import ExtrasConfig
 from ladder.model.problem import Size
-from ladder.model.sweep import Counters, Entry, Reference, Sweep
+from ladder.model.sweep import Entry, Reference, Sweep
 
 NAME = "extras"
 
@@ -42,17 +42,11 @@ def extra_sweep(config: ExtrasConfig, sweeps: Mapping[str, Sweep], chosen: Seque
     own = [sweeps[name] for name in config.sweeps]
     return Sweep(
         name=NAME,
-        title="",
-        question="",
         problem=own[0].problem,
         dtypes=tuple(dict.fromkeys(one.variant.dtype for one in asked)),
         sizes=tuple({tuple(size.values()): size for of in sizes.values() for size in of}.values()),
-        unasked=(),
         entries=asked,
-        excluded=0,
         reference=Reference(tuple(dict.fromkeys(name for one in own for name in one.reference.libraries))),
         precision=max((one.precision for one in own if one.precision), default=None),
         regimes=("cold",),
-        counters=Counters(),
-        figures=(),
     )

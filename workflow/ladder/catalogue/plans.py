@@ -64,9 +64,9 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
         absent=absent,
         launch=_launch(variant, size) if absent is None else None,
         reference=_launch(against, size) if absent is None and against is not None else None,
-        counted=absent is None and sweep.counters.has(variant, size),
-        sustained=absent is None and sweep.sustained.has(variant, size),
-        repeated=absent is None and sweep.repeated.has(variant, size),
+        counted=absent is None and (variant, size) in sweep.counted,
+        sustained=absent is None and (variant, size) in sweep.sustained,
+        repeated=absent is None and (variant, size) in sweep.repeated,
     )
 
 
@@ -124,7 +124,7 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         regimes=sweep.regimes,
         settings=settings,
         job=job,
-        counter_groups=sweep.counters.groups,
+        counter_groups=sweep.counter_groups,
         tasks=tuple(_tasks(sweep, arch)),
         external=sweep.reference.external,
     )

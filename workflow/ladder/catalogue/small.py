@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import Problem, Size
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.model.sweep import Counters, Entry, Reference, Sweep
+from ladder.model.sweep import Entry, Reference, Sweep
 
 _EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003), strict=True))
 """Some tiles and a part of one, and no two alike."""
@@ -44,5 +44,5 @@ def small_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> 
             entries.setdefault(kernel.problem, []).extend(own or good[:1] or known[:1])
     for problem, asked in entries.items():
         sizes = tuple({tuple(one.sizes[0].values()): one.sizes[0] for one in asked}.values())
-        head = (f"sanitize-{problem.name}", "", "", problem, problem.dtypes)
-        yield Sweep(*head, sizes, (), tuple(asked), 0, Reference(), None, ("dirty",), Counters(), ())
+        name = f"sanitize-{problem.name}"
+        yield Sweep(name, problem, problem.dtypes, sizes, tuple(asked), Reference(), ("dirty",))

@@ -18,7 +18,7 @@ from ladder.model.expressions import evaluate
 from ladder.model.files import file_sha256
 from ladder.model.kernel import Kernel, ProblemName, Variant
 from ladder.model.problem import Size
-from ladder.model.sweep import Counters, Entry, Figure, Reference, Selection, SizeText, Sweep
+from ladder.model.sweep import Entry, Figure, Reference, Selection, SizeText, Sweep
 from ladder.problems.registry import PROBLEMS
 
 
@@ -332,7 +332,7 @@ class _SweepFile:
                     reference.variant_for(variant)
         return reference
 
-    def _selected(self, given: SelectionDocument | None, field: str) -> tuple[tuple[Variant, Size], ...]:
+    def _selected(self, given: SelectionDocument | None, field: str) -> Selection:
         """The cells that `where` keeps at the sizes, which are the first one where none is named."""
         if given is None:
             return ()
@@ -358,7 +358,6 @@ class _SweepFile:
 
     def sweep(self) -> Sweep:
         document = self.document
-        groups = tuple(document.counters.groups) if document.counters else ()
         return Sweep(
             name=self.path.stem,
             title=document.title,
@@ -372,9 +371,10 @@ class _SweepFile:
             reference=self._reference(),
             precision=document.precision,
             regimes=tuple(document.regimes),
-            counters=Counters(self._selected(document.counters, "counters"), groups=groups),
-            sustained=Selection(self._selected(document.sustained, "sustained")),
-            repeated=Selection(self._selected(document.repeated, "repeated")),
+            counted=self._selected(document.counters, "counters"),
+            counter_groups=tuple(document.counters.groups) if document.counters else (),
+            sustained=self._selected(document.sustained, "sustained"),
+            repeated=self._selected(document.repeated, "repeated"),
             tuning=document.tuning,
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
         )

@@ -18,6 +18,7 @@ from ladder.model.expressions import whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import ladders, learnt
+from ladder.report.evidence import Evidence
 from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.archive import read_records
@@ -48,15 +49,12 @@ def check(
 
 def reference(
     context: typer.Context,
-    kind: Annotated[list[str] | None, typer.Argument(help=f"Kinds (default: {', '.join(KINDS)}).")] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Update both README.md, ladder.md and the schemas.")
     ] = False,
 ) -> None:
-    """Print the field reference of document kinds, or write it down with schemas, README's numbers and ladder.md."""
-    for name in kind or ():
-        refuse_unknown("command line", "kind", name, KINDS)
-    text = "\n".join(field_reference(name, *KINDS[name]) for name in kind or KINDS)
+    """Print the field reference of all documents, or write it down with schemas, README's numbers and ladder.md."""
+    text = "\n".join(field_reference(name, *KINDS[name]) for name in KINDS)
     if not write:
         print(text, end="")
         return
@@ -65,10 +63,12 @@ def reference(
         write_json(own.config / "schemas" / f"{name}.json", document.model_json_schema())
     run = run_of(context, None, None)
     published = own.published(run.config.published)
-    numbers = learnt(published, run.every_sweep)
-    drawn = ladders(published, run.every_sweep)
-    replace_file(own.root / "docs" / "ladder.md", drawn.encode())
-    for readme, lines in ((own.config / "README.md", text), (own.root / "README.md", numbers)):
+    data = Evidence.read(published, run.every_sweep)
+    replace_file(own.root / "docs" / "ladder.md", ladders(data).encode())
+    for readme, lines in (
+        (own.config / "README.md", text),
+        (own.root / "README.md", learnt(published, data)),
+    ):
         old = readme.read_text(encoding="utf-8")
         if old.count(BEGIN) != 1 or old.count(END) != 1:
             raise LadderError(f"{readme}: the marks {BEGIN} and {END} are missing")
@@ -86,14 +86,11 @@ def banks(
         int | None, typer.Option(help="The access is ldmatrix of 1, 2 or 4 matrices; offsets are its rows'.")
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="The access is a write.")] = False,
-    picture: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the banks.")] = None,
 ) -> None:
     """Predict bank conflicts of a shared-memory access: wavefronts, conflict degree and the lanes each bank serves."""
     if not 1 <= lanes <= model.LANES:
         raise refuse("command line", "--lanes", lanes, f"1 to {model.LANES}")
     refuse_unknown("command line", "--width", width, (1, 2, 4, 8, 16))
-    if picture is not None and picture.suffix != ".png":
-        raise refuse("command line", "--picture", str(picture), "a file name that ends in .png")
     if matrices is not None:
         refuse_unknown("command line", "--matrices", matrices, (1, 2, 4))
         lanes, width = model.MATRIX_ROWS * matrices, model.ROW_BYTES
@@ -104,38 +101,26 @@ def banks(
         degree = model.conflict_degree(offsets, width, merges)
     except ValueError as error:
         raise LadderError(f"command line: offset: {error}") from error
-    phases = model.served(offsets, width, merges)
-    said = {"count": count, "degree": degree, "phases": phases, "banks": model.BANKS}
+    said = {"count": count, "degree": degree, "phases": model.served(offsets, width, merges)}
+    said["banks"] = model.BANKS
     print(TEMPLATES.get_template("banks.j2").render(said), end="")
-    if picture is not None:
-        from ladder.report.figures.bank_map import draw_banks  # plotting takes a second to import
-
-        access = f"{'lanes' if matrices is None else 'ldmatrix rows'} at byte {offset}, {width} bytes each"
-        title = f"{access}: conflict degree {degree:g}, {count} wavefronts"
-        draw_banks(phases, title, picture)
 
 
 RunA = Annotated[Path, typer.Argument(metavar="RUN_A", help="results/RUN/DEVICE or results/published/DEVICE")]
 RunB = Annotated[Path, typer.Argument(metavar="RUN_B", help="The run held against it.")]
-By = Annotated[str, typer.Option(help="speedup (over the reference, which clocks do not move) or time.")]
 Threshold = Annotated[float, typer.Option(help="Regressions above this many percent count.")]
-Noise = Annotated[float | None, typer.Option(help="Margin in percent (default: the noise model's).")]
 Pattern = Annotated[
     str, typer.Argument(metavar="CELL", help="VARIANT@SIZE:REGIME, or a pattern such as 'gemm_naive*@4096'.")
 ]
 Device = Annotated[str, typer.Option(help="Device whose runs and publications are searched.")]
 
 
-def compare(
-    run_a: RunA, run_b: RunB, by: By = "speedup", threshold: Threshold = 2.0, noise: Noise = None
-) -> None:
-    """Compare the records of two runs, per GPU and pooled; exits 1 on a regression."""
-    refuse_unknown("command line", "--by", by, comparing.MEASURES)
-    for name, value in (("threshold", threshold), ("noise", noise)):
-        if value is not None and not 0 <= value < 100:
-            raise refuse("command line", f"--{name}", value, "a percentage from 0 to 100")
+def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
+    """Compare the speed-ups that two runs have recorded, per GPU and pooled; exits 1 on a regression."""
+    if not 0 <= threshold < 100:
+        raise refuse("command line", "--threshold", threshold, "a percentage from 0 to 100")
     before, after = read_records(run_a), read_records(run_b)
-    results = comparing.compare(before, after, by, None if noise is None else noise / 100)
+    results = comparing.compare(before, after)
     pooled = results[-1]
     broken = pooled.others["broken"]
     if not (pooled.changes or broken or pooled.others["repaired"]):
@@ -143,7 +128,7 @@ def compare(
     slower = [change for result in results for change in result.beyond_noise()[0]]
     worse = {change.name for change in slower if -change.faster > threshold / 100}
     said = {"sides": [("A", run_a, before), ("B", run_b, after)], "results": results, "threshold": threshold}
-    said |= {"unit": comparing.MEASURES[by], "worse": worse, "broken": broken}
+    said |= {"worse": worse, "broken": broken}
     print(TEMPLATES.get_template("compare.j2").render(said), end="")
     if worse or broken:
         raise typer.Exit(1)

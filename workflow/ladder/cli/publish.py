@@ -15,6 +15,7 @@ from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.model.schemas import SAMPLES
 from ladder.page.document import render
 from ladder.report.document import write
+from ladder.report.evidence import Evidence
 from ladder.report.figures.registry import draw_sweeps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
@@ -64,8 +65,9 @@ def publish(
         decide_tables(fresh.tables, sweeps)
         parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
         list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
+        data = Evidence.read(fresh, sweeps)
         others = [one for one in own.publications() if one.root != target.root]
-        write(fresh, sweeps, given.plans, given.folder.root, others)
+        write(fresh, data, given.plans, given.folder.root, others)
         name = "/".join(target.root.parts[-2:])
-        replace_file(fresh.page, render(fresh, sweeps, own.root, others, name).encode("utf-8"))
+        replace_file(fresh.page, render(fresh, data, own.root, others, name).encode("utf-8"))
     logging.info("published in %s", target.root)

@@ -12,6 +12,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
 from ladder.page.document import render
 from ladder.report.document import write
+from ladder.report.evidence import Evidence
 from ladder.results.statistics import records
 
 
@@ -25,11 +26,12 @@ def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: 
     """Write report.md, methodology.md and sweeps/NAME.md."""
     folder = RunFolder(folder_)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
-    write(folder, sweeps_of(context, sweeps), plans, beside=folders(beside))
+    write(folder, Evidence.read(folder, sweeps_of(context, sweeps)), plans, beside=folders(beside))
 
 
 def page(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
     """Write index.html, which holds all tables and opens from anywhere."""
     folder = RunFolder(folder_)
-    text = render(folder, sweeps_of(context, sweeps), project(context).root, folders(beside))
+    data = Evidence.read(folder, sweeps_of(context, sweeps))
+    text = render(folder, data, project(context).root, folders(beside))
     replace_file(folder.page, text.encode("utf-8"))

@@ -37,7 +37,7 @@ def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
         problem=sweep.problem.name,
         figures=sweep.figure_names(),
         variants=len(sweep.variants),
-        counted=bool(sweep.counters.groups),
+        counted=bool(sweep.counter_groups),
         code={regime: measuring_code(sweep.problem.name, regime, workspace) for regime in ("", COUNTERS)},
         # Of what its plan says, and of everything that its cubins and their facts depend on.
         asked=digest_json([plan, harness, keys, code, launched]),

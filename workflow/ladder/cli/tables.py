@@ -6,11 +6,8 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from pydantic import TypeAdapter
 
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
-from ladder.measure.job import Job, accounts
-from ladder.measure.profiler import Note
 from ladder.measure.store import read_store
 from ladder.measure.view import View
 from ladder.model.document import AN_ARCH, ARCH
@@ -21,11 +18,9 @@ from ladder.model.plan import read_plan
 from ladder.model.schemas import SAMPLES
 from ladder.results import tables
 from ladder.results.archive import records_of, write_samples
-from ladder.results.collect import changed_code, collect_sweep, merge
-from ladder.results.environment import analysed_here, measured_on, read_as, read_environment, reproduced
+from ladder.results.collect import accounts_of, changed_code, collect_sweep, merge
+from ladder.results.environment import analysed_here, measured_on, read_environment, reproduced
 from ladder.results.publish import copy_checks, kept_rows
-
-_MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:
@@ -52,9 +47,7 @@ def collect(folder_: Folder, sweeps: SweepNames, published: Published = None, in
         if published:
             frames = _stand_in(view, PublishedFolder(published))
         else:
-            jobs = [read_as(_MEASURED, folder.account(name, plan.sweep)) for name in accounts(plan)]
-            profile = read_as(_PROFILED, folder.account("profiled", plan.sweep))
-            frames = collect_sweep(view, [job for job in jobs if job], profile)
+            frames = collect_sweep(view, *accounts_of(folder, plan))
         counts = frames["timings"]["status"].value_counts()
         summary = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no timings"
         logging.info("[%d/%d] %s: %s", done, len(plans), plan.sweep, summary)

@@ -85,21 +85,8 @@ class Figure(Document):
         return self.at if isinstance(self.at, Mapping) else None  # type: ignore[return-value]
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Some variants, each at some sizes."""
-
-    cells: tuple[tuple[Variant, Size], ...] = ()
-
-    def has(self, variant: Variant, size: Size) -> bool:
-        return (variant, size) in self.cells
-
-
-@dataclass(frozen=True)
-class Counters(Selection):
-    """What the profiler counts: groups of metrics of some cells."""
-
-    groups: tuple[str, ...] = ()
+Selection = tuple[tuple[Variant, Size], ...]
+"""Some variants, each at some sizes."""
 
 
 @dataclass(frozen=True)
@@ -107,21 +94,22 @@ class Sweep:
     """Variants x sizes that answer one question; of the sizes given, those at which it has a variant."""
 
     name: str
-    title: str
-    question: str
     problem: Problem
     dtypes: tuple[str, ...]
     sizes: tuple[Size, ...]  # at which some variant is asked for; the others are `unasked`
-    unasked: tuple[Size, ...]
     entries: tuple[Entry, ...]
-    excluded: int  # combinations that the kernels' constraints or `where` drop
     reference: Reference
-    precision: float | None
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
-    counters: Counters
-    figures: tuple[Figure, ...]
-    sustained: Selection = Selection()
-    repeated: Selection = Selection()  # measured in several sessions
+    title: str = ""
+    question: str = ""
+    unasked: tuple[Size, ...] = ()
+    excluded: int = 0  # combinations that the kernels' constraints or `where` drop
+    precision: float | None = None
+    counted: Selection = ()
+    counter_groups: tuple[str, ...] = ()  # of metrics, that the profiler counts there
+    figures: tuple[Figure, ...] = ()
+    sustained: Selection = ()
+    repeated: Selection = ()  # measured in several sessions
     tuning: bool = False  # whether the fastest of its variants are measured again
 
     @functools.cached_property

@@ -10,8 +10,8 @@ import jinja2
 from ladder import __version__
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
-from ladder.model.sweep import Sweep
 from ladder.page.gather import kernels, run
+from ladder.report.evidence import Evidence
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"
 _SCRIPTS = ("data", "table", "charts", "detail", "explorer")  # in the order that they run
@@ -34,15 +34,20 @@ def page(document: Mapping[str, Any]) -> str:
 
 def render(
     folder: RunFolder,
-    sweeps: Mapping[str, Sweep],
+    data: Evidence,
     root: Path,
     beside: Sequence[RunFolder] = (),
     name: str = "",
 ) -> str:
     """The page of a run, with other runs `beside` it to compare; `name` is the run's if the folder's own is another.
 
-    Raises LadderError where tables or the environment are missing.
+    Raises LadderError where tables or the environment of another run are missing.
     """
-    named = [(one, "/".join(one.root.parts[-2:])) for one in (folder, *beside)]
-    runs = [run(one, sweeps, known) for one, known in [(folder, name or named[0][1]), *named[1:]]]
-    return page({"runs": runs, "kernels": kernels(root, sweeps)})
+    runs = [run(folder, data, name or _name(folder))]
+    runs += [run(one, Evidence.read(one, data.sweeps), _name(one)) for one in beside]
+    return page({"runs": runs, "kernels": kernels(root, data.sweeps)})
+
+
+def _name(folder: RunFolder) -> str:
+    """RUN/DEVICE."""
+    return "/".join(folder.root.parts[-2:])

@@ -13,14 +13,13 @@ from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.sweep import Sweep
-from ladder.report.document import ten
-from ladder.report.sweep_data import SweepData, of_sweep
+from ladder.report.document import said
+from ladder.report.evidence import Evidence
+from ladder.report.findings import findings
+from ladder.report.sweep_data import SweepData
 from ladder.results import tables
-from ladder.results.environment import read_environment
 from ladder.results.statistics import records, size_of
-from ladder.results.templates import TEMPLATES
 
-_TABLES = ("timings", "resources", "sessions", "metrics", "claims")
 _UNSEEN = ["source_sha256", "cubin_sha256"]
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
@@ -47,37 +46,31 @@ def _sweep(data: SweepData) -> dict[str, Any]:
     """What charts and details need to know of a sweep. `fastest`: the places in timings of the fastest at each size."""
     sweep = data.sweep
     rungs = {entry.variant.id: entry.technique for entry in sweep.entries} if data.has_rungs else None
-    findings = TEMPLATES.get_template("findings.md.j2").render(data=data)
-    found: dict[str, Any] = {
+    return {
         "title": sweep.title,
         "question": sweep.question,
         "regime": data.regime,
         "rungs": rungs,
+        "size": size_label(data.size),
+        "reference": data.reference_name,
+        "shapes": data.over_shapes,
+        "findings": _rendered("findings", data=data),
+        "libraries": [*sweep.problem.libraries],
+        "fastest": data.fastest_by_size.index.tolist() if len(data.ok) else [],
     }
-    found |= {"size": size_label(data.size), "reference": data.reference_name, "shapes": data.over_shapes}
-    found |= {"findings": _MARKDOWN.render(findings), "libraries": [*sweep.problem.libraries]}
-    return found | {"fastest": data.fastest_by_size.index.tolist() if len(data.ok) else []}
 
 
-def _lines(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
-    """The report's findings as HTML; empty where nothing was measured that they speak of."""
-    found, lines = ten(folder, sweeps)
-    return "" if all(one.absent for one in found) else str(_MARKDOWN.render(lines))
+def _rendered(template: str, **known: Any) -> str:
+    """A template of the report as HTML."""
+    return str(_MARKDOWN.render(said(template, **known)))
 
 
-def run(folder: RunFolder, sweeps: Mapping[str, Sweep], name: str) -> dict[str, Any]:
-    """Tables and words of a run with this name. Raises LadderError where tables or environment are missing."""
-    frames = {table: tables.read(table, folder.tables) for table in _TABLES}
-    environment = read_environment(folder)
-    timings_from = environment.get("timings_from") or "measured"
-    source = environment.get("published") or environment
-    gpu = (source.get("gpu") or {}).get("name") or source["device"]
-    notes = tables.read("notes", folder.tables, required=False)
-    about = {"tables": {"notes": notes}, "source": source, "environment": environment}
-    about |= {"timings_from": timings_from, "name": gpu}
-    timings, claims = frames["timings"], frames["claims"]
-    there = set(timings["sweep"])
-    parts = {one: of_sweep(sweep, frames, environment) for one, sweep in sweeps.items() if one in there}
+def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
+    """Tables and words of the run in a folder, by this name. Raises LadderError where its sessions are missing."""
+    about = {"tables": data.frames, "source": data.source, "environment": data.environment, "name": data.name}
+    about["timings_from"] = data.environment["timings_from"]
+    timings, claims, found = data.frames["timings"], data.frames["claims"], findings(data)
+    parts = {one: part for one, part in data.parts.items() if one in set(timings["sweep"])}
     labels = {(one, *pair): label for one, data in parts.items() for *pair, label in data.names.items()}
     rows = records(timings)
     shown = timings.assign(
@@ -87,18 +80,19 @@ def run(folder: RunFolder, sweeps: Mapping[str, Sweep], name: str) -> dict[str, 
     shown = shown.astype({"label": "string", "size": "string"}).drop(columns=_UNSEEN)
     return {
         "name": name,
-        "device": source["device"],
-        "gpu": gpu,
+        "device": data.source["device"],
+        "gpu": data.name,
         "measured": bool((timings["status"] == "ok").any()),
-        "origin": _MARKDOWN.render(TEMPLATES.get_template("origin.md.j2").render(about)),
-        "lines": _lines(folder, sweeps),
+        "origin": _rendered("origin", **about),
+        # Empty where nothing was measured that the findings speak of.
+        "lines": "" if all(one.absent for one in found) else _rendered("ten", findings=found),
         "verdicts": dict(overall(claims)),
         "claims": records(claims.astype(object).where(claims.notna(), None)),
         "sweeps": {one: _sweep(data) for one, data in parts.items()},
         "timings": columns(shown),
-        "resources": columns(frames["resources"].drop(columns=["params", *_UNSEEN])),
-        "sessions": columns(frames["sessions"]),
-        "metrics": columns(frames["metrics"]),
+        "resources": columns(data.frames["resources"].drop(columns=["params", *_UNSEEN])),
+        "sessions": columns(tables.read("sessions", folder.tables)),
+        "metrics": columns(data.frames["metrics"]),
     }
 
 

@@ -14,75 +14,48 @@ from ladder import __version__
 from ladder.claims.ledger import overall
 from ladder.claims.sources import titles
 from ladder.model.cell import size_label
-from ladder.model.errors import refuse_unknown
-from ladder.model.extras import EXTRAS
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
-from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
 from ladder.report.devices import side_by_side
 from ladder.report.evidence import Evidence
-from ladder.report.findings import Finding, findings
+from ladder.report.findings import findings
 from ladder.report.messages import message
 from ladder.report.questions import questions, what_to_use
 from ladder.report.steps import path, rate, steps
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
-from ladder.results import tables
 from ladder.results.collect import EARLIER
-from ladder.results.environment import read_environment
 from ladder.results.templates import TEMPLATES
 
 _FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
 TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path}
 TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
-_REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
 """The sweeps of docs/ladder.md, in its order."""
-_OPTIONAL = (
-    "claims",
-    "components",
-    "coverage",
-    "clock_nvbench",
-    "clock_aa",
-    *EXTRAS,
-    "sanitizer",
-)
 
 
-def ten(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> tuple[list[Finding], str]:
-    """The findings of a folder's tables, and their lines as markdown. Raises LadderError without tables."""
-    found = findings(_evidence(folder, sweeps))
-    return found, TEMPLATES.get_template("ten.md.j2").render(findings=found)
+def said(template: str, **known: Any) -> str:
+    """What a template of the report says."""
+    return TEMPLATES.get_template(f"{template}.md.j2").render(known)
 
 
-def learnt(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
-    """What README says of a device, from its published tables. Raises LadderError without them."""
-    data = _evidence(published, sweeps)
-    return TEMPLATES.get_template("readme.md.j2").render(
-        findings=findings(data), gpu=data.gpu.get("name") or published.root.name, device=published.root.name
-    )
+def learnt(published: RunFolder, data: Evidence) -> str:
+    """What README says of a device, from what is published of it."""
+    return said("readme", findings=findings(data), gpu=data.name, device=published.root.name)
 
 
-def _evidence(folder: RunFolder, sweeps: Mapping[str, Sweep]) -> Evidence:
-    frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
-    frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-    return Evidence(sweeps, frames, read_environment(folder))
-
-
-def ladders(published: RunFolder, sweeps: Mapping[str, Sweep]) -> str:
-    """docs/ladder.md: the ladders among the sweeps, rung by rung. Raises LadderError without the published tables."""
-    data = _evidence(published, {name: sweeps[name] for name in LADDERS})
-    parts = list(data.parts.values())
-    return TEMPLATES.get_template("ladders.md.j2").render(ladders=parts, device=data.gpu["name"])
+def ladders(data: Evidence) -> str:
+    """docs/ladder.md: the ladders among the sweeps, rung by rung."""
+    return said("ladders", ladders=[data.parts[name] for name in LADDERS], device=data.name)
 
 
 def render(
     folder: RunFolder,
-    sweeps: Mapping[str, Sweep],
+    data: Evidence,
     plans: Mapping[str, Plan],
     run: Path | None = None,
     beside: Sequence[RunFolder] = (),
@@ -90,21 +63,16 @@ def render(
     """The pages of the report as markdown, by the file that each belongs to.
 
     `plans` say how it was measured, `run` names the run's own folder if it is another, and `beside` are folders of
-    other devices to compare with. Raises LadderError where a merged table is missing.
+    other devices to compare with.
     """
-    data = _evidence(folder, sweeps)
-    environment = data.environment
+    sweeps, environment = data.sweeps, data.environment
     frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
     asked, (use, behind) = questions(data), what_to_use(data)
-    timings_from = environment.get("timings_from") or ("measured" if len(frames["timings"]) else "none")
-    refuse_unknown(folder.environment, "timings_from", timings_from, ("measured", "published", "none"))
     planned = [plans[name] for name in sweeps if name in plans]
     # Of the sweeps with a precision of their own the methodology speaks apart.
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = overall(frames["claims"]).value_counts()
-    source, device = environment.get("published") or environment, (run or folder.root).name
-    name = data.gpu.get("name") or source.get("device") or device
     context = {
         "findings": findings(data),
         "use": use,
@@ -117,11 +85,11 @@ def render(
         "titles": titles(),
         "by_claim": {name: stats.records(own) for name, own in frames["claims"].groupby("id", sort=False)},
         "environment": environment,
-        "devices": side_by_side(name, frames, beside),
-        "source": source,
+        "devices": side_by_side(data.name, frames, beside),
+        "source": data.source,
         "gpu": data.gpu,
-        "name": name,
-        "timings_from": timings_from,
+        "name": data.name,
+        "timings_from": environment["timings_from"],
         "parts": list(data.parts.values()),
         "sweeps": list(sweeps.values()),
         "tables": frames,
@@ -132,7 +100,7 @@ def render(
         "settings": {**plan.settings, "arch": plan.arch} if plan else {},
         "csv": "" if where == "." else f"{where}/",
         "folder": (run or folder.root).as_posix(),
-        "device": device,
+        "device": (run or folder.root).name,
     }
     pages = {folder.report: _page("report", context), folder.methodology: _page("methodology_page", context)}
     for sweep, part in data.parts.items():
@@ -153,8 +121,7 @@ def _message(part: SweepData, place: int) -> str:
 
 
 def _page(template: str, context: Mapping[str, Any]) -> str:
-    text = TEMPLATES.get_template(f"{template}.md.j2").render(context)
-    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    lines = "\n".join(line.rstrip() for line in said(template, **context).splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip() + "\n"
 
 

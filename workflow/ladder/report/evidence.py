@@ -11,11 +11,18 @@ from typing import Any
 import pandas as pd
 
 from ladder.claims.primitives import TABLES, Row, Rows, Tables, Unmeasured
+from ladder.model.extras import EXTRAS
+from ladder.model.folders import RunFolder
 from ladder.model.sweep import Sweep
 from ladder.report.markdown import figure, spread, text
 from ladder.report.sweep_data import SweepData, of_sweep
 from ladder.results import statistics as stats
+from ladder.results import tables
+from ladder.results.environment import read_environment
 from ladder.results.statistics import UNKNOWN, Estimate
+
+_REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
+_OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", *EXTRAS, "sanitizer")
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,13 @@ class Evidence:
     frames: Mapping[str, pd.DataFrame]
     environment: Mapping[str, Any]
 
+    @classmethod
+    def read(cls, folder: RunFolder, sweeps: Mapping[str, Sweep]) -> "Evidence":
+        """The tables in a folder. Raises LadderError where one that every run has is missing, or the environment."""
+        frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
+        frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
+        return cls(sweeps, frames, read_environment(folder))
+
     @cached_property
     def tables(self) -> Tables:
         return Tables({name: self.frames[name] for name in TABLES}, self.sweeps)
@@ -146,9 +160,19 @@ class Evidence:
         return {name: of_sweep(sweep, self.frames, self.environment) for name, sweep in self.sweeps.items()}
 
     @property
+    def source(self) -> Mapping[str, Any]:
+        """Environment of the run the timings come from."""
+        return self.environment.get("published") or self.environment
+
+    @property
     def gpu(self) -> Mapping[str, Any]:
         """The GPU the timings come from, as far as it is known."""
-        return (self.environment.get("published") or self.environment).get("gpu") or {}
+        return self.source.get("gpu") or {}
+
+    @property
+    def name(self) -> str:
+        """What the GPU, or else the device, is called."""
+        return str(self.gpu.get("name") or self.source["device"])
 
     def rows(self, name: str, kernel: Any = None, **wanted: Any) -> Sequence[Row]:
         """Cells of a sweep with a result, in its first regime unless another one is wanted."""

@@ -165,33 +165,27 @@ class SweepData:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """A label for each variant."""
-        return self.labels()
-
-    def labels(self, brief: bool = False) -> dict[str, str]:
         """A short name for each variant: its rung, else the parameters that distinguish it.
 
-        Where that takes many parameters, a name has the first of those and whatever is not the kernel's default; with
-        `brief` it never has more, nor the dtype.
+        Where that takes many parameters, a name has the first of those and whatever is not the kernel's default.
         """
-        several = not brief and len(self.sweep.dtypes) > 1
+        several = len(self.sweep.dtypes) > 1
         rungs = [(entry.variant, entry.rung) for entry in self.sweep.entries if entry.rung]
-        labels = {one.id: rung + (f" ({one.dtype})" if several else "") for one, rung in rungs}
+        names = {one.id: rung + (f" ({one.dtype})" if several else "") for one, rung in rungs}
         axes = {entry.variant.kernel.name: entry.variant.kernel.parameters for entry in self.sweep.entries}
         for variants, params, needed in self._kernels:
             for row, given in zip(variants, params, strict=True):
-                crowded = len(needed) > MOST_NAMED
                 named = [name for name in given if name in needed]
-                if crowded or brief:
+                if len(needed) > MOST_NAMED:
                     usual = {name: axis.default for name, axis in axes.get(row["kernel"], {}).items()}
                     special = {name for name, value in given.items() if usual.get(name) != value}
-                    named = [name for name in (given if crowded else named) if name in {*named[:1], *special}]
+                    named = [name for name in given if name in {*named[:1], *special}]
                 label = ", ".join(f"{name}={given[name]}" for name in named)
                 if len(self._kernels) > 1 or not label:
                     label = f"{row['kernel']} {label}".strip()
                 label = label if pd.isna(row["rung"]) else row["rung"]
-                labels[row["variant"]] = label + (f" ({row['dtype']})" if several else "")
-        return labels
+                names[row["variant"]] = label + (f" ({row['dtype']})" if several else "")
+        return names
 
 
 class NoDataError(Exception):

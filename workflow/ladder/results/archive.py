@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -81,31 +82,28 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
     return Records().add(found)
 
 
-_CELL_SIZE = [(name, pa.int64()) for name in SIZE_COLUMNS]
 _OF_SAMPLES = pa.schema(
-    [*((name, pa.string()) for name in ("cell", "variant", "session", "regime")), *_CELL_SIZE]
+    [
+        *((name, pa.string()) for name in ("cell", "variant", "session", "regime")),
+        *((name, pa.int64()) for name in SIZE_COLUMNS),
+        *(("order", pa.int32()), ("side", pa.string()), ("us", pa.float64())),
+    ]
 )
-_SAMPLED = [("order", pa.int32()), ("side", pa.string()), ("us", pa.float64())]
 _AT_ONCE = 2000  # records whose samples are in memory as a table
 
 
 def _samples(records: Sequence[Record]) -> pa.Table:
-    rows, taken = list[dict[str, Any]](), list[tuple[Any, ...]]()
+    rows = list[dict[str, Any]]()
     for record in records:
+        about = {**vars(record), **record.cell.size, "cell": record.cell.id, "regime": record.cell.regime}
         for side, name in enumerate(_SAMPLES):
-            us = np.asarray(record.result.get(name) or (), np.float64)
-            group, second = np.divmod(np.arange(len(us), dtype=np.int32), 2)
-            outer = (group + side) % 2 == 0
-            order = 4 * group + np.where(outer, 3 * second, 1 + second)
-            taken.append((np.full(len(us), len(rows)), order, np.full(len(us), side), us))
-        about = {"cell": record.cell.id, "regime": record.cell.regime}
-        rows.append({**vars(record), **record.cell.size, **about})
-    of, order, sides, us = (np.concatenate(one) for one in zip(*taken, strict=True))
-    table = pa.Table.from_pylist(rows, _OF_SAMPLES).take(pa.array(of))
-    named = pa.array(["variant", "reference"]).take(pa.array(sides))
-    for (name, kind), values in zip(_SAMPLED, (order, named, us), strict=True):
-        table = table.append_column(name, pa.array(values, kind))
-    return table
+            us = record.result.get(name) or ()
+            group, second = np.divmod(np.arange(len(us)), 2)
+            order = 4 * group + np.where((group + side) % 2, 1 + second, 3 * second)
+            rows.append({**about, "order": order, "side": name.removesuffix("_us"), "us": us})
+    sampled = pd.DataFrame(rows, columns=_OF_SAMPLES.names).explode(["order", "us"]).dropna(subset="us")
+    table = pa.Table.from_pandas(sampled, _OF_SAMPLES, preserve_index=False)
+    return table.replace_schema_metadata()
 
 
 def write_samples(path: Path, records: Iterable[Record]) -> None:
@@ -115,7 +113,7 @@ def write_samples(path: Path, records: Iterable[Record]) -> None:
     reference, variant, variant, reference in odd ones. `side` is variant or reference; `us` is the time.
     """
     every, sink = list(records), pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, pa.schema([*_OF_SAMPLES, *_SAMPLED]), compression="zstd") as writer:
+    with pq.ParquetWriter(sink, _OF_SAMPLES, compression="zstd") as writer:
         for begin in range(0, len(every), _AT_ONCE):
             writer.write_table(_samples(every[begin : begin + _AT_ONCE]))
     replace_file(path, sink.getvalue())

@@ -8,16 +8,21 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pandas as pd
+from pydantic import TypeAdapter
 
+from ladder.measure.job import Job, accounts
+from ladder.measure.profiler import Note
 from ladder.measure.tuning import fastest, rivals
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
+from ladder.model.folders import RunFolder
 from ladder.model.intervals import group_ratios, median, median_interval
-from ladder.model.plan import Task
+from ladder.model.plan import Plan, Task
 from ladder.model.record import Record
 from ladder.model.schemas import CHAINED, SUSTAINED, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
+from ladder.results.environment import read_as
 from ladder.results.prediction import OVER, combine
 from ladder.results.statistics import lag_1
 
@@ -198,6 +203,15 @@ class Collector:
                 self.rows["metrics"].append({**given, **self.about(task)})
 
 
+_MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
+
+
+def accounts_of(folder: RunFolder, plan: Plan) -> tuple[list[Row], Row | None]:
+    """The accounts of the jobs that measured and profiled a sweep, as far as there are any."""
+    jobs = [read_as(_MEASURED, folder.account(name, plan.sweep)) for name in accounts(plan)]
+    return [job for job in jobs if job], read_as(_PROFILED, folder.account("profiled", plan.sweep))
+
+
 def _share(job: Mapping[str, Any], part: str, of: str) -> float | None:
     return job[part] / job[of] if job.get(part) is not None and job.get(of) else None
 
@@ -205,7 +219,7 @@ def _share(job: Mapping[str, Any], part: str, of: str) -> float | None:
 def collect_sweep(
     view: View, jobs: Sequence[Mapping[str, Any]] = (), profile: Mapping[str, Any] | None = None
 ) -> dict[str, pd.DataFrame]:
-    """Tables of one sweep, by name; `jobs` and `profile` are the accounts of its measuring and profiling jobs."""
+    """Tables of one sweep, by name; `jobs` and `profile` are as `accounts_of` gives them."""
     collector = Collector(view)
     for task in view.plan.tasks:
         collector.task(task)

@@ -1,17 +1,14 @@
 """Two sets of records side by side: what got faster or slower beyond noise, what appeared, what broke."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
-from ladder.results.collect import times
-from ladder.results.statistics import Estimate, mean_of, ratio
+from ladder.results.statistics import Estimate, mean_of
 
 UNKNOWN = "unknown GPU"
-MEASURES = {"speedup": "x", "time": " launches/s"}
-"""What is compared, and its unit."""
 WITHIN_A_GPU, BETWEEN_GPUS = 0.005, 0.025
 """Shares within which speed-ups agree from session to session, on one GPU and between GPUs of a model.
 
@@ -60,14 +57,7 @@ def latest(records: Records) -> Latest:
     return found
 
 
-def _pooled(records: Iterable[Record], by: str) -> Estimate:
-    """The mean over GPUs of a measure; of times their inverse, so that more is faster."""
-    if by == "speedup":
-        return mean_of([record.result for record in records], "speedup")
-    return ratio(Estimate(1e6, 1e6, 1e6), mean_of([times(record.result) for record in records], "median_us"))
-
-
-def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Comparison:
+def _compared(where: str, share: float, old: Latest, new: Latest) -> Comparison:
     """Cells of both, each with its records of one or more GPUs; a cell is ok where any of them is."""
     shown = {cell: next(iter(given.values())) for cell, given in {**old, **new}.items()}
     names = {cell: cell_name(one.variant, one.cell) for cell, one in shown.items()}
@@ -77,7 +67,7 @@ def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Co
         sides = [list(side[cell].values()) for side in (old, new)]
         ok = [[one for one in side if one.status == "ok"] for side in sides]
         if all(ok):
-            before, after = (_pooled(side, by) for side in ok)
+            before, after = (mean_of([one.result for one in side]) for side in ok)
             faster = after.value / before.value - 1
             apart = after.low > before.high or after.high < before.low
             changes.append(Change(names[cell], before, after, faster, apart and abs(faster) > share))
@@ -89,13 +79,10 @@ def _compared(where: str, share: float, old: Latest, new: Latest, by: str) -> Co
     return Comparison(where, share, changes, others)
 
 
-def compare(
-    before: Records, after: Records, by: str = "speedup", share: float | None = None
-) -> list[Comparison]:
-    """Comparisons on each GPU that both have measured, then of all GPUs pooled.
+def compare(before: Records, after: Records) -> list[Comparison]:
+    """Comparisons of speed-ups on each GPU that both have measured, then of all GPUs pooled.
 
-    A change is beyond noise where the 95 % intervals do not overlap and it exceeds `share`, by default the noise
-    model's for one GPU, or for several.
+    A change is beyond noise where the 95 % intervals do not overlap and it exceeds the share for one GPU, or several.
     """
     old, new = latest(before), latest(after)
     cards = [{gpu for given in side.values() for gpu in given} for side in (old, new)]
@@ -103,8 +90,7 @@ def compare(
     found = []
     for gpu in sorted((cards[0] & cards[1]) - {UNKNOWN}) if several else ():
         there = [{cell: {gpu: on[gpu]} for cell, on in side.items() if gpu in on} for side in (old, new)]
-        found.append(_compared(gpu, WITHIN_A_GPU if share is None else share, there[0], there[1], by))
+        found.append(_compared(gpu, WITHIN_A_GPU, *there))
     same = cards[0] == cards[1] and UNKNOWN not in cards[0]
     where = f"{len(cards[0])} and {len(cards[1])} GPUs pooled" if several else "one GPU"
-    usual = WITHIN_A_GPU if same else BETWEEN_GPUS
-    return [*found, _compared(where, usual if share is None else share, old, new, by)]
+    return [*found, _compared(where, WITHIN_A_GPU if same else BETWEEN_GPUS, old, new)]

@@ -1,7 +1,7 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 from pydantic import TypeAdapter, create_model
@@ -27,6 +27,7 @@ _Card: Any = create_model("_Card", tensor_peak_tflops=(dict[str, float | None] |
 _Tree: Any = create_model("_Tree", digest=(str | None, None), commit=(str | None, None))
 _FIELDS = dict.fromkeys(["device", "arch", "started"], (str, ...))
 _FIELDS |= dict.fromkeys(["driver", "nvrtc", "cublas"], (str | None, ...))
+_FIELDS |= {"timings_from": (Literal["measured", "published", "none"], ...)}
 _FIELDS |= {"gpu": (_Card | None, ...), "gpus": (list[_Card], []), "trees": (list[_Tree], [])}
 _FIELDS |= {"host": (dict[str, Any], ...), "packages": (dict[str, Any], ...), "notes": (list[str], [])}
 _FIELDS |= {"reproduced_cubins": (dict[str, int] | None, ...), "published": ("_Environment | None", ...)}

@@ -17,20 +17,18 @@ import pandas as pd
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.measure.host import tree
-from ladder.measure.job import accounts
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
 from ladder.model.extras import EXTRAS
-from ladder.model.files import read_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import public, public_uuid, read_archive, write_archive
-from ladder.results.collect import collect_sweep, merge
+from ladder.results.collect import accounts_of, collect_sweep, merge
 from ladder.results.statistics import listed
 
 
@@ -111,9 +109,8 @@ class Publication:
             if name not in self.views:
                 parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
                 continue
-            plan, profile = self.views[name].plan, read_json(self.folder.account("profiled", name))
-            jobs = [one for job in accounts(plan) if (one := read_json(self.folder.account(job, name)))]
-            parts[name] = collect_sweep(View(plan, both, earlier=True), jobs, profile)
+            view = replace(self.views[name], records=both, earlier=True)
+            parts[name] = collect_sweep(view, *accounts_of(self.folder, view.plan))
             if not self.run.measures:
                 parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
         return merge({name: part for name, part in parts.items() if len(part["timings"])})

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ladder.measure.view import View
 from ladder.model.errors import LadderError, refuse
-from ladder.model.sweep import Counters, Selection, Sweep
+from ladder.model.sweep import Sweep
 from ladder.results.collect import times
 from ladder.results.judgement import Outcome, outcome
 from ladder.results.statistics import estimate, identifier, predicted, records
@@ -40,17 +40,8 @@ def alone(sweep: Sweep, row: Row) -> Sweep:
         entries = [replace(entries[0], baseline=None)]
     elif entry.baseline is not None:
         entries.append(replace(entry.baseline, sizes=(size,)))  # it is compiled where it is launched
-    return replace(
-        sweep,
-        dtypes=(entry.variant.dtype,),
-        sizes=(size,),
-        entries=tuple(entries),
-        regimes=(row["regime"],),
-        counters=Counters(),
-        sustained=Selection(),
-        repeated=Selection(),
-        tuning=False,
-    )
+    cell = ((entry.variant.dtype,), (size,), tuple(entries), sweep.reference, (row["regime"],))
+    return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision)
 
 
 def again(view: View, row: Row) -> Outcome:

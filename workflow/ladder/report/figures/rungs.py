@@ -15,7 +15,6 @@ from ladder.report.steps import Step, path, steps
 from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import at_size, estimate, records
 
-MOST = 24  # variants without names: the fastest of them
 _ROW, _TALLEST = 0.27, 6.6  # inches from row to row, and of all rows
 _GAIN, _RATE = 1.015, 1.135  # where the columns beside the axes begin, as shares of its width
 
@@ -62,9 +61,6 @@ def draw(data: FigureData) -> Figure:
     rungs = [entry for entry in data.sweep.entries if entry.variant.id in set(shown["variant"])]
     main = {entry.variant.id for entry in path(data)}
     order = [entry.variant.id for entry in _order(data, rungs, main)]
-    if not data.has_rungs:
-        ranked = done.sort_values("speedup", ascending=False, kind="stable")
-        order = [str(name) for name in ranked["variant"].head(MOST)][::-1]
     places = {variant: place for place, variant in enumerate(order)}
     rows = {row["variant"]: row for row in records(shown)}
     known = {step.row["variant"]: step for step in steps(data)}
