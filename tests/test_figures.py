@@ -684,6 +684,6 @@ def test_the_step_writes_what_the_workflow_expects(lab: Lab) -> None:
 
 
 def test_asking_for_names_imports_no_plotting() -> None:
-    code = "import sys, ladder.model.sweep; assert not {'matplotlib', 'pandas'} & set(sys.modules)"
+    code = "import sys, ladder.model.sweep; assert not {'matplotlib', 'seaborn', 'pandas'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", check=False)
     assert done.returncode == 0
