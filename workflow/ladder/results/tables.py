@@ -16,6 +16,17 @@ from ladder.model.sweep import Sweep
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **extras.SCHEMAS}
+_OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
+clock_floor_us clock fresh over_cublas over_cublaslt"""
+_LATER = {
+    "resources": ("sweep",),
+    "timings": _OF_TIMINGS.split(),
+    "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose"),
+    "jobs": ("check_share",),
+    "clock_aa": ("gpu_uuid", "sweep", "dtype"),
+    "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
+}
+"""Columns that tables published earlier may not have."""
 _DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
 
 
@@ -34,9 +45,9 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
 
 
 def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
-    """Read `folder`/TABLE.csv; empty where it is missing and not required, and columns that came after it was written.
+    """Read `folder`/TABLE.csv; empty where it is missing and not required.
 
-    Raises LadderError where it must be there, a column is unknown or in another place, a line or value is damaged, or
+    Raises LadderError where it must be there, its columns are not the schema's, a line or value is damaged, or
     its rows are not as many as those of the parquet beside it.
     """
     path, columns = folder / f"{table}.csv", list(SCHEMAS[table])
@@ -57,10 +68,17 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
             raise ValueError(f"{len(found)} rows, and {rows} in {beside.name}")
     except (TypeError, ValueError, OverflowError) as error:
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
-    if list(found) != [name for name in columns if name in found]:
-        differing = sorted({*found} - {*columns}) or ["their order"]
+    earlier = {*_LATER.get(table, ())} - {*found}
+    columns = [name for name in columns if name not in earlier]
+    if list(found) != columns:
+        differing = sorted({*found} ^ {*columns}) or ["their order"]
         raise LadderError(f"{path}: the columns are not those of {table}: {', '.join(differing)}")
-    return found.reindex(columns=columns).astype(_DTYPES[table])
+    # The timings say which sweeps a variant is of.
+    if earlier and table == "resources":
+        uses = read("timings", folder)
+        uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
+        found = uses.drop_duplicates().merge(found, on="variant")
+    return found.reindex(columns=list(SCHEMAS[table])).astype(_DTYPES[table])
 
 
 def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
