@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, run_snakemake
 from ladder.catalogue.config import ExtrasConfig
 from ladder.catalogue.extras import extra_sweep
-from ladder.cli.extras import choices, timings_of
+from ladder.cli.extras import choices, chosen_of, timings_of
 from ladder.gpu import instance as instances
 from ladder.gpu import libraries
 from ladder.gpu.libraries import Gemm
@@ -239,7 +239,9 @@ ASKED = ExtrasConfig(
 )
 
 
-def test_the_fastest_by_the_runs_records_are_taken_and_by_published_ones_without_any(tmp_path: Path) -> None:
+def test_the_fastest_by_the_runs_records_are_taken_and_by_published_ones_without_any(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lab = made(tmp_path)
     sweep = lab.sweeps()["fp32_ladder"]
     nowhere = RunFolder(tmp_path / "nowhere")
@@ -251,6 +253,11 @@ def test_the_fastest_by_the_runs_records_are_taken_and_by_published_ones_without
         assert (variant, size) == (here.loc[here["speedup"].idxmax(), "variant"], m)
     none = timings_of(nowhere, Records(), nowhere, "fp32_ladder")
     assert [*choices(none, "fp32_ladder", "cold", sizes)] == []
+    two = ASKED.model_copy(update={"sweeps": ["fp32_ladder", "fp32_tensor"], "beta_sizes": sizes})
+    sweeps = {**lab.sweeps(), "fp32_tensor": sweep}
+    assert chosen_of(two, sweeps, lab.folder, nowhere) == found
+    assert "fp32_tensor is left out: nothing of it was timed at" in caplog.text
+    assert "fp32_ladder is left out" not in caplog.text
     asked = extra_sweep(ASKED, lab.sweeps(), [*found, ("fp32_ladder", "gone", sizes[0])])
     assert asked is not None
     plan = lab.plan(asked)
@@ -307,7 +314,7 @@ def test_the_report_has_errors_beside_cublas_and_beta_1_beside_the_faster_librar
     for name, frame in written.items():
         pd.testing.assert_frame_equal(tables.read(name, lab.folder.tables), frame)
     text = report(lab)["report"]
-    part = part_of(text, "How exact is FP32 on tensor cores?")
+    part = part_of(text, "How exact are the fastest FP32 kernels?")
     assert (
         "`fp32_ladder` in fp32 0.500 x with uniform inputs, 1.00 x with wide inputs; `fp32_ladder` in tf32 1000 x"
         in part
@@ -330,7 +337,7 @@ def test_the_report_has_errors_beside_cublas_and_beta_1_beside_the_faster_librar
 
 def test_without_them_the_report_says_how_to_measure(tmp_path: Path) -> None:
     text = report(made(tmp_path))["report"]
-    for title in ("How exact is FP32 on tensor cores?", "What does C = A B + C cost?"):
+    for title in ("How exact are the fastest FP32 kernels?", "What does C = A B + C cost?"):
         assert "Not measured: " in part_of(text, title)
         assert "python -m ladder extras does that, on a GPU" in part_of(text, title)
 

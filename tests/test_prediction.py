@@ -13,7 +13,7 @@ from factory import SESSION, Lab, Place, later
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import write_samples
-from ladder.results.collect import interval
+from ladder.results.collect import interval, times
 from ladder.results.prediction import combine, components, coverage, measured, predict, read
 from ladder.results.statistics import lag_1
 
@@ -244,6 +244,17 @@ def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None
     assert interval({**slow, **given})["speedup_high"] == pytest.approx(2.05 * (2.1 / 2.05) ** wider)
     assert interval({**fast, **given}) == pytest.approx({"speedup_low": 2.0, "speedup_high": 2.1})
     assert interval({"summary": {}}) == {}
+
+
+def test_an_interval_is_not_narrower_than_the_steps_of_the_clock() -> None:
+    """2.400 and 2.432 us are one step of 32 ns apart, so that both kernels may take as long."""
+    known = {"variant_us": [2.4] * 16, "reference_us": [2.432] * 16}
+    given = known | dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 2.432 / 2.4)
+    apart = times({**given, "clock": "device"})
+    assert (apart["median_us_low"], apart["median_us_high"]) == pytest.approx((2.384, 2.416))
+    ends = interval({**given, "clock": "device"})
+    assert ends["speedup_low"] < 1 < 1.026 < ends["speedup_high"] < 1.027
+    assert interval({**given, "clock": "events"})["speedup_low"] == pytest.approx(2.432 / 2.4)
 
 
 def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -> None:

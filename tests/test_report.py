@@ -633,7 +633,8 @@ def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
     """Its rate may exceed the peak of CUDA cores, which the column is about."""
     run = load(set_up(ROOT))
     published = run.project.published("nvidia-h200")
-    pages = render(published, run.every_sweep, {})
+    data = Evidence.read(published, run.every_sweep)
+    pages = render(published, data, {})
     part = section(pages[published.report], "What to use")
     # Rates of two element types do not compare.
     for name in ("hopper_dtypes", "hopper_layout_nn"):
@@ -645,6 +646,15 @@ def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
     assert re.search(r"\| 2\d\d % of CUDA cores' FP32 peak \|", "\n".join(rows))
     assert "*3xTF32*: FP32 inputs" in part
     assert "by 3xTF32" not in "".join(line for line in part.splitlines() if "sweeps/fp32_ladder" in line)
+    sustained = {
+        tuple(line.split(" | ")[:2]): line.split(" | ") for line in part.splitlines() if line[:3] == "| f"
+    }
+    assert sustained["| fp32 NN", "8192"][2].split("]")[0] == "[20 copying warpgroup"
+    assert "(" not in sustained["| fp32 NN", "8192"][5], "of the variant that is named"
+    other = data.sustained["fp32", "TN", 4096]
+    assert sustained["| fp32 TN by 3xTF32", "4096"][5].endswith(
+        f", [{data.label(other)}](sweeps/fp32_tensor.md)"
+    )
 
 
 def test_sustained_is_the_best_of_sweeps_that_are_timed_against_most_libraries() -> None:

@@ -1,12 +1,13 @@
 """The step that measures what no sweep does."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 import typer
 
 from ladder.catalogue import extras as asked
+from ladder.catalogue.config import ExtrasConfig
 from ladder.cli.asked import run_of
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
@@ -17,6 +18,7 @@ from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder
 from ladder.model.plan import read_plan
+from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.collect import collect_sweep
@@ -41,6 +43,21 @@ def choices(timings: pd.DataFrame, name: str, regime: str, sizes: Sequence[int])
             yield name, str(stats.fastest(own)["variant"]), size
 
 
+def chosen_of(
+    given: ExtrasConfig, sweeps: Mapping[str, Sweep], folder: RunFolder, published: RunFolder
+) -> list[asked.Choice]:
+    """The fastest of every sweep that extras are about; the log names a sweep that has none."""
+    found, records = list[asked.Choice](), read_store(folder.records)
+    for name in given.sweeps:
+        timings, regime = timings_of(folder, records, published, name), sweeps[name].regimes[0]
+        own = list(choices(timings, name, regime, given.beta_sizes))
+        if not own:
+            sizes = ", ".join(map(str, given.beta_sizes))
+            logging.warning("%s is left out: nothing of it was timed at %s, here or before", name, sizes)
+        found += own
+    return found
+
+
 def extras(
     context: typer.Context,
     folder_: Folder,
@@ -56,11 +73,7 @@ def extras(
     end_with_parent()
     folder, run = RunFolder(folder_), run_of(context, configfile, config, arch=arch)
     own, given = run.project, run.config.extras
-    chosen, published = list[asked.Choice](), own.published(run.config.published)
-    records = read_store(folder.records)
-    for name in given.sweeps:
-        timings, regime = timings_of(folder, records, published, name), run.every_sweep[name].regimes[0]
-        chosen += choices(timings, name, regime, given.beta_sizes)
+    chosen = chosen_of(given, run.every_sweep, folder, own.published(run.config.published))
     if (sweep := asked.extra_sweep(given, run.every_sweep, chosen)) is None:
         raise LadderError(
             f"none of {', '.join(given.sweeps)} was timed at {given.beta_sizes}, here or before"

@@ -23,7 +23,7 @@ from ladder.report.devices import side_by_side
 from ladder.report.evidence import Evidence
 from ladder.report.findings import findings
 from ladder.report.messages import message
-from ladder.report.questions import questions, what_to_use
+from ladder.report.questions import ERRORS, questions, what_to_use
 from ladder.report.steps import path, rate, steps
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
@@ -67,7 +67,7 @@ def render(
     """
     sweeps, environment = data.sweeps, data.environment
     frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
-    asked, (use, behind) = questions(data), what_to_use(data)
+    asked, (use, behind, differ) = questions(data), what_to_use(data)
     planned = [plans[name] for name in sweeps if name in plans]
     # Of the sweeps with a precision of their own the methodology speaks apart.
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
@@ -77,6 +77,8 @@ def render(
         "findings": findings(data),
         "use": use,
         "behind": behind,
+        "differ": differ,
+        "errors": ERRORS,
         "questions": asked,
         "messages": {
             part.shown: _message(data.parts[part.shown[0]], part.shown[1]) for part in asked if part.shown

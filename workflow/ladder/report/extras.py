@@ -65,7 +65,8 @@ def accuracy(data: Evidence) -> Said:
     ]
     said.append(
         f"All multiply the same fp32 numbers; the table has the largest error against fp64, and in brackets the"
-        f" root mean square, in units of 2^-24 |A||B|, at {size}, K = {depths[-1]}."
+        f" root mean square, in units of 2^-24 |A||B|, at {size}, K = {depths[-1]}. At the sizes that are timed"
+        " a library may take another kernel, with other errors."
     )
     groups = dict[tuple[str, ...], dict[str, str]]()
     for row in (row for row in rows if row["k"] == depths[-1]):

@@ -11,6 +11,7 @@ import pandas as pd
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import REFUTED, Row, Unmeasured
 from ladder.model.cell import size_label
+from ladder.model.schemas import SUSTAINED
 from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, proper, span, verdicts
 from ladder.report.markdown import code, figure, share, text
 from ladder.report.steps import path, steps
@@ -113,6 +114,14 @@ def fp32_technique(data: Evidence) -> Answer:
     )
 
 
+def _held(data: Evidence, row: Mapping[str, Any]) -> str:
+    """What the variant of a row reaches at its size in launches without pauses; empty where that was not timed."""
+    alike = {"variant": row["variant"], **stats.size_of(row)}
+    rows = data.tables.timed(row["sweep"], regime=SUSTAINED, **alike).found
+    found = [gain(one.names) for one in rows if "baseline" not in one.names]
+    return f", sustained {found[0]}" if found else ""
+
+
 def double_buffering(data: Evidence) -> Answer:
     """Two pairs of shared tiles and two fragments against one of each, at each size."""
     rows = data.rows("fp32_buffering", **BUFFERED)
@@ -174,7 +183,8 @@ def tensor_cores(data: Evidence) -> Answer:
         stats.fastest(part.here[part.here["variant"] == path(part)[-1].variant.id]) for part in (warp, hopper)
     ]
     return (
-        f"In bf16 wgmma and TMA reach {bold(gain(tops[1]))} {against(hopper)}{_peak(tops[1], 'the bf16 peak')};"
+        f"In bf16 wgmma and TMA reach {bold(gain(tops[1]))} {against(hopper)}"
+        f"{_peak(tops[1], 'the bf16 peak')}{_held(data, tops[1])};"
         f" mma.sync reaches {gain(tops[0])}",
         f"{hopper.size_text}, {hopper.regime}",
     )
@@ -226,8 +236,8 @@ def fp8(data: Evidence) -> Answer:
     last = best(data.rows("hopper_fp8", m=max(sizes)))
     return (
         f"In fp8 at {last['m']} “{data.label(last)}” reaches {bold(gain(last.names))}"
-        f" {proper(text(last['reference']))}{_peak(last.names, 'the fp8 peak')}; the best at each size is"
-        f" {verdicts(sizes)}",
+        f" {proper(text(last['reference']))}{_peak(last.names, 'the fp8 peak')}{_held(data, last.names)};"
+        f" the best at each size is {verdicts(sizes)}",
         f"M = N = K, partial sums not promoted, {last['regime']}",
     )
 

@@ -53,6 +53,7 @@ _EXPLAINS = (
     " may go on under another name: at `__syncthreads` it is counted as barrier, at an mbarrier as long_scoreboard."
 )
 THREE_PRODUCTS = "fp32_tensor"  # the sweep of GEMMs with FP32 accuracy by three products of TF32
+ERRORS = "How exact are the fastest FP32 kernels?"
 _NEAR = 0.9  # of the library's speed, where a kernel is worth a row of its own
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
@@ -327,13 +328,15 @@ def _squares(data: Evidence, regime: str) -> dict[int, Row]:
 
 
 def _sustained(data: Evidence, row: Row) -> str:
-    """What the best configuration reaches sustained, at a row's dtype, layout and size.
+    """What the best configuration reaches sustained, at a row's dtype, layout and size; its name where it is another.
 
     Empty where unknown, and where only kernels were measured so that are far behind, since better ones were not.
     """
     held = data.sustained.get((row["dtype"], row.names.get("layout", ""), row["m"]))
-    known = gain(held.names).measured if held else None
-    return spread(known, 3) if known and known.high >= _NEAR else ""
+    if held is None or (known := gain(held.names).measured).high < _NEAR:
+        return ""
+    other = held["variant"] != row["variant"]
+    return spread(known, 3) + (f", [{data.label(held)}](sweeps/{held['sweep']}.md)" if other else "")
 
 
 def _stencil(data: Evidence, name: str) -> Answer:
@@ -428,7 +431,7 @@ _QUESTIONS: Sequence[tuple[str, tuple[str, str], str, Callable[[Evidence, str], 
         _stencil,
     ),
     (
-        "How exact is FP32 on tensor cores?",
+        ERRORS,
         ("fp32_tensor", "curves"),
         "fp32_tensor",
         _accuracy,
@@ -461,9 +464,10 @@ def questions(data: Evidence) -> list[Part]:
     return [*found, *([Part("Other sweeps", others, None)] if others else [])]
 
 
-def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
+def what_to_use(data: Evidence) -> tuple[Table, list[str], str]:
     """The GEMM with the greatest speed-up of each dtype and layout at each square size; and where none comes near.
 
+    Last in how many rows another GPU is predicted to differ from the library; empty where nothing is predicted.
     Of tuning sweeps what was measured again counts.
     """
     given = data.against_libraries
@@ -475,13 +479,14 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
             if is_cube(row) and (row.names.get("fresh") is True or not sweep.tuning):
                 place = _DTYPES.index(row["dtype"]), row.names.get("layout", ""), row["m"]
                 groups.setdefault(place, []).append(row)
-    rows, far = list[Line](), dict[str, list[Row]]()
+    rows, shown, far = list[Line](), list[Gain](), dict[str, list[Row]]()
     for (_, layout, size), found in sorted(groups.items()):
         top = max(data.over_most_libraries(found), key=lambda row: row["speedup"])
         kind = f"{top['dtype']} {layout}".strip() + (" by 3xTF32" if top["sweep"] == THREE_PRODUCTS else "")
         if gain(top.names).measured.high < _NEAR:
             far.setdefault(kind, []).append(top)
             continue
+        shown.append(gain(top.names))
         link, library = f"[{data.label(top)}](sweeps/{top['sweep']}.md)", proper(text(top["reference"]))
         use = {"faster": link, "tied": f"a tie: {link}", "slower": f"{library}; next is {link}"}
         rows.append(
@@ -500,4 +505,6 @@ def what_to_use(data: Evidence) -> tuple[Table, list[str]]:
         f"{kind} at {', '.join(str(row['m']) for row in found)} ({span(gain(row.names) for row in found)})"
         for kind, found in far.items()
     ]
-    return Table(rows), behind
+    known = [one.predicted for one in shown if one.predicted.known]
+    differ = sum(one.low > 1 or one.high < 1 for one in known)
+    return Table(rows), behind, f"{differ} of {len(known)}" if known else ""
