@@ -59,12 +59,16 @@ class Cache:
         found = {key: self.facts(request) for key, request in by_key.items()}
         missing = [by_key[key] for key, facts in found.items() if facts is None]
         answers = list[tuple[Request, bytes, dict[str, Any]]]()
-        # Forked, so that nothing is imported anew: the processes only compile.
-        fork = multiprocessing.get_context("fork")
-        number, limit = min(jobs, len(missing)) or 1, (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        if not missing:
+            return {key: facts or {} for key, facts in found.items()}
+        # Forked from a process without threads: after a crash the pool forks anew, and of this process a thread might
+        # hold a lock then, which nobody would release in the child.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["ladder.build.nvrtc"])
+        number, limit = min(jobs, len(missing)), (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         batch, kept = max(1, min(_BATCH, len(missing) // number)), list[Future[None]]()
         with (
-            ProcessPool(number, initializer=resource.setrlimit, initargs=limit, context=fork) as pool,
+            ProcessPool(number, initializer=resource.setrlimit, initargs=limit, context=context) as pool,
             ThreadPoolExecutor(number) as disassemblers,
         ):
             results = pool.map(operator.methodcaller("compile"), missing, timeout=timeout_s).result()
