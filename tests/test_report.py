@@ -29,6 +29,8 @@ from ladder.report import sections
 from ladder.report.document import render
 from ladder.report.evidence import Evidence, Gain, verdicts
 from ladder.report.markdown import spread
+from ladder.report.questions import questions
+from ladder.report.sweep_data import shown_value
 from ladder.results import tables
 from ladder.results.statistics import Estimate, estimate, fastest, ratio, records, size_of
 from ladder.results.templates import TEMPLATES
@@ -645,6 +647,31 @@ def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
     assert re.search(r"\| 2\d\d % of CUDA cores' FP32 peak \|", "\n".join(rows))
     assert "*3xTF32*: FP32 inputs" in part
     assert "by 3xTF32" not in "".join(line for line in part.splitlines() if "sweeps/fp32_ladder" in line)
+
+
+def test_lane_maps_name_their_kernel_and_what_the_tuned_one_does_otherwise() -> None:
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    data = Evidence.read(published, run.every_sweep)
+    (part,) = (one for one in questions(data) if one.sweeps and one.sweeps[0].name == "fp32_lane_maps")
+    assert part.table is not None
+    assert {row[part.table.heads.index("tiles")] for row in part.table.rows} == {"plain", "interleaved"}
+    assert "`gemm_staged` (bk=8, pad=0, loader=staged, stages=2, buffers=2)" in part.said[0]
+    # Rows of 4 x 8 threads are faster here and slower there; adjacent outputs are slower in both.
+    assert re.search(r"`rows_4x8` with quadrants has 0\.9\d+ x there, 1\.0\d+ x here", part.said[-1])
+    assert "adjacent has" not in part.said[-1]
+    assert "tiles=padded" not in "".join(data.parts["fp32_lane_maps"].names.values())
+    assert data.parts["fp32_lane_maps"].reference_name.endswith("tiles=plain)")
+    assert data.parts["fp32_transpose"].reference_name.endswith("tiles=padded)"), (
+        "with the variant's own padding"
+    )
+
+
+def test_rows_that_are_padded_by_no_word_are_plain() -> None:
+    found = [shown_value("tiles", {"tiles": "padded", "pad": pad}) for pad in (0, 4)]
+    assert found == ["plain", "padded"]
+    assert shown_value("tiles", {"tiles": "declared", "pad": 0}) == "declared"
+    assert shown_value("pad", {"tiles": "padded", "pad": 0}) == "0"
 
 
 def test_sustained_is_the_best_of_sweeps_that_are_timed_against_most_libraries() -> None:

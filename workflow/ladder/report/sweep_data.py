@@ -30,6 +30,15 @@ def distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
     return kept
 
 
+def shown_value(name: str, params: Mapping[str, Any]) -> str:
+    """A parameter's value as pages show it: rows that are padded by no word are plain."""
+    return (
+        "plain"
+        if name == "tiles" and params[name] == "padded" and params.get("pad") == 0
+        else str(params[name])
+    )
+
+
 def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
@@ -82,7 +91,12 @@ class SweepData:
         if reference.kernel is None:
             *others, last = reference.libraries
             return f"the faster of {', '.join(others)} and {last}" if others else last
-        fixed = ", ".join(f"{name}={value}" for name, value in reference.params.items())
+        own = [
+            entry.variant.params for entry in self.sweep.entries if entry.variant.kernel is reference.kernel
+        ]
+        pads = {params.get("pad") for params in own}
+        given = {"pad": pads.pop() if len(pads) == 1 else None, **reference.params}
+        fixed = ", ".join(f"{name}={shown_value(name, given)}" for name in reference.params)
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
 
     @property
@@ -180,7 +194,7 @@ class SweepData:
                     usual = {name: axis.default for name, axis in axes.get(row["kernel"], {}).items()}
                     special = {name for name, value in given.items() if usual.get(name) != value}
                     named = [name for name in given if name in {*named[:1], *special}]
-                label = ", ".join(f"{name}={given[name]}" for name in named)
+                label = ", ".join(f"{name}={shown_value(name, given)}" for name in named)
                 if len(self._kernels) > 1 or not label:
                     label = f"{row['kernel']} {label}".strip()
                 label = label if pd.isna(row["rung"]) else row["rung"]

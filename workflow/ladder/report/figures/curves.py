@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter
 
 from ladder.model.cell import count_label, size_label
 from ladder.report.figures import base, style
-from ladder.report.sweep_data import FigureData, distinguishing
+from ladder.report.sweep_data import FigureData, distinguishing, shown_value
 from ladder.results.statistics import at_size, parameter, rate_column
 
 MOST = 9
@@ -78,7 +78,7 @@ def _over_parameter(data: FigureData, name: str) -> Figure:
     labels = [
         ", ".join(
             [kernel] * (rows["kernel"].nunique() > 1)
-            + [f"{one}={given[one]}" for one in others if one in given]
+            + [f"{one}={shown_value(one, given)}" for one in others if one in given]
         )
         for kernel, given in zip(rows["kernel"], rows["given"], strict=True)
     ]
