@@ -30,6 +30,7 @@ from ladder.report.document import render
 from ladder.report.evidence import Evidence, Gain, verdicts
 from ladder.report.markdown import spread
 from ladder.report.questions import questions
+from ladder.report.steps import steps
 from ladder.report.sweep_data import shown_value
 from ladder.results import tables
 from ladder.results.statistics import Estimate, estimate, fastest, ratio, records, size_of
@@ -665,6 +666,23 @@ def test_lane_maps_name_their_kernel_and_what_the_tuned_one_does_otherwise() -> 
     assert data.parts["fp32_transpose"].reference_name.endswith("tiles=padded)"), (
         "with the variant's own padding"
     )
+
+
+def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
+    """Rungs 17 and 18 cost speed, rung 19 is slower without what they add, and 20b is slower than rung 19."""
+    run = load(set_up(ROOT))
+    data = Evidence.read(run.project.published("nvidia-h200"), run.every_sweep)
+    ladder, ablation = (
+        {step.entry.rung: step for step in steps(data.parts[name])}
+        for name in ("fp32_ladder", "fp32_ablation")
+    )
+    assert all(ladder[rung].gain.high < 1 for rung in ("17 snake", "18 five stages"))
+    assert all(ablation[rung].gain.high < 1 for rung in ("no snake", "two stages"))
+    assert ladder["19 any size"].entry.variant.params == ablation["all"].entry.variant.params
+    fastest, shallow, tuned = (
+        ladder[rung].row["speedup"] for rung in ("20 copying warpgroup", "20b shallow tiles", "19 any size")
+    )
+    assert shallow < tuned < fastest
 
 
 def test_rows_that_are_padded_by_no_word_are_plain() -> None:
