@@ -636,7 +636,7 @@ def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
     """Its rate may exceed the peak of CUDA cores, which the column is about."""
     run = load(set_up(ROOT))
     published = run.project.published("nvidia-h200")
-    pages = render(published, run.every_sweep, {})
+    pages = render(published, Evidence.read(published, run.every_sweep), {})
     part = section(pages[published.report], "What to use")
     # Rates of two element types do not compare.
     for name in ("hopper_dtypes", "hopper_layout_nn"):

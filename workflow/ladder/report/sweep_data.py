@@ -1,6 +1,7 @@
 """The tables of one sweep with what reading them needs: results, labels, the size that prose is about."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,6 +99,24 @@ class SweepData:
         given = {"pad": pads.pop() if len(pads) == 1 else None, **reference.params}
         fixed = ", ".join(f"{name}={shown_value(name, given)}" for name in reference.params)
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
+
+    @cached_property
+    def own_baselines(self) -> dict[str, str]:
+        """Of variants that have another baseline than most of a sweep what sets theirs apart, such as min_blocks=1."""
+        found = {
+            entry.variant.id: self.sweep.reference.variant_for(entry.variant) for entry in self.sweep.entries
+        }
+        params = {variant: tuple(one.params.items()) for variant, one in found.items() if one}
+        usual, number = Counter(params.values()).most_common(1)[0] if params else ((), 0)
+        if 2 * number <= len(params):
+            return {}
+        apart = {variant: dict(own) for variant, own in params.items() if own != usual}
+        return {
+            variant: ", ".join(
+                f"{name}={shown_value(name, own)}" for name in own if (name, own[name]) not in usual
+            )
+            for variant, own in apart.items()
+        }
 
     @property
     def short_reference(self) -> str:

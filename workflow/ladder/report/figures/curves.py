@@ -39,6 +39,8 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
         x = line[field].astype(float) * 2 ** (_ASIDE * (index - (len(chosen) - 1) / 2))
         # The panel's title says the dtype.
         label = data.names[variant].removesuffix(f" ({line['dtype'].iloc[0]})")
+        if own := data.own_baselines.get(variant):
+            label += f"\n(against a baseline with {own})"
         base.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
     look: dict[str, Any] = {"color": style.REFERENCE, "ls": "--", "lw": 1.8}
     look["label"] = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
