@@ -101,7 +101,7 @@ def draw(data: FigureData) -> Figure:
     labels = [data.names[variant] for variant in order]
     axis.set_yticks(range(len(order)), labels, fontsize=min(10, 62 * height / len(order) * 0.62))
     for label, variant in zip(axis.get_yticklabels(), order, strict=True):
-        label.set_color(REFERENCE if variant in main else MUTED)
+        label.set_color(REFERENCE if variant in main or not leads else MUTED)
         label.set_fontweight("bold" if variant in main and leads else "normal")
     highest = max(1.0, float(done["speedup_high"].max()))
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, highest * 1.04))
