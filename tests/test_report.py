@@ -547,6 +547,23 @@ def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, pages: dict[st
     assert f"below {100 * settings.precision:g} %" in part
     assert f"{settings.max_pairs} pairs" in part
     assert "sm_90a" in part
+    assert f"of the first {settings.lt_heuristics} algorithms of cuBLASLt's heuristic list" in part
+
+
+def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> None:
+    """Those that compute the same at one dtype and size: 56 stencils of 4 reaches are no 56 rivals."""
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    data = Evidence.read(published, run.every_sweep)
+    timed = data.frames["timings"]
+    tiles = timed[timed["sweep"].eq("hopper_tiles") & timed["status"].eq("ok") & timed["regime"].eq("cold")]
+    most = tiles.groupby(["m", "n", "k"])["variant"].nunique().max()
+    assert data.parts["hopper_tiles"].most_rivals == most > 40
+    stencils = data.parts["stencil_best"]
+    assert 1 < stencils.most_rivals < stencils.ok.groupby("elements")["variant"].nunique().max()
+    part = render(published, data, {})[published.methodology]
+    assert f" {most} in `hopper_tiles`" in part
+    assert "`hopper_ladder`" not in part.partition("have a result: ")[2].partition(".\n")[0]
 
 
 def test_notes_have_their_reasons(pages: dict[str, str]) -> None:

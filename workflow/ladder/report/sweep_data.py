@@ -164,6 +164,17 @@ class SweepData:
         return stats.at_size(self.ok, self.size)
 
     @cached_property
+    def most_rivals(self) -> int:
+        """How many variants at most have a result at one dtype and size and compute the same."""
+        same = {name: stats.parameter(self.ok, name) for name in self.sweep.problem.parameters}
+        per = ["dtype", *SIZE_COLUMNS, *same]
+        return int(
+            self.ok.assign(**same).groupby(per, dropna=False)["variant"].nunique().max()
+            if len(self.ok)
+            else 0
+        )
+
+    @cached_property
     def fastest_by_size(self) -> pd.DataFrame:
         """The fastest variant's row for each dtype at each size."""
         rows = self.against_others if len(self.against_others) else self.ok
