@@ -551,7 +551,7 @@ def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, pages: dict[st
 
 
 def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> None:
-    """Those that compute the same at one dtype and size: 56 stencils of 4 reaches are no 56 rivals."""
+    """Those that compute the same at one dtype and size: 56 stencils of 8 reaches are no 56 rivals."""
     run = load(set_up(ROOT))
     published = run.project.published("nvidia-h200")
     data = Evidence.read(published, run.every_sweep)
@@ -561,9 +561,10 @@ def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> 
     assert data.parts["hopper_tiles"].most_rivals == most > 40
     stencils = data.parts["stencil_best"]
     assert 1 < stencils.most_rivals < stencils.ok.groupby("elements")["variant"].nunique().max()
-    part = render(published, data, {})[published.methodology]
-    assert f" {most} in `hopper_tiles`" in part
-    assert "`hopper_ladder`" not in part.partition("have a result: ")[2].partition(".\n")[0]
+    said = render(published, data, {})[published.methodology].partition("configurations have a result: ")[2]
+    named = said.partition(".\n")[0].split(",\n")
+    assert f"{most} in `hopper_tiles`" in named
+    assert {one.split("`")[1] for one in named} == {name for name, one in data.sweeps.items() if one.tuning}
 
 
 def test_notes_have_their_reasons(pages: dict[str, str]) -> None:
