@@ -20,10 +20,14 @@ import pandas as pd
 import pytest
 import yaml
 from factory import Lab, failed
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
 from ladder.cli.app import main
 from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
+from ladder.report import sections
 from ladder.report.document import TEMPLATES
+from ladder.report.evidence import Evidence
 from ladder.report.figures import curves
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.messages import message
@@ -687,3 +691,46 @@ def test_asking_for_names_imports_no_plotting() -> None:
     code = "import sys, ladder.model.sweep; assert not {'matplotlib', 'seaborn', 'pandas'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "workflow", check=False)
     assert done.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def published() -> Evidence:
+    run = load(set_up(ROOT))
+    return Evidence.read(run.project.published("nvidia-h200"), run.every_sweep)
+
+
+def own_figure(data: Evidence, sweep: str, kind: str) -> FigureData:
+    part = data.parts[sweep]
+    return part.drawn(next(figure for figure in part.sweep.figures if figure.kind == kind))
+
+
+def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(published: Evidence) -> None:
+    """Stores between the FFMAs are timed against a baseline with one block per multiprocessor."""
+    given = own_figure(published, "fp32_buffering", "curves")
+    (own,) = given.own_baselines
+    assert given.own_baselines == {own: "min_blocks=1"}
+    assert "deposits=between" in own
+    assert given.here.set_index("variant")["speedup"].idxmax() == own
+    assert "deposits=between" not in message(given)
+    shown = words(FIGURES["curves"](given))
+    assert shown.count("(against a baseline with min_blocks=1)") == 1
+    ranked = [
+        row["variant"]
+        for row in sections.timings(published.parts["fp32_buffering"])["by_regime"]["cold"].values()
+    ]
+    assert ranked.index(own) > 5
+    # Where as many variants have one baseline as have another, none is a variant's own.
+    assert not published.parts["fp32_padding"].own_baselines
+    assert not published.parts["fp32_ladder"].own_baselines
+
+
+def test_a_ladder_without_a_path_names_the_fastest_or_what_costs_most_and_no_path(
+    published: Evidence,
+) -> None:
+    small = own_figure(published, "hopper_small", "ladder")
+    assert re.fullmatch(r"“64 x 32” is fastest: 1\.0\d x the faster of cublas and cublaslt", message(small))
+    ablation = own_figure(published, "fp32_ablation", "ladder")
+    assert re.search(r"^“adjacent outputs” costs most: 0\.\d+ x the speed of “all”$", message(ablation))
+    for given in (small, ablation):
+        assert "filled: the path" not in words(FIGURES["ladder"](given))
+    assert "filled: the path" in words(FIGURES["ladder"](own_figure(published, "fp32_ladder", "ladder")))

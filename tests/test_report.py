@@ -29,6 +29,9 @@ from ladder.report import sections
 from ladder.report.document import render
 from ladder.report.evidence import Evidence, Gain, verdicts
 from ladder.report.markdown import spread
+from ladder.report.questions import questions
+from ladder.report.steps import steps
+from ladder.report.sweep_data import shown_value
 from ladder.results import tables
 from ladder.results.statistics import Estimate, estimate, fastest, ratio, records, size_of
 from ladder.results.templates import TEMPLATES
@@ -544,6 +547,24 @@ def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, pages: dict[st
     assert f"below {100 * settings.precision:g} %" in part
     assert f"{settings.max_pairs} pairs" in part
     assert "sm_90a" in part
+    assert f"of the first {settings.lt_heuristics} algorithms of cuBLASLt's heuristic list" in part
+
+
+def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> None:
+    """Those that compute the same at one dtype and size: 56 stencils of 8 reaches are no 56 rivals."""
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    data = Evidence.read(published, run.every_sweep)
+    timed = data.frames["timings"]
+    tiles = timed[timed["sweep"].eq("hopper_tiles") & timed["status"].eq("ok") & timed["regime"].eq("cold")]
+    most = tiles.groupby(["m", "n", "k"])["variant"].nunique().max()
+    assert data.parts["hopper_tiles"].most_rivals == most > 40
+    stencils = data.parts["stencil_best"]
+    assert 1 < stencils.most_rivals < stencils.ok.groupby("elements")["variant"].nunique().max()
+    said = render(published, data, {})[published.methodology].partition("configurations have a result: ")[2]
+    named = said.partition(".\n")[0].split(",\n")
+    assert f"{most} in `hopper_tiles`" in named
+    assert {one.split("`")[1] for one in named} == {name for name, one in data.sweeps.items() if one.tuning}
 
 
 def test_notes_have_their_reasons(pages: dict[str, str]) -> None:
@@ -655,6 +676,48 @@ def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
     assert sustained["| fp32 TN by 3xTF32", "4096"][5].endswith(
         f", [{data.label(other)}](sweeps/fp32_tensor.md)"
     )
+
+
+def test_lane_maps_name_their_kernel_and_what_the_tuned_one_does_otherwise() -> None:
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    data = Evidence.read(published, run.every_sweep)
+    (part,) = (one for one in questions(data) if one.sweeps and one.sweeps[0].name == "fp32_lane_maps")
+    assert part.table is not None
+    assert {row[part.table.heads.index("tiles")] for row in part.table.rows} == {"plain", "interleaved"}
+    assert "`gemm_staged` (bk=8, pad=0, loader=staged, stages=2, buffers=2)" in part.said[0]
+    # Rows of 4 x 8 threads are faster here and slower there; adjacent outputs are slower in both.
+    assert re.search(r"`rows_4x8` with quadrants has 0\.9\d+ x there, 1\.0\d+ x here", part.said[-1])
+    assert "adjacent has" not in part.said[-1]
+    assert "tiles=padded" not in "".join(data.parts["fp32_lane_maps"].names.values())
+    assert data.parts["fp32_lane_maps"].reference_name.endswith("tiles=plain)")
+    assert data.parts["fp32_transpose"].reference_name.endswith("tiles=padded)"), (
+        "with the variant's own padding"
+    )
+
+
+def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
+    """Rungs 17 and 18 cost speed, rung 19 is slower without what they add, and 20b is slower than rung 19."""
+    run = load(set_up(ROOT))
+    data = Evidence.read(run.project.published("nvidia-h200"), run.every_sweep)
+    ladder, ablation = (
+        {step.entry.rung: step for step in steps(data.parts[name])}
+        for name in ("fp32_ladder", "fp32_ablation")
+    )
+    assert all(ladder[rung].gain.high < 1 for rung in ("17 snake", "18 five stages"))
+    assert all(ablation[rung].gain.high < 1 for rung in ("no snake", "two stages"))
+    assert ladder["19 any size"].entry.variant.params == ablation["all"].entry.variant.params
+    fastest, shallow, tuned = (
+        ladder[rung].row["speedup"] for rung in ("20 copying warpgroup", "20b shallow tiles", "19 any size")
+    )
+    assert shallow < tuned < fastest
+
+
+def test_rows_that_are_padded_by_no_word_are_plain() -> None:
+    found = [shown_value("tiles", {"tiles": "padded", "pad": pad}) for pad in (0, 4)]
+    assert found == ["plain", "padded"]
+    assert shown_value("tiles", {"tiles": "declared", "pad": 0}) == "declared"
+    assert shown_value("pad", {"tiles": "padded", "pad": 0}) == "0"
 
 
 def test_sustained_is_the_best_of_sweeps_that_are_timed_against_most_libraries() -> None:

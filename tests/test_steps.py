@@ -47,6 +47,31 @@ def test_an_explanation_says_whether_time_was_saved_or_lost_and_what_was_not_cou
     assert explanation(row(1200), row(700), [many, {WAVEFRONTS: 7e7}], GPU) == (less, True)
 
 
+def test_where_no_counter_explains_the_time_another_occupancy_is_named() -> None:
+    """It may be the cause where the faster one has the larger; two blocks instead of one, or one instead of two."""
+
+    def said(*ends: tuple[float, int, float], counted: Any = ({"any": 1.0}, {"any": 1.0})) -> str:
+        below, above = (
+            row(time) | {"blocks_per_sm": blocks, "occupancy": share} for time, blocks, share in ends
+        )
+        return explanation(below, above, counted, GPU)[0]
+
+    few, many = (1200, 1, 0.125), (1000, 2, 0.25)
+    more = "not explained by the counters; 2 blocks a multiprocessor instead of 1: occupancy 25 %, not 12.5 %"
+    fewer = "not explained by the counters; 1 block a multiprocessor instead of 2: occupancy 12.5 %, not 25 %"
+    assert (said(few, many), said(many, few)) == (more, fewer)
+    plain = "not explained by the counters"
+    assert said(few, (1000, 1, 0.125)) == plain, "the same"
+    assert said((1200, 2, 0.25), (1000, 1, 0.125)) == plain, "the faster one has less"
+    assert said((1200, 8, 1.0), (1000, 2, 1.0)) == plain, "blocks of more threads"
+    assert said((1200, 8, 0.25), (1000, 2, 0.5)) == plain, "fewer blocks of more threads"
+    counters = {WAVEFRONTS: 1e8}, {WAVEFRONTS: 8e7}
+    assert said(few, many, counted=counters).startswith("wavefronts of shared memory fall"), (
+        "a counter goes first"
+    )
+    assert explanation(row(1200), row(1000), [{"any": 1.0}] * 2, GPU) == (plain, False), "not compiled"
+
+
 def test_a_count_is_the_cause_where_its_change_takes_the_time_that_was_saved() -> None:
     """1e8 wavefronts take 1000 us on 100 multiprocessors of 1 GHz, one a cycle."""
     faster = found((1200, 700), {WAVEFRONTS: 1e8}, {WAVEFRONTS: 4e7})

@@ -8,12 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims import ledger
-from ladder.claims.ledger import CLAIMS, Claim, check_claims, decide_tables, overall, rows_of
+from ladder.claims.double_buffering import quadrants_vs_contiguous
+from ladder.claims.gemm_practice import block_swizzle_l2
+from ladder.claims.hip_gemm import split_loader_neutral
+from ladder.claims.ledger import CLAIMS, Claim, check_claims, decide_tables, decided, overall, rows_of
 from ladder.claims.primitives import Answer, Part, Tables, beside, combine, decide, judge
 from ladder.cli.app import main
 from ladder.model.errors import LadderError
@@ -263,6 +267,55 @@ def answer(part: Part) -> Answer:
     yield part
     yield "clock: 1980 MHz"
     return f"Expect {part.span}."
+
+
+def advised(function: Any, sweeps: str, rows: Any) -> str:
+    """What a claim's function advises from timings of these sweeps."""
+    frames = {name: tables.frame(name, []) for name in ("metrics", "resources", "notes")}
+    known: Any = {name: SimpleNamespace(regimes=("dirty",), precision=0.005) for name in sweeps.split()}
+    return decided(
+        Claim("made-up", "", "", function), Tables({**frames, "timings": pd.DataFrame(rows)}, known)
+    )[1]
+
+
+@pytest.mark.parametrize(
+    ("speedup", "advice"), [(1.03, "Split the loaders of"), (1.005, "Split the loaders or not")]
+)
+def test_to_split_loaders_is_advised_where_the_rung_pays(speedup: float, advice: str) -> None:
+    rows = [
+        cell(4096, speedup=value, sweep="fp32_ladder", rung=rung, pad=pad)
+        for pad, (rung, value) in enumerate({"7 transposed A": 1.0, "7b split loaders": speedup}.items())
+    ]
+    assert advised(split_loader_neutral, "fp32_ladder", rows).startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "than"), [(0.98, "slower than rows"), (1.02, "at least as fast as rows")]
+)
+def test_advice_on_swizzles_says_whether_the_fastest_width_is_slower(speedup: float, than: str) -> None:
+    widths = {1: speedup, 2: speedup - 0.01}
+    rows = [
+        cell(4096, value, "fp32_block_swizzle") | {"params": json.dumps({"strip": strip})}
+        for strip, value in widths.items()
+    ]
+    assert than in advised(block_swizzle_l2, "fp32_block_swizzle", rows)
+    nothing = tables.frame("timings", [])
+    assert advised(block_swizzle_l2, "fp32_block_swizzle", nothing).startswith(
+        "No advice without measurements"
+    )
+
+
+@pytest.mark.parametrize(("tuned", "advice"), [(0.91, "Time both"), (1.0, "Split as"), (None, "Split as")])
+def test_a_split_that_slows_the_tuned_kernel_is_no_matter_of_taste(tuned: float | None, advice: str) -> None:
+    given = {"lane_map": "zigzag_4x8", "split": "contiguous", "bm": 128, "tiles": "padded"}
+    same = cell(4096, 1.0, "fp32_lane_maps", kernel="gemm_staged") | {"params": json.dumps(given)}
+    speeds = {} if tuned is None else {"all": 1.0, "contiguous warps": tuned}
+    rows = [
+        cell(4096, value, "fp32_ablation", rung=rung, pad=pad)
+        for pad, (rung, value) in enumerate(speeds.items())
+    ]
+    said = advised(quadrants_vs_contiguous, "fp32_lane_maps fp32_ablation", [{**same, "rung": None}, *rows])
+    assert said.startswith(advice)
 
 
 def test_a_claim_ends_with_advice_even_where_nothing_was_measured() -> None:

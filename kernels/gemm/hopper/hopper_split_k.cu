@@ -41,7 +41,7 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
     const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
     const int thread = threadIdx.x % warpgroup_threads;
 
-    constexpr int start = Tile::consumers + 1;  // number of a barrier; each consumer has one of its own below
+    constexpr int start = Tile::consumers + 1;  // number of a barrier; the consumers have 1 to consumers
     RingPosition<Ring::stages> at;
     if (warpgroup == 0) {  // the producer
         if (thread == 0) {
@@ -65,8 +65,8 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
                 b.template load<1, Ring::evict_b>(map_b, origin.column, first, full, 0, 1);
             }
         }
-        cluster_barrier_relaxed();
-        cluster_barrier();
+        cluster_barrier_relaxed();  // barrier.cluster counts all threads: with the consumers' first,
+        cluster_barrier();          // and with their second
     } else {  // a consumer
         Tile::grow_consumer();
         const int consumer = warpgroup - 1, row = Tile::row(consumer), column = Tile::column(consumer);
@@ -83,9 +83,9 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         static_assert(sizeof(Sum) <= sizeof(shared.a) + sizeof(shared.b), "the ring has room for the sum");
         auto& sum = reinterpret_cast<Sum&>(shared.a);
         float own[Tile::fragments][Sum::band];
-        cluster_barrier_relaxed();  // all wgmma have read the rings, whose place the sums take
+        cluster_barrier_relaxed();  // first: all wgmma have read the rings; the sums take their place
         sum.send(accumulator, own, rank, threadIdx.x - warpgroup_threads);
-        cluster_barrier();  // all have received all; nobody accesses another block's memory after this
+        cluster_barrier();  // second: all have received all; none accesses another block's memory after
         sum.store(own, MatrixC<ElementOfC<Element>>{map_c, c, m, n, alpha, beta}, origin.row + row,
                   origin.column + column, rank, consumer, thread);
     }

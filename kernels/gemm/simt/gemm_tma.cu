@@ -21,7 +21,7 @@
 #include "simt/policies.cuh"
 #include "simt/thread_tile.cuh"
 
-// A lies transposed: BK rows of BM words. A warp copies 4 rows of 8 words: with the padding into 32 banks.
+// A lies transposed. A warp copies 8 words w of 4 rows r, into banks (w * (BM + 4) + r) % 32 = 4 * w + r.
 template <class Tile>
 struct SharedTiles {
     static constexpr bool transpose_a = true;
@@ -56,9 +56,9 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
         copy_a.advance_right();
         mbarrier_arrive_after_copies(stage.full);
     }
-    // Consumers load fragments one step ahead: in the last step from the stage after the last, unused. Here
-    // its `full` ends a phase without a copy. First the stage must be empty: otherwise `full` might end two
-    // phases before a slow consumer looks. The parity would be as before, and it would wait for ever.
+    // Consumers load fragments one step ahead; past the end they load a stage that nobody filled; the values
+    // are not used. Here its `full` ends a phase without a copy, once the stage is empty: otherwise it might
+    // end two phases before a slow consumer looks. The parity would be as before: that would wait for ever.
     Stage<Tile>& stage = at.in(memory);
     mbarrier_wait(stage.empty, at.parity ^ 1);
     if (thread == 0) mbarrier_arrive(stage.full);

@@ -28,8 +28,8 @@ struct RingPosition {
     }
 };
 
-// The same for stages that hold their barriers themselves: an offset in bytes, from which everything lies at
-// constants.
+// The same for stages that hold their barriers themselves: an offset in bytes, so that addresses are an
+// offset plus an immediate.
 template <class Stage, int Stages>
 struct RingOffset {
     int offset = 0;

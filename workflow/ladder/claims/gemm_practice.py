@@ -102,10 +102,10 @@ def block_swizzle_l2(data: Tables) -> Answer:
         read = data.ratios(own, rows, metric(DRAM_READ), "n").best("n", min)
         yield decide(f"bytes from DRAM of the best width over rows, {name}", read, most=0.99, per="n")
     speed = data.speeds(data.timed("fp32_block_swizzle", strip=lambda strip: strip > 0)).best("n")
-    yield beside("speed of the best width over rows, FP32", speed, "x")
-    return (
-        f"Swizzle to save traffic, and time it: the best width has {speed.span()} the speed of rows (FP32)."
-    )
+    yield beside("speed of the fastest width over rows, FP32", speed, "x")
+    than = "at least as fast as rows at some size" if speed.most >= 1 else "slower than rows"
+    fastest = f"the fastest width is {than}, {speed.span()} their speed"
+    return f"Swizzle to save traffic, and time it: in FP32 {fastest}."
 
 
 def cublas_best_small(data: Tables) -> Answer:

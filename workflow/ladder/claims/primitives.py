@@ -112,14 +112,22 @@ class Values:
 
     @property
     def least(self) -> float:
-        return min(one.estimate.value for one in self.found)
+        """Like `most` and `span`, it raises Unmeasured where there is no value."""
+        return min(self._numbers())
+
+    @property
+    def most(self) -> float:
+        return max(self._numbers())
 
     def span(self, unit: str = "x") -> str:
-        """1.03 to 1.66 x, for advice. Raises Unmeasured where there is no value."""
+        """1.03 to 1.66 x, for advice."""
+        ends = dict.fromkeys(map(short, (self.least, self.most)))
+        return f"{' to '.join(ends)} {unit}".strip()
+
+    def _numbers(self) -> list[float]:
         if not self.found:
             raise Unmeasured(self.why or "no pair of rows")
-        ends = dict.fromkeys(short(choose(one.estimate.value for one in self.found)) for choose in (min, max))
-        return f"{' to '.join(ends)} {unit}".strip()
+        return [one.estimate.value for one in self.found]
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,19 @@ def _over(data: FigureData, row: Mapping[str, Any]) -> str:
 
 def _fastest(data: FigureData, rows: pd.DataFrame) -> str:
     best = stats.fastest(rows)
-    return f"{data.names[best['variant']]} is fastest: {_over(data, best)}"
+    return f"“{data.names[best['variant']]}” is fastest: {_over(data, best)}"
 
 
 def _ladder(data: FigureData) -> str:
     found = {step.entry.variant: step for step in steps(data)}
     known = [step for step in found.values() if step.gain.known]
-    if not known:
+    if data.sweep.tuning or not known:
         return _fastest(data, data.here)
     chain = [found[entry.variant] for entry in path(data) if entry.variant in found]
     if len(chain) <= 2 < len(known):
         worst = min(known, key=lambda step: step.gain.value)
-        return f"“{worst.entry.rung}” costs most: {figure(worst.gain.value, 3)} x {data.names[worst.below]}"
+        of = f"{figure(worst.gain.value, 3)} x the speed of “{data.names[worst.below]}”"
+        return f"“{worst.entry.rung}” costs most: {of}"
     largest = max((step for step in chain if step.gain.known), key=lambda step: step.gain.value)
     end = f"“{chain[-1].entry.rung}” ends at {_over(data, chain[-1].row)}"
     return f"{end}; “{largest.entry.rung}” brings most, {figure(largest.gain.value, 3)} x"
@@ -38,12 +39,13 @@ def _ladder(data: FigureData) -> str:
 
 def _curves(data: FigureData) -> str:
     rows = data.against_others
+    rows = rows[~rows["variant"].isin(data.own_baselines)]
     last = rows[rows[data.sweep.problem.size_fields[0]] == rows[data.sweep.problem.size_fields[0]].max()]
     at = f"At {size_label(size_of(records(last)[0]))}"
     if stats.comparable(last):
         best = stats.fastest(last)
         if data.sweep.reference.kernel and best["speedup_high"] < 1:
-            slower = f"{data.names[best['variant']]} has {figure(best['speedup'], 3)} x its speed"
+            slower = f"“{data.names[best['variant']]}” has {figure(best['speedup'], 3)} x its speed"
             return f"{at} none is as fast as the baseline: {slower}"
         return f"{at} {_fastest(data, last)}"
     # Each has a baseline of its own, so that the largest gain need not be the fastest.
@@ -51,7 +53,7 @@ def _curves(data: FigureData) -> str:
     everyone = stats.ranking(stats.at_size(data.ok, size_of(most)))
     behind = float(everyone.loc[last["speedup"].idxmax()] / everyone.max())
     but = f", but has {figure(behind, 3)} x the speed of the fastest" if behind < 0.995 else ""
-    return f"{at} {data.names[most['variant']]} gains most: {_over(data, most)}{but}"
+    return f"{at} “{data.names[most['variant']]}” gains most: {_over(data, most)}{but}"
 
 
 def _heatmap(data: FigureData) -> str:
@@ -86,13 +88,13 @@ def _banks(data: FigureData) -> str:
     most = records(costs.loc[[costs["cycles"].idxmax()]])[0]
     return (
         f"Cycles follow the bank model within {share(off, '.1f')}: up to {figure(most['cycles'], 3)}"
-        f" with {data.names[most['variant']]}"
+        f" with “{data.names[most['variant']]}”"
     )
 
 
 def _roofline(data: FigureData) -> str:
     best = stats.fastest(data.here)
-    return f"{data.names[best['variant']]} reaches {share(best['peak_fraction'], '.0f')} of the peak"
+    return f"“{data.names[best['variant']]}” reaches {share(best['peak_fraction'], '.0f')} of the peak"
 
 
 _MESSAGES: Mapping[str, Callable[[FigureData], str]] = {

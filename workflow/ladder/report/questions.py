@@ -43,6 +43,7 @@ from ladder.report.findings import (
 )
 from ladder.report.markdown import code, figure, share, spread, text
 from ladder.report.steps import NOT_COUNTED, Step, explanation, path, steps
+from ladder.report.sweep_data import shown_value
 
 _MOST_CAUSES = 3
 _COUNTER = "counter that moved with it"
@@ -186,9 +187,9 @@ def _lane_maps(data: Evidence, name: str) -> Answer:
     slow = free[-1] if free else None
     worth = figure(first["speedup"] / last["speedup"], 3)
     said = [
-        f"In tiles of {first['bm']} x {first['bn']} the lane map and the split of a warp's tile are worth {worth} x at"
-        f" {part.size_text}:"
-        f" from “{data.label(last)}” to “{data.label(first)}”, {gain(first.names).times('the baseline')}.",
+        f"In tiles of {first['bm']} x {first['bn']} of {_kernel(data, here)} the lane map and the split of a warp's"
+        f" tile are worth {worth} x at {part.size_text}: from “{data.label(last)}” to “{data.label(first)}”,"
+        f" {gain(first.names).times('the baseline')}.",
         f"Why: {_between(data, name, last, first)}.",
         "Where not: "
         + (
@@ -196,12 +197,13 @@ def _lane_maps(data: Evidence, name: str) -> Answer:
             f" {figure(slow['speedup'], 3)} x; narrow loads take fewer wavefronts each, but there are more of them."
             if slow
             else "the wavefronts were not counted."
-        ),
+        )
+        + _otherwise(data, here),
     ]
     rows = [
         [
             ("lane map", code(row["lane_map"])),
-            ("tiles", text(row["tiles"])),
+            ("tiles", text(shown_value("tiles", row.names))),
             ("split", text(row["split"])),
             ("wavefronts per shared load", figure(counted.get(row["variant"], math.nan), 3)),
             *_gains(f"speed over {against(part)}", gain(row.names)),
@@ -209,6 +211,39 @@ def _lane_maps(data: Evidence, name: str) -> Answer:
         for row in shown
     ]
     return said, Table(rows)
+
+
+def _kernel(data: Evidence, rows: Sequence[Row]) -> str:
+    """The kernel of some rows with what all of them have and its default is not."""
+    kernels = {
+        entry.variant.kernel.name: entry.variant.kernel for entry in data.sweeps[rows[0]["sweep"]].entries
+    }
+    axes = kernels[rows[0]["kernel"]].parameters
+    first = rows[0].names
+    common = [name for name in axes if len({row.names.get(name) for row in rows}) == 1]
+    given = [f"{name}={first[name]}" for name in common if first[name] != axes[name].default]
+    return code(rows[0]["kernel"]) + (f" ({', '.join(map(text, given))})" if given else "")
+
+
+_TUNED = "fp32_ablation"  # the sweep of the tuned kernel without one of its techniques
+
+
+def _otherwise(data: Evidence, rows: Sequence[Row]) -> str:
+    """The lane maps and splits that do something else in the tuned kernel than in these rows; empty without such."""
+    part = data.parts.get(_TUNED)
+    here = {(row["lane_map"], row["split"]): gain(row.names) for row in rows if row["tiles"] == "padded"}
+    found = []
+    for step in steps(part) if part else ():
+        if not (step.gain.known and step.entry.baseline):
+            continue
+        own, below = step.entry.variant.params, step.entry.baseline.variant.params
+        changed = {name for name in own if own[name] != below[name]}
+        known = here.get((own.get("lane_map"), own.get("split")))
+        if known and changed <= {"lane_map", "split"} and known.verdict != Gain(step.gain).verdict:
+            name = f"{code(own['lane_map'])} with {own['split']}"
+            found.append(f"{name} has {figure(step.gain.value, 3)} x there, {figure(known.value, 3)} x here")
+    tuned = f"[tuned kernel](sweeps/{_TUNED}.md)"
+    return f" This does not carry over to the {tuned}: {'; '.join(found)}." if found else ""
 
 
 def _between(data: Evidence, name: str, slow: Row, fast: Row) -> str:

@@ -41,7 +41,11 @@ def _selected(data: SweepData) -> pd.DataFrame:
     again = here["fresh"].fillna(False)
     ranked = here.assign(again=again).sort_values(["again", "speedup"], ascending=False)
     if len(here) <= MOST_ROWS:
-        return here if data.has_rungs else ranked
+        # A large ratio to a slow baseline of its own is not fast.
+        by_speed = here.assign(again=again, speed=stats.ranking(here)).sort_values(
+            ["again", "speed"], ascending=False
+        )
+        return here if data.has_rungs else by_speed
     return pd.concat([ranked.head(BEST), ranked.tail(WORST)])
 
 

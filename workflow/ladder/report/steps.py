@@ -139,21 +139,40 @@ class Step:
     direct: bool = False  # whether the two were launched in pairs; else it is the quotient of two speeds
     why: str = ""  # the counter that accounts for the gain, or that none does
     explained: bool = False  # whether one does
+    blocks: str = ""  # where none does, that the faster one has more blocks on a multiprocessor
 
     @property
     def tie(self) -> bool:
         return self.gain.low <= 1 <= self.gain.high
 
 
+def resident(below: Row, above: Row) -> str:
+    """That the faster one has a larger occupancy, by more blocks on a multiprocessor; else, or where unknown, empty."""
+    blocks, occupancy = (
+        [row.get(name, math.nan) for row in (below, above)] for name in ("blocks_per_sm", "occupancy")
+    )
+    if pd.isna([*blocks, *occupancy]).any():
+        return ""
+    slow, fast = (0, 1) if above["median_us"] < below["median_us"] else (1, 0)
+    if not all(ends[slow] < ends[fast] for ends in (blocks, occupancy)):
+        return ""
+    before, now = (share(one, ".3g") for one in occupancy)
+    fitting = f"{stats.count(int(blocks[1]), 'block')} a multiprocessor instead of {int(blocks[0])}"
+    return f"{fitting}: occupancy {now}, not {before}"
+
+
 def explanation(
     below: Row, above: Row, counters: Sequence[Metrics], gpu: Mapping[str, Any]
 ) -> tuple[str, bool]:
-    """What explains the difference of two times, in words, and whether anything does."""
+    """What explains the difference of two times, in words, and whether a counter does.
+
+    Where none does, but the faster one has a larger occupancy, that is said: it may be the cause.
+    """
     if not all(counters):
         return NOT_COUNTED, False
     found = cause(below, above, counters, gpu)
     if found is None:
-        return "not explained by the counters", False
+        return "; ".join(filter(None, ("not explained by the counters", resident(below, above)))), False
     change = "saved" if above["median_us"] < below["median_us"] else "lost"
     part = "all" if found[1] >= _ALL else share(found[1], ".0f")
     return f"{found[0]}, which explains {part} of the time {change}", True
@@ -170,6 +189,7 @@ def steps(data: SweepData) -> list[Step]:
     pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
     direct = {(row["variant"], row["reference"]): row for row in records(pairs)}
     counted, found = stats.metric_table(data.metrics), []
+    code = {row["variant"]: row for row in records(data.resources[["variant", "blocks_per_sm", "occupancy"]])}
     for entry in data.sweep.entries:
         row = rows.get(entry.variant.id)
         other = entry.baseline.variant.id if entry.baseline else ""
@@ -183,8 +203,9 @@ def steps(data: SweepData) -> list[Step]:
         step = Step(entry, row, other, gain, predicted, bool(pair), tie)
         if not step.tie:
             counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
-            why, explained = explanation(below, row, counters, data.gpu)
-            step = replace(step, why=why, explained=explained)
+            one, two = ({**each, **code.get(each["variant"], {})} for each in (below, row))
+            why, explained = explanation(one, two, counters, data.gpu)
+            step = replace(step, why=why, explained=explained, blocks="" if explained else resident(one, two))
         found.append(step)
     return found
 

@@ -1,6 +1,7 @@
 """The tables of one sweep with what reading them needs: results, labels, the size that prose is about."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,15 @@ def distinguishing(variants: Sequence[Mapping[str, Any]]) -> list[str]:
         others = [other for other in kept if other != name]
         kept = others if kinds(others) == kinds(kept) else kept
     return kept
+
+
+def shown_value(name: str, params: Mapping[str, Any]) -> str:
+    """A parameter's value as pages show it: rows that are padded by no word are plain."""
+    return (
+        "plain"
+        if name == "tiles" and params[name] == "padded" and params.get("pad") == 0
+        else str(params[name])
+    )
 
 
 def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
@@ -82,8 +92,31 @@ class SweepData:
         if reference.kernel is None:
             *others, last = reference.libraries
             return f"the faster of {', '.join(others)} and {last}" if others else last
-        fixed = ", ".join(f"{name}={value}" for name, value in reference.params.items())
+        own = [
+            entry.variant.params for entry in self.sweep.entries if entry.variant.kernel is reference.kernel
+        ]
+        pads = {params.get("pad") for params in own}
+        given = {"pad": pads.pop() if len(pads) == 1 else None, **reference.params}
+        fixed = ", ".join(f"{name}={shown_value(name, given)}" for name in reference.params)
         return f"{reference.kernel.name} ({fixed})" if fixed else reference.kernel.name
+
+    @cached_property
+    def own_baselines(self) -> dict[str, str]:
+        """Of variants that have another baseline than most of a sweep what sets theirs apart, such as min_blocks=1."""
+        found = {
+            entry.variant.id: self.sweep.reference.variant_for(entry.variant) for entry in self.sweep.entries
+        }
+        params = {variant: tuple(one.params.items()) for variant, one in found.items() if one}
+        usual, number = Counter(params.values()).most_common(1)[0] if params else ((), 0)
+        if 2 * number <= len(params):
+            return {}
+        apart = {variant: dict(own) for variant, own in params.items() if own != usual}
+        return {
+            variant: ", ".join(
+                f"{name}={shown_value(name, own)}" for name in own if (name, own[name]) not in usual
+            )
+            for variant, own in apart.items()
+        }
 
     @property
     def short_reference(self) -> str:
@@ -129,6 +162,17 @@ class SweepData:
     def here(self) -> pd.DataFrame:
         """Rows with a result at the size that findings are about."""
         return stats.at_size(self.ok, self.size)
+
+    @cached_property
+    def most_rivals(self) -> int:
+        """How many variants at most have a result at one dtype and size and compute the same."""
+        same = {name: stats.parameter(self.ok, name) for name in self.sweep.problem.parameters}
+        per = ["dtype", *SIZE_COLUMNS, *same]
+        return int(
+            self.ok.assign(**same).groupby(per, dropna=False)["variant"].nunique().max()
+            if len(self.ok)
+            else 0
+        )
 
     @cached_property
     def fastest_by_size(self) -> pd.DataFrame:
@@ -180,7 +224,7 @@ class SweepData:
                     usual = {name: axis.default for name, axis in axes.get(row["kernel"], {}).items()}
                     special = {name for name, value in given.items() if usual.get(name) != value}
                     named = [name for name in given if name in {*named[:1], *special}]
-                label = ", ".join(f"{name}={given[name]}" for name in named)
+                label = ", ".join(f"{name}={shown_value(name, given)}" for name in named)
                 if len(self._kernels) > 1 or not label:
                     label = f"{row['kernel']} {label}".strip()
                 label = label if pd.isna(row["rung"]) else row["rung"]

@@ -13,7 +13,7 @@ from matplotlib.ticker import NullFormatter
 
 from ladder.model.cell import count_label, size_label
 from ladder.report.figures import base, style
-from ladder.report.sweep_data import FigureData, distinguishing
+from ladder.report.sweep_data import FigureData, distinguishing, shown_value
 from ladder.results.statistics import at_size, parameter, rate_column
 
 MOST = 9
@@ -39,6 +39,8 @@ def _panel(axis: Axes, data: FigureData, rows: pd.DataFrame, column: str, field:
         x = line[field].astype(float) * 2 ** (_ASIDE * (index - (len(chosen) - 1) / 2))
         # The panel's title says the dtype.
         label = data.names[variant].removesuffix(f" ({line['dtype'].iloc[0]})")
+        if own := data.own_baselines.get(variant):
+            label += f"\n(against a baseline with {own})"
         base.points(axis, index, x, line, column, label, ms=5.5, lw=1.6)
     look: dict[str, Any] = {"color": style.REFERENCE, "ls": "--", "lw": 1.8}
     look["label"] = textwrap.fill(data.reference_name, _LEGEND_WIDTH)
@@ -78,7 +80,7 @@ def _over_parameter(data: FigureData, name: str) -> Figure:
     labels = [
         ", ".join(
             [kernel] * (rows["kernel"].nunique() > 1)
-            + [f"{one}={given[one]}" for one in others if one in given]
+            + [f"{one}={shown_value(one, given)}" for one in others if one in given]
         )
         for kernel, given in zip(rows["kernel"], rows["given"], strict=True)
     ]

@@ -60,6 +60,7 @@ def draw(data: FigureData) -> Figure:
     done = data.some(data.here)
     rungs = [entry for entry in data.sweep.entries if entry.variant.id in set(shown["variant"])]
     main = {entry.variant.id for entry in path(data)}
+    leads = len(main) > 1  # else no rung builds on another, and there is no path to tell from its branches
     order = [entry.variant.id for entry in _order(data, rungs, main)]
     places = {variant: place for place, variant in enumerate(order)}
     rows = {row["variant"]: row for row in records(shown)}
@@ -80,7 +81,7 @@ def draw(data: FigureData) -> Figure:
                 fontsize=9,
             )
             continue
-        _mark(axis, place, row, colors[row["dtype"]], variant in main)
+        _mark(axis, place, row, colors[row["dtype"]], variant in main or not leads)
         _beside(axis, place, step, row)
         if variant not in main and step is not None and step.below in places:
             ends = [rows[step.below]["speedup"], row["speedup"]]
@@ -100,13 +101,12 @@ def draw(data: FigureData) -> Figure:
     labels = [data.names[variant] for variant in order]
     axis.set_yticks(range(len(order)), labels, fontsize=min(10, 62 * height / len(order) * 0.62))
     for label, variant in zip(axis.get_yticklabels(), order, strict=True):
-        label.set_color(REFERENCE if variant in main else MUTED)
-        label.set_fontweight("bold" if variant in main and len(main) > 1 else "normal")
+        label.set_color(REFERENCE if variant in main or not leads else MUTED)
+        label.set_fontweight("bold" if variant in main and leads else "normal")
     highest = max(1.0, float(done["speedup_high"].max()))
     axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, highest * 1.04))
-    axis.set_xlabel(
-        f"speed relative to {data.short_reference}, 95 % interval\nfilled: the path, hollow: branches"
-    )
+    marks = "\nfilled: the path, hollow: branches" if leads else ""
+    axis.set_xlabel(f"speed relative to {data.short_reference}, 95 % interval{marks}")
     axis.grid(axis="y", visible=False)
     # Room for the columns beside the axes.
     axis.annotate("TFLOP/s", (_RATE, 0.5), xycoords="axes fraction", fontsize=9.5, alpha=0)
