@@ -214,8 +214,8 @@ def path(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
     Of rungs that tie with the fastest and are not slower than the rung that they change, the one at the end of the
-    longest chain; without results that of all rungs. Where no chain is longer than a step, as in an ablation, it is
-    the rung that the others change.
+    longest chain; without results that of all rungs. Where no chain is longer than a step, as in an ablation, and in a
+    tuning sweep it is the shortest chain: the rung that the others change, or a fast one that changes none.
     """
     chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
     here = data.here[data.here["variant"].isin(chains)]
@@ -225,7 +225,8 @@ def path(data: SweepData) -> list[Entry]:
         tied = {*here[here["speedup_high"] >= best["speedup_low"]]["variant"]}
         pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
         tied -= {*pairs[pairs["speedup_high"] < 1]["variant"]} - {best["variant"]}
-    choose = max if max(map(len, chains.values())) > _ABLATION else min
+    leads = max(map(len, chains.values())) > _ABLATION and not data.sweep.tuning
+    choose = max if leads else min
     return choose((chain for variant, chain in chains.items() if variant in tied), key=len)
 
 
