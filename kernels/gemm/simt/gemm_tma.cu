@@ -10,9 +10,9 @@
 // Tile, Fragments: policies of gemm_staged (simt/policies.cuh). Stages: pairs of tiles in shared memory.
 // Ffmas: order of the FFMAs. Copies fill with zeros what is outside of the matrices. K may be 0.
 //
-// compute-sanitizer's racecheck reports a race between the copies of A and the loads of its fragments. It
-// seems not to follow cp.async.mbarrier.arrive: on the CPU emulator, where copies land as late as the
-// barriers allow (tests/test_fp32_tma.py), every load finds its data.
+// compute-sanitizer's racecheck reports that copies of A race with the loads of fragments before the loop,
+// and with none in it, though both wait alike. Why is not known. On the CPU emulator, where copies land as
+// late as they may (tests/test_fp32_tma.py), every load finds them.
 
 #include "copy/tma.cuh"
 #include "layout/index.cuh"
