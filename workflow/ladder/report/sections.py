@@ -38,14 +38,13 @@ def _selected(data: SweepData) -> pd.DataFrame:
     if len(rows) <= MOST_ROWS:
         return rows
     here = data.here if len(data.here) else rows
+    large = len(here) > MOST_ROWS
+    # In a whole table a large ratio to a slow baseline of its own is not fast.
+    order = here["speedup"] if large else stats.ranking(here)
     again = here["fresh"].fillna(False)
-    ranked = here.assign(again=again).sort_values(["again", "speedup"], ascending=False)
-    if len(here) <= MOST_ROWS:
-        # A large ratio to a slow baseline of its own is not fast.
-        by_speed = here.assign(again=again, speed=stats.ranking(here)).sort_values(
-            ["again", "speed"], ascending=False
-        )
-        return here if data.has_rungs else by_speed
+    ranked = here.assign(again=again, order=order).sort_values(["again", "order"], ascending=False)
+    if not large:
+        return here if data.has_rungs else ranked
     return pd.concat([ranked.head(BEST), ranked.tail(WORST)])
 
 
