@@ -1,6 +1,6 @@
 """What the report shows: timings and resources of sweeps, what stencils gain, failures, notes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,7 +8,7 @@ import pandas as pd
 from ladder.model.cell import size_label
 from ladder.model.schemas import REGIMES, SIZE_COLUMNS
 from ladder.model.sweep import Entry
-from ladder.report.markdown import code, cut, figure, text
+from ladder.report.markdown import code, cut, figure, share, text
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import listed, records, size_of
@@ -133,3 +133,8 @@ def alike_notes(notes: pd.DataFrame) -> list[dict[str, Any]]:
     notes = notes.fillna("").assign(reason=[cut(reason, 200) for reason in notes["reason"]])
     alike = notes.groupby(["sweep", "stage", "reason"], sort=False)["subject"].agg(list)
     return records(alike.reset_index())
+
+
+def apart(rows: Sequence[Mapping[str, Any]]) -> str:
+    """By how much this timer and NVBench differ at most, of rows of clock_nvbench."""
+    return share(max(abs(row["difference"]) for row in rows), ".2f")
