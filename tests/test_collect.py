@@ -21,7 +21,7 @@ from ladder.model.record import Conditions
 from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.archive import read_archive, write_archive
-from ladder.results.collect import collect_sweep, times
+from ladder.results.collect import collect_sweep, figures
 from ladder.results.statistics import at_size
 
 
@@ -676,11 +676,12 @@ class TestWithoutAGpu:
 
 @pytest.mark.parametrize(("samples", "cv"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)])
 def test_times_come_with_their_spread(samples: list[float], cv: float | None) -> None:
-    found = times({"variant_us": samples, "reference_us": samples})
+    alike = dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
+    found = figures({"variant_us": samples, "reference_us": samples, **alike})
     assert found["cv"] == (None if cv is None else pytest.approx(cv))
     assert (found["samples"], found["median_us"]) == (len(samples), sum(samples) / len(samples))
     assert found["median_us_low"] <= found["median_us"] <= found["median_us_high"]
 
 
 def test_times_of_an_imported_record_are_its_summary() -> None:
-    assert times({"summary": {"median_us": 3.0}}) == {"median_us": 3.0}
+    assert figures({"summary": {"median_us": 3.0}})["median_us"] == 3.0

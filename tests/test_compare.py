@@ -71,6 +71,25 @@ def test_noise_is_no_regression(base: Lab) -> None:
     assert compare(base, lab, "--threshold", "0") == 0
 
 
+def test_a_step_of_the_clock_is_no_regression(tmp_path: Path) -> None:
+    def short(own: float, clock: str) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+        def change(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+            times = {"variant_us": [own] * 20, "reference_us": [2.4] * 20, "clock": clock}
+            for regime in record["regimes"].values():
+                regime |= times | dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 2.4 / own)
+            return record
+
+        return change
+
+    found = []
+    for clock in ("device", "events"):
+        runs = [Lab(tmp_path, run=f"{clock}-{own}") for own in (2.4, 2.432)]
+        for lab, own in zip(runs, (2.4, 2.432), strict=True):
+            lab.record(SWEEP, short(own, clock))
+        found.append(compare(*runs, "--threshold", "0"))
+    assert found == [0, 1]
+
+
 def test_a_regression_above_the_threshold_exits_with_1(base: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare(base, other(base, slower(0.05))) == 1
     shown = capsys.readouterr().out

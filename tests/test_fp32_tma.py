@@ -24,7 +24,7 @@ SIZES: list[tuple[tuple[int, int, int], int]] = [
 """M x N x K, and tiles."""
 
 
-def variant(bk: int = 8, stages: int = 3, walk: str = "columns") -> Variant:
+def variant(bk: int = 8, stages: int = 3, walk: str = "searched") -> Variant:
     return KERNEL.variant({"bk": bk, "stages": stages, "walk": walk}, "fp32", "NN")
 
 
@@ -39,7 +39,7 @@ def test_results_are_right(stages: int, size: tuple[int, int, int], tiles: int, 
 @pytest.mark.parametrize("loads", LOADS)
 @pytest.mark.parametrize(
     ("bk", "stages", "walk"),
-    [(8, 16, "rows"), (16, 4, "snake"), (16, 8, "columns"), (32, 4, "columns")],
+    [(8, 16, "rows"), (16, 4, "snake"), (16, 8, "searched"), (32, 4, "columns")],
 )
 def test_results_of_other_parameters_are_right(bk: int, stages: int, walk: str, loads: str) -> None:
     assert wrong_in_fp32(variant(bk, stages, walk), (130, 260, 76), 4, loads=loads) == 0
@@ -59,7 +59,7 @@ def test_k_of_0_and_without_c(beta: float, loads: str) -> None:
         assert wrong_in_fp32(variant(), (130, 260, k), 4, beta, loads=loads) == 0
 
 
-RELEASE = "        if (thread % 32 == 0) mbarrier_arrive(held);\n"
+RELEASE = "        mbarrier_arrive(held);\n"
 FRAGMENTS = "            thread_tile.load_b(at.offset, (step + 1)"
 Launch = tuple[tuple[int, int, int], int, int]
 WIDE: Launch = ((130, 260, 44), 4, 2)
@@ -73,16 +73,17 @@ MISTAKES: list[tuple[dict[str, str], Launch, str, str]] = [
     (
         {
             RELEASE: "",
-            FRAGMENTS: "if (step == Tile::bk - 2 && thread % 32 == 0) mbarrier_arrive(held);\n" + FRAGMENTS,
+            FRAGMENTS: "if (step == Tile::bk - 2 && thread % 32 == 0)\n"
+            "for (int lane = 0; lane < 32; ++lane) mbarrier_arrive(held);\n" + FRAGMENTS,
         },
         WIDE,
         EARLY,
         "wrong",
     ),
     ({RELEASE: ""}, WIDE, EARLY, "ever"),
-    ({RELEASE: "mbarrier_arrive(held);\n"}, WIDE, EARLY, "ever"),
-    ({"Tile::threads / 32);": "Tile::threads / 32 - 1);"}, LONG, EARLY, "ever"),
-    ({"Tile::threads / 32);": "Tile::threads / 32 + 1);"}, WIDE, EARLY, "ever"),
+    ({RELEASE: "if (thread % 32 == 0) mbarrier_arrive(held);\n"}, WIDE, EARLY, "ever"),
+    ({"stage.empty, Tile::threads);": "stage.empty, Tile::threads / 2);"}, LONG, EARLY, "ever"),
+    ({"stage.empty, Tile::threads);": "stage.empty, Tile::threads + 1);"}, WIDE, EARLY, "ever"),
     ({"mbarrier_wait(stage.empty, at.parity ^ 1);  //": "//"}, WIDE, LATE, "more arrivals"),
     ({"stage.empty, at.parity ^ 1);  //": "stage.empty, at.parity);  //"}, WIDE, LATE, "ever"),
     ({"mbarrier_wait(stage.empty, at.parity ^ 1);\n    if": "if"}, AS_LONG, LATE, "wrong"),

@@ -138,6 +138,17 @@ def test_the_interval_of_the_first_regime_says_slower(
     assert last == verdict
 
 
+def test_a_step_of_the_clock_is_not_slower(judge: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """Most launches take 2.432 us, those of the library 2.400: one step of 32 ns."""
+    short = ok((0.992, 0.99, 0.994))
+    short["result"] |= {"variant_us": [2.432, 2.432, 2.4, 2.432] * 5, "reference_us": [2.4] * 20}
+    outcomes = {(2048, "cold"): short, (2048, "warm"): ok()}
+    assert judge(outcomes) == 1
+    short["result"]["clock"] = "device"
+    assert judge(outcomes) == 0
+    assert "0.992 [0.977, 1.01] x cublaslt" in capsys.readouterr().out
+
+
 def test_a_kernel_too_slow_for_warm_is_right_unless_warm_is_what_counts(judge: Run) -> None:
     outcomes = {(2048, "cold"): ok(), (2048, "warm"): TOO_SLOW}
     assert judge(outcomes) == 0

@@ -13,7 +13,7 @@ from factory import SESSION, Lab, Place, later
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import write_samples
-from ladder.results.collect import interval, times
+from ladder.results.collect import figures
 from ladder.results.prediction import combine, components, coverage, measured, predict, read
 from ladder.results.statistics import lag_1
 
@@ -239,22 +239,22 @@ def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None
     fast = {"variant_us": [1.0] * 16, "reference_us": [2.0, 2.0, 2.1, 2.1] * 4}
     given = {"speedup": 2.05, "speedup_low": 2.0, "speedup_high": 2.1}
     assert lag_1([2.0] * 4 + [2.1] * 4) == pytest.approx(5 / 8)
+    assert lag_1([1.14] * 20) == 0, "their mean is not 1.14: it is rounded"
     wider = (13 / 3) ** 0.5
-    assert interval({**slow, **given})["speedup_low"] == pytest.approx(2.05 * (2 / 2.05) ** wider)
-    assert interval({**slow, **given})["speedup_high"] == pytest.approx(2.05 * (2.1 / 2.05) ** wider)
-    assert interval({**fast, **given}) == pytest.approx({"speedup_low": 2.0, "speedup_high": 2.1})
-    assert interval({"summary": {}}) == {}
+    assert figures({**slow, **given})["speedup_low"] == pytest.approx(2.05 * (2 / 2.05) ** wider)
+    assert figures({**slow, **given})["speedup_high"] == pytest.approx(2.05 * (2.1 / 2.05) ** wider)
+    found = figures({**fast, **given})
+    assert (found["speedup_low"], found["speedup_high"]) == pytest.approx((2.0, 2.1))
 
 
 def test_an_interval_is_not_narrower_than_the_steps_of_the_clock() -> None:
     """2.400 and 2.432 us are one step of 32 ns apart, so that both kernels may take as long."""
     known = {"variant_us": [2.4] * 16, "reference_us": [2.432] * 16}
     given = known | dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 2.432 / 2.4)
-    apart = times({**given, "clock": "device"})
-    assert (apart["median_us_low"], apart["median_us_high"]) == pytest.approx((2.384, 2.416))
-    ends = interval({**given, "clock": "device"})
+    ends = figures({**given, "clock": "device"})
+    assert (ends["median_us_low"], ends["median_us_high"]) == pytest.approx((2.384, 2.416))
     assert ends["speedup_low"] < 1 < 1.026 < ends["speedup_high"] < 1.027
-    assert interval({**given, "clock": "events"})["speedup_low"] == pytest.approx(2.432 / 2.4)
+    assert figures({**given, "clock": "events"})["speedup_low"] == pytest.approx(2.432 / 2.4)
 
 
 def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -> None:

@@ -44,8 +44,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
     const int rank = cluster_rank();
     const int cluster = blockIdx.x / ClusterM, clusters = gridDim.x / ClusterM;
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
         prefetch(map_a);  // the descriptor, not the matrix

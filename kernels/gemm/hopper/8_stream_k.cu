@@ -43,8 +43,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
     using Alone = ClusterShape<1, 1>;  // blocks share no operand
     const TileScheduler<BM, BN, Alone, Raster> scheduler(m, n);
     const StreamK schedule(scheduler.tiles(), steps, gridDim.x);
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
         prefetch(map_a);  // the descriptor, not the matrix

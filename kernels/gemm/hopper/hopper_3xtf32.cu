@@ -45,8 +45,7 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
     using Cluster = ClusterShape<1, 1>;
     const TileScheduler<BM, BN, Cluster, Raster> scheduler(m, n);
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
         prefetch(map_a);  // the descriptor, not the matrix

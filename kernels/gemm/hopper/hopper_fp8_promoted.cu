@@ -62,8 +62,7 @@ hopper_fp8_promoted(const __grid_constant__ TensorMap map_a, const __grid_consta
     const int rank = Cluster::size > 1 ? cluster_rank() : 0;
     const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
     const int steps = ceil_div(k, shared.a[0].depth);
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
     if (threadIdx.x == 0) {
         prefetch(map_a);

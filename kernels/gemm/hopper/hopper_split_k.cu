@@ -37,8 +37,7 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
     const int depth = shared.a[0].depth;
     const int rank = cluster_rank();
     const auto [first_step, steps] = steps_of_slice(ceil_div(k, depth), rank, Slices);
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
 
     constexpr int start = Tile::consumers + 1;  // number of a barrier; the consumers have 1 to consumers

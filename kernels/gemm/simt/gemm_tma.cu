@@ -9,10 +9,6 @@
 //
 // Tile, Fragments: policies of gemm_staged (simt/policies.cuh). Stages: pairs of tiles in shared memory.
 // Ffmas: order of the FFMAs. Copies fill with zeros what is outside of the matrices. K may be 0.
-//
-// compute-sanitizer's racecheck reports that copies of A race with the loads of fragments before the loop,
-// and with none in it, though both wait alike. Why is not known. On the CPU emulator, where copies land as
-// late as they may (tests/test_fp32_tma.py), every load finds them.
 
 #include "copy/tma.cuh"
 #include "layout/index.cuh"
@@ -76,12 +72,11 @@ gemm_tma(const float* __restrict__ a, const __grid_constant__ TensorMap map_b, f
     const int tiles_n = ceil_div(n, Tile::bn);
     const Index first_row = Index(blockIdx.x / tiles_n) * Tile::bm;
     const int first_column = blockIdx.x % tiles_n * Tile::bn;
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / warpgroup_threads, 0);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     if (threadIdx.x < Stages) {
         Stage<Tile>& stage = reinterpret_cast<Stage<Tile>*>(memory)[threadIdx.x];
         mbarrier_init(stage.full, warpgroup_threads + 1);  // A by each thread, and B's bytes
-        mbarrier_init(stage.empty, Tile::threads / 32);    // a release per warp
+        mbarrier_init(stage.empty, Tile::threads);         // a release by each thread
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -112,8 +107,8 @@ gemm_tma(const float* __restrict__ a, const __grid_constant__ TensorMap map_b, f
             thread_tile.load_a(at.offset, (step + 1) % Tile::bk, (step + 1) % 2);
             thread_tile.multiply(step % 2);
         }
-        __syncwarp();  // all lanes have read the stage
-        if (thread % 32 == 0) mbarrier_arrive(held);
+        // Every lane arrives: racecheck does not see that __syncwarp orders all loads before one arrival.
+        mbarrier_arrive(held);
     }
     Epilogue<false>::store<Tile, 4>(thread_tile, shared, c, m, n, first_row, first_column, alpha, beta);
 }

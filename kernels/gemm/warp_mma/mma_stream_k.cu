@@ -32,8 +32,7 @@ mma_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ Te
     const int steps = const_max(1, ceil_div(k, Ring::depth)), block = blockIdx.x;
     const StreamK schedule(scheduler.tiles(), steps, gridDim.x);
     const int lane = threadIdx.x % 32;
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+    const int index = warp_uniform(threadIdx.x / 32);
 
     shared.start(map_a, map_b);
 
@@ -61,8 +60,8 @@ mma_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ Te
             // New for each tile: the sums begin as zero, and the addresses take no registers after the loop.
             Warp warp(tile_a, tile_b, warp_row, warp_column, unknown(lane));
             auto& accumulator = reinterpret_cast<float(&)[outputs]>(warp.accumulator);
-            // From one lane: it is uniform, and not worked out again in the loop.
-            const int deep = __shfl_sync(0xffffffff, const_min(k, work.steps * Ring::depth), 0);
+            // Uniform, so that it is not worked out again in the loop.
+            const int deep = warp_uniform(const_min(k, work.steps * Ring::depth));
             Ring::template multiply<float>(at, memory, warp, deep, lane);
             const int here = unknown(lane);  // what follows from it takes no registers in the loop over K
             const int own = block * Ring::warps + index, before = own - Ring::warps;

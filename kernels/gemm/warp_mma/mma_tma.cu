@@ -27,8 +27,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
     auto& shared = *reinterpret_cast<Ring*>(memory);
     const TileScheduler<BM, BN, ClusterShape<1, 1>, Strip> scheduler(m, n);
     const int lane = threadIdx.x % 32;
-    // The shuffle tells the compiler that all lanes have the same value: branches on it do not diverge.
-    const int index = __shfl_sync(0xffffffff, threadIdx.x / 32, 0);
+    const int index = warp_uniform(threadIdx.x / 32);
 
     shared.start(map_a, map_b);
 

@@ -3,6 +3,10 @@
 
 constexpr int warpgroup_threads = 128;
 
+// A value that all lanes of a warp have, read from lane 0. From that the compiler knows that it is uniform,
+// and that branches on it do not diverge.
+__device__ inline int warp_uniform(int value) { return __shfl_sync(0xffffffff, value, 0); }
+
 // Moves registers between warpgroups (setmaxnreg, PTX ISA 9.7.19.5): a warpgroup that only starts copies
 // gives up registers, and those that hold accumulators take them. Count is a multiple of 8. The compiler
 // ignores it (C7508) unless the kernel is bounded to one block per multiprocessor and each role is one

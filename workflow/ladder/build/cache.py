@@ -61,10 +61,9 @@ class Cache:
         answers = list[tuple[Request, bytes, dict[str, Any]]]()
         if not missing:
             return {key: facts or {} for key, facts in found.items()}
-        # Forked from a process without threads: after a crash the pool forks anew, and of this process a thread might
-        # hold a lock then, which nobody would release in the child.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["ladder.build.nvrtc"])
+        # Not forked: after a crash the pool starts another process, and of this one a thread might hold a lock then, which
+        # nobody would release in a fork.
+        context = multiprocessing.get_context("spawn")
         number, limit = min(jobs, len(missing)), (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         batch, kept = max(1, min(_BATCH, len(missing) // number)), list[Future[None]]()
         with (

@@ -44,31 +44,27 @@ def _half_step_us(result: Mapping[str, Any]) -> float:
     return _STEP_US / 2 if result.get("clock") == "device" else 0.0
 
 
-def times(result: Mapping[str, Any]) -> Row:
-    """Median of a record's times with its interval, their spread, and the reference's median (us)."""
-    if "variant_us" not in result:
-        return dict(result.get("summary") or {})
-    own, half = result["variant_us"], _half_step_us(result)
-    low, high = median_interval(own)
-    middle = {"median_us": median(own), "median_us_low": low - half, "median_us_high": high + half}
-    spread = {"samples": len(own), "cv": stdev(own) / fmean(own) if len(own) > 1 else None}
-    return {**middle, **spread, "reference_median_us": median(result["reference_us"])}
+def figures(result: Mapping[str, Any]) -> Row:
+    """A record's result with the medians of its times (us), their spread, and intervals.
 
-
-def interval(result: Mapping[str, Any]) -> Row:
-    """Ends of the speed-up's interval, wider where the ratios of groups are positively correlated in time.
-
-    n samples of a first-order process with autocorrelation r count as n (1 - r) / (1 + r) (Bayley & Hammersley 1946).
-    Half a step of the clock in either time, at worst in both directions, is added.
+    The record's own interval of the speed-up takes its groups as independent. Where they are positively correlated
+    in time it is too narrow: n samples of a first-order process with autocorrelation r count as n (1 - r) / (1 + r)
+    (Bayley & Hammersley 1946). Half a step of the clock in either time, at worst in both directions, is added.
     """
     if "variant_us" not in result:
-        return {}
-    correlation = max(lag_1(group_ratios(result["variant_us"], result["reference_us"])), 0.0)
+        return {**result, **(result.get("summary") or {})}
+    own, reference, half = result["variant_us"], result["reference_us"], _half_step_us(result)
+    low, high = median_interval(own)
+    found = {**result, "median_us": median(own), "median_us_low": low - half, "median_us_high": high + half}
+    found |= {"samples": len(own), "cv": stdev(own) / fmean(own) if len(own) > 1 else None}
+    found |= {"reference_median_us": median(reference)}
+    correlation = max(lag_1(group_ratios(own, reference)), 0.0)
     wider = math.sqrt((1 + correlation) / (1 - correlation))
-    middle, half = result["speedup"], _half_step_us(result)
-    steps = sum(half / median(result[name]) for name in ("variant_us", "reference_us"))
-    low, high = (middle * (result[name] / middle) ** wider for name in ("speedup_low", "speedup_high"))
-    return {"speedup_low": low * (1 - steps), "speedup_high": high * (1 + steps)}
+    steps = half / found["median_us"] + half / found["reference_median_us"]
+    low, high = (
+        result["speedup"] * (result[f"speedup_{end}"] / result["speedup"]) ** wider for end in ("low", "high")
+    )
+    return found | {"speedup_low": low * (1 - steps), "speedup_high": high * (1 + steps)}
 
 
 def over_libraries(result: Mapping[str, Any]) -> Row:
@@ -137,7 +133,7 @@ class Collector:
         if record.status != "ok":
             self.failed(task, known, record.status, record.reason)
             return
-        found, cell = times(result) | interval(result), task.cell
+        found, cell = figures(result), task.cell
         middle = found["median_us"]
         work = self.problem.work(cell.size, cell.dtype, cell.params)
         # Integer additions are no floating-point operations: no TFLOP/s for them.
@@ -158,7 +154,7 @@ class Collector:
         if record.cell.id in self.rivals:
             outcome["fresh"] = record.cell.id in self.chose
         rates |= over_libraries(result)
-        self.rows["timings"].append({**result, **known, **self.about(task), **found, **rates, **outcome})
+        self.rows["timings"].append({**found, **known, **self.about(task), **rates, **outcome})
 
     def sessions(self, task: Task, record: Record) -> None:
         """Rows of sessions.csv: every record with a result that is like this one."""
@@ -171,12 +167,7 @@ class Collector:
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
                 made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
-                found = {
-                    **one.result,
-                    **times(one.result),
-                    **interval(one.result),
-                    **(one.result.get("device") or {}),
-                }
+                found = {**figures(one.result), **(one.result.get("device") or {})}
                 self.rows["sessions"].append(found | self.about(task) | made)
 
     def typical(self, record: Record) -> Record:
@@ -184,7 +175,7 @@ class Collector:
         good = [one for one in self.view.alike(record) if one.status == "ok"]
         if record.status != "ok" or len(good) < 3:
             return record
-        return sorted(good, key=lambda one: float(times(one.result)["median_us"]))[(len(good) - 1) // 2]
+        return sorted(good, key=lambda one: float(figures(one.result)["median_us"]))[(len(good) - 1) // 2]
 
     def task(self, task: Task) -> None:
         """A row for each regime that gave a result, else one row with the reason."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
+from ladder.results.collect import figures
 from ladder.results.statistics import Estimate, mean_of
 
 UNKNOWN = "unknown GPU"
@@ -67,7 +68,7 @@ def _compared(where: str, share: float, old: Latest, new: Latest) -> Comparison:
         sides = [list(side[cell].values()) for side in (old, new)]
         ok = [[one for one in side if one.status == "ok"] for side in sides]
         if all(ok):
-            before, after = (mean_of([one.result for one in side]) for side in ok)
+            before, after = (mean_of([figures(one.result) for one in side]) for side in ok)
             faster = after.value / before.value - 1
             apart = after.low > before.high or after.high < before.low
             changes.append(Change(names[cell], before, after, faster, apart and abs(faster) > share))

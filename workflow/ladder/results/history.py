@@ -8,7 +8,7 @@ from tabulate import tabulate
 from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Session
-from ladder.results.collect import times
+from ladder.results.collect import figures
 from ladder.results.statistics import estimate
 
 _COLUMNS = ["time", "commit", "driver", "GPU", "speed-up [95 %]", "time us", "from"]
@@ -25,7 +25,7 @@ def history(sources: Mapping[str, Records], pattern: str) -> list[str]:
     found: dict[str, dict[tuple[str, str, str], list[str]]] = {}
     for place, records in sources.items():
         for record in records:
-            cell, name, result = record.cell, cell_name(record.variant, record.cell), record.result
+            cell, name = record.cell, cell_name(record.variant, record.cell)
             if cell.regime == COUNTERS or not fnmatchcase(name, pattern):
                 continue
             # A name leaves out parameters that have their default, which may have been another one.
@@ -37,9 +37,10 @@ def history(sources: Mapping[str, Records], pattern: str) -> list[str]:
             gpu = str(session.gpu.get("uuid") or session.note or "unknown")[:24]
             speed, middle = record.status, ""
             if record.status == "ok":
-                ratio = estimate(result, "speedup")
+                read = figures(record.result)
+                ratio = estimate(read, "speedup")
                 speed = f"{ratio.value:.4f} [{ratio.low:.4f}, {ratio.high:.4f}]"
-                middle = f"{times(result)['median_us']:.6g}"
+                middle = f"{read['median_us']:.6g}"
             row = [record.time or session.started, commit, str(driver), gpu, speed, middle, place]
             rows = found.setdefault(f"{name} ({params}) against {against}", {})
             rows.setdefault((record.key, record.session, record.time), row)

@@ -6,7 +6,7 @@ from typing import Any
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.plan import Task
-from ladder.results.collect import times
+from ladder.results.collect import figures
 from ladder.results.templates import TEMPLATES
 
 VERDICTS = ("right", "slower", "wrong", "broken")
@@ -33,10 +33,10 @@ def outcome(view: View, task: Task, regime: str = "") -> Outcome:
 
 def _cell(view: View, task: Task, regime: str) -> Cell:
     status, reason, result = outcome(view, task, regime)
-    known, check = times(result), result.get("check") or {}
+    known, check = figures(result), result.get("check") or {}
     found: Cell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
     found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
-    found |= {name: result.get(name) for name in ("reference", "speedup", "speedup_low", "speedup_high")}
+    found |= {name: known.get(name) for name in ("reference", "speedup", "speedup_low", "speedup_high")}
     return found | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
 
 

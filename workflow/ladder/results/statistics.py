@@ -224,7 +224,7 @@ def mean_of(rows: Sequence[Mapping[str, Any]], column: str = "speedup") -> Estim
 def lag_1(values: Sequence[float]) -> float:
     """Autocorrelation of successive values; 0 where they do not differ."""
     away = np.subtract(values, np.mean(values))
-    return float(away[1:] @ away[:-1] / (away @ away)) if away.any() else 0.0
+    return float(away[1:] @ away[:-1] / (away @ away)) if np.ptp(values) else 0.0
 
 
 def median_of(values: Sequence[float]) -> Estimate:
