@@ -61,7 +61,7 @@ class Cache:
         answers = list[tuple[Request, bytes, dict[str, Any]]]()
         if not missing:
             return {key: facts or {} for key, facts in found.items()}
-        # Not forked: after a crash the pool starts another process, and of this one a thread might hold a lock then, which
+        # Not forked: after a crash the pool starts another process. A thread of this one might hold a lock then, which
         # nobody would release in a fork.
         context = multiprocessing.get_context("spawn")
         number, limit = min(jobs, len(missing)), (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
