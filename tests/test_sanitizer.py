@@ -341,3 +341,25 @@ def test_the_report_shows_what_was_found_where_there_is_a_table(tmp_path: Path) 
     assert "| racecheck | 0 | 1 |" in part
     assert "| errors | racecheck | gemm_naive-fp32 | Error: Race reported |" in part
     assert "[sanitizer.csv](tables/sanitizer.csv)" in text
+    assert "not checked again" not in part
+
+
+def test_the_report_names_what_was_checked_with_other_machine_code(tmp_path: Path) -> None:
+    lab = made(tmp_path)
+    now = tables.read("resources", lab.folder.tables).groupby("variant")["cubin_sha256"].first()
+    changed, alike = list(now.index[:2])
+    found = [
+        {
+            "problem": "gemm",
+            "variant": name,
+            "tool": tool,
+            "status": "clean",
+            "errors": 0,
+            "cubin_sha256": digest,
+        }
+        for name, digest in ((changed, "0" * 64), (alike, now[alike]), ("not in any sweep", "0" * 64))
+        for tool in TOOLS
+    ]
+    tables.write({"sanitizer": tables.frame("sanitizer", found)}, lab.folder.tables)
+    part = section(report(lab)["methodology"], "Sanitizer")
+    assert f"machine code since then, and not checked again: `{changed}`." in part

@@ -96,6 +96,7 @@ def render(
         "sweeps": list(sweeps.values()),
         "tables": frames,
         "clock_nvbench": _clock_rows(frames),
+        "unchecked": _unchecked(frames["sanitizer"], frames["resources"]),
         "jobs": stats.records(frames["jobs"]),
         "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
         "throughput": read_json(folder.throughput),
@@ -116,6 +117,12 @@ def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
     names = {(row["sweep"], f"{row['variant']} at {size_label(stats.size_of(row))}") for row in slow}
     rows = stats.records(frames["clock_nvbench"])
     return [row | {"throttled": (row["sweep"], row["subject"]) in names} for row in rows]
+
+
+def _unchecked(sanitized: pd.DataFrame, resources: pd.DataFrame) -> list[str]:
+    """Variants that the sanitizer saw with other machine code than they have now."""
+    seen, now = (rows.groupby("variant")["cubin_sha256"].first() for rows in (sanitized, resources))
+    return [name for name, code in seen.dropna().items() if name in now and now[name] != code]
 
 
 def _message(part: SweepData, place: int) -> str:
