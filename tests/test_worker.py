@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from ladder.gpu import timing
 from ladder.gpu.device import SEALS
 from ladder.gpu.instance import Check
 from ladder.measure import bench, worker
+from ladder.measure.job import worker_command
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -128,6 +130,26 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
     path.write_bytes(to_json(made))
     assert read_plan(path) == made
     return made
+
+
+@pytest.mark.parametrize("facts", ["harness", "variants"])
+def test_without_a_cubin_of_the_plan_no_worker_starts_and_the_error_says_what_to_do(
+    facts: str, tmp_path: Path
+) -> None:
+    plan, cubins = plan_of("fp32_tiles", tmp_path), tmp_path / "cubins"
+    lost = next(iter(getattr(plan, facts)))
+    with_lost = dict(getattr(plan, facts)) | {lost: {"status": "ok", "cubin": "lost"}}
+    refused = {name: {"status": "compile_error", "cubin": None} for name in ("refused",)}
+    plan = replace(plan, **{"variants": {**plan.variants, **refused}, facts: with_lost})
+    plan = replace(plan, job={**plan.job, "cubins": "cubins"})
+    cubins.mkdir()
+    (cubins / "none.cubin").touch()
+    with pytest.raises(
+        LadderError, match=f"the cubin of {re.escape(lost)} is not in .*cubins any more; delete this"
+    ):
+        worker_command("worker", tmp_path / "fp32_tiles.json", plan, tmp_path)
+    (cubins / "lost.cubin").touch()
+    assert worker_command("worker", tmp_path / "fp32_tiles.json", plan, tmp_path)
 
 
 def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

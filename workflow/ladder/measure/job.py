@@ -218,10 +218,19 @@ def progress(record: Record) -> str:
 
 def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]:
     """Command line of a process that launches a plan's kernels, but for its last argument."""
+    require_cubins(path, plan, root / plan.job["cubins"])
     words = (
         [f"ladder.measure.{module}"] if not plan_has_workspace(plan) else ["ladder.measure.workspace", module]
     )
     return [sys.executable, "-m", *words, str(path), str(root / plan.job["cubins"])]
+
+
+def require_cubins(path: Path, plan: Plan, cubins: Path) -> None:
+    """Raises LadderError where a cubin of the plan is not in the cache any more."""
+    for name, facts in {**plan.harness, **plan.variants}.items():
+        if (key := facts.get("cubin")) and not (cubins / f"{key}.cubin").is_file():
+            why = f"the cubin of {name} is not in {cubins} any more"
+            raise LadderError(f"{path}: {why}; delete this plan and run snakemake again: it compiles anew")
 
 
 def share_of(plan: Plan, share: int) -> set[int]:
