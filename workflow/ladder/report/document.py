@@ -121,8 +121,11 @@ def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
 
 def _unchecked(sanitized: pd.DataFrame, resources: pd.DataFrame) -> list[str]:
     """Variants that the sanitizer saw with other machine code than they have now."""
-    seen, now = (rows.groupby("variant")["cubin_sha256"].first() for rows in (sanitized, resources))
-    return [name for name, code in seen.dropna().items() if name in now and now[name] != code]
+    seen, now = (
+        {row["variant"]: row["cubin_sha256"] for row in stats.records(rows)}
+        for rows in (sanitized, resources)
+    )
+    return [name for name, code in seen.items() if not pd.isna(code) and now.get(name, code) != code]
 
 
 def _message(part: SweepData, place: int) -> str:
