@@ -201,6 +201,8 @@ def plan(temporary: Path) -> Path:
     folder = RunFolder(temporary / "run")
     folder.plan("line").parent.mkdir(parents=True)
     mean, harness = ({"status": "ok", "machine_code": letter * 64, "cubin": letter} for letter in "ab")
+    for letter in "ab":
+        (temporary / f"{letter}.cubin").touch()
     cell = Cell("mean", {"k": 2}, "fp32", "", {"elements": 64}, "dirty", Reference(libraries=("copy",)))
     launch = Launch(
         variant="mean-fp32",

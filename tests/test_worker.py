@@ -144,9 +144,7 @@ def test_without_a_cubin_of_the_plan_no_worker_starts_and_the_error_says_what_to
     plan = replace(plan, job={**plan.job, "cubins": "cubins"})
     cubins.mkdir()
     (cubins / "none.cubin").touch()
-    with pytest.raises(
-        LadderError, match=f"the cubin of {re.escape(lost)} is not in .*cubins any more; delete this"
-    ):
+    with pytest.raises(LadderError, match=f"the cubin of {re.escape(lost)} is not in .*cubins; delete this"):
         worker_command("worker", tmp_path / "fp32_tiles.json", plan, tmp_path)
     (cubins / "lost.cubin").touch()
     assert worker_command("worker", tmp_path / "fp32_tiles.json", plan, tmp_path)

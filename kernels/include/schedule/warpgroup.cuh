@@ -3,8 +3,8 @@
 
 constexpr int warpgroup_threads = 128;
 
-// A value that all lanes of a warp have, read from lane 0. From that the compiler knows that it is uniform,
-// and that branches on it do not diverge.
+// `value`, which is the same in all lanes of a warp, as read from lane 0. From that the compiler knows that
+// it is uniform, and that branches on it do not diverge. All lanes must call it.
 __device__ inline int warp_uniform(int value) { return __shfl_sync(0xffffffff, value, 0); }
 
 // Moves registers between warpgroups (setmaxnreg, PTX ISA 9.7.19.5): a warpgroup that only starts copies

@@ -12,10 +12,11 @@ enum class FragmentShape { column, element };
 //            changes, and the other one is in the register reuse cache. An FFMA that reads three registers
 //            takes a second cycle, and so does one that reads two registers of the same register bank.
 //   columns  the same down and up the columns.
-//   searched columns in another order, since the compiler chooses other registers for each: the fastest of
-//            302 orders in gemm_tma, which reached 0.99 to 1.06 of cuBLAS' speed by them (H200, NVRTC 13.0,
-//            M = N = K = 4096). The more FFMAs write another register than the one they add to, the longer
-//            the kernel takes (correlation 0.86 over 110 orders). Why is not known.
+//   searched columns in the order that was fastest of 302 in gemm_tma, where these reached from 0.99 to 1.06
+//            of cuBLAS' speed (H200, NVRTC 13.0, M = N = K = 4096). The compiler allocates other registers
+//            for each order, so another compiler may favour another. The more FFMAs write to another register
+//            than the one they add to, the slower the kernel (correlation 0.86 over 110 orders); why is not
+//            known. An order chosen by register banks alone (predicted: 3 % faster) was 0.6 % slower.
 enum class FfmaOrder { rows, snake, columns, searched };
 
 // Row and column of a thread's FFMA number i.
@@ -26,7 +27,8 @@ struct Place {
 template <FfmaOrder Ffmas, int TM, int TN>
 __host__ __device__ constexpr Place place_of(int i) {
     if (Ffmas == FfmaOrder::columns || Ffmas == FfmaOrder::searched) {
-        static_assert(Ffmas != FfmaOrder::searched || TN == 16, "the order is one of 16 columns");
+        static_assert(Ffmas != FfmaOrder::searched || TN == 16, "this order has 16 columns");
+        // As found: it has no pattern.
         constexpr int order[] = {3, 2, 1, 0, 13, 14, 15, 12, 7, 6, 5, 4, 11, 10, 9, 8};
         const int x = i / TM;
         return {x % 2 == 0 ? i % TM : TM - 1 - i % TM, Ffmas == FfmaOrder::searched ? order[x] : x};

@@ -61,8 +61,8 @@ class Cache:
         answers = list[tuple[Request, bytes, dict[str, Any]]]()
         if not missing:
             return {key: facts or {} for key, facts in found.items()}
-        # Not forked: after a crash the pool starts another process. A thread of this one might hold a lock then, which
-        # nobody would release in a fork.
+        # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
+        # would stay locked in the fork. No fork server: its socket fails under a long TMPDIR.
         context = multiprocessing.get_context("spawn")
         number, limit = min(jobs, len(missing)), (resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
         batch, kept = max(1, min(_BATCH, len(missing) // number)), list[Future[None]]()

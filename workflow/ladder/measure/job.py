@@ -226,11 +226,11 @@ def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]
 
 
 def require_cubins(path: Path, plan: Plan, cubins: Path) -> None:
-    """Raises LadderError where a cubin of the plan is not in the cache any more."""
+    """Raises LadderError where a cubin of the plan is not in the cache."""
     for name, facts in {**plan.harness, **plan.variants}.items():
         if (key := facts.get("cubin")) and not (cubins / f"{key}.cubin").is_file():
-            why = f"the cubin of {name} is not in {cubins} any more"
-            raise LadderError(f"{path}: {why}; delete this plan and run snakemake again: it compiles anew")
+            what = "delete this plan and run snakemake again, which compiles what is missing"
+            raise LadderError(f"{path}: the cubin of {name} is not in {cubins}; {what}")
 
 
 def share_of(plan: Plan, share: int) -> set[int]:

@@ -96,7 +96,7 @@ def render(
         "sweeps": list(sweeps.values()),
         "tables": frames,
         "clock_nvbench": _clock_rows(frames),
-        "unchecked": _unchecked(frames["sanitizer"], frames["resources"]),
+        "sanitized": _sanitized(frames["sanitizer"], frames["resources"]),
         "jobs": stats.records(frames["jobs"]),
         "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
         "throughput": read_json(folder.throughput),
@@ -119,13 +119,14 @@ def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
     return [row | {"throttled": (row["sweep"], row["subject"]) in names} for row in rows]
 
 
-def _unchecked(sanitized: pd.DataFrame, resources: pd.DataFrame) -> list[str]:
-    """Variants that the sanitizer saw with other machine code than they have now."""
+def _sanitized(rows: pd.DataFrame, resources: pd.DataFrame) -> dict[str, list[str]]:
+    """Variants that the sanitizer saw with another cubin than the present one, and those of no sweep's cubins."""
     seen, now = (
-        {row["variant"]: row["cubin_sha256"] for row in stats.records(rows)}
-        for rows in (sanitized, resources)
+        {row["variant"]: row["cubin_sha256"] for row in stats.records(of)} for of in (rows, resources)
     )
-    return [name for name, code in seen.items() if not pd.isna(code) and now.get(name, code) != code]
+    known = [name for name, cubin in seen.items() if name in now and not pd.isna(cubin)]
+    changed = [name for name in known if now[name] != seen[name]]
+    return {"changed": changed, "unknown": [name for name in seen if name not in known]}
 
 
 def _message(part: SweepData, place: int) -> str:

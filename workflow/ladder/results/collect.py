@@ -45,11 +45,12 @@ def _half_step_us(result: Mapping[str, Any]) -> float:
 
 
 def figures(result: Mapping[str, Any]) -> Row:
-    """A record's result with the medians of its times (us), their spread, and intervals.
+    """A record's result with medians of its times (us), the spread of the variant's, and wider intervals.
 
-    The record's own interval of the speed-up takes its groups as independent. Where they are positively correlated
-    in time it is too narrow: n samples of a first-order process with autocorrelation r count as n (1 - r) / (1 + r)
-    (Bayley & Hammersley 1946). Half a step of the clock in either time, at worst in both directions, is added.
+    The record's interval of the speed-up takes its groups of launches as independent. If successive ratios have the
+    autocorrelation r > 0, n groups count as n (1 - r) / (1 + r) (first-order process; Bayley & Hammersley 1946), and
+    the interval is widened by the root of n over that, in logarithms. Then half a step of the clock in each time moves
+    both ends outwards. A record without raw times keeps its summary.
     """
     if "variant_us" not in result:
         return {**result, **(result.get("summary") or {})}
