@@ -157,6 +157,72 @@ def test_no_prediction_is_narrower_than_the_interval_over_what_was_measured() ->
     assert (made["predicted_low"] <= made["speedup_low"] * (1 + 1e-9)).all()
 
 
+BOTH = ("cublas", "cublaslt")
+
+
+def over_libraries(
+    apart: float, chosen: list[str], cells: int = 3, asked: bool = True
+) -> dict[str, pd.DataFrame]:
+    """Tables of cells that are 1.1 times as fast as cublaslt, which is `apart` (log) faster than cublas.
+
+    Session after session they are timed over the `chosen` library, by a few launches of which it was the faster.
+    """
+    where = [(f"s{number}", f"GPU-{number}", 8) for number in range(len(chosen))]
+    sessions = sessions_of(cells, where, seen=dict.fromkeys(SEEN, 0.0))
+    sessions["reference"] = chosen * cells
+    for name in ("speedup", "speedup_low", "speedup_high"):
+        own = sessions[name] / sessions["speedup"]
+        sessions[f"{name}_own"] = 1.1 * own * np.exp(apart * sessions["reference"].eq("cublas"))
+    for name in ("speedup", "speedup_low", "speedup_high"):
+        sessions[name] = sessions.pop(f"{name}_own")
+    frames = frames_of(sessions)
+    over = dict.fromkeys(("over_cublas", "over_cublaslt"), 1.0) if asked else {"over_cublas": 1.0}
+    frames["timings"] = frames["timings"].assign(reference_median_us=100.0, **over)
+    return frames
+
+
+@pytest.mark.parametrize("apart", [0.03, -0.03])
+def test_readings_over_the_slower_library_become_those_over_the_faster(apart: float) -> None:
+    """The last session, which chose cublas, is that of the row; a cell with it alone is converted by the others."""
+    frames = over_libraries(apart, ["cublaslt", "cublas"])
+    alone = frames["sessions"]["variant"].eq("kernel-2") & frames["sessions"]["reference"].eq("cublaslt")
+    frames["sessions"] = frames["sessions"][~alone]
+    notes, made = combine(frames)["notes"], combine(frames)["timings"].set_index("variant")
+    faster, slower = BOTH[::-1] if apart > 0 else BOTH
+    true = 1.1 * np.exp(min(apart, 0.0))
+    assert made["speedup"].to_list() == pytest.approx([true] * 3)
+    assert made["sessions"].to_list() == [2, 2, 1]
+    assert set(made["reference"]) == {faster}
+    turned = slower == "cublas"
+    converted = f"{3 if turned else 2} of 5 readings were over the slower library, and are converted"
+    assert list(notes["reason"][notes["stage"] == "reference"]) == [converted]
+    assert made["reference_median_us"].to_list() == pytest.approx([100 / np.exp(abs(apart) * turned)] * 3)
+    assert made[f"over_{faster}"].to_list() == pytest.approx([true] * 3)
+    assert made[f"over_{slower}"].to_list() == pytest.approx([true * np.exp(abs(apart))] * 3)
+    width = np.log(made["speedup_high"] / made["speedup_low"])["kernel-2"] / 2
+    raw = np.log(frames["sessions"]["speedup_high"] / frames["sessions"]["speedup_low"]).iloc[-1] / 2
+    assert width == pytest.approx(np.hypot(raw, 0.005) if turned else raw)
+
+
+@pytest.mark.parametrize(("apart", "asked"), [(0.004, True), (0.03, False)])
+def test_libraries_that_tie_or_of_which_one_was_asked_for_stay(apart: float, asked: bool) -> None:
+    frames = over_libraries(apart, ["cublaslt", "cublas"], asked=asked)
+    made = combine(frames)["timings"]
+    assert made["speedup"].to_list() == pytest.approx([1.1 * np.exp(apart / 2)] * 3)
+    assert set(made["reference"]) == {"cublas"}
+
+
+def test_of_libraries_that_no_kernel_was_timed_against_in_turn_nothing_is_known() -> None:
+    frames = over_libraries(0.03, ["cublaslt", "cublas"])
+    first = frames["sessions"]["variant"].eq("kernel-0")
+    kept = first & frames["sessions"]["reference"].eq("cublas") | ~first & frames["sessions"]["reference"].eq(
+        "cublaslt"
+    )
+    frames["sessions"] = frames["sessions"][kept]
+    made = combine(frames)["timings"].set_index("variant")["speedup"]
+    assert made.to_list() == pytest.approx([1.1 * np.exp(0.03), 1.1, 1.1])
+
+
 def test_an_outlying_cell_widens_no_other_interval() -> None:
     plain = sessions_of(100, THREE_HOSTS)
     outlying = plain.copy()
@@ -331,16 +397,15 @@ def published() -> list[Path]:
     return sorted(path.parent for path in (ROOT / "results" / "published").glob("*/coverage.parquet"))
 
 
-def test_the_published_coverage_follows_from_the_published_sessions_and_is_what_is_wanted() -> None:
+def test_the_published_coverage_follows_from_the_published_tables_and_is_what_is_wanted() -> None:
     known = {folder: tables.read("coverage", folder) for folder in published()}
     known = {folder: rows for folder, rows in known.items() if len(rows)}
     if not known:
         pytest.skip("no coverage is published: it takes sessions on three GPUs")
     for folder, rows in known.items():
-        sessions = pd.read_parquet(folder / "sessions.parquet")
-        again = tables.frame(
-            "coverage", coverage(read(tables.frame("sessions", sessions.to_dict("records"))))
-        )
+        own = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("timings", "sessions")}
+        given = {name: tables.frame(name, rows.to_dict("records")) for name, rows in own.items()}
+        again = combine({name: tables.frame(name, []) for name in SWEEP_TABLES} | given)["coverage"]
         pd.testing.assert_frame_equal(again, rows, rtol=1e-5)
         assert not [line for line in shortfalls(rows) if "covered" in line]
         # Cells that were read once, and hosts of a kind that nobody has seen, have wider intervals.

@@ -29,7 +29,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # are of later sessions than the one that chose it, else false.
     # over_cublas, over_cublaslt: the speed-up over that library alone, if it was timed: `speedup` times its time over
     # the reference's. Both are the quick medians of dirty launches by which the reference was chosen, whatever the
-    # regime. They have no interval.
+    # regime; where kernels were timed against both libraries, these decide. They have no interval.
     "timings": _columns(
         f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float

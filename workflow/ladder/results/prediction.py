@@ -29,6 +29,10 @@ Row = dict[str, Any]
 _LIBRARIES = {name for problem in PROBLEMS.values() for name in problem.libraries} - {COPY}
 OVER = ("over_cublas", "over_cublaslt")
 """Columns of the speed-up over one library alone."""
+_BOTH = [name.removeprefix("over_") for name in OVER]
+_OPERANDS = ["dtype", "layout", *SIZE_COLUMNS, "regime"]
+_ALIKE = 0.005
+"""Sessions on one GPU agree within so much (logarithms of speed-ups): libraries that are no further apart tie."""
 _EDGES_US = (20, 100, 1000)
 _LAUNCHED_ALONE = ("cold", "dirty")
 
@@ -88,6 +92,61 @@ def read(sessions: Frame) -> Frame:
     found["alone"] = by_events.astype(float)
     found["shift"] = (floor - floor.median()).fillna(0.0) * found["alone"]
     found["level"] = found["log"] + _lengthened(found, -found["shift"])
+    return found
+
+
+def _asked(timings: Frame) -> Any:
+    """Whether a row's reference is the faster of two libraries, each of which was timed."""
+    return timings[list(OVER)].notna().all(axis=1)
+
+
+def _libraries(found: Frame, timings: Frame) -> Frame:
+    """Which of cuBLAS and cuBLASLt is the faster, by operands and regime, and how far `apart` they are, in logarithms.
+
+    By the `kernels` that some sessions timed against the one and others against the other. A session chooses by a few
+    launches of each; where these are short, or the power cap lowers the clock, it may choose the slower one, and then
+    the speed-up is too high.
+    """
+    each = found.merge(timings.loc[_asked(timings), _CELL].drop_duplicates(), on=_CELL)
+    each = each.groupby([*_OPERANDS, "variant", "reference"], dropna=False)["log"].mean()
+    both = each.unstack("reference").reindex(columns=_BOTH)
+    apart = (both[_BOTH[0]] - both[_BOTH[1]]).dropna().groupby(_OPERANDS, dropna=False)
+    known = Frame({"apart": apart.mean(), "kernels": apart.size()}).reset_index()
+    known = known[known["apart"].abs() > _ALIKE]
+    order = np.where(known["apart"] > 0, *np.reshape([_BOTH, _BOTH[::-1]], (2, 2, 1)))
+    return known.assign(slower=order[0], faster=order[1], apart=known["apart"].abs())
+
+
+def _about(rows: Frame, libraries: Frame, asked: Any) -> Frame:
+    """What is known of each row's libraries; `turned` where it is over the slower one, though both were `asked` for."""
+    about = rows[_OPERANDS].merge(libraries, "left", _OPERANDS).set_axis(rows.index)
+    return about.assign(turned=asked & about["slower"].eq(rows["reference"]).fillna(False).astype(bool))
+
+
+def _over_the_faster(found: Frame, timings: Frame, libraries: Frame) -> Frame:
+    """Readings over the faster library. Those that a session took over the slower one are less sure, by `_ALIKE`."""
+    cells = timings[_CELL].assign(asked=_asked(timings)).drop_duplicates(_CELL)
+    asked = found[_CELL].merge(cells, "left", _CELL)["asked"].fillna(False).astype(bool).set_axis(found.index)
+    about = _about(found, libraries, asked)
+    less = about["apart"].where(about["turned"], 0.0)
+    half = np.log(found["speedup_high"] / found["speedup_low"]) / 2
+    middle = np.log(found["speedup_high"] * found["speedup_low"]) / 2 - less
+    half = np.hypot(half, _ALIKE * about["turned"])
+    ends = {"speedup_low": np.exp(middle - half), "speedup_high": np.exp(middle + half)}
+    logs = {name: found[name] - less for name in ("log", "level")}
+    return found.assign(variance=(half / _NORMAL) ** 2, turned=about["turned"], **logs, **ends)
+
+
+def _named(timings: Frame, combined: Frame, libraries: Frame) -> Frame:
+    """The columns about the libraries, where it is known which of the two is the faster."""
+    asked = _asked(timings)
+    about = _about(timings, libraries, asked)
+    turned, ratio, known = about["turned"], np.exp(about["apart"]), asked & about["apart"].notna()
+    found = Frame({"reference": timings["reference"].mask(turned, about["faster"])})
+    found["reference_median_us"] = timings["reference_median_us"] / ratio.where(turned, 1.0)
+    for name, column in zip(_BOTH, OVER, strict=True):
+        over = combined["speedup"] * ratio.where(about["slower"].eq(name).fillna(False), 1.0)
+        found[column] = combined[column].mask(known, over)
     return found
 
 
@@ -289,9 +348,12 @@ def measured(found: Frame, known: Frame) -> Frame:
 def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
 
-    A note says where there are too few sessions for these. Classes reach over sweeps, hence all of them at once.
+    A note says where there are too few sessions for these, and how many readings were over the slower library. Classes
+    and libraries reach over sweeps, hence all of them at once.
     """
     timings, found = frames["timings"], read(frames["sessions"])
+    libraries = _libraries(found, timings)
+    found = _over_the_faster(found, timings, libraries)
     known = components(found)
     here, there, cells = measured(found, known), predict(found, known), found.groupby("cell")
     columns = {"speedup": np.exp(here["value"]), "speedup_low": np.exp(here["low"])}
@@ -306,6 +368,7 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     combined = combined.fillna(timings)
     again = combined["speedup"] / timings["speedup"]
     combined = combined.assign(**{name: timings[name] * again for name in OVER})
+    combined = combined.assign(**_named(timings, combined, libraries))
     pairs = known["session"].notna() | known["host"].notna()
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     deviations = (
@@ -318,7 +381,10 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
         "coverage": coverage(found),
     }
     empty = " and ".join(name for name in given if not given[name])
-    absent = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
-    notes = tables.concat([frames["notes"], tables.frame("notes", absent)], "notes")
+    said = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
+    if turned := int(found["turned"].sum()):
+        reason = f"{turned} of {len(found)} readings were over the slower library, and are converted"
+        said.append({"stage": "reference", "subject": " and ".join(_BOTH), "reason": reason})
+    notes = tables.concat([frames["notes"], tables.frame("notes", said)], "notes")
     own = {name: tables.frame(name, rows) for name, rows in given.items()}
     return {**frames, "timings": timings.assign(**combined), "notes": notes, **own}
