@@ -108,8 +108,8 @@ def _libraries(found: Frame, timings: Frame) -> Frame:
     the speed-up is too high.
     """
     each = found.merge(timings.loc[_asked(timings), _CELL].drop_duplicates(), on=_CELL)
-    each = each.groupby([*_OPERANDS, "variant", "reference"], dropna=False)["log"].mean()
-    both = each.unstack("reference").reindex(columns=_BOTH)
+    means = each.groupby([*_OPERANDS, "variant", "reference"], dropna=False)["log"].mean()
+    both = Frame(means.unstack("reference")).reindex(columns=_BOTH)
     apart = (both[_BOTH[0]] - both[_BOTH[1]]).dropna().groupby(_OPERANDS, dropna=False)
     known = Frame({"apart": apart.mean(), "kernels": apart.size()}).reset_index()
     known = known[known["apart"].abs() > _ALIKE]
