@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from conftest import edit_yaml, make_project
 from factory import HERE, SESSION
@@ -19,6 +20,7 @@ from ladder.model.files import write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.plan import Plan
 from ladder.results import tables
+from ladder.results.reproduction import inside
 
 GPU = FoundGpu(0, "Made-up GPU", "GPU-of-the-tests", (9, 0))
 DEVICE = "made-up"
@@ -101,6 +103,25 @@ def test_the_new_value_is_held_against_what_was_predicted(
         f"measured now, Made-up GPU: {speedup:g} [{speedup - 0.01:g}, {speedup + 0.01:g}] x copy, 10.00 us",
         verdict,
     ]
+
+
+@pytest.mark.parametrize(
+    ("over_other", "value", "lies"), [(1.12, 1.12, True), (1.12, 1.0, False), (pd.NA, 1.0, True)]
+)
+def test_over_another_library_the_prediction_is_that_over_it(
+    over_other: Any, value: float, lies: bool
+) -> None:
+    """Published: 1.00 over cublaslt, and 1.12 over cublas if that is known; now the session took cublas."""
+    row = {
+        "status": "ok",
+        "reference": "cublaslt",
+        "speedup": 1.0,
+        "predicted_low": 0.97,
+        "predicted_high": 1.03,
+    }
+    row |= {"speedup_low": 0.99, "speedup_high": 1.01, "over_cublaslt": 1.0, "over_cublas": over_other}
+    assert inside(row, ("ok", "", {"reference": "cublas", "speedup": value})) is lies
+    assert inside(row, ("ok", "", {"reference": "cublaslt", "speedup": 1.02})) is True
 
 
 def test_a_pair_with_a_baseline_is_a_cell_of_its_own(

@@ -53,13 +53,16 @@ def again(view: View, row: Row) -> Outcome:
 def inside(row: Row, now: Outcome) -> bool | None:
     """Whether the new value lies where it was predicted; None where nothing was.
 
-    Where one of the two has no number: whether their statuses are the same.
+    Where it is over another library than the published one, and that one's times over both are known, the prediction
+    is that over the same library. Where one of the two has no number: whether their statuses are the same.
     """
     status, _, result = now
     if status != "ok" or row["status"] != "ok":
         return bool(status == row["status"])
-    expected = predicted(row)
-    return bool(expected.low <= result["speedup"] <= expected.high) if expected.known else None
+    expected, over = predicted(row), row.get(f"over_{result['reference']}")
+    same = result["reference"] == row["reference"] or pd.isna(over)
+    value = result["speedup"] / (1.0 if same else over / row["speedup"])
+    return bool(expected.low <= value <= expected.high) if expected.known else None
 
 
 def published_text(row: Row, about: Mapping[str, Any]) -> str:
