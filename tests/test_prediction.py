@@ -204,6 +204,17 @@ def test_readings_over_the_slower_library_become_those_over_the_faster(apart: fl
     assert width == pytest.approx(np.hypot(raw, 0.005) if turned else raw)
 
 
+def test_a_cell_without_a_reading_but_that_which_chose_it_is_over_the_faster_library_too() -> None:
+    frames = over_libraries(0.03, ["cublaslt", "cublas"])
+    last = frames["sessions"]["variant"].eq("kernel-2")
+    kept = ~last | frames["sessions"]["reference"].eq("cublas")
+    frames["sessions"] = frames["sessions"].assign(chose=last)[kept]
+    frames["timings"] = frames["timings"].assign(speedup=1.1 * np.exp(0.03), reference="cublas")
+    made = combine(frames)["timings"].set_index("variant").loc["kernel-2"]
+    assert (made["speedup"], made["over_cublaslt"]) == pytest.approx((1.1, 1.1))
+    assert made["reference"] == "cublaslt"
+
+
 @pytest.mark.parametrize(("apart", "asked"), [(0.004, True), (0.03, False)])
 def test_libraries_that_tie_or_of_which_one_was_asked_for_stay(apart: float, asked: bool) -> None:
     frames = over_libraries(apart, ["cublaslt", "cublas"], asked=asked)

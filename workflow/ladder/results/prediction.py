@@ -95,59 +95,52 @@ def read(sessions: Frame) -> Frame:
     return found
 
 
-def _asked(timings: Frame) -> Any:
-    """Whether a row's reference is the faster of two libraries, each of which was timed."""
-    return timings[list(OVER)].notna().all(axis=1)
+def _asked(rows: Frame, timings: Frame) -> Any:
+    """Whether the reference of each row's cell is the faster of two libraries, each of which was timed."""
+    both = timings[_CELL].assign(asked=timings[list(OVER)].notna().all(axis=1)).drop_duplicates(_CELL)
+    asked = rows[_CELL].merge(both, "left", _CELL)["asked"]
+    return asked.fillna(False).astype(bool).set_axis(rows.index)
 
 
-def _libraries(found: Frame, timings: Frame) -> Frame:
+def _libraries(sessions: Frame) -> Frame:
     """Which of cuBLAS and cuBLASLt is the faster, by operands and regime, and how far `apart` they are, in logarithms.
 
-    By the `kernels` that some sessions timed against the one and others against the other. A session chooses by a few
-    launches of each; where these are short, or the power cap lowers the clock, it may choose the slower one, and then
-    the speed-up is too high.
+    By the kernels that some of these sessions timed against the one and others against the other. A session chooses by
+    a few launches of each; where these are short, or the power cap lowers the clock, it may choose the slower one, and
+    then the speed-up is too high.
     """
-    each = found.merge(timings.loc[_asked(timings), _CELL].drop_duplicates(), on=_CELL)
-    means = each.groupby([*_OPERANDS, "variant", "reference"], dropna=False)["log"].mean()
+    logs = np.log(sessions["speedup"].where(~sessions["chose"].fillna(False)))
+    means = logs.groupby(
+        [sessions[name] for name in (*_OPERANDS, "variant", "reference")], dropna=False
+    ).mean()
     both = Frame(means.unstack("reference")).reindex(columns=_BOTH)
-    apart = (both[_BOTH[0]] - both[_BOTH[1]]).dropna().groupby(_OPERANDS, dropna=False)
-    known = Frame({"apart": apart.mean(), "kernels": apart.size()}).reset_index()
-    known = known[known["apart"].abs() > _ALIKE]
+    apart = (both[_BOTH[0]] - both[_BOTH[1]]).dropna().groupby(_OPERANDS, dropna=False).mean().rename("apart")
+    known = apart[apart.abs() > _ALIKE].reset_index()
     order = np.where(known["apart"] > 0, *np.reshape([_BOTH, _BOTH[::-1]], (2, 2, 1)))
     return known.assign(slower=order[0], faster=order[1], apart=known["apart"].abs())
 
 
-def _about(rows: Frame, libraries: Frame, asked: Any) -> Frame:
-    """What is known of each row's libraries; `turned` where it is over the slower one, though both were `asked` for."""
+def _over_the_faster(rows: Frame, libraries: Frame, asked: Any) -> tuple[Frame, Any]:
+    """Rows over the faster library, of those where both were `asked` for; and which of them were over the slower one.
+
+    These are less sure, by `_ALIKE`. Speed-ups over the slower alone become `OVER` columns, where rows have these.
+    """
     about = rows[_OPERANDS].merge(libraries, "left", _OPERANDS).set_axis(rows.index)
-    return about.assign(turned=asked & about["slower"].eq(rows["reference"]).fillna(False).astype(bool))
-
-
-def _over_the_faster(found: Frame, timings: Frame, libraries: Frame) -> Frame:
-    """Readings over the faster library. Those that a session took over the slower one are less sure, by `_ALIKE`."""
-    cells = timings[_CELL].assign(asked=_asked(timings)).drop_duplicates(_CELL)
-    asked = found[_CELL].merge(cells, "left", _CELL)["asked"].fillna(False).astype(bool).set_axis(found.index)
-    about = _about(found, libraries, asked)
-    less = about["apart"].where(about["turned"], 0.0)
-    half = np.log(found["speedup_high"] / found["speedup_low"]) / 2
-    middle = np.log(found["speedup_high"] * found["speedup_low"]) / 2 - less
-    half = np.hypot(half, _ALIKE * about["turned"])
-    ends = {"speedup_low": np.exp(middle - half), "speedup_high": np.exp(middle + half)}
-    logs = {name: found[name] - less for name in ("log", "level")}
-    return found.assign(variance=(half / _NORMAL) ** 2, turned=about["turned"], **logs, **ends)
-
-
-def _named(timings: Frame, combined: Frame, libraries: Frame) -> Frame:
-    """The columns about the libraries, where it is known which of the two is the faster."""
-    asked = _asked(timings)
-    about = _about(timings, libraries, asked)
-    turned, ratio, known = about["turned"], np.exp(about["apart"]), asked & about["apart"].notna()
-    found = Frame({"reference": timings["reference"].mask(turned, about["faster"])})
-    found["reference_median_us"] = timings["reference_median_us"] / ratio.where(turned, 1.0)
+    turned = asked & about["slower"].eq(rows["reference"]).fillna(False).astype(bool)
+    ratio = np.exp(about["apart"]).where(turned, 1.0)
+    low, high = rows["speedup_low"], rows["speedup_high"]
+    middle, half = np.sqrt(low * high) / ratio, np.exp(np.hypot(np.log(high / low) / 2, _ALIKE))
+    found = {name: rows[name] / ratio for name in ("speedup", "reference_median_us")}
+    found |= {
+        "speedup_low": low.mask(turned, middle / half),
+        "speedup_high": high.mask(turned, middle * half),
+    }
+    found["reference"] = rows["reference"].mask(turned, about["faster"])
     for name, column in zip(_BOTH, OVER, strict=True):
-        over = combined["speedup"] * ratio.where(about["slower"].eq(name).fillna(False), 1.0)
-        found[column] = combined[column].mask(known, over)
-    return found
+        if column in rows:
+            far = np.exp(about["apart"]).where(about["slower"].eq(name).fillna(False), 1.0)
+            found[column] = rows[column].mask(asked & about["apart"].notna(), found["speedup"] * far)
+    return rows.assign(**found), turned
 
 
 def _spread(pairs: Frame) -> float:
@@ -351,9 +344,12 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     A note says where there are too few sessions for these, and how many readings were over the slower library. Classes
     and libraries reach over sweeps, hence all of them at once.
     """
-    timings, found = frames["timings"], read(frames["sessions"])
-    libraries = _libraries(found, timings)
-    found = _over_the_faster(found, timings, libraries)
+    timings, sessions = frames["timings"], frames["sessions"]
+    asked = [_asked(rows, timings) for rows in (timings, sessions)]
+    libraries = _libraries(sessions[asked[1]])
+    timings, _ = _over_the_faster(timings, libraries, asked[0])
+    sessions, turned = _over_the_faster(sessions, libraries, asked[1])
+    found = read(sessions)
     known = components(found)
     here, there, cells = measured(found, known), predict(found, known), found.groupby("cell")
     columns = {"speedup": np.exp(here["value"]), "speedup_low": np.exp(here["low"])}
@@ -368,7 +364,6 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     combined = combined.fillna(timings)
     again = combined["speedup"] / timings["speedup"]
     combined = combined.assign(**{name: timings[name] * again for name in OVER})
-    combined = combined.assign(**_named(timings, combined, libraries))
     pairs = known["session"].notna() | known["host"].notna()
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     deviations = (
@@ -382,8 +377,8 @@ def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     }
     empty = " and ".join(name for name in given if not given[name])
     said = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
-    if turned := int(found["turned"].sum()):
-        reason = f"{turned} of {len(found)} readings were over the slower library, and are converted"
+    if turned.any():
+        reason = f"{turned.sum()} of {len(turned)} readings were over the slower library, and are converted"
         said.append({"stage": "reference", "subject": " and ".join(_BOTH), "reason": reason})
     notes = tables.concat([frames["notes"], tables.frame("notes", said)], "notes")
     own = {name: tables.frame(name, rows) for name, rows in given.items()}
