@@ -14,6 +14,7 @@
 #include "schedule/parameters.cuh"
 #include "schedule/producer.cuh"
 #include "schedule/promotion_loop.cuh"
+#include "schedule/roles.cuh"
 #include "schedule/stagger.cuh"
 
 template <class Tile, class Ring, class Results>
@@ -64,19 +65,15 @@ hopper_fp8_promoted(const __grid_constant__ TensorMap map_a, const __grid_consta
     const int steps = ceil_div(k, shared.a[0].depth);
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
-    if (threadIdx.x == 0) {
-        prefetch(map_a);
-        prefetch(map_b);
-        shared.ring.init(Cluster::partners * Tile::consumers * 4);  // a release per warp
-    }
-    block_or_cluster_barrier<(Cluster::size > 1)>();
+    // Every warp of the consumers releases a stage.
+    set_up_ring<Ring, Cluster>(shared.ring, Cluster::partners * Tile::consumers * 4, map_a, map_b, map_c);
     if (warpgroup == 0) {
-        Tile::shrink_producer();
+        become_producer<Tile, Ring>();
         if (one_of_warpgroup(thread)) {
             produce<Ring, Schedule>(shared, map_a, map_b, scheduler, cluster, clusters, rank, steps);
         }
     } else {
-        Tile::grow_consumer();
+        become_consumer<Tile, Ring>();
         consume<Tile, Schedule, Promotion, Results>(
             shared, MatrixC<__nv_bfloat16>{map_c, c, m, n, alpha, beta}, scheduler, cluster, clusters, rank,
             steps, warpgroup - 1, thread);

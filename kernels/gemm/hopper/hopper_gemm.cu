@@ -10,49 +10,11 @@
 // Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,
 // Major::mn where it is K x N (16-bit elements only). Tile, Ring, Schedule, Results: schedule/parameters.cuh.
 
-#include "epilogue/warpgroup_store.cuh"
+#include "schedule/consumer.cuh"
 #include "schedule/even_tiles.cuh"
-#include "schedule/parameters.cuh"
 #include "schedule/producer.cuh"
+#include "schedule/roles.cuh"
 #include "schedule/stagger.cuh"
-#include "schedule/wgmma_loop.cuh"
-
-template <class Element, Major MajorB, class Tile, class Ring, class Results>
-struct Shared {
-    OperandTile<Element, Major::k, Tile::rows> a[Ring::stages];
-    OperandTile<Element, MajorB, Tile::columns> b[Ring::stages];
-    TmaStoreRing<ElementOfC<Element>, Tile::consumer_columns, Results::buffers> c[Tile::consumers];
-    RingBarriers<Ring::stages> ring;
-    TilePosition origin[Ring::stages];  // of the tile that a stage belongs to
-};
-
-// The epilogue of a consumer, for its part of a tile.
-template <class Results, class Value, class Buffers, int Fragments, int Registers>
-__device__ inline void store(float (&accumulator)[Fragments][Registers], const MatrixC<Value>& c, int row,
-                             int column, int thread, int barrier, Buffers& buffers, int& next_buffer) {
-    combine_accumulators(accumulator, c.c, c.m, c.n, row, column, c.alpha, c.beta, thread);
-    if constexpr (Results::by_tma) {
-        buffers.template store<Results::evict>(accumulator, c.map, row, column, thread, barrier, next_buffer);
-    } else {
-        store_direct(accumulator, c.c, c.m, c.n, row, column, thread);
-    }
-}
-
-// A consumer's part of a tile, of as many columns as there are accumulators for.
-template <class Cluster, class Results, class Memory, class Value, class At, class Stagger, int Fragments,
-          int Registers>
-__device__ inline void compute_tile(float (&accumulator)[Fragments][Registers], Memory& shared,
-                                    const MatrixC<Value>& c, int rank, int steps, int consumer, int thread,
-                                    int tile_row, int tile_column, int lane, At& at, Stagger& stagger,
-                                    int& next_buffer) {
-    const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, shared.ring, at, steps, tile_row,
-                                         tile_column, rank, lane, stagger);
-    const TilePosition origin = read_by_lane(rank, shared.origin[held], lane);
-    wgmma_wait<0>();
-    release_stage<Cluster>(shared.ring.empty[held], rank, lane);
-    store<Results>(accumulator, c, origin.row + tile_row, origin.column + tile_column, thread, consumer + 1,
-                   shared.c[consumer], next_buffer);
-}
 
 // A consumer: multiplies its part of one tile after the other, as the producer loads them, and stores it.
 template <class Tile, class Schedule, class Results, class Memory, class Value, class Scheduler>
@@ -98,19 +60,15 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
 
-    if (threadIdx.x == 0) {
-        prefetch(map_a);
-        prefetch(map_b);
-        shared.ring.init(Cluster::partners * Tile::consumers * 4);  // a release per warp
-    }
-    block_or_cluster_barrier<(Cluster::size > 1)>();
+    // Every warp of the consumers releases a stage.
+    set_up_ring<Ring, Cluster>(shared.ring, Cluster::partners * Tile::consumers * 4, map_a, map_b, map_c);
     if (warpgroup == 0) {
-        Tile::shrink_producer();
+        become_producer<Tile, Ring>();
         if (one_of_warpgroup(thread)) {
             produce<Ring, Schedule>(shared, map_a, map_b, scheduler, cluster, clusters, rank, steps);
         }
     } else {
-        Tile::grow_consumer();
+        become_consumer<Tile, Ring>();
         consume<Tile, Schedule, Results>(shared, MatrixC<ElementOfC<Element>>{map_c, c, m, n, alpha, beta},
                                          scheduler, cluster, clusters, rank, steps, warpgroup - 1, thread);
     }

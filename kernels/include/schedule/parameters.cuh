@@ -28,11 +28,13 @@ struct Tile {
     }
 };
 
-// The stages between the producer and the consumers, and when the L2 evicts what was loaded.
-template <int Stages, Evict EvictA, Evict EvictB>
+// The stages between the producer and the consumers, and when the L2 evicts what was loaded. Early: the
+// producer does not wait for the other warps (roles.cuh).
+template <int Stages, Evict EvictA, Evict EvictB, bool Early = false>
 struct Ring {
     static constexpr int stages = Stages;
     static constexpr Evict evict_a = EvictA, evict_b = EvictB;
+    enum : bool { early = Early };  // as in Tile
 };
 
 // The order in which blocks that stay take tiles: clusters of Rows x Columns blocks, which load what they

@@ -1,0 +1,43 @@
+// The start of a block's roles: its first warpgroup is the producer, which copies operands into the ring, and
+// the others are the consumers, which multiply them.
+//
+// Where Ring::early (parameters.cuh), the producer goes on as soon as it has set up the ring, and only the
+// consumers wait for that; meanwhile one of them has C's map fetched, so that the first store need not wait
+// for it. The block must be alone: in a cluster no block may write to another one that has not set up its ring.
+#pragma once
+
+#include "copy/tma.cuh"
+#include "schedule/cluster.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/warpgroup.cuh"
+
+// All threads of the block. Each stage of the ring has `releases` by those who read it.
+template <class Ring, class Cluster, int Stages>
+__device__ inline void set_up_ring(RingBarriers<Stages>& ring, int releases, const TensorMap& map_a,
+                                   const TensorMap& map_b, const TensorMap& map_c) {
+    static_assert(!Ring::early || Cluster::size == 1, "no other block writes to this one");
+    if (Ring::early && threadIdx.x == warpgroup_threads) prefetch(map_c);
+    if (threadIdx.x == 0) {
+        prefetch(map_a);
+        prefetch(map_b);
+        ring.init(releases);
+    }
+    if constexpr (!Ring::early) block_or_cluster_barrier<(Cluster::size > 1)>();
+}
+
+// The warps of the producer, next.
+template <class Tile, class Ring>
+__device__ inline void become_producer() {
+    if constexpr (Ring::early) {
+        __syncwarp();
+        warpgroup_arrive<Tile::consumers + 1>(0);
+    }
+    Tile::shrink_producer();
+}
+
+// The warps of the consumers, next.
+template <class Tile, class Ring>
+__device__ inline void become_consumer() {
+    if constexpr (Ring::early) warpgroup_barrier<Tile::consumers + 1>(0);
+    Tile::grow_consumer();
+}
