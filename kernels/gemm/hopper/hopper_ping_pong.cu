@@ -1,10 +1,10 @@
-// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators: 7_ping_pong with the parameters of
-// hopper_gemm, and for all its types.
+// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators: 7_ping_pong with the parameters
+// of hopper_gemm, and for all its types.
 //
 // Two consumers with a tile each take turns: one multiplies while the other stores. What differs from
 // hopper_gemm is which tiles and stages are a consumer's, and the turns.
 //
-// Element, MajorB, Tile (of a consumer), Ring, Schedule, Results: as for hopper_gemm; schedule/parameters.cuh.
+// Element, MajorB, Tile (of a consumer), Ring, Schedule, Results: as for hopper_gemm; parameters.cuh.
 
 #include "schedule/consumer.cuh"
 #include "schedule/even_tiles.cuh"

@@ -1,5 +1,5 @@
-// What the consumers of hopper_gemm and hopper_ping_pong do with a tile, and the shared memory of their blocks.
-// Tile, Ring, Results: parameters.cuh.
+// What the consumers of hopper_gemm and hopper_ping_pong do with a tile, and the shared memory of their
+// blocks. Tile, Ring, Results: parameters.cuh.
 #pragma once
 
 #include "epilogue/warpgroup_store.cuh"

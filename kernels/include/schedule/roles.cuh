@@ -3,7 +3,7 @@
 //
 // Where Ring::early (parameters.cuh), the producer goes on as soon as it has set up the ring, and only the
 // consumers wait for that; meanwhile one of them has C's map fetched, so that the first store need not wait
-// for it. The block must be alone: in a cluster no block may write to another one that has not set up its ring.
+// for it. The block must be alone: in a cluster none may write to another one that has not set up its ring.
 #pragma once
 
 #include "copy/tma.cuh"
