@@ -373,14 +373,15 @@ ROLES = "schedule/roles.cuh"
 
 
 TURNS_AND_ROLES = [
-    # What is changed, where, and how it shows. To hand over a step or two earlier does no harm: as long as the
-    # other consumer waits for stages of the same round of the ring, parity is enough, and it waits for them.
+    # What is changed, where, and how it shows. To hand over up to stages - 1 steps earlier does no harm: the stage
+    # that the other consumer waits for has been full once in the round before, so that its parity is of this round.
     (TURN, "at.advance(consumer * steps);", "", "wrong|ever"),  # takes the stages of the first tile
     (TURN, "clusters, at.advance(steps)) {", "clusters) {", "wrong|ever"),  # those of the other's tiles
     (TURN, "tile = cluster + consumer * clusters", "tile = cluster", "wrong|ever"),
     (TURN, "if (before) warp", "if (before && consumer == 0) warp", "wrong|ever"),  # does not wait
     (TURN, "if (step == last_step) warp", "if (step < 0) warp", "ever"),  # does not hand over
     (TURN, "after ? steps - 1 : -1", "steps", "ever"),
+    (TURN, "after ? steps - 1 : -1", "after ? steps - 4 : -1", "wrong|ever"),  # a round of three stages earlier
     (TURN, "tile != cluster, tile", "true, tile", "ever"),  # waits where nobody hands over
     (TURN, "Cluster::partners * 4,", "Cluster::partners * Tile::consumers * 4,", "ever"),
     (TURN, "Cluster::partners * 4,", "2,", "wrong|arrivals|ever|before it is written"),
