@@ -381,7 +381,7 @@ TURNS_AND_ROLES = [
     (TURN, "if (before) warp", "if (before && consumer == 0) warp", "wrong|ever"),  # does not wait
     (TURN, "if (step == last_step) warp", "if (step < 0) warp", "ever"),  # does not hand over
     (TURN, "after ? steps - 1 : -1", "steps", "ever"),
-    (TURN, "after ? steps - 1 : -1", "after ? steps - 4 : -1", "wrong|ever"),  # a round of three stages earlier
+    (TURN, "after ? steps - 1 : -1", "after ? steps - 4 : -1", "wrong|ever"),  # stages earlier
     (TURN, "tile != cluster, tile", "true, tile", "ever"),  # waits where nobody hands over
     (TURN, "Cluster::partners * 4,", "Cluster::partners * Tile::consumers * 4,", "ever"),
     (TURN, "Cluster::partners * 4,", "2,", "wrong|arrivals|ever|before it is written"),
