@@ -19,6 +19,7 @@ from emulator.hopper import (
     SHARING,
     SPLIT,
     STREAM_K,
+    TURNS,
     VARIANTS,
     as_ring,
     box,
@@ -59,22 +60,28 @@ def test_wgmmas_are_issued_back_to_back(
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32", "fp8"])
-def test_each_of_two_widths_has_a_loop_of_its_own_in_the_same_registers(dtype: str) -> None:
-    params = {"stagger": 1, "serpentine": 1, "narrow": 240}
-    facts, code = compiled(RING, dtype, "TN", params)
-    plain, _ = compiled(RING, dtype, "TN", {**params, "narrow": 0})
+@pytest.mark.parametrize(("name", "params", "widths"), [
+    (RING, {"stagger": 1, "serpentine": 1, "narrow": 240}, ("240", "256")),
+    (TURNS, {"bn": 192, "stages": 5, "boxes": 1, "serpentine": 1, "narrow": 176}, ("176", "192")),
+])  # fmt: skip
+def test_each_of_two_widths_has_a_loop_of_its_own_in_the_same_registers(
+    name: str, params: dict[str, int | str], widths: tuple[str, str], dtype: str
+) -> None:
+    facts, code = compiled(name, dtype, "TN", params)
+    plain, _ = compiled(name, dtype, "TN", {**params, "narrow": 0})
     assert (facts["local_bytes"], facts["ldl"], facts["stl"]) == (0, 0, 0), (
         "no accumulators of both at a time"
     )
     assert facts["registers"] == plain["registers"]
     places = [index for index, line in enumerate(code) if "GMMA" in line]
-    for width, loop in (("240", places[:4]), ("256", places[4:])):
+    half = 8 if name == TURNS else 4  # a consumer has both fragments of its tile
+    for width, loop in zip(widths, (places[:half], places[half:]), strict=True):
         assert all(code[index].startswith(WGMMA[dtype].format(width)) for index in loop)
         between = code[loop[0] : loop[-1]]
         assert not [line for line in between if "WARPGROUP" in line or "BRA" in line], (
             "nothing waits among them"
         )
-    assert len(places) == 8
+    assert len(places) == 2 * half
     assert sum("WARPGROUP.DEPBAR" in line for line in code) == 4, (
         "a wait per step and one per tile, for each width"
     )

@@ -18,6 +18,7 @@ from emulator.hopper import (
     PROMOTED,
     RING,
     RUNGS,
+    TURNS,
     VARIANTS,
     WIDTHS,
     box,
@@ -175,7 +176,7 @@ def test_a_rung_is_launched_as_hopper_gemm_with_its_parameters(name: str) -> Non
     assert own.params["stages"] == other.params["stages"]
 
 
-@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, RING])
+@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, TURNS, RING])
 def test_rows_must_be_whole_sixteen_bytes(name: str) -> None:
     one = variant(name)
     assert one.absent({"m": 33, "n": 40, "k": 72}) is None
@@ -183,15 +184,16 @@ def test_rows_must_be_whole_sixteen_bytes(name: str) -> None:
         assert "multiples of 16 bytes" in str(one.absent(size))
 
 
-def test_rows_of_other_widths() -> None:
-    tf32, fp8 = variant(RING, "tf32", "TN"), variant(RING, "fp8", "TN")
+@pytest.mark.parametrize("name", [RING, TURNS])
+def test_rows_of_other_widths(name: str) -> None:
+    tf32, fp8 = variant(name, "tf32", "TN"), variant(name, "fp8", "TN")
     assert tf32.absent({"m": 33, "n": 36, "k": 68}) is None
     assert fp8.absent({"m": 33, "n": 40, "k": 80}) is None
     assert "16 bytes" in str(fp8.absent({"m": 33, "n": 40, "k": 72}))
     assert "16 bytes" in str(fp8.absent({"m": 33, "n": 36, "k": 80}))
     for dtype in ("tf32", "fp8"):
         with pytest.raises(LadderError, match="only along K"):
-            variant(RING, dtype, "NN")
+            variant(name, dtype, "NN")
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,8 @@ def test_rows_of_other_widths() -> None:
         ({"store": "direct", "evict_c": "first"}, "only TMA can say"),
         ({"bn": 128, "consumers": 1, "reallocate": 0, "stagger": 1}, "ahead of another"),
         ({"stages": 2, "stagger": 3}, "released a stage"),
+        ({"early": 1, "cluster_m": 2}, "has set up its barriers"),
+        ({"early": 1, "cluster_n": 2}, "has set up its barriers"),
     ],
 )
 def test_impossible_combinations_are_refused_with_the_reason(
@@ -217,6 +221,69 @@ def test_impossible_combinations_are_refused_with_the_reason(
 ) -> None:
     with pytest.raises(LadderError, match=reason):
         variant(RING, **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"bn": 96}, "64 columns at a time"),
+        ({"bn": 64, "cluster_m": 2}, "64 columns at a time"),
+        ({"narrow": 128}, "narrow tiles are narrower"),
+        ({"narrow": 96, "cluster_n": 2}, "one tile's columns"),
+        ({"bn": 192, "stages": 5}, "227 KiB"),
+        ({"cluster_m": 4, "cluster_n": 4, "bn": 128}, "more than 8 blocks|64 columns at a time"),
+    ],
+)
+def test_impossible_ping_pong_is_refused_with_the_reason(params: dict[str, int | str], reason: str) -> None:
+    with pytest.raises(LadderError, match=reason):
+        variant(TURNS, "bf16", "NN", **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        ({"cluster_m": 4, "cluster_n": 4}, "more than 8 blocks"),
+        ({"bn": 112, "cluster_m": 4}, "every 8 rows"),
+    ],
+)
+def test_impossible_ping_pong_along_k_is_refused_too(params: dict[str, int | str], reason: str) -> None:
+    with pytest.raises(LadderError, match=reason):
+        variant(TURNS, "bf16", "TN", **params)
+
+
+def test_every_ping_pong_fits() -> None:
+    """Of the accumulators of a tile, of TMA's boxes, of a wgmma: for all values, whatever the others are."""
+    axes = kernel(TURNS).parameters
+    assert max(axes["bm"].values) * max(axes["bn"].values) <= 128 * 192, "registers of a consumer"
+    assert {*axes["bn"].values, *axes["narrow"].values} - {0} <= {*WIDTHS}
+    for shape in ({}, {"cluster_m": 2}, {"cluster_n": 2}, {"cluster_m": 2, "cluster_n": 2}):
+        one = variant(TURNS, "bf16", "TN", **shape)
+        rows, columns = (int(one.params[axis]) for axis in ("cluster_m", "cluster_n"))
+        for m, n in ((1, 8), (1000, 1000), (16384, 8192)):
+            geometry = one.geometry({"m": m, "n": n, "k": 64})
+            tiles = -(-m // (128 * rows)) * -(-n // (128 * columns))
+            assert geometry.grid == (min(tiles, 132 // (rows * columns)) * rows * columns, 1, 1)
+
+
+def test_a_block_of_a_cluster_does_not_start_early() -> None:
+    """hopper_ping_pong says it itself, from the cluster; the headers refuse it."""
+    set_up = """#include "schedule/roles.cuh"
+#include "schedule/parameters.cuh"
+__global__ void kernel(const __grid_constant__ TensorMap map) {
+    __shared__ RingBarriers<2> ring;
+    set_up_ring<Ring<2, Evict::normal, Evict::normal, EARLY>, ClusterShape<ROWS, 1>>(ring, 4, map, map, map);
+}
+"""
+    for early, rows in (("true", 1), ("false", 1), ("false", 2)):
+        hold(set_up.replace("EARLY", early).replace("ROWS", str(rows)))
+    with pytest.raises(LadderError, match="no other block writes to this one"):
+        hold(set_up.replace("EARLY", "true").replace("ROWS", "2"))
+    for shape, early in (
+        ({}, "1 * 1 == 1"),
+        ({"cluster_m": 2}, "2 * 1 == 1"),
+        ({"cluster_n": 2}, "1 * 2 == 1"),
+    ):
+        assert f"Evict::normal, {early}>" in variant(TURNS, "bf16", "TN", **shape).entry
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from emulator.hopper import (
     RUNGS,
     SPLIT,
     STREAM_K,
+    TURNS,
     arguments_of,
     variant,
+    wrong_in_fp32,
 )
 from emulator.hopper_ptx import E4M3, HopperMachine, parse_hopper, to_e4m3
 from emulator.ptx import Array, Fault, Memory, compile_ptx
@@ -45,8 +47,12 @@ def run(
     include: Path = INCLUDE,
     text: str | None = None,
     sum_bits: int | None = None,
+    behind: int = 0,
 ) -> Array:
-    """ALPHA * A @ B + beta * C as the kernel computes it, in bf16. `clusters` start where it is not 0."""
+    """ALPHA * A @ B + beta * C as the kernel computes it, in bf16. `clusters` start where it is not 0.
+
+    `behind`: so many threads of a block go on only where no others may.
+    """
     (m, k), n = inputs["a"].shape, inputs["b"].shape[1]
     geometry = one.geometry({"m": m, "n": n, "k": max(k, 1)})
     program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
@@ -68,6 +74,7 @@ def run(
     threads = geometry.block[0]
     machine = HopperMachine(program, memory, threads, grid, together, arguments, maps, loads)
     machine.sum_bits = sum_bits
+    machine.behind = np.arange(machine.count) % threads < behind
     machine.run()
     assert not any(memory.words[own].any() for own in flags), "flags are zero again"
     return from_bits(memory.words[words].view(np.uint16), "bf16").reshape(m, n)
@@ -81,13 +88,14 @@ def wrong(
     beta: float = 0.5,
     include: Path = INCLUDE,
     text: str | None = None,
+    behind: int = 0,
 ) -> int:
     """How many elements of C = ALPHA * A @ B + beta * C are wrong, with inputs whose sums are exact."""
     m, n, k = size
     rng = np.random.default_rng(1)
     a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     held = c if beta else np.full_like(c, np.nan)
-    found = run(one, loads, {"a": a, "b": b, "c": held}, clusters, beta, include, text)
+    found = run(one, loads, {"a": a, "b": b, "c": held}, clusters, beta, include, text, behind=behind)
     return int((found != rounded(ALPHA * (a @ b) + (beta * c if beta else 0))).sum())
 
 
@@ -113,6 +121,18 @@ KERNELS = [
     (RING, "TN", {"bn": 96, "stagger": 2, "cluster_m": 2, "cluster_n": 2, "boxes": 1}, 1),
     (RING, "TN", {"bm": 192, "bn": 64, "consumers": 3, "stagger": 1}, 2),
     (RING, "NN", {"bn": 128, "consumers_n": 2, "bm": 64, "store": "direct", "evict_b": "first"}, 2),
+    (RING, "TN", {"bn": 64, "stages": 3, "early": 1}, 2),
+    (RING, "TN", {"bn": 64, "stagger": 1, "early": 1}, 10),
+    (RING, "NN", {"bm": 192, "bn": 64, "consumers": 3, "stagger": 2, "early": 1, "store": "direct"}, 2),
+    (RING, "TN", {"bm": 64, "bn": 64, "consumers": 1, "reallocate": 0, "stages": 2, "early": 1}, 3),
+    # Four steps: more than three stages, and less than six.
+    (TURNS, "TN", {"bn": 64, "stages": 3}, 2),
+    (TURNS, "NN", {}, 2),
+    (TURNS, "TN", {"bn": 64, "stages": 5, "serpentine": 1, "raster": 2}, 1),
+    (TURNS, "TN", {"bn": 64, "stages": 3, "boxes": 4}, 7),  # five of them have no second tile
+    (TURNS, "TN", {"bn": 64, "stages": 4, "cluster_m": 2, "serpentine": 1}, 2),
+    (TURNS, "TN", {"bm": 64, "bn": 64, "stages": 5, "cluster_n": 2, "raster": "hilbert", "boxes": 1}, 2),
+    (TURNS, "TN", {"bn": 96, "stages": 3, "cluster_m": 2, "cluster_n": 2, "evict_b": "first"}, 1),
     (SPLIT, "NN", {"bn": 64, "split_k": 3}, 0),
     (
         SPLIT,
@@ -175,37 +195,59 @@ def test_results_are_right(
     assert wrong(one, loads, clusters=clusters) == 0
 
 
-WIDTHS: list[tuple[str, dict[str, int | str], tuple[int, int, int], int]] = [
+WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] = [
     # Each row of tiles has a wide one and two narrow ones, of which the last is cut.
-    ("TN", {"bn": 80, "narrow": 64, "stagger": 1, "serpentine": 1}, (300, 200, 136), 2),
+    (RING, "TN", {"bn": 80, "narrow": 64, "stagger": 1, "serpentine": 1}, (300, 200, 136), 2),
     # Two columns of 64 beside two of 48, stored as two halves of 64 that overlap.
-    ("NN", {"bn": 128, "narrow": 112, "stages": 3, "raster": 0}, (300, 472, 72), 2),
+    (RING, "NN", {"bn": 128, "narrow": 112, "stages": 3, "raster": 0}, (300, 472, 72), 2),
     # One row of clusters of three tiles and one of four, for seven clusters.
-    ("TN", {"bn": 96, "narrow": 64, "cluster_m": 2, "raster": "hilbert", "boxes": 1}, (300, 264, 136), 7),
-    ("TN", {"bn": 96, "narrow": 64, "store": "direct", "stagger": 2}, (65, 264, 72), 4),
+    (
+        RING,
+        "TN",
+        {"bn": 96, "narrow": 64, "cluster_m": 2, "raster": "hilbert", "boxes": 1},
+        (300, 264, 136),
+        7,
+    ),
+    (RING, "TN", {"bn": 96, "narrow": 64, "store": "direct", "stagger": 2}, (65, 264, 72), 4),
+    (RING, "TN", {"bn": 96, "narrow": 64, "stagger": 1, "early": 1}, (65, 264, 72), 4),
+    # The consumers' tiles differ in width; with two rows of clusters as well.
+    (TURNS, "TN", {"bn": 128, "narrow": 96, "stages": 3, "serpentine": 1, "raster": 0}, (300, 320, 200), 2),
+    (
+        TURNS,
+        "TN",
+        {"bm": 64, "bn": 144, "narrow": 112, "stages": 4, "cluster_m": 2, "boxes": 1},
+        (200, 472, 136),
+        3,
+    ),
 ]
-"""Layout, parameters, M x N x K, and clusters that start."""
+"""Kernel, layout, parameters, M x N x K, and clusters that start."""
 
 
 @pytest.mark.parametrize("loads", LOADS)
-@pytest.mark.parametrize(("layout", "params", "size", "clusters"), WIDTHS)
+@pytest.mark.parametrize(("name", "layout", "params", "size", "clusters"), WIDTHS)
 def test_results_of_two_widths_are_right(
-    layout: str, params: dict[str, int | str], size: tuple[int, int, int], clusters: int, loads: str
+    name: str,
+    layout: str,
+    params: dict[str, int | str],
+    size: tuple[int, int, int],
+    clusters: int,
+    loads: str,
 ) -> None:
-    assert wrong(variant(RING, "bf16", layout, **params), loads, size, clusters) == 0
+    assert wrong(variant(name, "bf16", layout, **params), loads, size, clusters) == 0
 
 
+@pytest.mark.parametrize("number", [2, 6])
 @pytest.mark.parametrize(("text", "instead"), [
     (">= (first ? few : more).wide;", ">= 0;"),  # a wide tile without its last columns
     ("narrow * Narrow};", "narrow * BN};"),
     ("return {few.count + at.row, at.column};", "return at;"),
 ])  # fmt: skip
-def test_mistakes_of_two_widths_show(tmp_path: Path, text: str, instead: str) -> None:
+def test_mistakes_of_two_widths_show(tmp_path: Path, text: str, instead: str, number: int) -> None:
     include = tmp_path / "include"
     shutil.copytree(INCLUDE, include)
     edit(include / "schedule" / "even_tiles.cuh", text, instead)
-    layout, params, size, clusters = WIDTHS[2]
-    assert wrong(variant(RING, "bf16", layout, **params), "early", size, clusters, include=include) > 0
+    name, layout, params, size, clusters = WIDTHS[number]
+    assert wrong(variant(name, "bf16", layout, **params), "early", size, clusters, include=include) > 0
 
 
 PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
@@ -286,17 +328,128 @@ def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
     assert rounding <= error["every 128"] < error["every 256"] < error["not"]
 
 
+TYPES: list[tuple[str, str, dict[str, int | str], int]] = [
+    (RING, "fp8", {"bn": 64, "stagger": 1, "early": 1}, 2),
+    (RING, "tf32", {"bn": 64, "stagger": 1, "early": 1}, 2),
+    (RING, "tf32", {"bn": 96, "cluster_m": 2, "boxes": 1}, 1),
+    (TURNS, "fp8", {"bn": 64, "stages": 3}, 2),
+    (TURNS, "fp8", {"bn": 96, "cluster_m": 2, "boxes": 1}, 1),
+    (TURNS, "tf32", {"bn": 64, "stages": 3}, 2),
+    (TURNS, "tf32", {"bn": 128, "narrow": 112, "boxes": 4, "stages": 4}, 1),
+    (TURNS, "tf32", {"bn": 96, "cluster_n": 2, "serpentine": 1}, 1),
+]
+"""Kernel, dtype, parameters, and clusters that start."""
+
+
+@pytest.mark.parametrize("loads", LOADS)
+@pytest.mark.parametrize(("name", "dtype", "params", "clusters"), TYPES)
+def test_results_of_other_types_are_right(
+    name: str, dtype: str, params: dict[str, int | str], clusters: int, loads: str
+) -> None:
+    """Four or five steps of K, of which the last is cut."""
+    one = variant(name, dtype, "TN", **params)
+    if dtype == "tf32":
+        assert wrong_in_fp32(one, (259, 136, 132), clusters, loads=loads) == 0
+    else:
+        assert wrong(one, loads, (259, 136, 464), clusters) == 0
+
+
+@pytest.mark.parametrize(("size", "clusters", "beta"), [
+    ((1, 8, 8), 3, 0.5), ((129, 136, 64), 2, 0.0), ((257, 200, 456), 3, 0.0), ((131, 8, 520), 1, 1.5),
+])  # fmt: skip
+@pytest.mark.parametrize(("name", "params"), [
+    (TURNS, {"stages": 3, "narrow": 96}), (TURNS, {"bm": 64, "bn": 64, "cluster_m": 2}), (RING, {"bn": 64, "early": 1}),
+])  # fmt: skip
+def test_edges_are_right(
+    name: str, params: dict[str, int | str], size: tuple[int, int, int], clusters: int, beta: float
+) -> None:
+    """One row, one step of K, blocks without a second tile or without any, C that holds NaN where it is not read."""
+    one = variant(name, "bf16", "TN", **params)
+    assert [wrong(one, loads, size, clusters, beta) for loads in LOADS] == [0, 0]
+
+
+TURN = "hopper_ping_pong.cu"
+ROLES = "schedule/roles.cuh"
+
+
+TURNS_AND_ROLES = [
+    # What is changed, where, and how it shows. To hand over up to stages - 1 steps earlier does no harm: the stage
+    # that the other consumer waits for has been full once in the round before, so that its parity is of this round.
+    (TURN, "at.advance(consumer * steps);", "", "wrong|ever"),  # takes the stages of the first tile
+    (TURN, "clusters, at.advance(steps)) {", "clusters) {", "wrong|ever"),  # those of the other's tiles
+    (TURN, "tile = cluster + consumer * clusters", "tile = cluster", "wrong|ever"),
+    (TURN, "if (before) warp", "if (before && consumer == 0) warp", "wrong|ever"),  # does not wait
+    (TURN, "if (step == last_step) warp", "if (step < 0) warp", "ever"),  # does not hand over
+    (TURN, "after ? steps - 1 : -1", "steps", "ever"),
+    (TURN, "after ? steps - 1 : -1", "after ? steps - 4 : -1", "wrong|ever"),  # stages earlier
+    (TURN, "tile != cluster, tile", "true, tile", "ever"),  # waits where nobody hands over
+    (TURN, "Cluster::partners * 4,", "Cluster::partners * Tile::consumers * 4,", "ever"),
+    (TURN, "Cluster::partners * 4,", "2,", "wrong|arrivals|ever|before it is written"),
+    (TURN, "if (thread == 0) wait_for_stores();", "", "before its wgmma or its stores"),
+    (TURN, "if (k == 0) return scale_c(c, m, n, beta);", "", "wrong|before it is written"),
+    (ROLES, "if constexpr (Ring::early) warpgroup_barrier<Tile::consumers + 1>(0);", "", "no mbarrier"),
+    (
+        ROLES,
+        "warpgroup_barrier<Tile::consumers + 1>(0)",
+        "warpgroup_barrier<Tile::consumers>(0)",
+        "no mbarrier",
+    ),
+    (ROLES, "warpgroup_arrive<Tile::consumers + 1>(0);", "", "ever"),
+    (ROLES, "ring.init(releases);", "ring.init(2 * releases);", "ever"),
+    (ROLES, "ring.init(releases);", "", "no mbarrier"),
+]
+
+
+@pytest.mark.parametrize("behind", [0, 128])
+@pytest.mark.parametrize("params", [{}, {"early": 1}, {"cluster_m": 2}])
+def test_the_start_is_right_whoever_comes_last(params: dict[str, int | str], behind: int) -> None:
+    for name in (RING, TURNS):
+        given = params if name == RING else {key: value for key, value in params.items() if key != "early"}
+        one = variant(name, "bf16", "TN", bn=64, stages=3, **given)
+        assert wrong(one, "late", SIZE, 2, behind=behind) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "instead", "shows"),
+    [(name, *one) for one in TURNS_AND_ROLES for name in (TURNS, RING) if name == TURNS or one[0] != TURN],
+)
+def test_mistakes_of_roles_and_turns_show(
+    tmp_path: Path, name: str, file: str, text: str, instead: str, shows: str
+) -> None:
+    include = tmp_path / "include"
+    shutil.copytree(INCLUDE, include)
+    whole = None
+    if file == TURN:
+        source = (HOPPER / file).read_text()
+        assert source.count(text) == 1
+        whole = source.replace(text, instead)
+    else:
+        edit(include / file, text, instead)
+    more: dict[str, int | str] = {} if name == TURNS else {"early": 1}
+    one = variant(name, "bf16", "TN", bn=64, stages=3, **more)
+    size = (65, 72, 0) if "k == 0" in text else SIZE
+    # Threads that set up the ring are the last to come, where others may go on without them.
+    behind = 128 if file == ROLES else 0
+    try:
+        found = "wrong" if wrong(one, "early", size, 2, include=include, text=whole, behind=behind) else ""
+    except Fault as fault:
+        found = str(fault)
+    assert any(word in found for word in shows.split("|")), found
+
+
 def test_each_rung_is_run() -> None:
-    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, PING_PONG, STREAM_K, RING, SPLIT}
+    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, PING_PONG, STREAM_K, RING, TURNS, SPLIT}
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.0])
-@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, STREAM_K, RING, SPLIT])
+@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, STREAM_K, RING, TURNS, SPLIT])
 def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None:
     assert wrong(variant(name), "early", (65, 72, 0), beta=beta) == 0
 
 
-@pytest.mark.parametrize("name", ["4_persistent", "5_multicast", "6_tma_store", PING_PONG, STREAM_K, RING])
+@pytest.mark.parametrize(
+    "name", ["4_persistent", "5_multicast", "6_tma_store", PING_PONG, STREAM_K, RING, TURNS]
+)
 def test_a_block_without_a_tile_ends(name: str) -> None:
     more = {"stagger": 2} if name == RING else {}
     assert wrong(variant(name, "bf16", "TN", bn=64, **more), "early", (65, 72, 136), clusters=4) == 0

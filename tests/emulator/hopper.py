@@ -29,6 +29,7 @@ PING_PONG = "7_ping_pong"
 STREAM_K = "8_stream_k"
 PROMOTED = "hopper_fp8_promoted"
 RING = "hopper_gemm"
+TURNS = "hopper_ping_pong"
 SPLIT = "hopper_split_k"
 NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}
 SHARING: dict[str, int | str] = {"cluster_m": 2, "cluster_n": 4}
@@ -91,6 +92,20 @@ VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (RING, "fp8", "TN", {"bn": 384, "consumers_n": 2, "stages": 3, "stagger": 1}),
     (RING, "bf16", "NN", {"bn": 384, "consumers_n": 2, "stages": 3, "cluster_m": 2}),
     (SPLIT, "fp16", "TN", {"bm": 64, "bn": 320, "stages": 4, "consumers_n": 2}),
+    # The copying warp goes ahead.
+    (RING, "bf16", "TN", {"early": 1, "stagger": 1}),
+    (RING, "tf32", "TN", {**NARROW, "bn": 128, "stages": 8, "early": 1}),
+    # Two consumers with a tile each.
+    (TURNS, "bf16", "NN", {}),
+    (TURNS, "fp16", "TN", {"bn": 176, "stages": 5, "boxes": 1, "cluster_m": 2, **HINTS}),
+    (
+        TURNS,
+        "bf16",
+        "TN",
+        {"bm": 64, "bn": 192, "stages": 5, "boxes": 4, "cluster_n": 2, "raster": "hilbert"},
+    ),
+    (TURNS, "tf32", "TN", {"bn": 144, "stages": 5, "serpentine": 1, "fetch": "256B"}),
+    (TURNS, "fp8", "TN", {"bn": 192, "stages": 5, "boxes": 1, "cluster_m": 2, "cluster_n": 2}),
 ]
 
 LINE, BOX = 128, 64 * 128
@@ -121,7 +136,7 @@ def as_ring(one: Variant) -> dict[str, int | str]:
     """Parameters of a variant, and what it is in those of hopper_gemm that it does not have."""
     name = one.kernel.name
     alike = RUNGS | {ONE: RUNGS["2_ring"], SPLIT: {}}
-    more = {"consumers": 1} if name == PING_PONG else {}  # of a tile
+    more = {"consumers": 1} if name in (PING_PONG, TURNS) else {}  # of a tile
     return {**kernel(RING).variant(alike.get(name, {}), "bf16").params, **more, **one.params}
 
 
@@ -167,7 +182,7 @@ def arguments_of(
 def wrong_in_fp32(
     one: Variant,
     size: tuple[int, int, int],
-    blocks: int,
+    clusters: int,
     beta: float = 0.5,
     include: Path = INCLUDE,
     loads: str = "late",
@@ -176,19 +191,21 @@ def wrong_in_fp32(
     """How many elements of C = 0.75 * A @ B + beta * C are wrong, in fp32. Warps of a block may go different ways."""
     m, n, k = size
     geometry = one.geometry({"m": m, "n": n, "k": k})
+    together = (geometry.cluster or (1, 1, 1))[0]
     program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
     rng, memory = np.random.default_rng(1), Memory()
     a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     held = c if beta else np.full_like(c, np.nan)
     stored = {
         name: (memory.buffer(0, matrix.reshape(-1).view(np.uint32), writable=name == "c"), matrix)
-        for name, matrix in {"a": a, "b": b, "c": held}.items()
+        for name, matrix in {"a": a, "b": b if one.layout == "NN" else b.T.copy(), "c": held}.items()
     }
     words = slice(stored["c"][0] // 4, stored["c"][0] // 4 + m * n)
     memory.readable[words] = 0
     scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
     arguments, maps, zeroed = arguments_of(one, memory, stored, scalars)
-    HopperMachine(program, memory, geometry.block[0], (blocks, 1), 1, arguments, maps, loads).run()
+    grid, threads = (clusters * together, 1), geometry.block[0]
+    HopperMachine(program, memory, threads, grid, together, arguments, maps, loads).run()
     assert not any(memory.words[own].any() for own in zeroed)
     found = memory.words[words].view(np.float32).reshape(m, n)
     return int((found != 0.75 * (a @ b) + (beta * c if beta else 0)).sum())

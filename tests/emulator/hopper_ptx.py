@@ -180,6 +180,7 @@ class HopperMachine(TensorMachine):
             "%cluster_ctarank": (self.block % cluster).astype(np.uint32),
         }
         self.sum_bits: int | None = None  # of the sums of wgmma, which are exact without
+        self.behind = np.zeros(self.count, bool)  # threads that go on only where no other one may
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
         # Of a block: loads that have not landed.
         self.loads: dict[int, list[Callable[[], None]]] = defaultdict(list)
@@ -202,7 +203,10 @@ class HopperMachine(TensorMachine):
         waiting = {0: np.ones(self.count, bool)}
         with np.errstate(all="ignore"):
             while waiting:
-                place, ready = self._next(waiting)
+                others = {place: mask & ~self.behind for place, mask in waiting.items()}
+                place, ready = self._next({place: mask for place, mask in others.items() if mask.any()})
+                if place is None and self.behind.any():
+                    place, ready = self._next(waiting)
                 if place is None:
                     self._land_loads(waiting)
                     continue
@@ -502,7 +506,7 @@ class HopperMachine(TensorMachine):
         else:
             store()
 
-    # wgmma: operands of 16 bits or e4m3 in shared memory, or TF32 with A in registers.
+    # wgmma: operands in shared memory, or TF32 with A in registers.
 
     def _warpgroups(self, mask: Array) -> Iterator[int]:
         groups = mask.reshape(-1, 128)
@@ -540,7 +544,7 @@ class HopperMachine(TensorMachine):
         if any((one != one[0]).any() for one in given):
             raise Fault("a wgmma whose threads disagree")
         a, b, add = (int(one[0]) for one in given)
-        along_n = width == 2 and int(operands[7]) == 1  # e4m3 has no such operand
+        along_n = width == 2 and int(operands[7]) == 1  # others have no such operand
         block = int(self.block[threads.start])
 
         def values(descriptor: int, extent: int, major_k: bool) -> Array:
@@ -551,9 +555,11 @@ class HopperMachine(TensorMachine):
             else:
                 plain = along % 64 * 2 + along // 64 * leading + k % 8 * 128 + k // 8 * stride
             address = start + plain
-            memory = self.shared[block].view(np.uint8 if width == 1 else np.uint16)
+            memory = self.shared[block].view({1: np.uint8, 2: np.uint16, 4: np.uint32}[width])
             bits = memory[(address ^ (address >> 7 & 7) << 4) // width]
-            return (E4M3[bits] if width == 1 else from_bits(bits, element)).astype(np.float64)
+            if width == 2:
+                return from_bits(bits, element).astype(np.float64)
+            return (E4M3[bits] if width == 1 else as_tf32(bits)).astype(np.float64)
 
         def wgmma() -> None:
             left, right = values(a, 64, major_k=True), values(b, columns, major_k=not along_n)
