@@ -276,7 +276,7 @@ __global__ void kernel(const __grid_constant__ TensorMap map) {
 """
     for early, rows in (("true", 1), ("false", 1), ("false", 2)):
         hold(set_up.replace("EARLY", early).replace("ROWS", str(rows)))
-    with pytest.raises(LadderError, match="no other block writes to this one"):
+    with pytest.raises(LadderError, match="needs a block without a cluster"):
         hold(set_up.replace("EARLY", "true").replace("ROWS", "2"))
     for shape, early in (
         ({}, "1 * 1 == 1"),

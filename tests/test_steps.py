@@ -176,18 +176,18 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(nam
 
 
 def test_the_letters_of_the_hopper_ladder_are_as_its_caption_and_docs_say() -> None:
-    """6b, 6c and 6d build on one another; 6e is a branch of 6d, and 7 and 8 change 6b."""
+    """6b, 6c and 6d build on one another; 6e and 6f are branches of 6d, 7 and 8 change 6b, and 7b changes 7."""
     sweep = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), ["hopper_ladder"])[
         "hopper_ladder"
     ]
     below = {entry.rung.split()[0]: entry.baseline for entry in sweep.entries}
     numbers = {rung: entry.rung.split()[0] for rung, entry in below.items() if entry}
-    on_path = {"6b": "6", "6c": "6b", "6d": "6c", "6e": "6d", "7": "6b", "8": "6b"}
+    on_path = {"6b": "6", "6c": "6b", "6d": "6c", "6e": "6d", "6f": "6d", "7": "6b", "7b": "7", "8": "6b"}
     assert {rung: numbers[rung] for rung in on_path} == on_path
     lettered = [rung for rung in numbers if is_branch(rung) and rung not in on_path]
     # 3b differs from rung 3 in one thing, and stands beside it: both change rung 2.
     assert {rung: numbers[rung] for rung in lettered} == {"3b": "2", "4b": "4", "4c": "4"}
-    assert not {*lettered, "6e", "7", "8"} & {*numbers.values()}
+    assert not {*lettered, "6e", "6f", "7b", "8"} & {*numbers.values()}
     caption = " ".join(sweep.figures[0].caption.split())
     assert "3b, 4b and 4c are branches" in caption
     assert "6b, 6c and 6d build on one another" in caption

@@ -243,7 +243,7 @@ def test_where_all_winners_were_measured_again_the_report_says_so(tmp_path: Path
     again(lab, only(FIRST, SECOND, THIRD))
     lab.collect([SWEEP])
     text = report(lab)[SWEEP]
-    assert "The three fastest were measured again" in text
+    assert "The three fastest of each type and size were measured again" in text
     assert "not measured again" not in text
 
 

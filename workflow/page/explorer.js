@@ -194,7 +194,8 @@ document.addEventListener("keydown", (event) => {
 let lastChart = "";
 function showCharts() {
   const names = Object.keys(run.sweeps);
-  const rungs = (name) => Object.keys(run.sweeps[name].rungs || {}).length;
+  // Of a tuning sweep rungs are variants side by side, and no ladder.
+  const rungs = (name) => (run.sweeps[name].tuning ? 0 : Object.keys(run.sweeps[name].rungs || {}).length);
   const longest = names.reduce((one, other) => (rungs(other) > rungs(one) ? other : one), names[0]);
   const sweep = names.includes(state.chart) ? state.chart : longest;
   if (!sweep) {

@@ -65,7 +65,7 @@ hopper_fp8_promoted(const __grid_constant__ TensorMap map_a, const __grid_consta
     const int steps = ceil_div(k, shared.a[0].depth);
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
-    // Every warp of the consumers releases a stage.
+    // A stage is released by every warp of the consumers, in all blocks that share it.
     set_up_ring<Ring, Cluster>(shared.ring, Cluster::partners * Tile::consumers * 4, map_a, map_b, map_c);
     if (warpgroup == 0) {
         become_producer<Tile, Ring>();

@@ -6,6 +6,7 @@
 //   narrow       tiles of two widths, so that the last round of tiles is a full one
 //   stagger      the first consumer runs some steps ahead, so that one multiplies while the other stores
 //   serpentine   every second round goes backwards along K, through what the L2 still holds
+//   early        the producer does not wait for the other warps (schedule/roles.cuh)
 //
 // Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,
 // Major::mn where it is K x N (16-bit elements only). Tile, Ring, Schedule, Results: schedule/parameters.cuh.
@@ -60,7 +61,7 @@ hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
 
-    // Every warp of the consumers releases a stage.
+    // A stage is released by every warp of the consumers, in all blocks that share it.
     set_up_ring<Ring, Cluster>(shared.ring, Cluster::partners * Tile::consumers * 4, map_a, map_b, map_c);
     if (warpgroup == 0) {
         become_producer<Tile, Ring>();

@@ -1,10 +1,12 @@
-// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators: 7_ping_pong with the parameters
-// of hopper_gemm, and for all its types.
+// C = alpha * A @ B + beta * C on Hopper's tensor cores, fp32 accumulators: 7_ping_pong with the tiles,
+// clusters, raster and L2 hints of hopper_gemm, for all its types. There are always two consumers. A block
+// without a cluster starts early (schedule/roles.cuh).
 //
-// Two consumers with a tile each take turns: one multiplies while the other stores. What differs from
-// hopper_gemm is which tiles and stages are a consumer's, and the turns.
+// Each consumer has a tile of its own, and they take turns: one multiplies while the other stores. What
+// differs from hopper_gemm is which tiles and stages are a consumer's, and the turns.
 //
-// Element, MajorB, Tile (of a consumer), Ring, Schedule, Results: as for hopper_gemm; parameters.cuh.
+// Element, MajorB, Ring, Schedule, Results: as for hopper_gemm; schedule/parameters.cuh. Tile: that of one
+// consumer, so that its rows and columns count, but not which part of it is a consumer's.
 
 #include "schedule/consumer.cuh"
 #include "schedule/even_tiles.cuh"
@@ -76,7 +78,8 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
 
-    // Every warp of the consumer whose tile it is releases a stage.
+    // A stage is released by the four warps of the consumer to whose tile it belongs, in all blocks that
+    // share it.
     set_up_ring<Ring, Cluster>(shared.ring, Cluster::partners * 4, map_a, map_b, map_c);
     if (warpgroup == 0) {
         become_producer<Tile, Ring>();

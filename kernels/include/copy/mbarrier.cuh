@@ -17,8 +17,8 @@ __device__ inline void mbarrier_init(Mbarrier& barrier, int arrivals) {
                  : "memory");
 }
 
-// Makes initialised barriers visible to TMA and to the other blocks of the cluster; a barrier of the block or
-// of the cluster must follow.
+// Makes initialised barriers visible to TMA and to the other blocks of the cluster. Other threads may use
+// them after a barrier that they share with this one: of the warp, the block or the cluster.
 __device__ inline void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

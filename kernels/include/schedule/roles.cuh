@@ -4,6 +4,7 @@
 // Where Ring::early (parameters.cuh), the producer goes on as soon as it has set up the ring, and only the
 // consumers wait for that; meanwhile one of them has C's map fetched, so that the first store need not wait
 // for it. The block must be alone: in a cluster none may write to another one that has not set up its ring.
+// The consumers wait at barrier 0, that of __syncthreads, which nobody calls later; their own follow it.
 #pragma once
 
 #include "copy/tma.cuh"
@@ -11,11 +12,12 @@
 #include "schedule/ring.cuh"
 #include "schedule/warpgroup.cuh"
 
-// All threads of the block. Each stage of the ring has `releases` by those who read it.
+// Called by all threads of the block, which then call one of the two below: with Ring::early those wait for
+// the ring. Each stage of it has `releases` by those who read it.
 template <class Ring, class Cluster, int Stages>
 __device__ inline void set_up_ring(RingBarriers<Stages>& ring, int releases, const TensorMap& map_a,
                                    const TensorMap& map_b, const TensorMap& map_c) {
-    static_assert(!Ring::early || Cluster::size == 1, "no other block writes to this one");
+    static_assert(!Ring::early || Cluster::size == 1, "an early start needs a block without a cluster");
     if (Ring::early && threadIdx.x == warpgroup_threads) prefetch(map_c);
     if (threadIdx.x == 0) {
         prefetch(map_a);
@@ -25,7 +27,7 @@ __device__ inline void set_up_ring(RingBarriers<Stages>& ring, int releases, con
     if constexpr (!Ring::early) block_or_cluster_barrier<(Cluster::size > 1)>();
 }
 
-// The warps of the producer, next.
+// Called by all warps of the producer.
 template <class Tile, class Ring>
 __device__ inline void become_producer() {
     if constexpr (Ring::early) {
@@ -35,7 +37,7 @@ __device__ inline void become_producer() {
     Tile::shrink_producer();
 }
 
-// The warps of the consumers, next.
+// Called by all warps of the consumers.
 template <class Tile, class Ring>
 __device__ inline void become_consumer() {
     if constexpr (Ring::early) warpgroup_barrier<Tile::consumers + 1>(0);

@@ -51,6 +51,7 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "question": sweep.question,
         "regime": data.regime,
         "rungs": rungs,
+        "tuning": sweep.tuning,
         "size": size_label(data.size),
         "reference": data.reference_name,
         "shapes": data.over_shapes,

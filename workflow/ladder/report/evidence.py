@@ -13,6 +13,7 @@ import pandas as pd
 from ladder.claims.primitives import TABLES, Row, Rows, Tables, Unmeasured
 from ladder.model.extras import EXTRAS
 from ladder.model.folders import RunFolder
+from ladder.model.schemas import SUSTAINED
 from ladder.model.sweep import Sweep
 from ladder.report.markdown import figure, spread, text
 from ladder.report.sweep_data import SweepData, of_sweep
@@ -135,6 +136,14 @@ def proper(names: str) -> str:
     return re.sub(r"\bcublas\w*", lambda found: _LIBRARIES.get(found[0], found[0]), names)
 
 
+_Place = tuple[str, str, int]  # dtype, layout, M
+
+
+def _place(row: Row | Mapping[str, Any]) -> _Place:
+    names = row.names if isinstance(row, Row) else row
+    return names["dtype"], names.get("layout", ""), names["m"]
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The tables of a run about some sweeps. What is not in them raises Unmeasured, with the reason."""
@@ -210,12 +219,21 @@ class Evidence:
         return [sweep for sweep in gemms if sweep.reference.kernel is None]
 
     @cached_property
-    def sustained(self) -> Mapping[tuple[str, str, int], Row]:
+    def _held(self) -> Mapping[_Place, Sequence[Row]]:
+        every = [self.tables.timed(one.name, regime=SUSTAINED).found for one in self.against_libraries]
+        by_place = grouped([row for found in every for row in found if is_cube(row)], _place)
+        return {place: self.over_most_libraries(rows) for place, rows in by_place.items()}
+
+    @cached_property
+    def sustained(self) -> Mapping[_Place, Row]:
         """By dtype, layout and M the best of square GEMMs in launches without pauses, over the libraries."""
-        every = [self.tables.timed(one.name, regime="sustained").found for one in self.against_libraries]
-        cubes = [row for found in every for row in found if is_cube(row)]
-        by_place = grouped(cubes, lambda row: (row["dtype"], row.names.get("layout", ""), row["m"]))
-        return {place: best(self.over_most_libraries(rows)) for place, rows in by_place.items()}
+        return {place: best(rows) for place, rows in self._held.items()}
+
+    def held(self, row: Row | Mapping[str, Any]) -> list[Gain]:
+        """What the variant of a row of a square GEMM reaches so; empty where that was not timed."""
+        return [
+            gain(one.names) for one in self._held.get(_place(row), ()) if one["variant"] == row["variant"]
+        ][:1]
 
     def over_most_libraries(self, rows: Sequence[Row]) -> list[Row]:
         """Those of the rows that were timed against most libraries.

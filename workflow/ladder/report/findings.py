@@ -11,7 +11,6 @@ import pandas as pd
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import REFUTED, Row, Unmeasured
 from ladder.model.cell import size_label
-from ladder.model.schemas import SUSTAINED
 from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, proper, span, verdicts
 from ladder.report.markdown import code, figure, share, text
 from ladder.report.steps import path, steps
@@ -115,11 +114,7 @@ def fp32_technique(data: Evidence) -> Answer:
 
 
 def _held(data: Evidence, row: Mapping[str, Any]) -> str:
-    """What the variant of a row reaches at its size in launches without pauses; empty where that was not timed."""
-    alike = {"variant": row["variant"], **stats.size_of(row)}
-    rows = data.tables.timed(row["sweep"], regime=SUSTAINED, **alike).found
-    found = [gain(one.names) for one in rows if "baseline" not in one.names]
-    return f", sustained {found[0]}" if found else ""
+    return "".join(f", sustained {one}" for one in data.held(row))
 
 
 def double_buffering(data: Evidence) -> Answer:

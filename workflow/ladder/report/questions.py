@@ -55,6 +55,7 @@ _EXPLAINS = (
 )
 THREE_PRODUCTS = "fp32_tensor"  # the sweep of GEMMs with FP32 accuracy by three products of TF32
 ERRORS = "How exact are the fastest FP32 kernels?"
+_LEAST_PEAK = 0.01  # less is not worth a number
 _NEAR = 0.9  # of the library's speed, where a kernel is worth a row of its own
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
 
@@ -303,7 +304,7 @@ def _shapes(data: Evidence, name: str) -> Answer:
             (f"speed over {against(part)} [95 %], {part.regime}", spread(speed.measured, 3)),
             ("another GPU", speed.elsewhere),
             *((STATES.get(one, one), cell) for one, cell in zip(others, in_others, strict=True)),
-            ("sustained, best configuration [95 %]", sustained),
+            ("sustained, it and the best [95 %]", sustained),
         ]
 
     table = []
@@ -353,6 +354,8 @@ def _of_the_peak(fraction: float | None) -> str:
     """Of the peak of the dtype, which is that of CUDA cores for fp32: tensor cores may reach more than all of it."""
     if fraction is None or math.isnan(fraction):
         return ""
+    if fraction < _LEAST_PEAK:
+        return f"< {share(_LEAST_PEAK, '.0f')}"
     return share(fraction, ".0f") + (" of CUDA cores' FP32 peak" if fraction > 1 else "")
 
 
@@ -363,15 +366,17 @@ def _squares(data: Evidence, regime: str) -> dict[int, Row]:
 
 
 def _sustained(data: Evidence, row: Row) -> str:
-    """What the best configuration reaches sustained, at a row's dtype, layout and size; its name where it is another.
+    """What a row's variant reaches sustained, and what the best of its dtype, layout and size does, if it is another.
 
     Empty where unknown, and where only kernels were measured so that are far behind, since better ones were not.
     """
     held = data.sustained.get((row["dtype"], row.names.get("layout", ""), row["m"]))
     if held is None or (known := gain(held.names).measured).high < _NEAR:
         return ""
-    other = held["variant"] != row["variant"]
-    return spread(known, 3) + (f", [{data.label(held)}](sweeps/{held['sweep']}.md)" if other else "")
+    if held["variant"] == row["variant"]:
+        return spread(known, 3)
+    own = [spread(one.measured, 3) for one in data.held(row)]
+    return "; ".join([*own, f"{spread(known, 3)}, [{data.label(held)}](sweeps/{held['sweep']}.md)"])
 
 
 def _stencil(data: Evidence, name: str) -> Answer:
