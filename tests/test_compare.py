@@ -105,6 +105,35 @@ def test_a_regression_below_the_threshold_is_shown_but_passes(
     assert "slower (2):" in capsys.readouterr().out
 
 
+def over(library: str, share: float = 0.0) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
+    """The tile kernel over that library, by a share slower."""
+
+    def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
+        if place.variant.kernel.name == "wmma_tile":
+            for regime in record["regimes"].values():
+                regime["reference"] = library
+        return slower(share)(place, record)
+
+    return change
+
+
+def test_a_change_of_the_library_is_no_change_of_the_kernel(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = other(base, over("cublaslt", 0.05))
+    base.record(SWEEP, over("cublas"))
+    assert compare(base, lab) == 0
+    shown = capsys.readouterr().out
+    assert "over another library (2):" in shown
+    assert "cublas -> cublaslt" in shown
+    assert "2 cells matched" in shown
+    # Of several GPUs those count that took the same library.
+    lab.session = on("GPU-2")["session"]
+    lab.record(SWEEP, over("cublas", 0.05))
+    assert compare(base, lab) == 1
+    assert "over another library" not in capsys.readouterr().out.split("pooled")[-1]
+
+
 def test_two_gpus_of_a_model_differ_by_more_than_one_from_day_to_day(
     base: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from ladder.model.record import Record
 from ladder.results.collect import figures
 from ladder.results.statistics import Estimate, mean_of
 
-UNKNOWN = "unknown GPU"
+UNKNOWN, OTHER_LIBRARY = "unknown GPU", "over another library"
 WITHIN_A_GPU, BETWEEN_GPUS = 0.005, 0.025
 """Shares within which speed-ups agree from session to session, on one GPU and between GPUs of a model.
 
@@ -36,7 +36,10 @@ class Comparison:
     margin: float
     changes: Sequence[Change]
     others: Mapping[str, Sequence[str]]
-    """Cells that cannot be compared: `broken` and `repaired` with their statuses, `missing in B`, `new in B`."""
+    """Cells that cannot be compared: `broken` and `repaired` with their statuses, `missing in B`, `new in B`.
+
+    And where A and B have no speed-up over the same library, since either took the one that was faster there.
+    """
 
     def beyond_noise(self) -> tuple[list[Change], list[Change]]:
         """(slower, faster) cells, the greatest difference first."""
@@ -63,11 +66,17 @@ def _compared(where: str, share: float, old: Latest, new: Latest) -> Comparison:
     shown = {cell: next(iter(given.values())) for cell, given in {**old, **new}.items()}
     names = {cell: cell_name(one.variant, one.cell) for cell, one in shown.items()}
     changes = []
-    others: dict[str, list[str]] = {"broken": [], "repaired": []}
+    others: dict[str, list[str]] = {"broken": [], "repaired": [], OTHER_LIBRARY: []}
     for cell in (cell for cell in old if cell in new):
         sides = [list(side[cell].values()) for side in (old, new)]
         ok = [[one for one in side if one.status == "ok"] for side in sides]
-        if all(ok):
+        over = [{str(one.result["reference"]) for one in side} for side in ok]
+        if all(ok) and not (alike := over[0] & over[1]):
+            others[OTHER_LIBRARY].append(
+                f"{names[cell]}: {' -> '.join(', '.join(sorted(one)) for one in over)}"
+            )
+        elif all(ok):
+            ok = [[one for one in side if one.result["reference"] in alike] for side in ok]
             before, after = (mean_of([figures(one.result) for one in side]) for side in ok)
             faster = after.value / before.value - 1
             apart = after.low > before.high or after.high < before.low
