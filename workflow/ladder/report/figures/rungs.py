@@ -16,7 +16,8 @@ from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import at_size, estimate, records
 
 _ROW, _TALLEST = 0.27, 6.6  # inches from row to row, and of all rows
-_GAIN, _RATE = 1.015, 1.135  # where the columns beside the axes begin, as shares of its width
+_GAIN, _RATE = 8, 60  # points from the axes to where the columns beside them begin
+_COLUMN: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": 9.5}
 
 
 def _order(data: FigureData, rungs: Sequence[Entry], main: set[str]) -> list[Entry]:
@@ -46,12 +47,12 @@ def _mark(axis: Axes, place: int, row: Mapping[str, Any], color: str, main: bool
 
 def _beside(axis: Axes, place: int, step: Step | None, row: Mapping[str, Any]) -> None:
     """The gain over the rung that it changes, and the rate, in columns on the right."""
-    look: dict[str, Any] = {"va": "center", "fontsize": 9.5, "transform": axis.get_yaxis_transform()}
+    look: dict[str, Any] = {"va": "center", "xycoords": ("axes fraction", "data"), **_COLUMN}
     if step is not None and step.gain.known:
         color = MUTED if step.tie else BEHIND if step.gain.high < 1 else REFERENCE
-        axis.text(_GAIN, place, f"x {number(step.gain.value, 3)}", color=color, **look)
+        axis.annotate(f"x {number(step.gain.value, 3)}", (1, place), (_GAIN, 0), color=color, **look)
     if not pd.isna(row["tflops"]):
-        axis.text(_RATE, place, number(row["tflops"], 3), color=MUTED, **look)
+        axis.annotate(number(row["tflops"], 3), (1, place), (_RATE, 0), color=MUTED, **look)
 
 
 def draw(data: FigureData) -> Figure:
@@ -93,11 +94,11 @@ def draw(data: FigureData) -> Figure:
     axis.plot(speeds, [places[row["variant"]] for row in walked], color=color, lw=2.0, zorder=3)
     axis.axvline(1, color=REFERENCE, lw=1.4, ls="--", zorder=2)
     above(axis, 1, data.short_reference, xytext=(3, 2), ha="right", fontsize=9.5)
-    names: dict[str, Any] = {"va": "bottom", "fontsize": 9.5, "color": MUTED, "transform": axis.transAxes}
+    heads: dict[str, Any] = {"va": "bottom", "color": MUTED, "xycoords": "axes fraction", **_COLUMN}
     if any(step.gain.known for step in known.values()):
-        axis.text(_GAIN, 1.005, "gain", **names)
+        axis.annotate("gain", (1, 1), (_GAIN, 2), **heads)
     if not done["tflops"].isna().all():
-        axis.text(_RATE, 1.005, "TFLOP/s", **names)
+        axis.annotate("TFLOP/s", (1, 1), (_RATE, 2), **heads)
     labels = [data.names[variant] for variant in order]
     axis.set_yticks(range(len(order)), labels, fontsize=min(10, 62 * height / len(order) * 0.62))
     for label, variant in zip(axis.get_yticklabels(), order, strict=True):
@@ -108,6 +109,4 @@ def draw(data: FigureData) -> Figure:
     marks = "\nfilled: the path, hollow: branches" if leads else ""
     axis.set_xlabel(f"speed relative to {data.short_reference}, 95 % interval{marks}")
     axis.grid(axis="y", visible=False)
-    # Room for the columns beside the axes.
-    axis.annotate("TFLOP/s", (_RATE, 0.5), xycoords="axes fraction", fontsize=9.5, alpha=0)
     return figure
