@@ -134,6 +134,26 @@ def test_a_change_of_the_library_is_no_change_of_the_kernel(
     assert "over another library" not in capsys.readouterr().out.split("pooled")[-1]
 
 
+def test_of_several_gpus_those_over_the_same_library_are_compared(base: Lab) -> None:
+    base.record(SWEEP, over("cublas"))
+    lab = other(base, over("cublaslt", 0.2))
+    lab.session = on("GPU-2")["session"]
+    lab.record(SWEEP, over("cublas"))
+    assert compare(base, lab) == 0, "the slower one is over the other library"
+
+
+def test_runs_over_different_libraries_throughout_have_cells_in_common(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def elsewhere(_: Any, record: dict[str, Any]) -> dict[str, Any]:
+        for regime in record["regimes"].values():
+            regime["reference"] = "another"
+        return record
+
+    assert compare(base, other(base, elsewhere)) == 0
+    assert "over another library (4):" in capsys.readouterr().out
+
+
 def test_two_gpus_of_a_model_differ_by_more_than_one_from_day_to_day(
     base: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

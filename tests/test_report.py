@@ -27,7 +27,7 @@ from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
-from ladder.report.evidence import Evidence, Gain, verdicts
+from ladder.report.evidence import Evidence, Gain, gain, verdicts
 from ladder.report.markdown import spread
 from ladder.report.questions import questions
 from ladder.report.steps import steps
@@ -679,6 +679,14 @@ def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
     assert sustained["| fp32 TN by 3xTF32", "4096"][5].endswith(
         f", [{data.label(other)}](sweeps/fp32_tensor.md)"
     )
+    # Faster cold, slower sustained: both are shown, the named variant's own first.
+    own, best = sustained["| fp16 TN", "16384"][5].split("; ")
+    named = data.rows("hopper_dtypes", dtype="fp16", m=16384, regime="sustained")
+    label = sustained["| fp16 TN", "16384"][2].split("]")[0].removeprefix("[")
+    assert own == next(spread(gain(row.names).measured, 3) for row in named if data.label(row) == label)
+    assert float(own.split()[0]) < float(best.split()[0])
+    (small,) = [line for line in part.splitlines() if line.startswith("| bf16 TN | 128 |")]
+    assert small.endswith("| < 1 % |")
 
 
 def test_lane_maps_name_their_kernel_and_what_the_tuned_one_does_otherwise() -> None:

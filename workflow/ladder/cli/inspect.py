@@ -122,8 +122,8 @@ def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
     before, after = read_records(run_a), read_records(run_b)
     results = comparing.compare(before, after)
     pooled = results[-1]
-    broken, common = pooled.others["broken"], ("repaired", comparing.OTHER_LIBRARY)
-    if not (pooled.changes or broken or any(pooled.others[one] for one in common)):
+    broken = pooled.others["broken"]
+    if not (pooled.changes or broken or pooled.others["repaired"] or pooled.others[comparing.OTHER_LIBRARY]):
         raise LadderError(f"{run_a} and {run_b} have no cell in common that gave a result")
     slower = [change for result in results for change in result.beyond_noise()[0]]
     worse = {change.name for change in slower if -change.faster > threshold / 100}

@@ -136,12 +136,12 @@ def proper(names: str) -> str:
     return re.sub(r"\bcublas\w*", lambda found: _LIBRARIES.get(found[0], found[0]), names)
 
 
-_Place = tuple[str, str, int]  # dtype, layout, M
+Place = tuple[str, str, int]
 
 
-def _place(row: Row | Mapping[str, Any]) -> _Place:
-    names = row.names if isinstance(row, Row) else row
-    return names["dtype"], names.get("layout", ""), names["m"]
+def place_of(row: Mapping[str, Any]) -> Place:
+    """Dtype, layout and M of a square GEMM."""
+    return row["dtype"], row.get("layout", ""), row["m"]
 
 
 @dataclass(frozen=True)
@@ -219,21 +219,21 @@ class Evidence:
         return [sweep for sweep in gemms if sweep.reference.kernel is None]
 
     @cached_property
-    def _held(self) -> Mapping[_Place, Sequence[Row]]:
+    def _held(self) -> Mapping[Place, Sequence[Row]]:
         every = [self.tables.timed(one.name, regime=SUSTAINED).found for one in self.against_libraries]
-        by_place = grouped([row for found in every for row in found if is_cube(row)], _place)
-        return {place: self.over_most_libraries(rows) for place, rows in by_place.items()}
+        cubes = [row for found in every for row in found if is_cube(row)]
+        by_place = grouped(cubes, lambda row: place_of(row.names))
+        return {one: self.over_most_libraries(rows) for one, rows in by_place.items()}
 
     @cached_property
-    def sustained(self) -> Mapping[_Place, Row]:
+    def sustained(self) -> Mapping[Place, Row]:
         """By dtype, layout and M the best of square GEMMs in launches without pauses, over the libraries."""
-        return {place: best(rows) for place, rows in self._held.items()}
+        return {one: best(rows) for one, rows in self._held.items()}
 
-    def held(self, row: Row | Mapping[str, Any]) -> list[Gain]:
-        """What the variant of a row of a square GEMM reaches so; empty where that was not timed."""
-        return [
-            gain(one.names) for one in self._held.get(_place(row), ()) if one["variant"] == row["variant"]
-        ][:1]
+    def held(self, row: Mapping[str, Any]) -> Gain | None:
+        """What the variant of a row reaches so; None where that was not timed."""
+        found = (one for one in self._held.get(place_of(row), ()) if one["variant"] == row["variant"])
+        return next((gain(one.names) for one in found), None)
 
     def over_most_libraries(self, rows: Sequence[Row]) -> list[Row]:
         """Those of the rows that were timed against most libraries.

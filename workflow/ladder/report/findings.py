@@ -114,7 +114,7 @@ def fp32_technique(data: Evidence) -> Answer:
 
 
 def _held(data: Evidence, row: Mapping[str, Any]) -> str:
-    return "".join(f", sustained {one}" for one in data.held(row))
+    return f", sustained {held}" if (held := data.held(row)) else ""
 
 
 def double_buffering(data: Evidence) -> Answer:

@@ -22,6 +22,7 @@ from ladder.report.evidence import (
     grouped,
     is_cube,
     mean,
+    place_of,
     proper,
     span,
     verdicts,
@@ -370,13 +371,13 @@ def _sustained(data: Evidence, row: Row) -> str:
 
     Empty where unknown, and where only kernels were measured so that are far behind, since better ones were not.
     """
-    held = data.sustained.get((row["dtype"], row.names.get("layout", ""), row["m"]))
-    if held is None or (known := gain(held.names).measured).high < _NEAR:
+    top, own = data.sustained.get(place_of(row.names)), data.held(row.names)
+    if top is None or (most := gain(top.names).measured).high < _NEAR:
         return ""
-    if held["variant"] == row["variant"]:
-        return spread(known, 3)
-    own = [spread(one.measured, 3) for one in data.held(row)]
-    return "; ".join([*own, f"{spread(known, 3)}, [{data.label(held)}](sweeps/{held['sweep']}.md)"])
+    if top["variant"] == row["variant"]:
+        return spread(most, 3)
+    other = f"{spread(most, 3)}, [{data.label(top)}](sweeps/{top['sweep']}.md)"
+    return f"{spread(own.measured, 3)}; {other}" if own else other
 
 
 def _stencil(data: Evidence, name: str) -> Answer:
