@@ -22,7 +22,7 @@ from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
 from ladder.problems.gemm.instance import accumulation_bound
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 ARCH = "sm_90a"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from fake_gpu import FakeBuffer, FakeGpu
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.settings import read_settings
@@ -28,7 +29,6 @@ from ladder.model.kernel import Variant
 from ladder.model.plan import Plan, read_plan, to_json
 from ladder.model.problem import GATE, NOTHING
 from ladder.model.sweep import Sweep
-from test_harness_calls import FakeBuffer, FakeGpu
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16")
 LAUNCH_US = 900.0

@@ -35,7 +35,7 @@ from ladder.problems.gemm.instance import accumulation_bound
 from ladder.results import statistics as stats
 from ladder.results import tables
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 ARCH = "sm_90a"

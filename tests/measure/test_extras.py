@@ -29,7 +29,7 @@ from ladder.model.folders import RunFolder
 from ladder.model.plan import Launch, Task
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.results import tables
-from test_report import made, report
+from rendering import made, report
 
 SIZE = {"m": 24, "n": 16, "k": 40}
 

@@ -16,7 +16,7 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
 from ladder.results.statistics import access_costs, records
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "kernels" / "include"
 FOLDER = ROOT / "kernels" / "shared_memory"
 ARCH = "sm_90a"

@@ -16,7 +16,7 @@ from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, path, ste
 from ladder.report.sweep_data import of_sweep
 from ladder.results.statistics import at_size, estimate, ratio, records
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"

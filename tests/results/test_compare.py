@@ -18,7 +18,7 @@ from ladder.results.archive import write_archive
 from ladder.results.compare import compare as compare_records
 
 SWEEP = ["tensor_ladder"]
-WORKFLOW = Path(__file__).resolve().parent.parent / "workflow"
+WORKFLOW = Path(__file__).resolve().parents[2] / "workflow"
 
 
 def slower(share: float) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:

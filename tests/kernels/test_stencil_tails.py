@@ -14,7 +14,7 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
 from numpy.lib.stride_tricks import sliding_window_view
 
-KERNELS = Path(__file__).resolve().parent.parent / "kernels"
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 POISON = 0x7FC0DEAD
 BLOCK = 128
 LENGTHS = range(1, 201)

@@ -27,7 +27,7 @@ from ladder.measure.sanitizing import TOOLS, outcomes, reports
 from ladder.model.folders import Project
 from ladder.model.plan import Task
 from ladder.results import tables
-from test_report import made, report, section
+from rendering import made, report, section
 
 NAIVE, STAGED, RING = "_Z10gemm_naiveILi256EEvPKfS1_Pfiii", "_Z6stagedIfLi128EEvPKfPfi", "_Z4ringv"
 SYMBOLS = {0: NAIVE, 1: STAGED, 2: RING}

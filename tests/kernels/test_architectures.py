@@ -20,7 +20,7 @@ from ladder.model.kernel import Variant
 from ladder.model.plan import Task
 from ladder.model.sweep import Reference, Sweep
 
-OWN = Project(Path(__file__).resolve().parent.parent)
+OWN = Project(Path(__file__).resolve().parents[2])
 ELSEWHERE = ("sm_80", "sm_86", "sm_89", "sm_100a", "sm_120")  # for sm_90a all other tests compile
 
 

@@ -26,7 +26,7 @@ from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.statistics import Estimate
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
 WAVES = "wavefronts"
 

@@ -17,7 +17,7 @@ from ladder.results.collect import figures
 from ladder.results.prediction import combine, components, coverage, measured, predict, read
 from ladder.results.statistics import lag_1
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data" / "sessions.parquet"
 SEEN = {"residual": 0.001, "session": 0.002, "gpu": 0.004, "host": 0.006}
 """Standard deviations of the synthetic log speed-ups."""

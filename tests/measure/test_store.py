@@ -18,7 +18,7 @@ from ladder.model.errors import LadderError
 from ladder.model.record import SCHEMA, Conditions, Record
 from ladder.results.archive import public, read_archive, write_archive
 
-OLDEST = Path(__file__).parent / "records"
+OLDEST = Path(__file__).parents[1] / "records"
 """Records as each schema wrote them: a store and an archive. They are never rewritten."""
 
 CELL = Cell(

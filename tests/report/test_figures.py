@@ -37,7 +37,7 @@ from ladder.results.statistics import at_size
 from matplotlib.figure import Figure as Drawing
 from matplotlib.text import Text
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ from ladder.page.document import page, render
 from ladder.report.evidence import Evidence
 from ladder.results import tables
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
 SWEEPS = ["fp32_ladder", "bank_stride"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -18,9 +17,7 @@ import yaml
 from factory import Lab, failed, over
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
-from ladder.claims import ledger
-from ladder.claims.ledger import Claim
-from ladder.claims.primitives import Answer, Row, Tables, decide
+from ladder.claims.primitives import Row
 from ladder.cli.app import main
 from ladder.model.cell import size_label
 from ladder.model.files import write_json
@@ -36,45 +33,9 @@ from ladder.results import tables
 from ladder.results.statistics import Estimate, estimate, fastest, ratio, records, size_of
 from ladder.results.templates import TEMPLATES
 from markdown_it import MarkdownIt
+from rendering import SWEEPS, claim, made, report, section
 
-ROOT = Path(__file__).resolve().parent.parent
-
-SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
-
-
-def claim(
-    source: str = "gemm-practice", statement: str = "Transposing pays.", label: str = "gain", least: float = 1
-) -> Claim:
-    """A claim of a function that decides nothing else."""
-
-    def decided(data: Tables) -> Answer:
-        gain = decide(label, data.speeds(data.timed("fp32_transpose")), least=least, per="n")
-        yield gain
-        return f"Transpose: {gain.span}."
-
-    return Claim("transpose-pays", source, statement, decided)
-
-
-def report(lab: Lab, one: Claim | None = None) -> dict[str, str]:
-    """The pages by their names without .md."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ledger, "CLAIMS", (one or claim(),))
-        assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
-    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
-    return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
-
-
-def made(root: Path, **more: Any) -> Lab:
-    """A run whose ladder says which rung each one changes."""
-    lab = Lab(root)
-    path = lab.project.sweeps / "fp32_ladder.yaml"
-    document = yaml.safe_load(path.read_text())
-    for below, rung in itertools.pairwise(document["variants"]):
-        rung["baseline"] = below["rung"]
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
-    lab.record(SWEEPS, **more)
-    lab.collect(SWEEPS)
-    return lab
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +46,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="module")
 def pages(lab: Lab) -> dict[str, str]:
     return report(lab)
-
-
-def section(text: str, title: str) -> str:
-    return text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
 def test_the_first_lines_say_what_was_run_where_and_when(pages: dict[str, str]) -> None:

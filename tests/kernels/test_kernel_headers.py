@@ -10,7 +10,7 @@ import pytest
 from ladder.build.nvrtc import compile_source
 from ladder.build.sources import include_closure
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.cuh"))

@@ -17,7 +17,7 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 ARCH = "sm_90a"

@@ -446,7 +446,10 @@ run.measure(deadline_s=60)
 
 
 def python_path() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{ROOT / 'workflow'}{os.pathsep}{ROOT / 'tests'}"}
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'workflow'}{os.pathsep}{ROOT / 'tests'}{os.pathsep}{Path(__file__).parent}",
+    }
 
 
 def test_a_killed_supervisor_loses_the_cell_in_flight_and_nothing_else(run: Run) -> None:

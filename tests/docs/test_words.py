@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ladder.claims.ledger import CLAIMS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "docs" / "sources.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,0 +1,97 @@
+"""A GPU whose memory is only counted: what calls of harness kernels are held to without one."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import io
+import itertools
+import struct
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+from ladder.build.variants import harness
+from ladder.problems.registry import PROBLEMS
+
+ARCH = "sm_90a"
+_PARAMETER = 0x1704  # EIATTR_KPARAM_INFO: its format and its number
+
+
+def parameter_sizes(cubin: bytes) -> dict[str, list[int]]:
+    """Bytes of each parameter by kernel: ordinal and size stand in the sections .nv.info.KERNEL."""
+    found = {}
+    for section in ELFFile(io.BytesIO(cubin)).iter_sections():
+        if not section.name.startswith(".nv.info."):
+            continue
+        data, at, sizes = section.data(), 0, dict[int, int]()
+        while at < len(data):
+            form, attribute, length = struct.unpack_from("<BBH", data, at)
+            if attribute << 8 | form == _PARAMETER:
+                _, ordinal, _, flags = struct.unpack_from("<IHHI", data, at + 4)
+                sizes[ordinal] = flags >> 18
+            at += 4 + (length if form == 4 else 0)
+        found[section.name.removeprefix(".nv.info.")] = [sizes[one] for one in sorted(sizes)]
+    return found
+
+
+@functools.cache
+def kernels(problem: str, dtype: str) -> dict[str, list[int]]:
+    """Bytes of the parameters of each harness kernel, by name expression."""
+    cubin, facts = harness(PROBLEMS[problem], dtype, ARCH).compile()
+    assert facts["status"] == "ok", facts["reason"]
+    sizes = parameter_sizes(cubin)
+    return {entry: sizes[name] for entry, name in facts["symbols"].items()}
+
+
+class FakeBuffer:
+    def __init__(self, size: int, handle: int) -> None:
+        self.size, self.handle = size, handle
+
+    @staticmethod
+    def from_handle(pointer: int, size: int, owner: Any) -> FakeBuffer:
+        assert owner.handle <= pointer
+        assert pointer + size <= owner.handle + owner.size
+        return FakeBuffer(size, pointer)
+
+    def close(self, *_: Any) -> None:
+        pass
+
+    def fill(self, value: int | bytes, stream: Any) -> None:
+        assert isinstance(value, int) or self.size % len(value) == 0
+
+
+class FakeGpu:
+    """Memory that is only counted, and a harness that holds calls to the parameters of its kernels."""
+
+    sms, full_rate_fp64, stream = 132, True, None
+    maximum, count = 64, 72
+
+    def __init__(self, problem: str, dtype: str) -> None:
+        self.sizes = kernels(problem, dtype)
+        self.harness, self.called = self, set[str]()
+        self._free = itertools.count(2**40, 2**34)
+
+    def allocate(self, size: int) -> FakeBuffer:
+        return FakeBuffer(-(-size // 16) * 16, next(self._free))
+
+    def upload(self, data: bytes) -> FakeBuffer:
+        return self.allocate(len(data))
+
+    def zero(self, pointer: int, size: int) -> None:
+        assert pointer > 0 < size
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        assert target > 0 < source
+
+    def download(self, pointer: int, size: int) -> bytes:
+        return bytes(size)
+
+    def run(self, entry: str, elements: int, *arguments: Any) -> None:
+        given = [8 if isinstance(one, int | float) else ctypes.sizeof(one) for one in arguments]
+        assert given == self.sizes[entry], entry
+        assert elements > 0
+        self.called.add(entry.split("<")[0])
+
+    def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
+        self.run(entry, elements, *arguments)
+        return 0.0, 0

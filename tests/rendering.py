@@ -1,0 +1,58 @@
+"""A run with made-up records and its report, rendered once for a test to read."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from factory import Lab
+from ladder.claims import ledger
+from ladder.claims.ledger import Claim
+from ladder.claims.primitives import Answer, Tables, decide
+from ladder.cli.app import main
+from ladder.report.document import render
+from ladder.report.evidence import Evidence
+
+SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
+
+
+def claim(
+    source: str = "gemm-practice", statement: str = "Transposing pays.", label: str = "gain", least: float = 1
+) -> Claim:
+    """A claim of a function that decides nothing else."""
+
+    def decided(data: Tables) -> Answer:
+        gain = decide(label, data.speeds(data.timed("fp32_transpose")), least=least, per="n")
+        yield gain
+        return f"Transpose: {gain.span}."
+
+    return Claim("transpose-pays", source, statement, decided)
+
+
+def report(lab: Lab, one: Claim | None = None) -> dict[str, str]:
+    """The pages by their names without .md."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger, "CLAIMS", (one or claim(),))
+        assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
+    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
+
+
+def made(root: Path, **more: Any) -> Lab:
+    """A run whose ladder says which rung each one changes."""
+    lab = Lab(root)
+    path = lab.project.sweeps / "fp32_ladder.yaml"
+    document = yaml.safe_load(path.read_text())
+    for below, rung in itertools.pairwise(document["variants"]):
+        rung["baseline"] = below["rung"]
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    lab.record(SWEEPS, **more)
+    lab.collect(SWEEPS)
+    return lab
+
+
+def section(text: str, title: str) -> str:
+    return text.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
