@@ -7,18 +7,25 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from compiling import compile_variant
 from conftest import ROOMS, ROOT, edit, run_snakemake
+from emulator.ptx import Memory
+from emulator.tensor_ptx import TensorMachine, compiled_program
+from ladder.catalogue.kernels import load_kernel
 from ladder.cli.app import STEPS
+from ladder.model.kernel import Kernel
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TUTORIAL = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
 
 
-def tutorial_files() -> dict[str, str]:
-    """The files it shows: a path in backquotes with a colon, then the file as a code block."""
-    return dict(re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL))
+def tutorial_files(folder: str) -> dict[str, str]:
+    """The files of a folder that it shows: a path in backquotes with a colon, then the file as a code block."""
+    found = re.findall(r"^`([\w./]+)`:\n\n```\w+\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL)
+    return {name: text for name, text in found if name.startswith(folder)}
 
 
 @pytest.fixture
@@ -35,7 +42,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(copy: Path) -> None:
-    files = tutorial_files()
+    files = tutorial_files("kernels/") | tutorial_files("config/")
     assert [Path(name).suffix for name in files] == [".cu", ".yaml", ".yaml"]
     for name, text in files.items():
         assert not (copy / name).exists()
@@ -55,6 +62,53 @@ def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(cop
     assert (own["lds_32"] == 0).all()
     assert set(resources["kernel"]) == {"stencil_direct", "stencil_shared"}
     assert (folder / "sweeps/stencil_direct/stencil_direct-1-stencil.png").is_file()
+
+
+@pytest.fixture
+def own_gemm(tmp_path: Path) -> Kernel:
+    """The GEMM that it begins with, outside of the project."""
+    for name, text in tutorial_files("mine/").items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return load_kernel(tmp_path / "mine" / "gemm_mine.yaml")
+
+
+def test_its_gemm_compiles_in_all_its_variants(own_gemm: Kernel) -> None:
+    for tile in (16, 32):
+        facts = compile_variant(own_gemm.variant({"tile": tile}, "fp32"), ROOT / "kernels/include", "sm_90a")[
+            1
+        ]
+        assert (facts["status"], facts["reason"]) == ("ok", "")
+        assert facts["threads_per_block"] == tile * tile
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (0.75, -1.5), (0.0, 0.5)])
+@pytest.mark.parametrize("size", [(1, 17, 3), (33, 1, 17), (35, 50, 40)])
+def test_its_gemm_is_right_also_with_alpha_zero(
+    own_gemm: Kernel, size: tuple[int, int, int], alpha: float, beta: float
+) -> None:
+    """By the emulator; where alpha is 0 A and B hold NaN, where beta is 0 C does."""
+    (m, n, k), random = size, np.random.default_rng(1)
+    a, b, c = (random.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+    memory = Memory()
+    spoilt = np.float32(np.nan if alpha == 0 else 0)
+    begins = c if beta else np.full_like(c, np.nan)
+    pointers = [
+        memory.buffer(0, (one + spoilt).reshape(-1).view(np.uint32), writable=False) for one in (a, b)
+    ]
+    pointers.append(memory.buffer(0, begins.reshape(-1).view(np.uint32), writable=True))
+    place = slice(pointers[2] // 4, pointers[2] // 4 + m * n)
+    memory.readable[place] = 0
+    variant = own_gemm.variant({}, "fp32")
+    across, down, _ = variant.geometry(dict(zip("mnk", size, strict=True))).grid
+    program = compiled_program(own_gemm.source, variant.entry, ROOT / "kernels/include", 0)
+    scalars = [int(np.float32(one).view(np.uint32)) for one in (alpha, beta)]
+    machine = TensorMachine(program, memory, 1024, [across * down], [[*pointers, m, n, k, *scalars]])
+    block = machine.special["%ctaid.x"]
+    machine.special |= {"%ctaid.x": block % np.uint32(across), "%ctaid.y": block // np.uint32(across)}
+    machine.run()
+    expected = alpha * (a.astype(np.float64) @ b) + beta * c
+    np.testing.assert_allclose(memory.words[place].view(np.float32).reshape(m, n), expected, atol=1e-5)
 
 
 def test_what_readme_links_to_exists() -> None:

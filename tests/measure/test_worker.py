@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +30,7 @@ from ladder.model.kernel import Variant
 from ladder.model.plan import Plan, read_plan, to_json
 from ladder.model.problem import GATE, NOTHING
 from ladder.model.sweep import Sweep
+from ladder.problems.gemm.instance import GemmInstance
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16")
 LAUNCH_US = 900.0
@@ -119,6 +121,7 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
     """The same of a sweep that was loaded."""
     made = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
     facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {GATE: "g", NOTHING: "n"}}
+    facts |= {"kernel": "gemm_mine"}
     launched = {one.variant for task in made.tasks for one in (task.launch, task.reference) if one}
     made = replace(
         made,
@@ -213,3 +216,31 @@ def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_a
     assert answer["fatal"] == (damage is not None)
     assert status == (damage[0] if damage else "incorrect")
     assert reason.startswith(damage[1] if damage else "at 1x264x136 with alpha = 1, beta = 0 over nan")
+
+
+def test_nan_with_alpha_zero_is_explained_with_the_field_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernels of this sweep do not say `nan_at_alpha_zero`."""
+    plan = plan_of("fp32_tiles", tmp_path)
+    plan = replace(
+        plan,
+        edges={
+            name: tuple(replace(one, nan_at_alpha_zero=False) for one in of)
+            for name, of in plan.edges.items()
+        },
+    )
+    (tmp_path / "none.cubin").touch()
+
+    def check(self: GemmInstance, params: Any) -> Check:
+        if self.scalars["alpha"] == 0:
+            return Check(math.inf, 0.1, "7991 of 7991 outputs were not written or are NaN")
+        return Check(0.0, 0.1)
+
+    monkeypatch.setattr(GemmInstance, "check", check)
+    answer = worker.Worker(plan, tmp_path).answer(0, ["dirty"], {})
+    assert answer["results"]["dirty"]["status"] == "incorrect"
+    reason = answer["results"]["dirty"]["reason"]
+    assert reason.startswith("with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS)")
+    assert "7991 of 7991 outputs" in reason
+    assert reason.endswith("say `nan_at_alpha_zero: true` in gemm_mine.yaml")

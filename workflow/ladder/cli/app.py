@@ -31,7 +31,7 @@ STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function (`import_` where the word is taken)."""
 
 MISTAKE, CRASH = 2, 3  # exit codes: something that the user gave is wrong; the program itself failed
-UNJUDGED = 4  # in place of both for `judge`, whose exit codes up to 3 speak of the kernel
+UNJUDGED = 5  # in place of both for `judge`, whose exit codes up to 4 speak of the kernel
 
 
 def _show_version(wanted: bool) -> None:

@@ -16,12 +16,13 @@ from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.alone import measured_alone
 from ladder.cli.asked import settings_of
 from ladder.cli.options import Config, project
+from ladder.gpu.discovery import slug_of
 from ladder.model.document import is_value
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import write_json
 from ladder.model.folders import Project
 from ladder.model.kernel import Kernel
-from ladder.results.judgement import VERDICTS, cells_of, decide, text
+from ladder.results.judgement import VERDICTS, cells_of, components_for, decide, text
 
 _LINE = Path("command line")
 _SIZES = {"gemm": 2048, "stencil": "2**26"}
@@ -30,11 +31,31 @@ _OTHER_SIZE = 4096
 Words = list[str] | None
 _SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
 Size = Annotated[Words, typer.Option(metavar="SIZE", help=_SIZE)]
-_AGAINST = (
+_REFERENCE = (
     "Library, '{kernel: NAME}' of the catalogue, '{shared_object: FILE.so, entry: NAME}' or "
     "'{python: FILE.py, entry: NAME}' (default: the libraries); may be repeated."
 )
-Against = Annotated[Words, typer.Option(metavar="REFERENCE", help=_AGAINST)]
+References = Annotated[Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)]
+_AGAINST = "Another kernel of one's own, such as an older version, in place of --reference."
+Against = Annotated[Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)]
+_KERNEL = "a kernel's description NAME.yaml, beside its NAME.cu"
+
+
+def _described(path: Path, field: str) -> Kernel:
+    if path.suffix != ".yaml":
+        raise refuse(_LINE, field, str(path), _KERNEL)
+    return load_kernel(Path(os.path.abspath(path)))
+
+
+def _other(kernel: Kernel, path: Path, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
+    """What `_reference` gives, for a kernel from anywhere. Raises LadderError where it cannot be the reference."""
+    if given:
+        raise refuse(_LINE, "--against", str(path), "--against or --reference, not both")
+    other = _described(path, "--against")
+    if other.name == kernel.name:
+        why = f"both are called {kernel.name}"
+        raise refuse(_LINE, "--against", str(path), "a kernel of another name: copy its two files", why=why)
+    return [{"kernel": other.name}], {one.name: one for one in (kernel, other)}
 
 
 def _reference(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
@@ -71,7 +92,8 @@ def judge(
     param: Annotated[Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")] = None,
     dtype: Annotated[str | None, typer.Option(help="Dtype (default: the description's first).")] = None,
     layout: Annotated[str | None, typer.Option(help="Layout of a GEMM (default: its first).")] = None,
-    reference: Against = None,
+    reference: References = None,
+    against: Against = None,
     regime: Annotated[
         Words, typer.Option(metavar="REGIME", help="Default: cold and warm; may be repeated.")
     ] = None,
@@ -81,16 +103,16 @@ def judge(
 ) -> None:
     """Judge one kernel, which may lie anywhere: verify it, and time it against a reference.
 
-    Exit codes: 0 right, and at least as fast as the reference within the interval of the speed-up in the first
-    regime at every size; 1 right but slower; 2 wrong (incorrect, out_of_bounds, stateful); 3 broken
-    (compile_error, launch_error, timeout, unsupported); 4 not judged (a mistake on the command line or in a
-    file, no GPU, or another error). docs/judge.md describes the JSON.
+    Exit codes, where speed is that on this GPU in the first regime: 0 faster at every size; 1 a tie at some; 2 slower
+    at some; 3 wrong (incorrect, out_of_bounds, stateful); 4 broken (compile_error, launch_error, timeout,
+    unsupported); 5 not judged (a mistake on the command line or in a file, no GPU, a wrong reference, or another
+    error). docs/judge.md describes the JSON.
     """
     own = Project(Path(os.path.abspath(project(context).root)))
-    if path.suffix != ".yaml":
-        raise refuse(_LINE, "KERNEL.yaml", str(path), "a kernel's description NAME.yaml, beside its NAME.cu")
-    kernel = load_kernel(Path(os.path.abspath(path)))
-    against, catalog = _reference(kernel, own, reference)
+    kernel = _described(path, "KERNEL.yaml")
+    references, catalog = (
+        _other(kernel, against, reference) if against else _reference(kernel, own, reference)
+    )
     asked = [parse_yaml(one, f"{_LINE}: --size") for one in size or ()]
     entry = {"kernel": kernel.name, "params": _parameters(param), "unsupported": "record"}
     fields = {
@@ -101,12 +123,12 @@ def judge(
         "layout": layout,
         "sizes": asked or [_SIZES.get(kernel.problem.name, _OTHER_SIZE)],
         "variants": [entry],
-        "references": against,
+        "references": references,
         "regimes": regime or ["cold", "warm"],
     }
     sweep = make_sweep(_LINE, fields, catalog, own.root)
     view, device = measured_alone(own, replace(sweep, name="judge"), settings_of(config, arch=arch))
-    cells = cells_of(view)
+    cells = cells_of(view, components_for(own.publications(), slug_of(device)))
     code, _ = decide(cells)
     head = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device, "verdict": VERDICTS[code]}
     alone = json_ == Path("-")

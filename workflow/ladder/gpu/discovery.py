@@ -12,6 +12,12 @@ from ladder.model.errors import LadderError
 _LIBRARY, _PCI, _NVIDIA = "libnvidia-ml.so.1", Path("/sys/bus/pci/devices"), "0x10de"
 
 
+def slug_of(name: str) -> str:
+    """Folder name of a model: lower case, dashes, the vendor always in front: nvidia-h200, also for "H200"."""
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return words if words.startswith("nvidia") else f"nvidia-{words}"
+
+
 @dataclass(frozen=True)
 class FoundGpu:
     """A GPU as the driver describes it."""
@@ -23,9 +29,7 @@ class FoundGpu:
 
     @property
     def slug(self) -> str:
-        """Folder name of the model: lower case, dashes, the vendor always in front: nvidia-h200, also for "H200"."""
-        words = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
-        return words if words.startswith("nvidia") else f"nvidia-{words}"
+        return slug_of(self.name)
 
     @property
     def arch(self) -> str:

@@ -224,11 +224,22 @@ class Bench:
                     self.draw(instance)
                 check = instance.check(edge.launch.params)
             if not check.correct:
+                where = f"at {size_label(edge.size)}"
+                if spoilt and math.isinf(check.max_error):
+                    raise CellOutcome("incorrect", self._nan_at_alpha_zero(edge, check))
                 given = f"alpha = {alpha:g}" + (" over nan" if spoilt else "") + f", beta = {beta:g}"
                 given += f" over {before}" if beta == 0 else ""
-                where = f"at {size_label(edge.size)}" + (f" with {given}" if len(weights) > 1 else "")
+                where += f" with {given}" if len(weights) > 1 else ""
                 raise CellOutcome("incorrect", f"{where}, {kind} inputs: {check}")
         self.refuse_damage(instance)
+
+    def _nan_at_alpha_zero(self, edge: Edge, check: Check) -> str:
+        file = f"{self.variants[edge.launch.variant]['kernel']}.yaml"
+        return (
+            "with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS); "
+            f"at {size_label(edge.size)} {check}. If your kernel does not promise that, "
+            f"say `nan_at_alpha_zero: true` in {file}"
+        )
 
     def _spoil_inputs(self, instance: Instance) -> None:
         for tensor in self._inputs(instance):

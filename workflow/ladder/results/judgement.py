@@ -1,17 +1,25 @@
 """The judgement of one kernel: what became of it at each size and regime, and the verdict."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import pandas as pd
 
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.plan import Task
-from ladder.results.collect import figures
+from ladder.model.schemas import SIZE_COLUMNS
+from ladder.results import prediction, tables
+from ladder.results.collect import collect_sweep, figures
 from ladder.results.templates import TEMPLATES
 
-VERDICTS = ("right", "slower", "wrong", "broken")
+VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
 """By the exit code that they have."""
 _WRONG = ("incorrect", "out_of_bounds", "stateful")
+_HERE, _ELSEWHERE = ("session",), ("session", "gpu", "host")
+"""What a reading deviates by: on this GPU from session to session, on another one by all of it."""
+_NORMAL = 1.96  # 95 % of a normal distribution lie within so many standard deviations
 
 Outcome = tuple[str, str, Mapping[str, Any]]
 """Status, reason, and the result of a record, which is empty where there is none."""
@@ -31,21 +39,66 @@ def outcome(view: View, task: Task, regime: str = "") -> Outcome:
     return record.status, record.reason, record.result
 
 
-def _cell(view: View, task: Task, regime: str) -> Cell:
+def _widened(value: float, low: float, high: float, deviation: float) -> tuple[float, float]:
+    """The interval of a ratio with an independent standard deviation of its logarithm on top."""
+    halves = (math.hypot(math.log(end / value), _NORMAL * deviation) for end in (low, high))
+    below, above = (math.exp(half) for half in halves)
+    return value / below, value * above
+
+
+class _Deviations:
+    """Standard deviations of log speed-ups by class of cells, as components.csv has them."""
+
+    def __init__(self, view: View, components: pd.DataFrame | None) -> None:
+        self._table = None if components is None or components.empty else components.set_index("class")
+        rows = prediction.read(collect_sweep(view)["sessions"]).to_dict("records")
+        self._classes = {
+            (*(row[name] for name in SIZE_COLUMNS if not pd.isna(row[name])), row["regime"]): row["class"]
+            for row in rows
+        }
+
+    def of(self, task: Task, regime: str, names: Sequence[str]) -> float | None:
+        """Of all the `names` together, in a cell's class, or the most of any class; None without a table."""
+        if self._table is None:
+            return None
+        name = self._classes.get((*task.cell.size.values(), regime))
+        known = self._table.loc[name] if name in self._table.index else self._table.max()
+        return math.sqrt(sum(float(known[part]) ** 2 for part in names if not pd.isna(known[part])))
+
+
+def _cell(view: View, deviations: _Deviations, task: Task, regime: str) -> Cell:
     status, reason, result = outcome(view, task, regime)
     known, check = figures(result), result.get("check") or {}
     found: Cell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
     found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
-    found |= {name: known.get(name) for name in ("reference", "speedup", "speedup_low", "speedup_high")}
+    found |= {name: known.get(name) for name in ("reference", "speedup")} | dict.fromkeys(_ENDS)
+    if status == "ok":
+        value, low, high = (known[name] for name in ("speedup", "speedup_low", "speedup_high"))
+        here, elsewhere = (deviations.of(task, regime, names) for names in (_HERE, _ELSEWHERE))
+        ends: list[float] = [*_widened(value, low, high, here or 0.0)]
+        ends += _widened(value, low, high, elsewhere) if elsewhere is not None else ()
+        found |= zip(_ENDS, ends, strict=False)
     return found | {name: check.get(name) for name in ("launches", "max_error", "error_bound")}
 
 
 _TIMES = {"median_us": "", "low": "_low", "high": "_high"}
+_ENDS = ("speedup_low", "speedup_high", "elsewhere_low", "elsewhere_high")
 
 
-def cells_of(view: View) -> list[Cell]:
-    """The cells of a plan in its order. Raises LadderError for one that was not measured."""
-    return [_cell(view, task, regime) for task in view.plan.tasks for regime in view.plan.regimes_of(task)]
+def cells_of(view: View, components: pd.DataFrame | None = None) -> list[Cell]:
+    """The cells of a plan in its order; `components` is the table of that name, of the GPU's model if there is one.
+
+    Raises LadderError for a cell that was not measured, or whose reference failed in the first regime.
+    """
+    deviations, tasks = _Deviations(view, components), view.plan.tasks
+    cells = [_cell(view, deviations, task, regime) for task in tasks for regime in view.plan.regimes_of(task)]
+    for one in cells:
+        # What a reference does wrong says nothing of the kernel.
+        if one["regime"] == view.plan.regimes[0] and one["reason"].startswith(
+            ("the reference ", "no reference")
+        ):
+            raise LadderError(f"not judged: {one['reason']}")
+    return cells
 
 
 def decide(cells: Sequence[Cell]) -> tuple[int, list[Cell]]:
@@ -58,7 +111,8 @@ def decide(cells: Sequence[Cell]) -> tuple[int, list[Cell]]:
     failed += [one for one in first if one["status"] == "unsupported"]
     wrong = [one for one in failed if one["status"] in _WRONG]
     slower = [one for one in first if not failed and one["speedup_high"] < 1]
-    by_code = ((2, wrong), (3, failed), (1, slower), (0, first))
+    tied = [one for one in first if not failed and one["speedup_low"] <= 1]
+    by_code = ((3, wrong), (4, failed), (2, slower), (1, tied), (0, first))
     return next((code, found) for code, found in by_code if found)
 
 
@@ -67,3 +121,11 @@ def text(variant: str, device: str, cells: Sequence[Cell]) -> str:
     code, because = decide(cells)
     known = {"variant": variant, "device": device, "cells": cells, "because": because}
     return TEMPLATES.get_template("judge.j2").render(known, verdict=VERDICTS[code])
+
+
+def components_for(folders: Sequence[Any], slug: str) -> pd.DataFrame | None:
+    """components.csv of the published folder of a device, else of the first that has one; None without any."""
+    for folder in sorted(folders, key=lambda one: one.root.name != slug):
+        if len(found := tables.read("components", folder.tables, required=False)):
+            return found
+    return None
