@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.build.nvrtc import header_folders
+from ladder.build.sources import header_folders
 
 Array = np.ndarray[Any, Any]
 

@@ -22,6 +22,7 @@ _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
 _RELOCATED = re.compile(r"\.rela?\.nv\.constant(\d+)")
 _CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
 """Where the driver leaves the address of constant memory: before sm_90, on it, and later."""
+_CODE = ".text."
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
 _COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"
 COUNTED = {name: (name.upper(),) for name in _COLUMNS.split()} | {"hgmma": ("HGMMA", "QGMMA", "IGMMA")}
@@ -52,6 +53,12 @@ def disassemble(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
         raise LadderError(f"{tool} failed: {why}")
     left = iter(found)
     return [list(itertools.islice(left, length)) for length in lengths]
+
+
+def kernel_names(cubin: bytes) -> list[str]:
+    """Symbols of the kernels in a cubin, each of which has a section of instructions and one of arguments."""
+    names = [section.name for section in ELFFile(io.BytesIO(cubin)).iter_sections()]
+    return [name.removeprefix(_CODE) for name in names if name.startswith(_CODE)]
 
 
 def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:

@@ -1,53 +1,40 @@
 """NVRTC: kernels of one source to a cubin and its facts; a compile error is data, not an exception."""
 
+import contextlib
 import functools
 import os
 import re
-import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cuda.bindings import nvrtc
-from cuda.pathfinder import find_nvidia_header_directory
 
-from ladder.build.cubin import machine_code_digest
+from ladder.build.cubin import kernel_names, machine_code_digest
+from ladder.build.sources import header_folders, include_closure
 from ladder.model import code
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_json, sha256
 
-_RESOURCES = {
-    "registers": r"Used (\d+) registers",
-    "shared_bytes_static": r"(\d+) bytes smem",
-    "local_bytes": r"(\d+) bytes stack frame",
-    "spill_store_bytes": r"(\d+) bytes spill stores",
-    "spill_load_bytes": r"(\d+) bytes spill loads",
-}
-"""Fact -> where ptxas' lines say it; those of a kernel without static shared memory do not name any."""
+_RESOURCES = (
+    r"^ptxas info +: Function properties for {symbol}\n"
+    r"ptxas +\. +(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
+    r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
+    r"ptxas info +: Used (?P<registers>\d+) registers(?:.*?, (?P<shared_bytes_static>\d+) bytes smem)?"
+)
+"""Lines of ptxas about one kernel, by facts; those of a kernel without static shared memory do not name any."""
+_LIST_FILES = "-Xcudafe=--trace_includes"
+"""The front end's option that lists the files it opens on standard error, indented by depth."""
+_BUILT_IN = "__nv_"
 _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 """ptxas warnings that setmaxnreg was ignored or wgmma serialised: the kernel is not what its source says."""
 
 
 class CompileError(LadderError):
     """What the compiler says against a source or an option; other errors are of the set-up."""
-
-
-@functools.cache
-def header_folders() -> tuple[str, ...]:
-    """Folders of CUDA's headers (cuda_fp16.h, mma.h), wheels before a toolkit. Raises LadderError without any."""
-    # Wheels may lie in more than one site folder, and each holds only some of the headers.
-    candidates = [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry]
-    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    toolkits = [find_nvidia_header_directory("cudart"), *(f"{home}/include" for home in homes if home)]
-    candidates += [Path(folder) for folder in toolkits if folder]
-    folders = list(dict.fromkeys(folder for folder in candidates if folder.is_dir()))
-    for needed in ("cuda_fp16.h", "crt/mma.h"):
-        if not any((folder / needed).is_file() for folder in folders):
-            wheels = "nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl"
-            raise LadderError(f"CUDA's {needed} is missing: install {wheels}, or set CUDA_HOME to a toolkit")
-    return tuple(str(path) for folder in folders for path in (folder, folder / "cccl") if path.is_dir())
 
 
 def _succeeded(result: tuple[Any, ...]) -> Any:
@@ -63,22 +50,69 @@ def nvrtc_version() -> str:
     return f"{major}.{minor}"
 
 
+@contextlib.contextmanager
+def _standard_error() -> Iterator[Any]:
+    """Inside, what this process writes to standard error goes to a file."""
+    with tempfile.TemporaryFile() as file:
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield file
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _refuse_other_files(listing: str, files: Collection[Path], folders: Sequence[Path]) -> None:
+    """Raises CompileError for a file that was opened and is none of `files` nor CUDA's own: no digest holds it."""
+    opened = [line.strip() for line in listing.splitlines()]
+    if not any(name.startswith(_BUILT_IN) for name in opened):
+        raise LadderError(f"NVRTC {nvrtc_version()} does not list the files that it opens")
+    known = {os.path.realpath(file) for file in files}
+    own, cuda = ([Path(os.path.realpath(one)) for one in of] for of in (folders, header_folders()))
+    for name in opened:
+        path = Path(os.path.realpath(name))
+        if name.startswith(_BUILT_IN) or str(path) in known or any(map(path.is_relative_to, cuda)):
+            continue
+        if any(map(path.is_relative_to, own)):
+            why = 'by an include that its digest does not follow; accepted: #include "FILE" on a line of its own'
+        else:
+            why = "which is not accepted; accepted: files of the kernel's folder, of kernels/include and of CUDA"
+        raise CompileError(f"the compiler opens {name}, {why}")
+
+
 def compile_source(
-    text: str, name: str, entries: list[str], includes: list[Path], arch: str, options: tuple[str, ...] = ()
+    text: str,
+    name: str,
+    entries: list[str],
+    includes: list[Path],
+    arch: str,
+    options: tuple[str, ...] = (),
+    files: Collection[Path] | None = None,
 ) -> tuple[bytes, dict[str, str], str]:
-    """(cubin, symbols by name expression, log with ptxas' resource lines). Raises CompileError and MemoryError."""
+    """(cubin, symbols by name expression, log with ptxas' resource lines).
+
+    `files`: all that it may open besides CUDA's headers; None where any will do.
+
+    Raises CompileError and MemoryError.
+    """
     # A cached cubin comes without the log, and with the compile time of a cache.
-    flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--no-cache"]
+    flags = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", "--no-cache", _LIST_FILES]
     flags += [*(f"--include-path={folder}" for folder in [*includes, *header_folders()]), *options]
     program = _succeeded(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], []))
     try:
         for entry in entries:
             _succeeded(nvrtc.nvrtcAddNameExpression(program, entry.encode()))
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+        with _standard_error() as listing:
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
+            listing.seek(0)
+            opened = listing.read().decode(errors="replace")
         log_bytes = b" " * _succeeded(nvrtc.nvrtcGetProgramLogSize(program))
         _succeeded(nvrtc.nvrtcGetProgramLog(program, log_bytes))
         # Where ptxas fails, its part of the log is joined by a NUL.
         log = log_bytes.rstrip(b"\0 \n").replace(b"\0", b"").decode(errors="replace")
+        if files is not None and status != nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
+            _refuse_other_files(opened, files, includes)  # ahead of the log, which may quote them
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             if "out of memory" in log or status == nvrtc.nvrtcResult.NVRTC_ERROR_OUT_OF_MEMORY:
                 raise MemoryError("the compiler ran out of memory")
@@ -122,19 +156,27 @@ class Request:
         facts |= {"source_sha256": self.source_sha256, "options": self.options}
         named = (self.source.read_text(encoding="utf-8"), self.source.name, list(self.entries))
         folders, start = [self.source.parent, self.include], time.perf_counter()
+        files = include_closure(self.source, self.include)
         try:
-            cubin, facts["symbols"], log = compile_source(*named, folders, self.arch, self.options)
+            cubin, facts["symbols"], log = compile_source(*named, folders, self.arch, self.options, files)
             if ignored := _IGNORED.search(log):
                 why = "the compiler did not do what the source says"
                 raise CompileError(f"{ignored[1]}: {why}: {log[:2000]}")
+            kernels = kernel_names(cubin)
+            if len(self.entries) == 1 and kernels != [*facts["symbols"].values()]:
+                others = ", ".join(one for one in kernels if one not in facts["symbols"].values())
+                why = f"{self.entries[0]} is the kernel that is described; accepted: one __global__ function a file"
+                raise CompileError(f"{self.source.name} has other kernels, {others}: {why}")
         except CompileError as error:
             cubin = b""
             facts |= {"status": "compile_error", "reason": str(error)}
         facts["compile_s"] = round(time.perf_counter() - start, 3)
         if cubin:
-            found = {fact: re.search(pattern, log) for fact, pattern in _RESOURCES.items()}
-            if any(one is None for fact, one in found.items() if fact != "shared_bytes_static"):
+            lines = _RESOURCES.format(symbol=re.escape(next(iter(facts["symbols"].values()))))
+            # The last ones: a warning of the front end, which comes first, may quote anything.
+            found = [*re.finditer(lines, log, re.MULTILINE)]
+            if not found:
                 raise LadderError(f"the compiler's log has no resource lines: {log[:400]}")
-            facts |= {fact: int(one[1]) if one else 0 for fact, one in found.items()}
+            facts |= {fact: int(number or 0) for fact, number in found[-1].groupdict().items()}
             facts |= {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
         return cubin, facts

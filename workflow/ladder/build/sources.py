@@ -1,28 +1,51 @@
-"""A kernel's source files: the .cu and every project header it includes."""
+"""A kernel's source files: the .cu, every project header it includes, and where CUDA's own headers are."""
 
 import functools
 import os
 import re
+import sys
 from pathlib import Path
 
-from ladder.build.nvrtc import header_folders
+from cuda.pathfinder import find_nvidia_header_directory
+
 from ladder.model.errors import LadderError
 from ladder.model.files import digest_files, read_text
 
-_UNREAD = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_UNREAD = re.compile(r'("[^"\n]*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 """Text in quotes, and comments."""
-_DIRECTIVE = re.compile(r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|(0)[ \t]*$)?', re.MULTILINE)
-"""What it is, the file that is included, and whether the condition is 0."""
+_DIRECTIVE = re.compile(
+    r'^[ \t]*#[ \t]*(include|if|el|endif)\w*[ \t]*(?:"(.+?)"|<(.+?)>|(0)[ \t]*$)?', re.MULTILINE
+)
+"""What it is, the file that is included, by quotes or by brackets, and whether the condition is 0."""
 
 
 @functools.cache
-def _direct_includes(path: Path) -> tuple[str, ...]:
-    """Files included with quotes, but for those in comments and behind `#if 0`, which the compiler does not read."""
+def header_folders() -> tuple[str, ...]:
+    """Folders of CUDA's headers (cuda_fp16.h, mma.h), wheels before a toolkit. Raises LadderError without any."""
+    # Wheels may lie in more than one site folder, and each holds only some of the headers.
+    candidates = [Path(entry) / "nvidia" / "cu13" / "include" for entry in sys.path if entry]
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    toolkits = [find_nvidia_header_directory("cudart"), *(f"{home}/include" for home in homes if home)]
+    candidates += [Path(folder) for folder in toolkits if folder]
+    folders = list(dict.fromkeys(folder for folder in candidates if folder.is_dir()))
+    for needed in ("cuda_fp16.h", "crt/mma.h"):
+        if not any((folder / needed).is_file() for folder in folders):
+            wheels = "nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl"
+            raise LadderError(f"CUDA's {needed} is missing: install {wheels}, or set CUDA_HOME to a toolkit")
+    return tuple(str(path) for folder in folders for path in (folder, folder / "cccl") if path.is_dir())
+
+
+@functools.cache
+def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
+    """Files included, and whether by quotes, but for those in comments and behind `#if 0`, which the compiler skips.
+
+    Includes written in other ways are left to the compiler's own list, which refuses what is not found here.
+    """
     text = _UNREAD.sub(lambda found: found[1] or "", read_text(path))
-    found, unread = list[str](), 0  # how many #if deep in what is not read
-    for directive, file, never in _DIRECTIVE.findall(text):
+    found, unread = list[tuple[str, bool]](), 0  # how many #if deep in what is not read
+    for directive, quoted, bracketed, never in _DIRECTIVE.findall(text):
         if directive == "include":
-            found += [file] if file and not unread else []
+            found += [(quoted or bracketed, bool(quoted))] if quoted + bracketed and not unread else []
         elif directive == "if":
             unread += bool(never or unread)
         elif unread == 1 or (unread and directive == "endif"):
@@ -36,22 +59,26 @@ def _root(source: Path, include_dir: Path) -> Path:
 
 
 def include_closure(source: Path, include_dir: Path) -> list[Path]:
-    """`source` and all project headers it includes with quotes, sorted. Raises LadderError for a missing one."""
+    """`source` and all headers of its folder and of `include_dir` that it includes, sorted.
+
+    Raises LadderError for one that is missing, or lies elsewhere.
+    """
     found, todo = set[Path](), [source]
-    root = _root(source, include_dir)
+    folders = [source.parent, include_dir]
+    inside = tuple(Path(os.path.realpath(folder)) for folder in folders)
     while todo:
         if (path := todo.pop()) in found:
             continue
         found.add(path)
-        for name in _direct_includes(path):
-            places = (path.parent / name, include_dir / name)
-            inside = [place for place in places if Path(os.path.normpath(place)).is_relative_to(root)]
-            header = next((place for place in inside if place.is_file()), None)
-            if header is None and inside and any(Path(one, name).is_file() for one in header_folders()):
-                continue  # CUDA's own
-            if header is None:
-                raise LadderError(f'{path}: #include "{name}": not found in {path.parent} or {include_dir}')
-            todo.append(header)
+        for name, quoted in _direct_includes(path):
+            places = [folder / name for folder in ([path.parent, *folders] if quoted else folders)]
+            own = [one for one in places if any(map(Path(os.path.realpath(one)).is_relative_to, inside))]
+            header = next((place for place in own if place.is_file()), None)
+            if header is not None:
+                todo.append(Path(os.path.normpath(header)))
+            elif quoted and not (own and any(Path(one, name).is_file() for one in header_folders())):
+                where = f"{path.parent} or {include_dir}"
+                raise LadderError(f'{path}: #include "{name}": not found in {where}')
     return sorted(found)
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,19 @@ def _about(variant: Variant, arch: str) -> dict[str, Any]:
     return about | {"arch": arch, "entry": variant.entry}
 
 
-def variant_facts(variant: Variant, request: Request, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts of a variant from what was `found` out about its machine code: a row of resources.csv."""
+def variant_facts(
+    variant: Variant, request: Request, found: Mapping[str, Any], reserved: Collection[str] = ()
+) -> dict[str, Any]:
+    """Facts of a variant from what was `found` out about its machine code: a row of resources.csv.
+
+    `reserved` are symbols of the harness, by which timestamps tell its kernels from others.
+    """
     facts: dict[str, Any] = {**_about(variant, request.arch), "cubin": request.key, **found}
     if found.get("status") != "ok":
         return facts
+    if taken := sorted({*found["symbols"].values()} & {*reserved}):
+        reason = f"the symbol {taken[0]} is that of a kernel of the harness; accepted: any other name"
+        return facts | {"status": "compile_error", "reason": reason}
     unexpected = variant.kernel.spills == "never" and request.arch == TUNED_FOR
     if found["spill_store_bytes"] and unexpected:
         why = f"{variant.kernel.path.name} does not say `spills: allowed`"
@@ -71,6 +79,12 @@ class Wanted:
 
     def facts(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """What a plan says of `harness` and `variants`, from the facts `found` by key."""
-        own = {one.id: variant_facts(one, given, found[given.key]) for one, given in self.variants.items()}
+        reserved = {
+            symbol for one in self.harness.values() for symbol in found[one.key].get("symbols", {}).values()
+        }
+        own = {
+            one.id: variant_facts(one, given, found[given.key], reserved)
+            for one, given in self.variants.items()
+        }
         harness = {dtype: {**found[one.key], "cubin": one.key} for dtype, one in self.harness.items()}
         return {"harness": harness, "variants": own | self.absent}
