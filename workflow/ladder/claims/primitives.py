@@ -47,6 +47,12 @@ class Row:
             raise Unmeasured(f"no {name}")
         return self.names[name]
 
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of its variant."""
+        found: dict[str, Any] = json.loads(self["params"])
+        return found
+
     def metric(self, name: str) -> float:
         if name not in self.metrics:
             raise Unmeasured(f"no metric {name}")

@@ -67,7 +67,7 @@ def reference(
     replace_file(own.root / "docs" / "ladder.md", ladders(data).encode())
     for readme, lines in (
         (own.config / "README.md", text),
-        (own.root / "README.md", learnt(published, data)),
+        (own.root / "README.md", learnt(published, data, own.root)),
     ):
         old = readme.read_text(encoding="utf-8")
         if old.count(BEGIN) != 1 or old.count(END) != 1:

@@ -13,9 +13,10 @@ from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.sweep import Sweep
+from ladder.report.answers import answers
 from ladder.report.document import said
 from ladder.report.evidence import Evidence
-from ladder.report.findings import findings
+from ladder.report.links import Links
 from ladder.report.sweep_data import SweepData
 from ladder.results import tables
 from ladder.results.statistics import records, size_of
@@ -70,7 +71,11 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
     """Tables and words of the run in a folder, by this name. Raises LadderError where its sessions are missing."""
     about = {"tables": data.frames, "source": data.source, "environment": data.environment, "name": data.name}
     about["timings_from"] = data.environment["timings_from"]
-    timings, claims, found = data.frames["timings"], data.frames["claims"], findings(data)
+    timings, claims, found = (
+        data.frames["timings"],
+        data.frames["claims"],
+        answers(data, Links(folder, folder.root, data)),
+    )
     parts = {one: part for one, part in data.parts.items() if one in set(timings["sweep"])}
     labels = {(one, *pair): label for one, data in parts.items() for *pair, label in data.names.items()}
     rows = records(timings)
@@ -85,8 +90,10 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
         "gpu": data.name,
         "measured": bool((timings["status"] == "ok").any()),
         "origin": _rendered("origin", **about),
-        # Empty where nothing was measured that the findings speak of.
-        "lines": "" if all(one.absent for one in found) else _rendered("ten", findings=found),
+        # Empty where nothing was measured that an answer speaks of.
+        "lines": ""
+        if all(one.absent or not one.sweep for one in found)
+        else _rendered("answers", answers=found),
         "verdicts": dict(overall(claims)),
         "claims": records(claims.astype(object).where(claims.notna(), None)),
         "sweeps": {one: _sweep(data) for one, data in parts.items()},

@@ -19,9 +19,10 @@ from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.report import markdown, sections
+from ladder.report.answers import answers
 from ladder.report.devices import side_by_side
 from ladder.report.evidence import Evidence
-from ladder.report.findings import findings
+from ladder.report.links import Links
 from ladder.report.messages import message
 from ladder.report.questions import ERRORS, questions, what_to_use
 from ladder.report.steps import path, rate, steps
@@ -43,9 +44,10 @@ def said(template: str, **known: Any) -> str:
     return TEMPLATES.get_template(f"{template}.md.j2").render(known)
 
 
-def learnt(published: RunFolder, data: Evidence) -> str:
-    """What README says of a device, from what is published of it."""
-    return said("readme", findings=findings(data), gpu=data.name, device=published.root.name)
+def learnt(published: RunFolder, data: Evidence, root: Path) -> str:
+    """What README, which lies at `root`, says of a device, from what is published of it."""
+    found = answers(data, Links(published, root, data))
+    return said("readme", answers=found, gpu=data.name, device=published.root.name)
 
 
 def ladders(data: Evidence) -> str:
@@ -74,7 +76,7 @@ def render(
     where = folder.tables.relative_to(folder.root).as_posix()
     counts = overall(frames["claims"]).value_counts()
     context = {
-        "findings": findings(data),
+        "answers": answers(data, Links(folder, folder.root, data)),
         "use": use,
         "behind": behind,
         "differ": differ,

@@ -39,8 +39,9 @@ class Gain:
 
     @property
     def verdict(self) -> str:
-        """faster, slower or tied, by the 95 % interval."""
-        return "faster" if self.measured.low > 1 else "slower" if self.measured.high < 1 else "tied"
+        """faster, slower or tied on the next GPU: by what it is predicted to read, else by the 95 % interval."""
+        ends = self.predicted if self.predicted.known else self.measured
+        return "faster" if ends.low > 1 else "slower" if ends.high < 1 else "tied"
 
     @property
     def than(self) -> str:
@@ -105,6 +106,11 @@ def best(rows: Sequence[Row]) -> Row:
     """The fastest over one reference; where some were measured again after they had been chosen, one of those."""
     again = [row for row in rows if row.names.get("fresh") is True]
     return max(again or rows, key=lambda row: row["speedup"])
+
+
+def plain(rung: str) -> str:
+    """The name of a rung without its number, which no tile's size is."""
+    return re.sub(r"^\d{1,2}[a-z]?\s+(?!x )", "", rung)
 
 
 def is_cube(row: Row) -> bool:
@@ -242,6 +248,17 @@ class Evidence:
         """
         libraries = [len(self.sweeps[row["sweep"]].reference.libraries) for row in rows]
         return [row for row, count in zip(rows, libraries, strict=True) if count == max(libraries)]
+
+    @cached_property
+    def _configurations(self) -> Mapping[str, str]:
+        """Variant -> the rung of the first sweep that gives it one, without its number."""
+        entries = [entry for sweep in self.sweeps.values() for entry in sweep.entries if entry.rung]
+        return {one.variant.id: plain(one.rung) for one in reversed(entries)}
+
+    def configuration(self, row: Row) -> str:
+        """The one name of a row's variant beside that of its kernel, wherever it was measured."""
+        label = self._configurations.get(row["variant"])
+        return text(label) if label else self.label(row).removeprefix(row["kernel"]).strip()
 
     def label(self, row: Row) -> str:
         """What the pages call a row's variant."""

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.sweep import Entry
+from ladder.report.evidence import Gain
 from ladder.report.markdown import figure, magnitude, share
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
@@ -140,6 +141,11 @@ class Step:
     why: str = ""  # the counter that accounts for the gain, or that none does
     explained: bool = False  # whether one does
     blocks: str = ""  # where none does, that the faster one has more blocks on a multiprocessor
+
+    @property
+    def as_gain(self) -> Gain:
+        """The gain with what another GPU would read."""
+        return Gain(self.gain, self.predicted)
 
     @property
     def tie(self) -> bool:

@@ -1,0 +1,402 @@
+"""The questions that a run answers, and what it answers.
+
+A question is a function over the tables: it returns the facts of its answer, numbers and rows, under @question. The
+sentences stand in workflow/report/answers/NAME.j2, which sets `headline`, at most 25 words, and where there is more
+to say `also`, `why` and `exceptions`. README, the report and the page show every answer; nothing else has to be told.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ladder.claims.ledger import overall
+from ladder.claims.primitives import REFUTED, Row, Unmeasured
+from ladder.model.cell import size_label
+from ladder.report import markdown, words
+from ladder.report.choices import THREE_PRODUCTS, Choice, Held, choices
+from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, plain
+from ladder.report.links import Links
+from ladder.report.markdown import figure, text
+from ladder.report.steps import Step, explanation, path, steps
+from ladder.report.words import Table, speed_table
+from ladder.results import statistics as stats
+from ladder.results.templates import TEMPLATES
+
+TEMPLATES.filters |= {
+    name: getattr(markdown, name) for name in ("code", "cut", "figure", "share", "spread", "text")
+}
+TEMPLATES.filters |= {name: getattr(words, name) for name in ("amount", "elsewhere", "speed", "times")}
+TEMPLATES.filters["span"] = words.span_of
+TEMPLATES.globals |= {"gain": gain, "numbers": words.numbers, "plain": plain, "listing": words.listing}
+TEMPLATES.globals |= {"ends": words.ends_in_percent, "percent": words.percent}
+
+Facts = Mapping[str, Any]
+"""What a template is filled with; `table` stands under the sentences, and is a Table."""
+
+CHAPTERS = {
+    "fp32": "The FP32 ladder",
+    "warp": "Tensor cores, warp level",
+    "hopper": "Hopper",
+    "banks": "Memory banks",
+    "stencil": "Register cache",
+    "trust": "Trust",
+}
+SIZE = 4096
+"""M = N = K at which the first screen answers."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question; `sweep` has more about it, and the `figure` of that kind."""
+
+    name: str
+    asked: str
+    chapter: str
+    sweep: str
+    figure: str
+    front: bool
+    find: Callable[[Evidence], Facts]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the run says of a question, as markdown, with its numbers; or in `absent` why it says nothing."""
+
+    name: str
+    question: str
+    chapter: str
+    sweep: str
+    front: bool  # whether it stands on the first screen
+    headline: str = ""
+    also: str = ""
+    why: str = ""
+    exceptions: str = ""
+    table: Table = field(default_factory=lambda: Table(()))
+    figure: tuple[str, int] | None = None  # a sweep, and the place of the figure among its figures
+    facts: Facts = field(default_factory=dict)
+    absent: str = ""
+
+
+_QUESTIONS: list[Question] = []
+
+
+def question(
+    asked: str, chapter: str, sweep: str = "", figure: str = "", front: bool = True
+) -> Callable[[Callable[[Evidence], Facts]], Callable[[Evidence], Facts]]:
+    """Registers a function as the one that answers; its name is that of its template."""
+
+    def register(find: Callable[[Evidence], Facts]) -> Callable[[Evidence], Facts]:
+        _QUESTIONS.append(Question(find.__name__, asked, chapter, sweep, figure, front, find))
+        return find
+
+    return register
+
+
+def answers(data: Evidence, links: Links) -> list[Answer]:
+    """Every question in reading order with its answer, or with why there is none."""
+    return [_answer(one, data, links) for one in _QUESTIONS]
+
+
+def _answer(of: Question, data: Evidence, links: Links) -> Answer:
+    known = Answer(of.name, of.asked, of.chapter, of.sweep if of.sweep in data.sweeps else "", of.front)
+    try:
+        facts = of.find(data)
+    except Unmeasured as error:
+        return _with(known, absent=text(error))
+    template = TEMPLATES.get_template(f"answers/{of.name}.j2")
+    given = {**facts, "data": data, "links": links, "gpu": data.gpu, "name": data.name}
+    module = template.make_module(given)
+    said = {
+        one: " ".join(str(getattr(module, one, "")).split())
+        for one in ("headline", "also", "why", "exceptions")
+    }
+    kinds = [one.kind for one in data.sweeps[of.sweep].figures] if of.sweep in data.sweeps else []
+    shown = (of.sweep, kinds.index(of.figure)) if of.figure in kinds else None
+    return _with(known, **said, figure=shown, facts=facts, table=facts.get("table", known.table))
+
+
+def _with(answer: Answer, **more: Any) -> Answer:
+    return Answer(**{**answer.__dict__, **more})
+
+
+def _choice(data: Evidence, kind: str, size: int = SIZE) -> Choice:
+    """The fastest configuration of a kind at a size, whatever its layout."""
+    found = [one for one in choices(data) if one.kind == kind and one.size == size]
+    if not found:
+        raise Unmeasured(f"no {kind} GEMM at {size} has a result against a library")
+    return max(found, key=lambda one: one.gain.value)
+
+
+@question("Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes")
+def fastest_bf16(data: Evidence) -> Facts:
+    """The fastest bf16 kernel at 4096, once cold and without pauses."""
+    return {"top": _choice(data, "bf16"), "size": SIZE}
+
+
+@question("Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves")
+def fastest_fp32(data: Evidence) -> Facts:
+    """The fastest on CUDA cores, and the fastest by three products of TF32."""
+    try:
+        tensor: Choice | None = _choice(data, THREE_PRODUCTS)
+    except Unmeasured:
+        tensor = None
+    return {"cores": _choice(data, "fp32"), "tensor": tensor, "size": SIZE}
+
+
+def _path_steps(data: Evidence, name: str) -> list[Step]:
+    """The rungs that lead to the fastest of a ladder, with their gains."""
+    part = data.part(name)
+    by_id = {step.row["variant"]: step for step in steps(part)}
+    found = [by_id[entry.variant.id] for entry in path(part) if entry.variant.id in by_id]
+    if sum(step.gain.known for step in found) < 2:
+        raise Unmeasured(f"fewer than two rungs of {name} have a result beside the rung that they change")
+    return found
+
+
+@question("Which three steps matter most in FP32?", "fp32", "fp32_ladder", "ladder")
+def three_steps(data: Evidence) -> Facts:
+    """The three largest steps of the path to the fastest FP32 kernel, and what all steps bring together."""
+    found = _path_steps(data, "fp32_ladder")
+    known = sorted((step for step in found if step.gain.known), key=lambda step: -step.gain.value)
+    whole = gain(found[-1].row).over(gain(found[0].row))
+    return {
+        "largest": known[:3],
+        "product": math.prod(step.gain.value for step in known[:3]),
+        "whole": whole,
+        "counted": sum(step.gain.known for step in found),
+        "size": size_label(data.part("fp32_ladder").size),
+    }
+
+
+_LITTLE = 1.015  # times: what several steps bring together that bring nothing worth their code
+
+
+@question("Which steps bring nothing?", "fp32", "fp32_ladder")
+def no_gain(data: Evidence) -> Facts:
+    """The longest stretch of rungs on the path that bring nothing together."""
+    found = _path_steps(data, "fp32_ladder")
+    stretches = [
+        (found[before : last + 1], gain(found[last].row).over(gain(found[before].row)))
+        for before, last in itertools.combinations(range(len(found)), 2)
+    ]
+    flat = [(own, whole) for own, whole in stretches if len(own) > 3 and whole.value < _LITTLE]
+    if not flat:
+        raise Unmeasured("every three rungs of fp32_ladder in a row bring more than a percent")
+    (before, *rungs), whole = max(flat, key=lambda one: (len(one[0]), -one[1].value))
+    return {"before": before, "rungs": rungs, "whole": whole, "last": found[-1]}
+
+
+BUFFERED = {"loader": "staged", "stages": 2, "buffers": 2, "order": "prefetch_first", "deposits": "behind"}
+"""Parameters of the double-buffered FP32 kernel."""
+STAGES = (("TF32", "tensor_stages_swizzle"), ("fp16", "tensor_ladder_fp16"))
+STAGES_AT = 8192
+
+
+def _by_stages(data: Evidence, name: str) -> list[Row]:
+    """Kernels that differ in their stages alone, among them the fastest of such, by their stages."""
+    rows = [row for row in data.rows(name, n=STAGES_AT) if is_cube(row) and "stages" in row.names]
+    alike = grouped(
+        rows, lambda row: str(sorted((row.params | {"stages": None, "kernel": row["kernel"]}).items()))
+    )
+    several = [group for group in alike.values() if len(group) > 1]
+    if not several:
+        raise Unmeasured(f"no two variants of {name} at {STAGES_AT} differ in their stages alone")
+    group = max(several, key=lambda each: max(row["speedup"] for row in each))
+    return sorted(group, key=lambda row: int(row["stages"]))
+
+
+@question("Does double buffering pay?", "fp32", "fp32_buffering", "curves")
+def double_buffering(data: Evidence) -> Facts:
+    """Two pairs of shared tiles and two fragments against one of each in FP32; and stages on tensor cores."""
+    rows = data.rows("fp32_buffering", **BUFFERED)
+    sizes = {row["n"]: gain(row.names) for row in rows}
+    stages = dict[int, list[Gain]]()
+    table = speed_table("FP32, double against single", sizes.items(), "M = N = K")
+    for dtype, name in STAGES:
+        try:
+            group = _by_stages(data, name)
+        except Unmeasured:
+            continue
+        for other, one in itertools.pairwise(group):
+            step = data.over(one, other)
+            stages.setdefault(one["stages"], []).append(step)
+            what = f"{dtype}, {one['stages']} stages against {other['stages']}"
+            table = table.joined(speed_table(what, [(STAGES_AT, step)], "M = N = K"))
+    plain = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1}))
+    return {
+        "sizes": sizes,
+        "faster": {size: own for size, own in sizes.items() if own.verdict == "faster"},
+        "slower": {size: own for size, own in sizes.items() if own.verdict == "slower"},
+        "stages": dict(sorted(stages.items())),
+        "cause": _cause(data, plain, rows),
+        "table": table,
+    }
+
+
+def _cause(data: Evidence, slow: Sequence[Row], fast: Sequence[Row]) -> str:
+    """What the counters say of the difference of two kernels, at the largest size where both were counted."""
+    by_size = {size_label(row.size): row for row in slow if row.metrics}
+    for row in reversed(fast):
+        if row.metrics and (other := by_size.get(size_label(row.size))):
+            counters = [other.metrics, row.metrics]
+            return f"{explanation(other.names, row.names, counters, data.gpu)[0]} (at {size_label(row.size)})"
+    return "counters were not collected"
+
+
+@question("Padding or swizzling?", "banks", "tensor_layouts", "ladder")
+def padding_or_swizzling(data: Evidence) -> Facts:
+    """XOR over padded and padded over plain tiles on tensor cores, and padding in FP32."""
+    rows = {(row["swizzle"], row["pad"]): row for row in data.rows("tensor_layouts", "mma_staged")}
+    wanted = (("xor", 0), ("none", 8), ("none", 0))
+    if lacking := [f"{swizzle}, pad {pad}" for swizzle, pad in wanted if (swizzle, pad) not in rows]:
+        raise Unmeasured(f"tensor_layouts has no result for {'; '.join(lacking)}")
+    xor, padded, plain = (rows[one] for one in wanted)
+    table = speed_table("XOR against padding", [("fp16, same tile", data.over(xor, padded))], "kernel")
+    swizzled = [data.over(xor, padded)]
+    for dtype in ("bf16", "tf32"):
+        for step in _swizzle_steps(data, f"tensor_ladder_{dtype}"):
+            swizzled.append(step)
+            table = table.joined(speed_table("XOR against padding", [(f"{dtype} ladder", step)], "kernel"))
+    neither = data.over(padded, plain)
+    table = table.joined(speed_table("padding against neither", [("fp16, same tile", neither)], "kernel"))
+    fp32 = [gain(row.names) for row in _padded(data)]
+    return {
+        "xor": sorted(swizzled, key=lambda one: one.value),
+        "neither": neither,
+        "bytes": padded["shared_bytes_dynamic"] / xor["shared_bytes_dynamic"] - 1,
+        "fp32": sorted(fp32, key=lambda one: one.value),
+        "table": table,
+    }
+
+
+def _swizzle_steps(data: Evidence, name: str) -> list[Gain]:
+    """Gains of the rungs of a ladder whose tiles are swizzled where those of the rung that they change are padded."""
+    found = []
+    for step in steps(data.parts[name]) if name in data.parts else ():
+        below = step.entry.baseline.variant.params if step.entry.baseline else {}
+        changed = (below.get("swizzle"), step.entry.variant.params.get("swizzle"))
+        if step.gain.known and changed == ("none", "xor") and below.get("pad"):
+            found.append(Gain(step.gain, step.predicted))
+    return found
+
+
+def _padded(data: Evidence) -> list[Row]:
+    """The FP32 kernels with padded tiles at the largest size, each timed against itself without padding."""
+    try:
+        rows = [row for row in data.rows("fp32_padding") if row["variant"] != row["reference"]]
+    except Unmeasured:
+        return []
+    return [row for row in rows if row["n"] == max(one["n"] for one in rows)]
+
+
+@question("What does the power limit take?", "hopper", "hopper_dtypes")
+def power_limit(data: Evidence) -> Facts:
+    """How much slower the recommended configurations are without pauses, at which clock and power."""
+    every = [(one, one.held) for one in choices(data) if one.held]
+    found = dict[str, Held]()
+    for one, held in every:
+        if one.size == SIZE and (one.kind not in found or held.row["tflops"] > found[one.kind].row["tflops"]):
+            found[one.kind] = held
+    if not found:
+        raise Unmeasured(f"no GEMM at {SIZE} was timed both once and for seconds")
+    tensor = [held for kind, held in found.items() if kind != "fp32"]
+    return {
+        "cores": found.get("fp32"),
+        "losses": sorted(held.loss for held in tensor),
+        "clocks": sorted(held.row["sm_clock_mhz"] for held in tensor),
+        "watts": data.gpu.get("power_limit_w") or max(held.row["power_w"] for held in found.values()),
+        "clock": data.gpu.get("sm_clock_max_mhz"),
+        "size": SIZE,
+        "table": Table([_held_line(data, one, held) for one, held in every]),
+    }
+
+
+def _held_line(data: Evidence, one: Choice, held: Held) -> list[tuple[str, str]]:
+    return [
+        ("dtype, layout", f"{one.kind} {one.layout}".strip()),
+        ("M = N = K", str(one.size)),
+        ("configuration", f"{held.row['kernel']} {data.configuration(held.row)}"),
+        ("one launch, TFLOP/s", figure(held.cold["tflops"], 3)),
+        ("for seconds, TFLOP/s", figure(held.row["tflops"], 3)),
+        ("slower by", f"{100 * max(held.loss, 0):.0f} %"),
+        ("SM clock, MHz", figure(held.row["sm_clock_mhz"], 4)),
+        ("power, W", figure(held.row["power_w"], 3)),
+    ]
+
+
+@question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
+def thin_fp32(data: Evidence) -> Facts:
+    """The fastest of our FP32 kernels at each thin shape against the libraries."""
+    return _over_shapes(data, "fp32_shapes")
+
+
+def _over_shapes(data: Evidence, name: str) -> dict[str, Any]:
+    rows = [
+        best(own) for own in grouped(data.rows(name), lambda row: (row["dtype"], *row.size.values())).values()
+    ]
+    rows.sort(key=lambda row: row["speedup"])
+    counts = dict.fromkeys(("faster", "tied", "slower"), 0)
+    for row in rows:
+        counts[gain(row.names).verdict] += 1
+    least = ", ".join(f"{name.upper()} = {value}" for name, value in rows[0].size.items())
+    return {
+        "rows": rows,
+        "mean": mean(rows),
+        "least_at": least,
+        "least": rows[0],
+        "most": rows[-1],
+        "counts": counts,
+    }
+
+
+@question("Can I trust a number?", "trust")
+def trust(data: Evidence) -> Facts:
+    """How many readings on GPUs and hosts that were left out fell into the range that was predicted without them."""
+    rows = stats.records(data.frames["coverage"])
+    whole = {row["left_out"]: row for row in rows if row["part"] == "all" and row["sessions"] == "all"}
+    if not whole:
+        raise Unmeasured("too few cells were measured on several GPUs to test the ranges")
+    worst = min(
+        (row for row in rows if row["readings"] >= 200 and "," in row["part"]),
+        key=lambda row: row["covered"],
+        default=None,
+    )
+    timed = data.frames["timings"]
+    once = stats.against_references(timed[timed["status"] == "ok"])["sessions"] == 1
+    return {"whole": whole, "worst": worst, "once": once.mean(), "trials": data.frames["clock_aa"]}
+
+
+@question("Which textbook claims are wrong?", "trust")
+def claims(data: Evidence) -> Facts:
+    """How many of the sources' statements fail, apart from those that were made about another GPU."""
+    decided = data.frames["claims"]
+    whole = overall(decided)
+    if not (whole != "not measured").any():
+        raise Unmeasured("no claim was decided")
+    elsewhere = set(decided[decided["source"].str.startswith(OTHER_GPU)]["id"])
+    here = whole[[one not in elsewhere for one in whole.index]]
+    there = whole[[one in elsewhere for one in whole.index]]
+    refuted = (decided["verdict"] == REFUTED).groupby(decided["id"], sort=False).mean()
+    worst = refuted[[one not in elsewhere for one in refuted.index]].sort_values(
+        ascending=False, kind="stable"
+    )
+    statements = decided.drop_duplicates("id").set_index("id")["statement"]
+    return {
+        "claims": len(here),
+        "refuted": int((here == REFUTED).sum()),
+        "there": len(there),
+        "fails_there": int((there == REFUTED).sum()),
+        "worst": [str(statements[one]).rstrip(".") for one in worst[worst > 0].index[:3]],
+    }
+
+
+OTHER_GPU = "hip-gemm"
+"""The source that measured another GPU, an AMD MI100."""
+
+
+@question("Is my kernel faster than cuBLAS?", "trust")
+def judge(data: Evidence) -> Facts:
+    """The command that says so."""
+    return {}

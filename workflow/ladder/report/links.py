@@ -1,0 +1,49 @@
+"""Where a document finds the pages of its run, the sources of its kernels, and the documentation."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from ladder.model.folders import RunFolder
+from ladder.model.kernel import Kernel
+from ladder.report.evidence import Evidence
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links from a document in the folder `base` about the run in `folder`."""
+
+    folder: RunFolder
+    base: Path
+    data: Evidence
+
+    def to(self, path: Path) -> str:
+        return Path(os.path.relpath(path.resolve(), self.base.resolve())).as_posix()
+
+    def page(self, sweep: str) -> str:
+        return self.to(self.folder.sweep_page(sweep))
+
+    def report(self, anchor: str = "") -> str:
+        return self.to(self.folder.report) + (f"#{anchor}" if anchor else "")
+
+    def methodology(self, anchor: str = "") -> str:
+        return self.to(self.folder.methodology) + (f"#{anchor}" if anchor else "")
+
+    def figure(self, sweep: str, index: int) -> str:
+        return self.to(self.folder.figures / self.data.sweeps[sweep].figure_names()[index])
+
+    def doc(self, name: str) -> str:
+        return self.to(_CHECKOUT / "docs" / name)
+
+    @cached_property
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernels of all sweeps by name."""
+        entries = [entry for sweep in self.data.sweeps.values() for entry in sweep.entries]
+        return {entry.variant.kernel.name: entry.variant.kernel for entry in entries}
+
+    def source(self, kernel: str) -> str:
+        """The CUDA file of a kernel."""
+        return self.to(self.kernels[kernel].source)

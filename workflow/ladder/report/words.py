@@ -1,0 +1,117 @@
+"""Numbers as sentences have them, and tables under sentences.
+
+Below a factor of two a speed-up is a difference in percent, above it a factor. A range is what another GPU of the model
+is predicted to read.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ladder.report.evidence import Gain
+from ladder.report.markdown import figure, spread
+
+_FACTOR = 2.0
+
+Line = Sequence[tuple[str, str]]
+"""A row of a table: heads, the same in all rows, with its cells."""
+
+
+class Table:
+    """Rows under heads, all as markdown; a column that is empty in all rows is left out."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        columns = [column for column in zip(*lines, strict=True) if any(cell for _, cell in column)]
+        self.heads = [head for (head, _), *_ in columns]
+        self.rows = list(zip(*([cell for _, cell in column] for column in columns), strict=True))
+
+    def joined(self, other: "Table") -> "Table":
+        """The rows of both, which have the same heads."""
+        return Table([*self.lines, *other.lines])
+
+
+def speed_table(what: str, gains: Iterable[tuple[Any, Gain]], place: str) -> Table:
+    """A row for each place: the speed-up with its 95 % interval, and what another GPU would read."""
+    return Table(
+        [
+            [
+                ("what", what),
+                (place, str(key)),
+                ("speed-up [95 %]", spread(one.measured, 3)),
+                ("another GPU", one.elsewhere),
+            ]
+            for key, one in gains
+        ]
+    )
+
+
+def percent(share: float, signed: bool = False) -> str:
+    """3 or 0.4: a share in percent, without the sign for percent."""
+    value = 100 * share
+    digits = 0 if abs(value) >= 0.95 or not value else 1
+    return f"{value:{'+' if signed else ''}.{digits}f}".replace("-0.0", "0").replace("+0.0", "0")
+
+
+def times(value: float) -> str:
+    """12, 2.7."""
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}" if value < 2.2 else figure(value, 2)
+
+
+def amount(gain: Gain, ranged: bool = False) -> str:
+    """What a step brings: 38 %, or 2.7 times; with the range of another GPU if `ranged`."""
+    size = f"{times(gain.value)} times" if gain.value >= _FACTOR else f"{percent(abs(gain.value - 1))} %"
+    return f"{size} ({elsewhere(gain)})" if ranged and gain.predicted.known else size
+
+
+def elsewhere(gain: Gain) -> str:
+    """1 to 5 %, 2.57 to 2.62 times: what another GPU is predicted to read; with signs where it may be a tie."""
+    low, high = gain.predicted.low, gain.predicted.high
+    if gain.value >= _FACTOR or gain.value <= 1 / _FACTOR:
+        return f"{' to '.join(dict.fromkeys(figure(one, 3) for one in (low, high)))} times"
+    ends = [percent(one - 1, signed=True) for one in (low, high)]
+    if gain.verdict != "tied":
+        ends = [one.lstrip("+-") for one in (ends if low > 1 else reversed(ends))]
+    return f"{' to '.join(dict.fromkeys(ends))} %"
+
+
+def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
+    """3 % faster than cuBLAS (1 to 5 %), 2.6 times as fast as cuBLAS, as fast as cuBLAS (-1 to +2 %)."""
+    value = gain.value
+    if gain.verdict == "tied":
+        said = f"as fast as {than}" if than else "as fast"
+    elif value >= _FACTOR or value <= 1 / _FACTOR:
+        said = f"{times(value) if value >= 1 else figure(value, 2)} times as fast" + (
+            f" as {than}" if than else ""
+        )
+    else:
+        said = f"{percent(abs(value - 1))} % {'faster' if value > 1 else 'slower'}" + (
+            f" than {than}" if than else ""
+        )
+    return f"{said} ({elsewhere(gain)})" if ranged and gain.predicted.known else said
+
+
+def span_of(gains: Iterable[Gain]) -> str:
+    """13 to 66 %: from the least to the greatest, of gains or of losses alike."""
+    values = sorted(abs(one.value - 1) for one in gains)
+    ends = list(dict.fromkeys(percent(one) for one in (values[0], values[-1])))
+    return f"{' to '.join(ends)} %"
+
+
+def numbers(found: Sequence[Any]) -> str:
+    """2048, 4096 and 8192; from three in a row on 2048 to 8192."""
+    if len(found) > 2 and all(math.isclose(b / a, 2) for a, b in itertools.pairwise(found)):
+        return f"{found[0]} to {found[-1]}"
+    return listing([str(one) for one in found])
+
+
+def listing(names: Sequence[str]) -> str:
+    """a, b and c."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def ends_in_percent(shares: Sequence[float]) -> str:
+    """13 to 18: the least and the greatest of some shares."""
+    return " to ".join(dict.fromkeys(percent(one) for one in (min(shares), max(shares))))
