@@ -84,8 +84,11 @@ def test_the_head_has_readmes_lines_and_the_claims_their_verdicts(text: str) -> 
     claims = tables.read("claims", PUBLISHED.tables)
     assert text.count('<details class="claim">') == claims["id"].nunique()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    line = next(line for line in readme.splitlines() if line.startswith("1. "))
-    assert f"<li>{line[3:].partition('**')[0]}" in text
+    _, question, answer, _ = next(line for line in readme.splitlines() if "steps matter most" in line).split(
+        "|"
+    )
+    assert f"<td>{question.strip()}</td>" in text
+    assert f"<td>{answer.strip()}</td>" in text
 
 
 def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Path) -> None:

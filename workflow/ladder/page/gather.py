@@ -17,6 +17,7 @@ from ladder.report.answers import answers
 from ladder.report.document import said
 from ladder.report.evidence import Evidence
 from ladder.report.links import Links
+from ladder.report.markdown import unlinked
 from ladder.report.sweep_data import SweepData
 from ladder.results import tables
 from ladder.results.statistics import records, size_of
@@ -63,8 +64,8 @@ def _sweep(data: SweepData) -> dict[str, Any]:
 
 
 def _rendered(template: str, **known: Any) -> str:
-    """A template of the report as HTML."""
-    return str(_MARKDOWN.render(said(template, **known)))
+    """A template of the report as HTML, without links, which the page's place need not have."""
+    return str(_MARKDOWN.render(unlinked(said(template, **known))))
 
 
 def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:

@@ -45,5 +45,6 @@ class Links:
         return {entry.variant.kernel.name: entry.variant.kernel for entry in entries}
 
     def source(self, kernel: str) -> str:
-        """The CUDA file of a kernel."""
-        return self.to(self.kernels[kernel].source)
+        """The CUDA file of a kernel; the folder of all where no sweep has the kernel."""
+        known = self.kernels.get(kernel)
+        return self.to(known.source if known else _CHECKOUT / "kernels")

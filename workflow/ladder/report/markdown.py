@@ -26,6 +26,11 @@ def code(value: Any, length: int = sys.maxsize) -> str:
     return text(line) if {"`", "|"} & {*line} else f"`{line}`"
 
 
+def unlinked(text: str) -> str:
+    """Text with links replaced by their words."""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+
+
 def cut(text: Any, length: int = 240) -> str:
     """Text on one line, its end replaced by an ellipsis where it is longer than `length`; empty where it is unknown."""
     line = "" if pd.isna(text) else " ".join(str(text).split())

@@ -241,7 +241,7 @@ def _otherwise(data: Evidence, rows: Sequence[Row]) -> str:
         own, below = step.entry.variant.params, step.entry.baseline.variant.params
         changed = {name for name in own if own[name] != below[name]}
         known = here.get((own.get("lane_map"), own.get("split")))
-        if known and changed <= {"lane_map", "split"} and known.verdict != Gain(step.gain).verdict:
+        if known and changed <= {"lane_map", "split"} and known.verdict != step.as_gain.verdict:
             name = f"{code(own['lane_map'])} with {own['split']}"
             found.append(f"{name} has {figure(step.gain.value, 3)} x there, {figure(known.value, 3)} x here")
     tuned = f"[tuned kernel](sweeps/{_TUNED}.md)"
