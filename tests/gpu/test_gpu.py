@@ -19,7 +19,7 @@ import yaml
 from conftest import ROOT, edit, edit_yaml, environment, make_project, snakemake_command
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
-from ladder.measure.sanitizing import TOOLS, find_sanitizer
+from ladder.measure.sanitizer import TOOLS, find_sanitizer
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
 from ladder.model.folders import RunFolder

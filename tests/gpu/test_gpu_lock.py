@@ -19,8 +19,8 @@ from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.gpu.lock import lock_file, one_gpu
 from ladder.measure import job
-from ladder.measure.clocking import Subject
 from ladder.measure.supervisor import WorkerLost
+from ladder.measure.timer_validation_job import Subject
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder
@@ -262,15 +262,13 @@ def test_what_opens_a_gpu_sees_the_one_its_step_holds_and_no_busy_one(
         raise LadderError("there is no such GPU")
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{busy},{free}")
-    for module in ("ladder.measure.job", "ladder.measure.clocking"):
+    for module in ("ladder.measure.job", "ladder.measure.timer_validation_job"):
         monkeypatch.setattr(f"{module}.find_gpus", lambda: [gpu(busy), gpu(free)])
     monkeypatch.setattr("ladder.measure.job.Monitor", Quiet)
     monkeypatch.setattr("ladder.measure.job.WorkerProcess", start)
-    of_clock = "ladder.measure.clocking"
-    monkeypatch.setattr(f"{of_clock}.subprocess.run", run)
-    monkeypatch.setattr(
-        f"{of_clock}.measured", lambda view: [Subject(0, view.plan.tasks[0], "mean-fp32", 5.0)]
-    )
+    monkeypatch.setattr("ladder.measure.gpu_job.subprocess.run", run)
+    subject = "ladder.measure.timer_validation_job.measured"
+    monkeypatch.setattr(subject, lambda view: [Subject(0, view.plan.tasks[0], "mean-fp32", 5.0)])
     with contextlib.suppress(LadderError):
         step(plan)
     assert {*seen} == {free}

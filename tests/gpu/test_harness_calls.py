@@ -28,6 +28,7 @@ def fake_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 def use(made: instances.Instance, params: dict[str, Any]) -> None:
     """All that a worker does with an instance, but for launching kernels."""
     made.fill_inputs(3)
+    made.provide_workspace({"pointer": "zeroed workspace", "workspace": "zeroed", "bytes": 64})
     for place in (0, 1, 5):
         with made.writing_to(place):
             made.poison_outputs()

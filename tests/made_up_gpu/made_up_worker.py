@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ladder.gpu.timing import Pairs
-from ladder.measure import worker
+from ladder.measure import process, worker
 
 FACTS = {
     "name": "Made-up GPU",
@@ -59,4 +59,4 @@ class Worker(worker.Worker):
 
 if __name__ == "__main__":
     worker.Bench, worker.Worker = Bench, Worker  # type: ignore[assignment,misc]
-    sys.exit(worker.main())
+    sys.exit(process.main())

@@ -13,7 +13,7 @@ def _stand_in() -> None:
     from pathlib import Path
 
     from ladder.gpu.discovery import FoundGpu, visible
-    from ladder.measure import host, job
+    from ladder.measure import gpu_job, host, job
 
     class Monitor:
         def __init__(self, uuid: str) -> None:
@@ -44,11 +44,11 @@ def _stand_in() -> None:
         found = [FoundGpu(index, "Made-up GPU", uuid, (9, 0)) for index, uuid in enumerate(named)]
         return visible(found, os.environ)
 
-    def command(module: str, path: Path, plan: object, root: Path) -> list[str]:
-        return [sys.executable, str(Path(__file__).with_name("made_up_worker.py")), str(path), "-"]
+    def command(task: str, path: Path, plan: object, root: Path) -> list[str]:
+        return [sys.executable, str(Path(__file__).with_name("made_up_worker.py")), task, str(path), "-"]
 
     job.find_gpus, job.driver_version = gpus, lambda: "1.0"  # type: ignore[assignment]
-    job.Monitor, job.worker_command = Monitor, command  # type: ignore[assignment,misc]
+    job.Monitor, gpu_job.process_command = Monitor, command  # type: ignore[assignment,misc]
     job.locked_clocks = lambda uuid, mhz: contextlib.nullcontext()  # type: ignore[assignment,misc]
     host.card_facts = lambda uuid: {"uuid": uuid, "sm_clock_max_mhz": 1980}  # type: ignore[assignment]
 

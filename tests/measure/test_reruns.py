@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, NCU, SESSION, Lab, Place, failed
-from ladder.measure.counting import uncounted
 from ladder.measure.job import due
+from ladder.measure.profile_job import uncounted
 from ladder.model import code
 from ladder.model.cell import COUNTERS
 from ladder.model.plan import Task

@@ -22,8 +22,8 @@ from ladder.catalogue.small import small_size, small_sweeps
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
-from ladder.measure import sanitizing
-from ladder.measure.sanitizing import TOOLS, outcomes, reports
+from ladder.measure import sanitizer
+from ladder.measure.sanitizer import TOOLS, outcomes, reports
 from ladder.model.folders import Project
 from ladder.model.plan import Task
 from ladder.results import tables
@@ -255,8 +255,8 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "compute-sanitizer"
     path.write_text(FAKE.format(python=sys.executable, calls=str(tmp_path / "calls"), log=CLEAN))
     path.chmod(0o755)
-    monkeypatch.setattr(sanitizing, "find_sanitizer", lambda: str(path))
-    monkeypatch.setattr(sanitizing, "find_gpus", lambda: [FoundGpu(0, "NVIDIA H200", "GPU-fake", (9, 0))])
+    monkeypatch.setattr(sanitizer, "find_sanitizer", lambda: str(path))
+    monkeypatch.setattr(sanitizer, "find_gpus", lambda: [FoundGpu(0, "NVIDIA H200", "GPU-fake", (9, 0))])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-fake")
 
 
@@ -272,14 +272,17 @@ def test_a_kernel_that_ends_its_process_does_not_take_the_later_ones_with_it(
     calls = [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
     assert [call[call.index("--tool") + 1] for call in calls] == [tool for tool in TOOLS for _ in range(2)]
     assert [json.loads(call[-1]) for call in calls] == [[0, 1], [1]] * len(TOOLS)
-    assert all("ladder.measure.sanitize_worker" in call for call in calls)
+    program = ["-m", "ladder.measure.process", "sanitize"]
+    assert all(call[call.index("-m") :][:3] == program for call in calls)
 
 
 def test_a_killed_step_leaves_no_sanitizer_on_the_gpu(tmp_path: Path) -> None:
     program, started = tmp_path / "compute-sanitizer", tmp_path / "started"
     program.write_text(f"#!/bin/sh\necho $$ > {started}.new && mv {started}.new {started}\nexec sleep 60\n")
     program.chmod(0o755)
-    step = f"from ladder.measure.sanitizing import _checked; _checked({{0: 'kernel'}}, 60.0, [{str(program)!r}], 2)"
+    step = "from ladder.measure.gpu_job import GpuProgram; from ladder.gpu.discovery import FoundGpu; "
+    step += "from ladder.measure.sanitizer import _checked; gpu = FoundGpu(0, 'Made-up', 'GPU-a', (9, 0)); "
+    step += f"_checked(GpuProgram(gpu, 2, []), {{0: 'kernel'}}, 60.0, [{str(program)!r}])"
     path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
     with subprocess.Popen([sys.executable, "-c", step], env=path) as process:
         until(started.is_file)
@@ -299,7 +302,7 @@ def until(done: Callable[[], bool]) -> None:
 def test_without_a_gpu_or_the_tool_every_row_says_why(
     gpu: bool, why: str, compiled: Path, lent: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sanitizing, "find_sanitizer" if gpu else "find_gpus", lambda: None)
+    monkeypatch.setattr(sanitizer, "find_sanitizer" if gpu else "find_gpus", lambda: None)
     folder = compiled / "results/test/no-gpu"
     assert main(["--root", str(compiled), "sanitize", str(folder)]) == 0
     found = rows(folder)
@@ -313,13 +316,13 @@ def test_the_tool_is_found_on_the_path_or_in_the_toolkit(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert sanitizing.find_sanitizer() is None
+    assert sanitizer.find_sanitizer() is None
     program = tmp_path / "bin" / "compute-sanitizer"
     program.parent.mkdir()
     program.touch(mode=0o755)
-    assert sanitizing.find_sanitizer() == str(program)
+    assert sanitizer.find_sanitizer() == str(program)
     monkeypatch.setenv("PATH", os.fspath(shutil.copytree(program.parent, tmp_path / "own")))
-    assert sanitizing.find_sanitizer() == str(tmp_path / "own" / "compute-sanitizer")
+    assert sanitizer.find_sanitizer() == str(tmp_path / "own" / "compute-sanitizer")
 
 
 def test_the_rule_runs_when_it_is_asked_for_and_only_then(project: Path) -> None:

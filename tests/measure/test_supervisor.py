@@ -479,8 +479,8 @@ time.sleep(60)
     "program",
     [
         # What `ladder measure` and `ladder profile` do, and what the worker does.
-        "from ladder.measure.parents import end_with_parent; end_with_parent()",
-        "from ladder.measure.parents import die_with_parent; die_with_parent()",
+        "from ladder.measure.process_lifetime import end_with_parent; end_with_parent()",
+        "from ladder.measure.process_lifetime import die_with_parent; die_with_parent()",
     ],
     ids=["the measuring job", "the worker"],
 )

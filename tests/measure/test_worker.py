@@ -23,7 +23,7 @@ from ladder.gpu import timing
 from ladder.gpu.device import SEALS
 from ladder.gpu.instance import Check
 from ladder.measure import bench, worker
-from ladder.measure.job import worker_command
+from ladder.measure.gpu_job import process_command
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -148,9 +148,9 @@ def test_without_a_cubin_of_the_plan_no_worker_starts_and_the_error_says_what_to
     cubins.mkdir()
     (cubins / "none.cubin").touch()
     with pytest.raises(LadderError, match=f"the cubin of {re.escape(lost)} is not in .*cubins; delete this"):
-        worker_command("worker", tmp_path / "fp32_tiles.json", plan, tmp_path)
+        process_command("measure", tmp_path / "fp32_tiles.json", plan, tmp_path)
     (cubins / "lost.cubin").touch()
-    assert worker_command("worker", tmp_path / "fp32_tiles.json", plan, tmp_path)
+    assert process_command("measure", tmp_path / "fp32_tiles.json", plan, tmp_path)
 
 
 def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,7 @@ def conditions_of(sweep):
 
 def sanitizer(wildcards):
     """Where compute-sanitizer is: what was made without it is made again once it is there."""
-    from ladder.measure.sanitizing import find_sanitizer  # slow to import
+    from ladder.measure.sanitizer import find_sanitizer  # slow to import
 
     return find_sanitizer() or ""
 

@@ -21,7 +21,7 @@ class AxpyInstance(instance.Instance):
         self.draw("x", seed)
         self.draw("before", seed + 1)
 
-    def poison_outputs(self) -> None:
+    def _poison_outputs(self) -> None:
         self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
 
     def error_bound(self, params: Params) -> float:
@@ -37,7 +37,7 @@ class AxpyInstance(instance.Instance):
         maximum, _ = harness.reduce("compare_axpy", self.size["elements"], harness.maximum, *self._compared())
         return Check(maximum, self.error_bound(params))
 
-    def inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, seal: Seal) -> None:
         self.gpu.harness.run("check_axpy", self.size["elements"], seal, *self._compared())
 
     def library(self, name: str) -> Launcher:

@@ -12,7 +12,7 @@ from ladder.cli.asked import run_of
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure.extras import TABLES, measure_extras, tasks_of
-from ladder.measure.parents import end_with_parent
+from ladder.measure.process_lifetime import end_with_parent
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.errors import LadderError

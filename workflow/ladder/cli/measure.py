@@ -13,8 +13,8 @@ import typer
 
 from ladder.cli.options import PlanFile, PlanFiles, folder_of, project
 from ladder.gpu.discovery import find_gpus
-from ladder.measure import clocking, counting, job
-from ladder.measure.parents import end_with_parent
+from ladder.measure import job, profile_job, timer_validation_job
+from ladder.measure.process_lifetime import end_with_parent
 from ladder.measure.store import now
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, write_json
@@ -39,7 +39,7 @@ def measure(
 def profile(context: typer.Context, plan: PlanFile) -> None:
     """Collect Nsight Compute counters for a sweep; what cannot be had becomes a note."""
     end_with_parent()
-    counting.count(plan, read_plan(plan), folder_of(plan), project(context).root)
+    profile_job.count(plan, read_plan(plan), folder_of(plan), project(context).root)
 
 
 def clock(
@@ -56,7 +56,7 @@ def clock(
 
     end_with_parent()
     folder, given = folder_of(plans[0]), {path: read_plan(path) for path in plans}
-    found = clocking.try_clock(given, folder, project(context).root, trials, jobs)
+    found = timer_validation_job.try_clock(given, folder, project(context).root, trials, jobs)
     tables.write({name: tables.frame(name, rows) for name, rows in found.items()}, folder.tables)
 
 

@@ -8,7 +8,7 @@ from ladder.catalogue.runs import Run, external_files, load
 from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
 from ladder.cli.app import STEPS
-from ladder.measure.conditions import measuring_code, plan_has_workspace
+from ladder.measure.conditions import measuring_code
 from ladder.model.cell import COUNTERS
 from ladder.model.code import closure, digest
 from ladder.model.files import digest_json, sha256
@@ -28,7 +28,7 @@ def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
     keys = {variant.id: request.key for variant, request in wanted.variants.items()}
     harness = [one.key for one in wanted.harness.values()]
     given = run.plans[sweep.name]
-    plan, code, workspace = sha256(to_json(given)), digest("ladder.build.variants"), plan_has_workspace(given)
+    plan, code = sha256(to_json(given)), digest("ladder.build.variants")
     # At sizes that the plan does not have, a variant is verified as well.
     launched = {one.kernel.name: one.kernel.model_dump_json(include=_LAUNCHED) for one in sweep.variants}
     return SimpleNamespace(
@@ -38,7 +38,7 @@ def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
         figures=sweep.figure_names(),
         variants=len(sweep.variants),
         counted=bool(sweep.counter_groups),
-        code={regime: measuring_code(sweep.problem.name, regime, workspace) for regime in ("", COUNTERS)},
+        code={regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
         # Of what its plan says, and of everything that its cubins and their facts depend on.
         asked=digest_json([plan, harness, keys, code, launched]),
     )

@@ -9,8 +9,8 @@ from ladder.catalogue.small import small_sweeps
 from ladder.cli.asked import run_of
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
-from ladder.measure import sanitizing
-from ladder.measure.parents import end_with_parent
+from ladder.measure import sanitizer
+from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.folders import RunFolder
 from ladder.results import tables
 
@@ -25,11 +25,11 @@ def sanitize(
 ) -> None:
     """Run compute-sanitizer over every kernel at a small size; without it or a GPU the table says so."""
     end_with_parent()
-    folder, rows = RunFolder(folder_), list[sanitizing.Row]()
+    folder, rows = RunFolder(folder_), list[sanitizer.Row]()
     run = run_of(context, configfile, config, arch=arch)
     for sweep in small_sweeps(run.catalog, run.every_sweep):
         plan = compiled(run.project, sweep, run.config, run.arch, jobs)
-        rows += sanitizing.sanitize(write_plan(plan, folder), plan, run.project.root)
+        rows += sanitizer.sanitize(write_plan(plan, folder), plan, run.project.root)
     tables.write({"sanitizer": tables.frame("sanitizer", rows)}, folder.tables)
     for (tool, status), number in Counter((row["tool"], row["status"]) for row in rows).items():
         logging.info("%s: %d %s", tool, number, status)

@@ -15,6 +15,7 @@ from cuda.core import Buffer
 
 from ladder.gpu.device import Gpu, Launcher, Seal
 from ladder.gpu.timing import Timer
+from ladder.gpu.workspace import WORD, Workspaces
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, INPUTS, Params
 
@@ -96,6 +97,7 @@ class Instance(ABC):
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
+        self.workspaces = Workspaces(gpu)
         self.scalars: dict[str, float] = {}
         self.drawn: dict[str, Seed] = {}
         self.kinds: dict[str, ctypes.c_int32] = {}  # that were drawn
@@ -123,7 +125,7 @@ class Instance(ABC):
         """Draw fresh inputs."""
 
     @abstractmethod
-    def poison_outputs(self) -> None:
+    def _poison_outputs(self) -> None:
         """Overwrite every output, so that an element nobody writes fails the check."""
 
     @abstractmethod
@@ -135,8 +137,29 @@ class Instance(ABC):
         """Compare all outputs with the problem's own higher-precision answer."""
 
     @abstractmethod
-    def inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, seal: Seal) -> None:
         """Enqueue a check that is far cheaper than `check`, of the last launch; its largest error ends at the seal."""
+
+    def _refresh(self, seed: int) -> None:
+        """Enqueue fresh inputs and poisoned outputs; a problem may do both at once."""
+        self.fill_inputs(seed)
+        self._poison_outputs()
+
+    def poison_outputs(self) -> None:
+        """Overwrite every output and all scratch ahead of a launch."""
+        self._poison_outputs()
+        self.workspaces.spoil()
+
+    def refresh(self, seed: int) -> None:
+        """Enqueue what comes ahead of a timed launch: fresh inputs, poisoned outputs and scratch."""
+        self._refresh(seed)
+        self.workspaces.spoil()
+
+    def inspect(self, params: Params, seal: Seal) -> None:
+        """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the seal, and a look
+        at workspaces that must hold zeros."""
+        self._inspect(params, seal)
+        self.workspaces.look()
 
     def library(self, name: str) -> Launcher:
         """A library reference by name. Raises LadderError where the problem has none of that name."""
@@ -187,6 +210,13 @@ class Instance(ABC):
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
         self.tensors[name] = self._allocated(shape, dtype, _STEPS * _STEP if name in self.moving else 0)
 
+    def provide_workspace(self, argument: Mapping[str, Any]) -> None:
+        """Allocate the workspace of a kernel's argument, unless it is there. Raises OutOfDeviceMemory."""
+        name, size = argument["pointer"], int(argument["bytes"])
+        if name not in self.tensors:
+            self.add_buffer(name, (max(1, size // ELEMENT_BYTES[WORD]),), WORD)
+            self.workspaces.add(name, argument["workspace"], self.tensors[name])
+
     def _allocated(self, shape: tuple[int, ...], dtype: str, room: int = 0) -> Tensor:
         size = math.prod(shape) * ELEMENT_BYTES[dtype] + room
         guarded = self.gpu.allocate(size + 2 * _GUARD_BYTES)
@@ -194,11 +224,6 @@ class Instance(ABC):
         self._table = None
         whole = Buffer.from_handle(int(guarded.handle) + _GUARD_BYTES, size, owner=guarded)
         return Tensor(whole, shape, dtype, whole, guarded).moved(0)
-
-    def refresh(self, seed: int) -> None:
-        """Enqueue what comes ahead of a timed launch: fresh inputs, poisoned outputs."""
-        self.fill_inputs(seed)
-        self.poison_outputs()
 
     def note_drawn(self, name: str, seed: int) -> None:
         """Remember what the numbers in a buffer were drawn with."""
@@ -224,7 +249,10 @@ class Instance(ABC):
             self.inputs = before
 
     def damage(self) -> tuple[str, str] | None:
-        """(status, reason) where launches wrote what they must not: bytes around a buffer, or an input."""
+        """(status, reason) where launches wrote what they must not.
+
+        Bytes around a buffer, an input, or a workspace that must hold zeros.
+        """
         harness = self.gpu.harness
         names, guards, table = self._guards()
         count, size = len(guards), 16 * len(guards)
@@ -246,7 +274,7 @@ class Instance(ABC):
             _, changed = harness.reduce(entry, count, harness.count, begin, count, seed, self.kinds[name])
             if changed:
                 return "incorrect", f"{changed} elements of the input {name} were written"
-        return None
+        return self.workspaces.damage()
 
     def _guards(self) -> tuple[list[str], list[tuple[int, int, bool]], Buffer]:
         """Of each guard its buffer's name and its place, and a table of them on the device with room for results."""
@@ -268,6 +296,7 @@ class Instance(ABC):
             tensor.whole.close()
             tensor.guarded.close(self.gpu.stream)
         self.tensors, self._elsewhere, self._table = {}, {}, None
+        self.workspaces = Workspaces(self.gpu)
 
 
 Maker = Callable[[Gpu, Mapping[str, int], str, str], Instance]

@@ -138,7 +138,10 @@ class Bench:
         self._instance, self._group, self.known = None, None, {}
 
     def load(self, launch: Launch, instance: Instance) -> Loaded:
-        """A kernel, ready to launch. Raises CellOutcome for one that did not compile or cannot be launched here."""
+        """A kernel, ready to launch, with its workspaces.
+
+        Raises CellOutcome for one that did not compile or cannot be launched here, OutOfDeviceMemory.
+        """
         facts = self.variants[launch.variant]
         if facts["status"] != "ok":
             raise CellOutcome(facts["status"], str(facts["reason"]))
@@ -147,6 +150,9 @@ class Bench:
         if shared > (most := self.gpu.block_shared_bytes):
             reason = f"needs {shared} bytes of shared memory per block, the device has {most}"
             raise CellOutcome("unsupported", reason)
+        for argument in launch.arguments:
+            if "workspace" in argument:
+                instance.provide_workspace(argument)
         self.gpu.scrub_shared()  # of what another kernel left
         return load(cubin, launch, instance)
 

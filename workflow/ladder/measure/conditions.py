@@ -15,28 +15,11 @@ _LETTERS = 16  # of a digest, in a record
 
 
 @functools.cache
-def measuring_code(problem: str, regime: str, workspace: bool = False) -> str:
+def measuring_code(problem: str, regime: str) -> str:
     """Digest of the code that verifies and times (or launches for the profiler) cells of a problem."""
-    process = "ladder.measure.profile_worker" if regime == COUNTERS else "ladder.measure.worker"
-    # The worker finds the problem's module by its name; only kernels with a workspace need that of workspaces.
-    modules = [
-        process,
-        f"ladder.problems.{problem}.instance",
-        *(["ladder.measure.workspace"] if workspace else []),
-    ]
-    return code.digest(*modules)[:_LETTERS]
-
-
-def plan_has_workspace(plan: Plan) -> bool:
-    """Whether a kernel of a plan is given a workspace, at its sizes or at edges."""
-    tasks = [launch for task in plan.tasks for launch in (task.launch, task.reference)]
-    edges = [edge.launch for edges in plan.edges.values() for edge in edges]
-    return any(map(has_workspace, [*tasks, *edges]))
-
-
-def has_workspace(launch: Launch | None) -> bool:
-    """Whether a launch is given a workspace."""
-    return launch is not None and any("workspace" in argument for argument in launch.arguments)
+    task = "ladder.measure.traced" if regime == COUNTERS else "ladder.measure.worker"
+    # The bench finds the problem's module by its name.
+    return code.digest(task, f"ladder.problems.{problem}.instance")[:_LETTERS]
 
 
 def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
@@ -53,9 +36,8 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     names += ["warm_below_us"] if regime == "warm" else []
     chooses = any(name.startswith("cublaslt") for name in task.cell.reference.libraries)
     names += ["lt_heuristics"] if chooses and regime != COUNTERS else []
-    workspace = has_workspace(task.launch) or has_workspace(task.reference)
     conditions: dict[str, Any] = _launch(plan, task.launch)
-    conditions["code"] = measuring_code(plan.problem, regime, workspace)
+    conditions["code"] = measuring_code(plan.problem, regime)
     conditions["settings"] = {name: plan.settings[name] for name in names}
     conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]
     if regime == COUNTERS:

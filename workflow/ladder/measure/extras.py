@@ -1,19 +1,12 @@
 """The job behind what no sweep measures: errors against fp64 by kind of inputs, and launches with beta = 1."""
 
-import json
-import os
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ladder.gpu.discovery import find_gpus
-from ladder.gpu.lock import one_gpu
-from ladder.measure.job import worker_command
-from ladder.model.errors import LadderError
+from ladder.measure.gpu_job import run_on_gpu
 from ladder.model.extras import EXTRAS
-from ladder.model.files import read_json
 from ladder.model.plan import Plan
 from ladder.model.problem import Size
 
@@ -38,12 +31,6 @@ def measure_extras(
 
     Raises LadderError without a GPU, or where the process fails.
     """
-    with one_gpu(find_gpus()) as (gpu, lock), tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "rows.json"
-        words = {**{table: [*asked[table]] for table in TABLES}, "inputs": [*inputs], "out": str(out)}
-        command = [*worker_command("extras_worker", path, plan, root), json.dumps(words)]
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-        done = subprocess.run(command, env=environment, pass_fds=[lock], check=False)
-        if (rows := read_json(out)) is None or done.returncode != 0:
-            raise LadderError(f"the extra measurements on {gpu.uuid} ended with exit code {done.returncode}")
-        return {table: [{"gpu_uuid": gpu.uuid, **row} for row in rows[table]] for table in TABLES}
+    request = {**{table: [*asked[table]] for table in TABLES}, "inputs": [*inputs]}
+    gpu, rows = run_on_gpu("extras", path, plan, root, find_gpus(), request)
+    return {table: [{"gpu_uuid": gpu.uuid, **row} for row in rows[table]] for table in TABLES}

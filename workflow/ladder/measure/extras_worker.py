@@ -1,16 +1,14 @@
 """The program that measures on one GPU what no sweep does: errors against fp64, and C = A B + C.
 
-Started as `python -m ladder.measure.extras_worker PLAN CUBINS REQUEST`. REQUEST is JSON: `accuracy` and `accumulation`
-with indices of tasks, `inputs`, kinds of inputs, and `out`, the JSON to write: rows by table.
+A task of `ladder.measure.process`, whose request has `accuracy` and `accumulation`, indices of tasks, and `inputs`,
+kinds of inputs. It returns rows by table.
 """
 
 import contextlib
 import ctypes
-import json
 import logging
 import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,12 @@ from ladder.gpu.libraries import Gemm
 from ladder.gpu.timing import StoppingRule, TimesDisagree
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.extras import EXACT, TABLES, Row
-from ladder.measure.parents import die_with_parent
 from ladder.measure.watch import Watch
 from ladder.measure.worker import stopping_rule
 from ladder.model.cell import cell_name
 from ladder.model.errors import LadderError
-from ladder.model.files import write_json
 from ladder.model.intervals import median
-from ladder.model.plan import Task, read_plan
+from ladder.model.plan import Plan, Task
 from ladder.model.problem import C_TYPES
 from ladder.problems.gemm.instance import GemmInstance
 
@@ -186,19 +182,11 @@ def _against_libraries(bench: Bench, rule: StoppingRule, task: Task, instance: G
         yield found | {"speedup": speedup, "speedup_low": low, "speedup_high": high}
 
 
-def main() -> int:
-    die_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    plan, request = read_plan(Path(sys.argv[1])), json.loads(sys.argv[3])
-    bench = Bench(plan, Path(sys.argv[2]))
+def extras(plan: Plan, cubins: Path, request: Mapping[str, Any]) -> dict[str, list[Row]]:
+    bench = Bench(plan, cubins)
     tasks = {table: [plan.tasks[index] for index in request[table]] for table in TABLES}
     steps: tuple[Callable[[], Iterator[Row]], ...] = (
         lambda: accuracy(bench, tasks["accuracy"], request["inputs"]),
         lambda: accumulation(bench, stopping_rule(plan), tasks["accumulation"]),
     )
-    write_json(Path(request["out"]), {name: [*rows()] for name, rows in zip(TABLES, steps, strict=True)})
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return {name: [*rows()] for name, rows in zip(TABLES, steps, strict=True)}

@@ -1,9 +1,7 @@
 """A measuring job: the cells of one plan that the store does not have yet, on a GPU to itself."""
 
 import logging
-import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,10 +12,10 @@ from typing import Any
 
 from ladder.gpu.clocks import locked_clocks
 from ladder.gpu.discovery import FoundGpu, driver_version, find_gpus
-from ladder.gpu.lock import one_gpu
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
-from ladder.measure.conditions import host_conditions, plan_has_workspace
+from ladder.measure.conditions import host_conditions
+from ladder.measure.gpu_job import gpu_program
 from ladder.measure.store import Append, Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.tuning import FASTEST, Rivals, fastest, rivals
@@ -216,23 +214,6 @@ def progress(record: Record) -> str:
     return f"{head}: {us:.2f} us, {speed} ({pairs} pairs, {result['stopped_by']})"
 
 
-def worker_command(module: str, path: Path, plan: Plan, root: Path) -> list[str]:
-    """Command line of a process that launches a plan's kernels, but for its last argument."""
-    require_cubins(path, plan, root / plan.job["cubins"])
-    words = (
-        [f"ladder.measure.{module}"] if not plan_has_workspace(plan) else ["ladder.measure.workspace", module]
-    )
-    return [sys.executable, "-m", *words, str(path), str(root / plan.job["cubins"])]
-
-
-def require_cubins(path: Path, plan: Plan, cubins: Path) -> None:
-    """Raises LadderError where a cubin of the plan is not in the cache."""
-    for name, facts in {**plan.harness, **plan.variants}.items():
-        if (key := facts.get("cubin")) and not (cubins / f"{key}.cubin").is_file():
-            what = "delete this plan and run snakemake again, which compiles what is missing"
-            raise LadderError(f"{path}: the cubin of {name} is not in {cubins}; {what}")
-
-
 def share_of(plan: Plan, share: int) -> set[int]:
     """Tasks of one of the `split` shares of a plan, from 1 on: every so many variants, each with all its tasks."""
     place = {name: index for index, name in enumerate(dict.fromkeys(task.variant for task in plan.tasks))}
@@ -289,14 +270,13 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int | 
         wanting.sort(key=lambda gpu: gpu.uuid == used)
         if gpus and not wanting:
             continue
-        with one_gpu(wanting) as (gpu, lock), Monitor(gpu.uuid) as monitor:
-            used = gpu.uuid
+        program_for = gpu_program("measure", path, plan, root, wanting)
+        with program_for as program, Monitor(program.gpu.uuid) as monitor:
+            gpu, used = program.gpu, program.gpu.uuid
             if plan.job["busy"] == "refuse" and (others := monitor.neighbours_that_stay(_LEAVING_S)):
                 why = "wait for them, or set it to mark"
                 raise LadderError(f"measure.busy: other processes use the GPU ({others}); {why}")
-            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-            command = worker_command("worker", path, plan, root)
-            start = partial(WorkerProcess, command, environment, [lock])
+            start = partial(WorkerProcess, program.command, program.environment, [program.lock])
             begin = partial(host.session, gpu.uuid, root)
             with locked_clocks(gpu.uuid, plan.settings["lock_clocks"]):
                 for _ in range(1 if anywhere else sessions):

@@ -1,8 +1,8 @@
 """The measuring worker: one process, one context, task after task as the supervisor sends them.
 
-Started as `python -m ladder.measure.worker PLAN CUBINS PIPE`. Through the pipe come (task index, regimes,
-algorithms of libraries by name); back go {"hello": …} once, and per task {"results": …} by regime. With "fatal" the
-context is lost, and it leaves. {"doing": …} says ahead of a result what may end the process, or "" after it.
+Through the pipe come (task index, regimes, algorithms of libraries by name); back go {"hello": …} once, and per task
+{"results": …} by regime. With "fatal" the context is lost, and it leaves. {"doing": …} says ahead of a result what may
+end the process, or "" after it.
 """
 
 import contextlib
@@ -21,10 +21,9 @@ from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
-from ladder.measure.parents import die_with_parent
 from ladder.measure.watch import Side, Watch
 from ladder.model.intervals import median
-from ladder.model.plan import Launch, Plan, Task, read_plan
+from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import COPY
 from ladder.model.schemas import CHAINED, SUSTAINED
 
@@ -287,18 +286,19 @@ def _result(pairs: Pairs | CellOutcome, common: Result) -> Result:
     return found | common
 
 
-def main() -> int:
-    """Serve until the supervisor closes the pipe."""
-    die_with_parent()
-    plan, cubins = (Path(word) for word in sys.argv[1:3])
-    pipe, worker = Connection(int(sys.argv[3])), Worker(read_plan(plan), cubins)
+def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
+    """Task of `ladder.measure.process`: serve until the supervisor closes its pipe, of which this is our end.
+
+    Raises SystemExit after a fatal answer.
+    """
+    pipe, worker = Connection(descriptor), Worker(plan, cubins)
     worker.bench.doing = lambda what: pipe.send({"doing": what})
     pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
     while True:
         try:
             index, regimes, algorithms = pipe.recv()
         except EOFError:
-            return 0
+            return
         try:
             answer = worker.answer(index, regimes, algorithms)
         except _MISTAKES:
@@ -306,8 +306,4 @@ def main() -> int:
             raise
         pipe.send(answer)
         if answer["fatal"]:
-            return 70
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            sys.exit(70)

@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import TypeAdapter
 
 from ladder.measure.job import Job, accounts
-from ladder.measure.profiler import Note
+from ladder.measure.ncu import Note
 from ladder.measure.tuning import fastest, rivals
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS

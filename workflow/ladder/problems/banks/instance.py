@@ -58,7 +58,7 @@ class BanksInstance(instance.Instance):
     def fill_inputs(self, seed: int) -> None:
         """Nothing is read from device memory."""
 
-    def poison_outputs(self) -> None:
+    def _poison_outputs(self) -> None:
         for tensor in self.tensors.values():
             tensor.buffer.fill(0xFF, stream=self.gpu.stream)
 
@@ -91,7 +91,7 @@ class BanksInstance(instance.Instance):
             self._right[str(params)] = [self.gpu.upload(self._bytes(name)) for name in _REPEATED]
         return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
 
-    def inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, seal: Seal) -> None:
         """Whether offsets and sums are those that `check` found right."""
         right = [int(buffer.handle) for buffer in self._right[str(params)]]
         found, sizes = [self.pointer(name) for name in _REPEATED], (PATTERNS * LANES, MAX_THREADS)

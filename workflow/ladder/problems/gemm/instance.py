@@ -149,7 +149,7 @@ class GemmInstance(instance.Instance):
             self.add_buffer("before", (self.m, self.n), self.output)
             self.draw("before", 77)
 
-    def poison_outputs(self) -> None:
+    def _poison_outputs(self) -> None:
         if self.scalars["beta"] != 0.0:
             self.gpu.copy(self.pointer("c"), self.pointer("before"), self.tensors["c"].buffer.size)
         else:
@@ -190,7 +190,7 @@ class GemmInstance(instance.Instance):
     def _both_types(self) -> str:
         return f"{C_TYPES[self.input]}, {C_TYPES[self.output]}"
 
-    def refresh(self, seed: int) -> None:
+    def _refresh(self, seed: int) -> None:
         """All in one kernel."""
         for offset, name in enumerate("ab"):
             self.note_drawn(name, 2 * seed + offset)
@@ -201,7 +201,7 @@ class GemmInstance(instance.Instance):
         entry = f"refresh_product<{self._both_types()}>"
         self.gpu.harness.run(entry, elements, *buffers, *counts, *self._drawn_with())
 
-    def inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, seal: Seal) -> None:
         """Freivalds' check of every row, and random elements, up to a thousand: see check.cu. Follows a refresh."""
         if self.scalars["beta"] != 0.0:
             raise NotImplementedError("timed launches have beta = 0")

@@ -25,7 +25,7 @@ class StencilInstance(instance.Instance):
     def fill_inputs(self, seed: int) -> None:
         self.draw("input", seed)
 
-    def poison_outputs(self) -> None:
+    def _poison_outputs(self) -> None:
         self.tensors["output"].buffer.fill(_POISON.to_bytes(4, "little"), stream=self.gpu.stream)
 
     def error_bound(self, params: Params) -> float:
@@ -42,7 +42,7 @@ class StencilInstance(instance.Instance):
         given = (harness.maximum, *self._compared(params))
         return Check(harness.reduce(entry, self.size["elements"], *given)[0], self.error_bound(params))
 
-    def inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, seal: Seal) -> None:
         """A quarter of a million outputs in random stretches, and the last ones."""
         entry = f"check_stretches<{C_TYPES[self.dtype]}>"
         drawn_with = (self.drawn["input"], self.kinds["input"])

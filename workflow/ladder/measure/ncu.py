@@ -5,13 +5,13 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ladder.measure.gpu_job import GpuProgram
 from ladder.measure.host import find_ncu
-from ladder.measure.parents import die_with_parent
 from ladder.model.errors import LadderError
 
 Metric = dict[str, Any]  # metric, unit and value
@@ -64,29 +64,16 @@ class ProfilerUnavailable(LadderError):
 
 @dataclass(frozen=True)
 class Profiler:
-    """How ncu is run over tasks of a plan on one GPU.
+    """ncu over the program that launches tasks of a plan on one GPU."""
 
-    worker: command line of the program that launches them, without their indices. lock: file descriptor that keeps the
-    GPU taken, also by what ncu leaves behind.
-    """
-
-    worker: Sequence[str]
+    program: GpuProgram
     timeout_s: float
-    environment: Mapping[str, str]
-    lock: int
 
-    def _run(self, command: list[str]) -> str:
+    def _run(self, indices: Sequence[int], command: list[str]) -> str:
         """What ncu prints. Raises ProfilerUnavailable where it fails for another reason than an unknown metric."""
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=self.timeout_s,
-                env=dict(self.environment),
-                pass_fds=(self.lock,),
-                preexec_fn=die_with_parent,
+            done = self.program.run(
+                list(indices), under=command, capture_output=True, text=True, timeout=self.timeout_s
             )
         except subprocess.TimeoutExpired as error:
             raise ProfilerUnavailable(f"ncu did not finish within {self.timeout_s:g} s") from error
@@ -108,7 +95,7 @@ class Profiler:
             # Clocks stay as the user set them; caches are flushed by ncu before each pass.
             command = [ncu, "--clock-control", "none", "--profile-from-start", "off", "--force-overwrite"]
             command += ["--metrics", ",".join(known), "--export", str(report)]
-            output = self._run([*command, *self.worker, json.dumps(list(indices))])
+            output = self._run(indices, command)
             if (unknown := _UNKNOWN_METRIC.search(output)) is None:
                 break
             names = [name for name in re.split(r"[,\s]+", unknown[1]) if name in known]
@@ -137,7 +124,7 @@ class Profiler:
 
 def read_report(report: Path, metrics: Sequence[str]) -> list[list[Metric]]:
     """As `launches`, in a process of its own: the reader's native library and the driver's do not share one well."""
-    command = [sys.executable, "-m", "ladder.measure.profiler", str(report), *metrics]
+    command = [sys.executable, "-m", "ladder.measure.ncu", str(report), *metrics]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         why = f"(exit code {done.returncode}): {done.stderr.strip()[-400:]}"

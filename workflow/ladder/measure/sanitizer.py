@@ -13,13 +13,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from subprocess import STDOUT, TimeoutExpired, run
+from subprocess import STDOUT, TimeoutExpired
 from typing import Any
 
 from ladder.gpu.discovery import find_gpus
-from ladder.gpu.lock import one_gpu
-from ladder.measure.job import worker_command
-from ladder.measure.parents import die_with_parent
+from ladder.measure.gpu_job import GpuProgram, gpu_program
 from ladder.model.plan import Plan
 
 TOOLS: dict[str, list[str]] = {
@@ -74,24 +72,17 @@ def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, Row
     return settled or dict.fromkeys(symbols, why)
 
 
-def _checked(symbols: Mapping[int, str], deadline_s: float, command: list[str], lock: int) -> dict[int, Row]:
+def _checked(
+    program: GpuProgram, symbols: Mapping[int, str], deadline_s: float, command: list[str]
+) -> dict[int, Row]:
     """What one tool finds in the tasks with these symbols, launched in as many processes as it takes."""
     found = dict[int, Row]()
     while todo := {index: symbol for index, symbol in symbols.items() if index not in found}:
         with tempfile.TemporaryDirectory() as folder:
             log, said = Path(folder) / "log", Path(folder) / "said"
-            words, limit_s = [*command, json.dumps(list(todo))], _START_S + deadline_s * len(todo)
-            words[1:1] = ["--log-file", str(log)]
+            tool, limit_s = [*command, "--log-file", str(log)], _START_S + deadline_s * len(todo)
             with said.open("wb") as out, contextlib.suppress(TimeoutExpired):
-                run(
-                    words,
-                    stdout=out,
-                    stderr=STDOUT,
-                    pass_fds=[lock],
-                    timeout=limit_s,
-                    check=False,
-                    preexec_fn=die_with_parent,
-                )
+                program.run(list(todo), under=tool, stdout=out, stderr=STDOUT, timeout=limit_s)
             log.touch()
             written, printed = (path.read_text(errors="replace") for path in (log, said))
         found |= outcomes(written, printed, todo)
@@ -106,14 +97,12 @@ def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[Row]:
         for index, own in enumerate(facts)
         if plan.tasks[index].absent is None
     }
-    gpus, program, found = find_gpus(), find_sanitizer(), {tool: dict[int, Row]() for tool in TOOLS}
-    if gpus and program:
-        with one_gpu(gpus) as (gpu, lock):
-            os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
-            worker = worker_command("sanitize_worker", path, plan, root)
+    gpus, sanitizer, found = find_gpus(), find_sanitizer(), {tool: dict[int, Row]() for tool in TOOLS}
+    if gpus and sanitizer:
+        with gpu_program("sanitize", path, plan, root, gpus) as program:
             for tool, own in TOOLS.items():
-                command = [program, "--tool", tool, *own, *_OPTIONS, *worker]
-                found[tool] = _checked(symbols, plan.job["deadline_s"], command, lock)
+                command = [sanitizer, "--tool", tool, *own, *_OPTIONS]
+                found[tool] = _checked(program, symbols, plan.job["deadline_s"], command)
     why = "compute-sanitizer was not found; it comes with the CUDA toolkit" if gpus else "no GPU is visible"
     for index, (task, about) in enumerate(zip(plan.tasks, facts, strict=True)):
         row = {**vars(task.cell), **task.cell.size, "problem": plan.problem, "variant": task.variant}

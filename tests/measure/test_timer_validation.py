@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from ladder.gpu.discovery import FoundGpu
-from ladder.measure import clock, clocking
-from ladder.measure.clock import against_itself, nvbench_times
-from ladder.measure.clocking import Subject, measured, nearest, try_clock
+from ladder.measure import gpu_job, timer_validation, timer_validation_job
 from ladder.measure.conditions import tree_conditions
 from ladder.measure.store import Records
+from ladder.measure.timer_validation import against_itself, nvbench_times
+from ladder.measure.timer_validation_job import Subject, measured, nearest, try_clock
 from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
@@ -204,17 +204,18 @@ def tried(
     run = subprocess.run
 
     def noted(command: list[str], env: dict[str, str], **given: Any) -> Any:
-        started.append([env["CUDA_VISIBLE_DEVICES"], command[-2]])
+        started.append([env["CUDA_VISIBLE_DEVICES"], command[-3]])
         return run(command, env=env, **given)
 
     known = {uuid: Session(uuid, "", gpu={"uuid": uuid}) for uuid in sessions}
     gpus = [FoundGpu(0, "Made-up", uuid, (9, 0)) for uuid in ("GPU-a", "GPU-b")]
     command = [sys.executable, str(folder / "worker.py")]
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(folder))
-    monkeypatch.setattr(clocking, "find_gpus", lambda: gpus)
-    monkeypatch.setattr(clocking, "worker_command", lambda _, path, plan, root: [*command, plan.sweep])
-    monkeypatch.setattr(clocking, "read_store", lambda _: dataclasses.replace(view.records, sessions=known))
-    monkeypatch.setattr("ladder.measure.clocking.subprocess.run", noted)
+    monkeypatch.setattr(timer_validation_job, "find_gpus", lambda: gpus)
+    monkeypatch.setattr(gpu_job, "process_command", lambda _, path, plan, root: [*command, plan.sweep])
+    store = dataclasses.replace(view.records, sessions=known)
+    monkeypatch.setattr(timer_validation_job, "read_store", lambda _: store)
+    monkeypatch.setattr("ladder.measure.gpu_job.subprocess.run", noted)
     plans = {Path(name): dataclasses.replace(view.plan, sweep=name) for name in ("tiles", "more")}
     return try_clock(plans, RunFolder(folder), folder, 50, jobs), started
 
@@ -226,7 +227,7 @@ rows = {
     "clock_aa": [{"subject": str(given["clock_aa"]), "trial": given["trials"]}],
     "clock_nvbench": [{"subject": str(given["clock_nvbench"]), "median_us": 1.0, "nvbench_us": 1.0}],
 }
-open(given["out"], "w").write(json.dumps(rows))
+open(sys.argv[3], "w").write(json.dumps(rows))
 """
 
 
@@ -273,14 +274,14 @@ def test_without_a_subject_no_process_is_started(
 def test_a_process_that_fails_is_an_error_that_names_sweep_and_gpu(
     view: Callable[..., View], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worker: str
 ) -> None:
-    with pytest.raises(LadderError, match="with tiles on GPU-a: ended with exit code"):
+    with pytest.raises(LadderError, match="validate_timer with tiles on GPU-a ended with exit code"):
         tried(view(5.0), tmp_path, monkeypatch, ["GPU-a"], worker)
 
 
 def test_targets_reach_from_4_us_to_20_ms_without_a_gap(view: Callable[..., View]) -> None:
     """Of cells that take any time there are, the subjects lie close enough."""
     dense = [3.0 * 1.1**step for step in range(100)]
-    found = clocking.subjects(view(*dense))
+    found = timer_validation_job.subjects(view(*dense))
     for table, ratio in (("clock_nvbench", 4.5), ("clock_aa", 11.0)):
         times = times_of(found[table])
         assert times[0] == pytest.approx(4.0, rel=0.06)
@@ -304,8 +305,8 @@ def test_trials_of_a_long_kernel_are_fewer_but_ten_at_least(
                 "Pairs", ["variant_us"], namespace={"speedup": lambda _: (1.0, 0.99, 1.01)}
             )([1.0] * 12)
 
-    monkeypatch.setattr(clock, "Itself", Slow)
-    monkeypatch.setattr("ladder.measure.clock.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(timer_validation, "Itself", Slow)
+    monkeypatch.setattr("ladder.measure.timer_validation.time.monotonic", lambda: now[0])
     rows = list(against_itself(None, None, Subject(0, task(64), "one", 5.0), 100))  # type: ignore[arg-type]
     assert [row["trial"] for row in rows] == list(range(expected))
     assert {(row["dtype"], row["covers"]) for row in rows} == {("fp32", True)}

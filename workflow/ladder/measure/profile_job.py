@@ -1,15 +1,13 @@
 """A profiling job: counters of the tasks that a plan wants counted and the store does not have yet."""
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ladder.gpu.discovery import driver_version, find_gpus
-from ladder.gpu.lock import one_gpu
 from ladder.measure import host
-from ladder.measure.job import worker_command
-from ladder.measure.profiler import Note, Profiler, ProfilerUnavailable, wanted_metrics
+from ladder.measure.gpu_job import gpu_program
+from ladder.measure.ncu import Note, Profiler, ProfilerUnavailable, wanted_metrics
 from ladder.measure.store import appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS
@@ -44,10 +42,8 @@ def _count(path: Path, view: View, folder: RunFolder, root: Path) -> list[Note]:
     if not todo:
         return list((read_json(folder.account("profiled", plan.sweep)) or {}).get("notes", []))
     try:
-        with one_gpu(gpus) as (gpu, lock):
-            command = worker_command("profile_worker", path, plan, root)
-            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-            profiler = Profiler(command, plan.job["profile"]["timeout_s"], environment, lock)
+        with gpu_program("profile", path, plan, root, gpus) as program:
+            gpu, profiler = program.gpu, Profiler(program, plan.job["profile"]["timeout_s"])
             found, notes = profiler.count(todo, wanted_metrics(plan.counter_groups))
             capability = ".".join(str(part) for part in gpu.capability)
             session = host.session(gpu.uuid, root, {"name": gpu.name, "compute_capability": capability})

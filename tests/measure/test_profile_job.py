@@ -13,8 +13,8 @@ from conftest import ROOT, edit_yaml
 from factory import Lab, Place, failed
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
-from ladder.measure import profiler
-from ladder.measure.profiler import (
+from ladder.measure.gpu_job import GpuProgram
+from ladder.measure.ncu import (
     METRIC_GROUPS,
     Metric,
     Note,
@@ -59,8 +59,8 @@ class Ncu:
         self.monkeypatch = monkeypatch
         self.launches = [counted(BANKS)] * 2
         path = folder / "ncu"
-        monkeypatch.setattr(profiler, "find_ncu", lambda: str(path) if path.is_file() else None)
-        monkeypatch.setattr(profiler, "read_report", lambda report, metrics: self.launches)
+        monkeypatch.setattr("ladder.measure.ncu.find_ncu", lambda: str(path) if path.is_file() else None)
+        monkeypatch.setattr("ladder.measure.ncu.read_report", lambda report, metrics: self.launches)
 
     def does(self, body: str) -> None:
         """Install it; `body` runs with `wanted`, `report` and `done()` at hand."""
@@ -69,11 +69,11 @@ class Ncu:
         path.chmod(0o755)
 
     def count(self, timeout_s: float = 30.0) -> tuple[list[list[Metric]], list[Note]]:
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-a"}
-        worker = [sys.executable, "-m", "ladder.measure.profile_worker", "plan", "compiled", "cubins"]
+        command = [sys.executable, "-m", "ladder.measure.process", "profile", "plan", "cubins"]
         lock = os.open(os.devnull, os.O_RDONLY)
         try:
-            return Profiler(worker, timeout_s, environment, lock).count([2, 3], BANKS)
+            program = GpuProgram(FoundGpu(0, "Made-up", "GPU-a", (9, 0)), lock, command)
+            return Profiler(program, timeout_s).count([2, 3], BANKS)
         finally:
             os.close(lock)
 
@@ -111,7 +111,7 @@ def test_ncu_leaves_the_clocks_alone_and_profiles_the_range_of_the_chosen_cells(
     words = call["words"]
     assert words[words.index("--clock-control") + 1] == "none"
     assert words[words.index("--profile-from-start") + 1] == "off"
-    assert "ladder.measure.profile_worker" in words
+    assert words[words.index("-m") :][:3] == ["-m", "ladder.measure.process", "profile"]
     assert json.loads(words[-1]) == [2, 3]
     assert call["gpu"] == "GPU-a"
     assert ncu.wanted(0) == BANKS
@@ -306,10 +306,10 @@ class Step(Lab):
 def step(ncu: Ncu, monkeypatch: pytest.MonkeyPatch) -> Step:
     gpus = [FoundGpu(0, "NVIDIA H200", "GPU-a", (9, 0))]
     for name, value in {
-        "ladder.measure.counting.find_gpus": lambda: gpus,
-        "ladder.measure.counting.driver_version": lambda: "580.95",
+        "ladder.measure.profile_job.find_gpus": lambda: gpus,
+        "ladder.measure.profile_job.driver_version": lambda: "580.95",
         "ladder.measure.host.ncu_version": lambda: "2025.3",
-        "ladder.measure.job.require_cubins": lambda *_: None,
+        "ladder.measure.gpu_job.require_cubins": lambda *_: None,
         "ladder.measure.host.card_facts": lambda uuid: {"uuid": uuid},
         "ladder.cli.measure.end_with_parent": lambda: None,
         "tempfile.gettempdir": lambda: str(ncu.folder),

@@ -11,10 +11,12 @@ from typing import Any
 
 from ladder.gpu.timing import DEVICE, Pairs, StoppingRule
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.clocking import Row, Subject
+from ladder.measure.timer_validation_job import TABLES, Row, Subject, subject
 from ladder.measure.watch import Side, Watch
+from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
+from ladder.model.plan import Plan
 
 REGIME = "dirty"  # NVBench flushes the L2 by a memset
 _LEAST_TRIALS = 10
@@ -123,13 +125,18 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
     return times
 
 
-def check_clock(
-    bench: Bench, rule: StoppingRule, itself: Sequence[Subject], others: Sequence[Subject], trials: int
-) -> tuple[list[Row], list[Row]]:
-    """Rows of clock_aa and of clock_nvbench; the second are none, with a warning, without cuda-bench."""
-    rows = [row for subject in itself for row in against_itself(bench, rule, subject, trials)]
+def validate_timer(plan: Plan, cubins: Path, request: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """Task of `ladder.measure.process`: rows of clock_aa and of clock_nvbench, these none without cuda-bench.
+
+    The request has `trials`, and by table the subjects: pairs of a task's index and its median in us.
+    """
+    itself, others = ([subject(plan, *given) for given in request[table]] for table in TABLES)
+    bench, rule = Bench(plan, cubins), stopping_rule(plan)
+    found = {
+        "clock_aa": [row for one in itself for row in against_itself(bench, rule, one, request["trials"])]
+    }
     try:
-        return rows, against_nvbench(bench, rule, others) if others else []
+        return found | {"clock_nvbench": against_nvbench(bench, rule, others) if others else []}
     except ImportError as error:
         logging.warning("cuda-bench (NVBench) is not there to compare with: %s", error)
-        return rows, []
+        return found | {"clock_nvbench": []}

@@ -1,11 +1,7 @@
 """The job that tries the timer: which measured cells it is tried on, and on which GPUs."""
 
-import json
 import logging
 import math
-import os
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ladder.gpu.discovery import FoundGpu, find_gpus
-from ladder.gpu.lock import one_gpu
-from ladder.measure.job import worker_command
+from ladder.measure.gpu_job import run_on_gpu
 from ladder.measure.store import read_store
 from ladder.measure.view import View
 from ladder.model.cell import size_label
-from ladder.model.errors import LadderError
-from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
@@ -93,23 +86,16 @@ def _tried(
 ) -> dict[str, list[Row]]:
     """Rows of both tables from one of the GPUs: a process for each plan, because NVBench runs once in each."""
     found: dict[str, list[Row]] = {table: [] for table in TABLES}
-    with one_gpu(gpus) as (gpu, lock), tempfile.TemporaryDirectory() as folder:
-        environment, out = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu.uuid}, Path(folder) / "rows.json"
-        for path, (plan, chosen) in asked.items():
-            words: dict[str, Any] = {"trials": trials, "out": str(out)}
-            words |= {table: [(one.index, one.median_us) for one in chosen[table]] for table in TABLES}
-            command = [*worker_command("clock_worker", path, plan, root), json.dumps(words)]
-            out.unlink(missing_ok=True)
-            done = subprocess.run(command, env=environment, pass_fds=[lock], check=False)
-            if (rows := read_json(out)) is None or done.returncode != 0:
-                why = f"ended with exit code {done.returncode}; the log above says why"
-                raise LadderError(f"the clock was not tried with {plan.sweep} on {gpu.uuid}: {why}")
-            for row in rows["clock_nvbench"]:
-                said = (gpu.uuid, row["subject"], row["median_us"], row["nvbench_us"])
-                logging.info("%s: %s: %.2f us here, %.2f us by NVBench", *said)
-            about = {"gpu_uuid": gpu.uuid, "sweep": plan.sweep}
-            for table in TABLES:
-                found[table] += [about | row for row in rows[table]]
+    for path, (plan, chosen) in asked.items():
+        words: dict[str, Any] = {"trials": trials}
+        words |= {table: [(one.index, one.median_us) for one in chosen[table]] for table in TABLES}
+        gpu, rows = run_on_gpu("validate_timer", path, plan, root, gpus, words)
+        for row in rows["clock_nvbench"]:
+            said = (gpu.uuid, row["subject"], row["median_us"], row["nvbench_us"])
+            logging.info("%s: %s: %.2f us here, %.2f us by NVBench", *said)
+        about, gpus = {"gpu_uuid": gpu.uuid, "sweep": plan.sweep}, [gpu]
+        for table in TABLES:
+            found[table] += [about | row for row in rows[table]]
     return found
 
 

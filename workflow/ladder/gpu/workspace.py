@@ -1,0 +1,61 @@
+"""Memory beside the outputs for kernels that ask for it, and what keeps it from telling one launch of another.
+
+A kernel's argument {workspace: zeroed} is memory that holds zeros ahead of the first launch, and must hold zeros after
+each; {workspace: scratch} is memory that holds NaN ahead of each launch that is timed alone or verified.
+"""
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING, Any
+
+from ladder.gpu.device import Gpu
+from ladder.model.problem import GUARD
+
+if TYPE_CHECKING:
+    from ladder.gpu.instance import Tensor
+
+WORD = "fp32"
+"""Element type of workspaces, which are whole numbers of it."""
+
+_NAN = b"\xff"
+_THREADS = 4096
+
+
+class Workspaces:
+    """The workspaces of one instance, by name."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self._scratch: list[Tensor] = []
+        self._zeroed: dict[str, Any] = {}  # a row for the harness's guard check, with room for what it counts
+
+    def add(self, name: str, kind: str, tensor: "Tensor") -> None:
+        """Take in a buffer that was just allocated, as `scratch` or `zeroed`."""
+        if kind == "scratch":
+            self._scratch.append(tensor)
+            self.spoil()
+        else:
+            tensor.buffer.fill(b"\0", stream=self.gpu.stream)
+            row = struct.pack("3q", tensor.pointer, tensor.buffer.size, 0)
+            self._zeroed[name] = self.gpu.upload(row + bytes(16))
+
+    def spoil(self) -> None:
+        """Enqueue NaN for the scratch."""
+        for tensor in self._scratch:
+            tensor.buffer.fill(_NAN, stream=self.gpu.stream)
+
+    def look(self) -> None:
+        """Enqueue a count of the bytes that are not zero where zeros must be; it adds to earlier counts."""
+        for table in self._zeroed.values():
+            row, found = int(table.handle), int(table.handle) + 24
+            zero = ctypes.c_int32(0)
+            self.gpu.harness.run(GUARD, _THREADS, found, found + 8, row, 1, zero)
+
+    def damage(self) -> tuple[str, str] | None:
+        """(status, reason) where a launch left other than zeros in a workspace that must hold zeros."""
+        self.look()
+        for name, table in self._zeroed.items():
+            (changed,) = struct.unpack("Q", self.gpu.download(int(table.handle) + 24, 8))
+            if changed:
+                return "stateful", f"{changed} bytes of the {name}, which launches must leave zero, were not"
+        return None

@@ -1,0 +1,96 @@
+"""How a job runs a task on a GPU: it takes a GPU for itself, and starts `ladder.measure.process` there."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ladder.gpu.discovery import FoundGpu
+from ladder.gpu.lock import one_gpu
+from ladder.measure.process_lifetime import die_with_parent
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json
+from ladder.model.plan import Plan
+
+
+@dataclass(frozen=True)
+class GpuProgram:
+    """The program of one task, for the GPU that the job holds.
+
+    command: its command line but for the request. lock: the descriptor that keeps the GPU taken, also by what the
+    program leaves behind.
+    """
+
+    gpu: FoundGpu
+    lock: int
+    command: list[str]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """In which the program sees this GPU alone."""
+        return {**os.environ, "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
+
+    def run(
+        self, request: Any, *words: str, under: Sequence[str] = (), **options: Any
+    ) -> subprocess.CompletedProcess[Any]:
+        """Run it to its end with a request, `under` a tool if one is given; `options` are those of subprocess.run."""
+        command = [*under, *self.command, json.dumps(request), *words]
+        return subprocess.run(
+            command,
+            env=self.environment,
+            pass_fds=[self.lock],
+            preexec_fn=die_with_parent,
+            check=False,
+            **options,
+        )
+
+
+@contextlib.contextmanager
+def gpu_program(
+    task: str, path: Path, plan: Plan, root: Path, gpus: Sequence[FoundGpu]
+) -> Iterator[GpuProgram]:
+    """Wait for one of the GPUs and hold it: the program of a task for the plan at `path`.
+
+    Raises LadderError without a GPU, or where a cubin of the plan is missing.
+    """
+    command = process_command(task, path, plan, root)
+    with one_gpu(gpus) as (gpu, lock):
+        yield GpuProgram(gpu, lock, command)
+
+
+def run_on_gpu(
+    task: str, path: Path, plan: Plan, root: Path, gpus: Sequence[FoundGpu], request: Any
+) -> tuple[FoundGpu, Any]:
+    """Run a task on one of the GPUs: which it was, and what the task returned.
+
+    Raises LadderError without a GPU, where a cubin of the plan is missing, or where the program fails.
+    """
+    with gpu_program(task, path, plan, root, gpus) as program, tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        code = program.run(request, str(answer)).returncode
+        found = read_json(answer)
+        if found is None or code != 0:
+            why = f"ended with exit code {code}; the log above says why"
+            raise LadderError(f"{task} with {plan.sweep} on {program.gpu.uuid} {why}")
+        return program.gpu, found
+
+
+def process_command(task: str, path: Path, plan: Plan, root: Path) -> list[str]:
+    """Command line of a task's program but for its request. Raises LadderError where a cubin is missing."""
+    require_cubins(path, plan, root / plan.job["cubins"])
+    words = ["-m", "ladder.measure.process", task]
+    return [sys.executable, *words, str(path), str(root / plan.job["cubins"])]
+
+
+def require_cubins(path: Path, plan: Plan, cubins: Path) -> None:
+    """Raises LadderError where a cubin of the plan is not in the cache."""
+    for name, facts in {**plan.harness, **plan.variants}.items():
+        if (key := facts.get("cubin")) and not (cubins / f"{key}.cubin").is_file():
+            what = "delete this plan and run snakemake again, which compiles what is missing"
+            raise LadderError(f"{path}: the cubin of {name} is not in {cubins}; {what}")
