@@ -354,7 +354,7 @@ def kill_one(target: str, running: subprocess.Popen[bytes]) -> None:
     if target == "all":
         os.killpg(running.pid, signal.SIGKILL)
         return
-    pattern = {"worker": "-m ladder.measure.worker", "supervisor": "-m ladder measure"}[target]
+    pattern = {"worker": "-m ladder.measure.process measure", "supervisor": "-m ladder measure"}[target]
     for pid in processes(pattern):
         if "measure" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace") or target == "worker":
             os.kill(pid, signal.SIGKILL)
@@ -378,9 +378,9 @@ def test_killed_at_ten_moments_it_ends_like_an_undisturbed_run(gpu_project: Path
         code = running.wait()
         # Nothing that measures outlives the one that started it.
         deadline = time.monotonic() + 10
-        while processes("ladder.measure.worker") and time.monotonic() < deadline:
+        while processes("ladder.measure.process") and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert not processes("ladder.measure.worker")
+        assert not processes("ladder.measure.process")
         unlock = subprocess.run(
             snakemake_command("--unlock"), cwd=gpu_project, env=here(), capture_output=True, check=False
         )

@@ -368,7 +368,7 @@ def loaded_by(module: str) -> set[str]:
     return {Path(line).relative_to(code.PACKAGE).as_posix() for line in done.stdout.splitlines()}
 
 
-@pytest.mark.parametrize("module", ["ladder.measure.worker", "ladder.measure.profile_worker"])
+@pytest.mark.parametrize("module", ["ladder.measure.worker", "ladder.measure.traced"])
 def test_the_digest_covers_every_file_that_the_process_loads(module: str) -> None:
     covered = {
         path.relative_to(code.PACKAGE).as_posix()

@@ -333,7 +333,7 @@ class Host:
         monkeypatch.setattr(job, "driver_version", lambda: "580.95")
         monkeypatch.setattr(job, "Monitor", lambda uuid: contextlib.nullcontext(Quiet(uuid)))
         monkeypatch.setattr(job, "locked_clocks", lambda *_: contextlib.nullcontext())
-        monkeypatch.setattr(job, "require_cubins", lambda *_: None)
+        monkeypatch.setattr("ladder.measure.gpu_job.require_cubins", lambda *_: None)
         monkeypatch.setattr(job.Measuring, "run", run)
         monkeypatch.setattr("ladder.measure.view.now", self.now)
         monkeypatch.setattr(job, "Job", lambda: Job(started=self.now()))
