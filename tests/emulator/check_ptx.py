@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from emulator import ptx
+from emulator.inputs import e4m3
 from emulator.ptx import Array, Instruction, Memory, Program, compile_ptx
 from emulator.tensor_ptx import TensorMachine, parse_tensor
 
@@ -20,11 +21,22 @@ _PLAIN: dict[str, Any] = {
     "not.b32": np.invert,
 }
 _PLAIN |= {"not.b64": np.invert, "cvt.f64.f32": np.float64, "cvt.rn.f32.f64": np.float32}
+_PLAIN |= {"cvt.rzi.f32.f32": np.trunc, "cvt.rzi.s32.f32": np.int32}
 _PLAIN["fma.rn.f64"] = lambda a, b, add: a * b + add
 ptx._TYPES["f64"], ptx._BITS[1] = np.float64, np.bool_
 ptx._COMPARE |= {"num": lambda a, b: (a == a) & (b == b)}
 ptx._COMPARE |= {"ltu": lambda a, b: ~(a >= b), "geu": lambda a, b: ~(a < b)}  # or NaN
 ptx._ARITHMETIC |= {"div.rn": np.divide, "div": np.floor_divide, "rem": np.remainder}
+
+
+def _cut(x: Array) -> Array:
+    """Whole numbers as fp32, rounded towards zero."""
+    exact = x.astype(np.float64)
+    near = exact.astype(np.float32)
+    return np.asarray(np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near))
+
+
+_PLAIN |= {f"cvt.rz.f32.{kind}32": _cut for kind in "su"}
 
 
 def _words(structure: re.Match[str]) -> str:
@@ -71,6 +83,20 @@ class CheckMachine(TensorMachine):
             self._atomic((*modifiers, *step.operands), mask)
         elif step.opcode in _PLAIN:
             self._set(to, np.asarray(_PLAIN[step.opcode](*(self._value(one, kind) for one in others))), mask)
+        elif step.opcode == "cvt.rn.satfinite.e4m3x2.f32":
+            high, low = (e4m3(self._everywhere(one, "f32")).astype(np.uint16) for one in others)
+            self._set(to, high << 8 | low, mask)
+        elif step.opcode == "mul.wide.u16":
+            left, right = (self._everywhere(one, "u16").astype(np.uint32) for one in others)
+            self._set(to, left * right, mask)
+        elif step.opcode == "cvt.u16.u64":
+            self._set(to, self._everywhere(others[0], "u64").astype(np.uint16), mask)
+        elif name == "prmt":
+            low, high = (self._everywhere(one, "u32").astype(np.uint64) for one in others[:2])
+            both, chosen = low | high << np.uint64(32), int(others[2], 0)
+            taken = (both >> np.uint64(8 * (chosen >> 4 * at & 7)) & np.uint64(255) for at in range(4))
+            found = sum((byte << np.uint64(8 * at) for at, byte in enumerate(taken)), np.uint64(0))
+            self._set(to, np.asarray(found).astype(np.uint32), mask)
         elif step.opcode == "shfl.sync.down.b32":
             lane, by = np.arange(self.count), self._everywhere(others[1], "u32").astype(np.int64)
             source = np.where(lane % 32 + by < 32, lane + by, lane)

@@ -35,6 +35,7 @@ def use(made: instances.Instance, params: dict[str, Any]) -> None:
             made.check(params)
             made.refresh(4)
             made.inspect(params, Seal(1, 2, 3))
+            made.renew(5)
     assert made.damage() is None
 
 

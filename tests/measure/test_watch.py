@@ -66,6 +66,8 @@ class FakeInstance:
     def refresh(self, seed: int) -> None:
         self.log.append(("refresh", self.place, seed))
 
+    renew = refresh
+
     def poison_outputs(self) -> None:
         self.log.append(("poison", self.place))
 

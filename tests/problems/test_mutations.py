@@ -26,8 +26,9 @@ from emulator.tensor_ptx import from_bits, to_bits
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import harness
 from ladder.gpu.device import Gpu, Harness, Launcher, Seal, _mixed
-from ladder.gpu.instance import Maker, Seed, Tensor
+from ladder.gpu.instance import Maker, Tensor
 from ladder.gpu.timing import Timer
+from ladder.gpu.workspace import Workspaces
 from ladder.measure.watch import Side, Watch
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
@@ -351,8 +352,6 @@ class EmulatedHarness:
         for one in arguments:
             if isinstance(one, Seal):
                 given += [one.running, one.result, one.key]
-            elif isinstance(one, Seed):
-                given += [one.seed, one.secret]
             elif isinstance(one, float):
                 given.append(int(np.float64(one).view(np.uint64)))
             else:
@@ -367,8 +366,8 @@ def emulated_instance(
     made, on = GemmInstance.__new__(GemmInstance), EmulatedHarness()
     made.m, made.n, made.k, made.dtype, made.layout = m, n, k, dtype, layout
     made.input, made.output = input_dtype(dtype), output_dtype(dtype)
-    made.scalars, made.drawn, made.kinds, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}, {}, {}
-    made.inputs, made._secret = INPUTS[0], 0x1234567890ABCDEF
+    made.scalars, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}
+    made.inputs, made._secret = INPUTS[0], b"a secret"
     for name, (shape, element) in made.shapes().items():
         size, room = math.prod(shape) * ELEMENT_BYTES[element], 64 if name in made.moving else 0
         whole: Any = SimpleNamespace(handle=on.allocate(size + room), size=size + room)
@@ -377,6 +376,7 @@ def emulated_instance(
     signed = 8 * (k + _PADDING)
     made._signed = cast(Any, SimpleNamespace(handle=on.allocate(signed), size=signed))
     made.gpu = cast(Any, SimpleNamespace(harness=on, zero=on.zero))
+    made.workspaces = Workspaces(made.gpu)
     return made, on
 
 

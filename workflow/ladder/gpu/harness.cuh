@@ -19,16 +19,23 @@ __device__ unsigned long long mixed(unsigned long long seed, index_t index) {
   return z ^ (z >> 31);
 }
 
-// What inputs are drawn with: a seed, and a secret without which the seed does not follow from the numbers drawn.
-struct Seed {
-  unsigned long long seed, secret;
-};
+// What inputs are drawn with: without it they do not follow from one another.
+using Key = unsigned long long;
 
-__device__ unsigned long long mixed(Seed seed, index_t index) {
-  unsigned long long z = seed.seed * 0xD1342543DE82EF95ull + (index + 1) * 0x9E3779B97F4A7C15ull;
-  z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull) ^ seed.secret;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011): 128 bits for each
+// index, which neighbours share.
+__device__ uint4 philox(Key key, index_t index) {
+  uint4 x = make_uint4(static_cast<unsigned>(index), static_cast<unsigned>(index >> 32), 0, 0);
+  unsigned low = static_cast<unsigned>(key), high = static_cast<unsigned>(key >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; ++round) {
+    const unsigned long long left = 0xD2511F53ull * x.x, right = 0xCD9E8D57ull * x.z;
+    x = make_uint4(static_cast<unsigned>(right >> 32) ^ x.y ^ low, static_cast<unsigned>(right),
+                   static_cast<unsigned>(left >> 32) ^ x.w ^ high, static_cast<unsigned>(left));
+    low += 0x9E3779B9u;
+    high += 0xBB67AE85u;
+  }
+  return x;
 }
 
 struct Tf32 {
@@ -46,17 +53,8 @@ template <> __device__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return
 template <> __device__ __nv_fp8_e4m3 from_float<__nv_fp8_e4m3>(float x) { return __nv_fp8_e4m3(x); }
 template <> __device__ int from_float<int>(float x) { return static_cast<int>(x * 1000.0f); }
 
-// 128 random bits, which neighbours share: eight elements of at most 16 bits, or four of 32.
-struct Bits {
-  unsigned long long first, second;
-};
-
-__device__ Bits drawn_bits(Seed seed, index_t index) {
-  const unsigned long long first = mixed(seed, index), second = first * 0xD6E8FEB86659FD93ull;
-  return {first, second ^ (second >> 32)};
-}
-
-template <class T> constexpr int drawn_together = sizeof(T) == 4 ? 4 : 8;
+// So many elements share 128 bits: each has as many of its own as it takes in memory.
+template <class T> constexpr int drawn_together = 16 / sizeof(T);
 
 // Inputs are uniform in [-1, 1), uniform in [0, 1) so that errors of one sign add up, integers from -2 to 2 so that sums
 // are exact, or uniform times powers of two, so that a narrower range of exponents shows.
@@ -72,17 +70,24 @@ template <> constexpr Powers powers<__half> = {0, 4};
 template <> constexpr Powers powers<__nv_fp8_e4m3> = {-3, 4};
 template <> constexpr Powers powers<int> = {0, 1};
 
-// Element `part` of those that share `bits`, made of 23 or 16 of them, so that it is exact in fp32.
-template <class T> __device__ T drawn(const Bits& bits, int part, int kind) {
-  constexpr int of_half = drawn_together<T> / 2, width = 64 / of_half, used = width < 23 ? width : 23;
-  const unsigned own = static_cast<unsigned>((part < of_half ? bits.first : bits.second) >> (part % of_half * width));
-  // As the mantissa of a number in [2, 4): conversions from integers are slow.
-  const float x = __uint_as_float(0x40000000u | (own << (32 - width) >> (32 - used) << (23 - used))) - 3.0f;
-  if (kind == WIDE) {
-    const unsigned exponent = 127 + powers<T>.lowest + own % powers<T>.number;
-    return from_float<T>(x * __uint_as_float(exponent << 23));
+// Element `part` of those that share `bits`. All 24 bits of an fp32 are drawn; what is narrower is exact in fp32.
+template <class T> __device__ T drawn(uint4 bits, int part, int kind) {
+  constexpr int of_word = drawn_together<T> / 4, width = 32 / of_word;
+  const int word = part / of_word;
+  const unsigned own = word < 2 ? (word == 0 ? bits.x : bits.y) : (word == 2 ? bits.z : bits.w);
+  unsigned low = own;
+  float x;
+  if constexpr (of_word == 1) {
+    // Cut and not rounded, so that neither 1 nor -1 stands for more than its share.
+    x = kind == POSITIVE ? __uint2float_rz(own) * 0x1p-32f : __int2float_rz(static_cast<int>(own)) * 0x1p-31f;
+  } else {
+    low = own >> (part % of_word * width) & ((1u << width % 32) - 1);
+    // As the mantissa of a number in [2, 4): conversions from integers are slow.
+    x = __uint_as_float(0x40000000u | low << (23 - width)) - 3.0f;
+    if (kind == POSITIVE) x = 0.5f * x + 0.5f;
   }
-  return from_float<T>(kind == UNIFORM ? x : kind == POSITIVE ? 0.5f * x + 0.5f : truncf(3.0f * x));
+  if (kind == WIDE) x *= __uint_as_float((127 + powers<T>.lowest + low % powers<T>.number) << 23);
+  return from_float<T>(kind == INTEGERS ? truncf(3.0f * x) : x);
 }
 
 // What sums of a type are made in: of a narrow one in fp32, which is far more exact than its products' bound.
@@ -143,13 +148,13 @@ __device__ void raise_to_block(double* maximum, double value) {
 }
 
 // Draws a whole buffer.
-template <class T> __device__ void draw(T* data, index_t count, Seed seed, int kind) {
+template <class T> __device__ void draw(T* data, index_t count, Key key, int kind) {
   constexpr int together = drawn_together<T>;
   struct alignas(together * sizeof(T)) Pack {
     T element[together];
   };
   for (index_t i = first_index(); i * together < count; i += grid_stride()) {
-    const Bits bits = drawn_bits(seed, i);
+    const uint4 bits = philox(key, i);
     Pack pack;
     for (int part = 0; part < together; ++part) pack.element[part] = drawn<T>(bits, part, kind);
     if ((i + 1) * together <= count) {
@@ -181,9 +186,9 @@ __device__ unsigned bits_of(int x) { return static_cast<unsigned>(x); }
 
 // 0, or 1e300 where an element of an input that was drawn is not as it was.
 template <class T>
-__device__ double error_of_input(const T* data, index_t at, Seed seed, int kind) {
+__device__ double error_of_input(const T* data, index_t at, Key key, int kind) {
   constexpr int together = drawn_together<T>;
-  const T expected = drawn<T>(drawn_bits(seed, at / together), at % together, kind);
+  const T expected = drawn<T>(philox(key, at / together), at % together, kind);
   return bits_of(data[at]) == bits_of(expected) ? 0.0 : 1e300;
 }
 
@@ -208,16 +213,16 @@ __device__ void seal_maximum(Seal seal, double value) {
 
 }  // namespace
 
-template <class T> __global__ void fill(T* data, index_t count, Seed seed, int kind) {
-  draw(data, count, seed, kind);
+template <class T> __global__ void fill(T* data, index_t count, Key key, int kind) {
+  draw(data, count, key, kind);
 }
 
 // Counts elements that are not those of `fill`: inputs that a kernel wrote.
 template <class T>
-__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, Seed seed,
+__global__ void count_changed(unsigned long long* count, const T* data, index_t elements, Key key,
                               int kind) {
   unsigned long long found = 0;
-  for (index_t i = first_index(); i < elements; i += grid_stride()) found += error_of_input(data, i, seed, kind) > 0.0;
+  for (index_t i = first_index(); i < elements; i += grid_stride()) found += error_of_input(data, i, key, kind) > 0.0;
   if (found) atomicAdd(count, found);
 }
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import ctypes
+import hashlib
 import math
-import random
 import secrets
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from cuda.core import Buffer
@@ -19,24 +20,18 @@ from ladder.gpu.workspace import WORD, Workspaces
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, INPUTS, Params
 
-_KINDS = {kind: ctypes.c_int32(number) for number, kind in enumerate(INPUTS)}
 _GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
-_STEP = 256  # bytes: as aligned as libraries expect
+STEP = 256  # bytes: as aligned as libraries expect
 _STEPS = 256
 _GUARD = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
-
-
-class Seed(ctypes.Structure):
-    """The same struct of harness.cuh."""
-
-    _fields_ = (("seed", ctypes.c_uint64), ("secret", ctypes.c_uint64))
 
 
 @dataclass(frozen=True)
 class Tensor:
     """A dense row-major buffer with its shape, outermost extent first, and element dtype.
 
-    `whole` is what is between the guards: the buffer, and for an input whose place moves some room more.
+    `whole` is what is between the guards: the buffer, and for an input whose place moves some room more. `key` and
+    `kind` are what its random numbers were drawn with, a kind below 0 that none were.
     """
 
     buffer: Buffer
@@ -44,6 +39,8 @@ class Tensor:
     dtype: str
     whole: Buffer
     guarded: Buffer
+    key: ctypes.c_uint64 = field(default_factory=ctypes.c_uint64, compare=False)
+    kind: ctypes.c_int32 = field(default_factory=partial(ctypes.c_int32, -1), compare=False)
 
     @property
     def pointer(self) -> int:
@@ -92,20 +89,18 @@ class Instance(ABC):
 
     outputs: ClassVar[tuple[str, ...]]
     moving: ClassVar[tuple[str, ...]] = ()
-    """Inputs that begin somewhere else at each place from 2 on, so that no two launches of a chain have one answer."""
+    """Inputs that differ from place to place from 2 on, so that no launch of a chain holds the answer of another."""
 
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
         self.workspaces = Workspaces(gpu)
         self.scalars: dict[str, float] = {}
-        self.drawn: dict[str, Seed] = {}
-        self.kinds: dict[str, ctypes.c_int32] = {}  # that were drawn
         self.inputs = INPUTS[0]  # the kind to draw
         self.algorithms: dict[str, str] = {}  # of libraries, by name: to be taken, or taken
-        self._secret = secrets.randbits(64)
+        self._secret = secrets.token_bytes(32)
         self._place = 0
-        self._steps = {name: random.sample(range(1, _STEPS), _STEPS - 1) for name in self.moving}
+        self._copies: dict[tuple[str, int], Tensor] = {}  # of moving inputs
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
         self._table: tuple[list[str], list[tuple[int, int, bool]], Buffer] | None = None
         for name, (shape, element) in self.shapes().items():
@@ -161,6 +156,10 @@ class Instance(ABC):
         self._inspect(params, seal)
         self.workspaces.look()
 
+    def shifts(self) -> int:
+        """How many shifts of the first moving input, by multiples of 256 bytes, give answers with nothing in common."""
+        return _STEPS
+
     def library(self, name: str) -> Launcher:
         """A library reference by name. Raises LadderError where the problem has none of that name."""
         raise LadderError(f"the problem has no library reference {name!r}")
@@ -197,10 +196,26 @@ class Instance(ABC):
             here = self.tensors[name]
             there = self._elsewhere.pop((name, place), None) or self._allocated(here.shape, here.dtype)
             self._elsewhere[name, self._place], self.tensors[name] = here, there
-        for name in self.moving if place != self._place else ():
-            offset = self._steps[name][place % len(self._steps[name])] * _STEP if place > 1 else 0
-            self.tensors[name] = self.tensors[name].moved(offset)
+        copies, shift = self._variation(place)
+        for name, number in zip(self.moving, copies, strict=False):
+            here = self.tensors[name]
+            if (name, number) not in self._copies:
+                self._copies[name, number] = self._allocated(here.shape, here.dtype, _STEPS * STEP)
+            self.tensors[name] = self._copies[name, number].moved(shift if name == self.moving[0] else 0)
         self._place = place
+
+    def _variation(self, place: int) -> tuple[tuple[int, ...], int]:
+        """Which copy of each moving input a place takes, and the shift of the first one in bytes.
+
+        Places 0 and 1 take the first copies as they are. Later ones shift the first input, and where shifts are used up
+        take another pair of copies: (0, 0), (1, 0), (1, 1), (0, 1), (2, 0), …, so that few are needed.
+        """
+        pair, step = divmod(max(place - 1, 0), min(self.shifts(), _STEPS))
+        if len(self.moving) == 1:
+            return (pair,), step * STEP
+        edge = math.isqrt(pair)
+        rest = pair - edge * edge
+        return (edge, rest) if rest <= edge else (rest - edge - 1, edge), step * STEP
 
     def pointer(self, name: str) -> int:
         """Address of a buffer."""
@@ -208,7 +223,9 @@ class Instance(ABC):
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
-        self.tensors[name] = self._allocated(shape, dtype, _STEPS * _STEP if name in self.moving else 0)
+        self.tensors[name] = self._allocated(shape, dtype, _STEPS * STEP if name in self.moving else 0)
+        if name in self.moving:
+            self._copies[name, 0] = self.tensors[name]
 
     def provide_workspace(self, argument: Mapping[str, Any]) -> None:
         """Allocate the workspace of a kernel's argument, unless it is there. Raises OutOfDeviceMemory."""
@@ -225,19 +242,32 @@ class Instance(ABC):
         whole = Buffer.from_handle(int(guarded.handle) + _GUARD_BYTES, size, owner=guarded)
         return Tensor(whole, shape, dtype, whole, guarded).moved(0)
 
-    def note_drawn(self, name: str, seed: int) -> None:
-        """Remember what the numbers in a buffer were drawn with."""
-        drawn = self.drawn.setdefault(name, Seed())
-        drawn.seed, drawn.secret = seed, self._secret
-        self.kinds[name] = _KINDS[self.inputs]
+    def renew(self, seed: int) -> None:
+        """The same ahead of a chain: fresh inputs for all places, and poison at the one that is in use."""
+        self.refresh(seed)
+        used = {id(self.tensors[name].key) for name in self.moving}
+        for (name, number), tensor in self._copies.items():
+            if id(tensor.key) not in used:
+                self._draw(tensor, f"{seed} {name} {number}")
+
+    def note_drawn(self, name: str, seed: int) -> Tensor:
+        """A buffer whose numbers are those of a seed from now on."""
+        return self._note(self.tensors[name], f"{seed} {name}")
+
+    def _note(self, tensor: Tensor, words: str) -> Tensor:
+        # Nothing that a kernel reads tells this key, nor does one key tell another.
+        digest = hashlib.blake2b(words.encode(), key=self._secret, digest_size=8).digest()
+        tensor.key.value, tensor.kind.value = int.from_bytes(digest, "little"), INPUTS.index(self.inputs)
+        return tensor
 
     def draw(self, name: str, seed: int) -> None:
         """Enqueue random numbers for all of a buffer, of the kind `inputs`; as int32 a thousand times as large."""
-        self.note_drawn(name, seed)
-        tensor = self.tensors[name]
+        self._draw(self.tensors[name], f"{seed} {name}")
+
+    def _draw(self, tensor: Tensor, words: str) -> None:
+        self._note(tensor, words)
         entry, count = f"fill<{C_TYPES[tensor.dtype]}>", tensor.elements
-        begin = int(tensor.whole.handle)
-        self.gpu.harness.run(entry, count, begin, count, self.drawn[name], self.kinds[name])
+        self.gpu.harness.run(entry, count, int(tensor.whole.handle), count, tensor.key, tensor.kind)
 
     @contextlib.contextmanager
     def given(self, inputs: str) -> Iterator[None]:
@@ -267,23 +297,28 @@ class Instance(ABC):
                 at = length - int(nearest)
                 place = f"{at} bytes behind the end" if behind else f"{at + 1} bytes before the start"
                 return "out_of_bounds", f"{changed} bytes around {name} were written, the nearest {place}"
-        for name, seed in self.drawn.items():
-            tensor = self.tensors[name]
+        for name, tensor in self._buffers().values():
+            if tensor.kind.value < 0:
+                continue
             begin, count = int(tensor.whole.handle), tensor.elements
-            entry = f"count_changed<{C_TYPES[tensor.dtype]}>"
-            _, changed = harness.reduce(entry, count, harness.count, begin, count, seed, self.kinds[name])
+            entry, drawn_with = f"count_changed<{C_TYPES[tensor.dtype]}>", (tensor.key, tensor.kind)
+            _, changed = harness.reduce(entry, count, harness.count, begin, count, *drawn_with)
             if changed:
                 return "incorrect", f"{changed} elements of the input {name} were written"
         return self.workspaces.damage()
 
+    def _buffers(self) -> dict[int, tuple[str, Tensor]]:
+        """Name and tensor of every buffer, of each place and copy, by address."""
+        every = [*self.tensors.items()]
+        every += [
+            (name, tensor) for of in (self._elsewhere, self._copies) for (name, _), tensor in of.items()
+        ]
+        return {int(tensor.whole.handle): (name, tensor) for name, tensor in every}
+
     def _guards(self) -> tuple[list[str], list[tuple[int, int, bool]], Buffer]:
         """Of each guard its buffer's name and its place, and a table of them on the device with room for results."""
         if self._table is None:
-            every = [
-                *self.tensors.items(),
-                *((name, tensor) for (name, _), tensor in self._elsewhere.items()),
-            ]
-            listed = [(name, guard) for name, tensor in every for guard in tensor.guards()]
+            listed = [(name, guard) for name, tensor in self._buffers().values() for guard in tensor.guards()]
             names, guards = [name for name, _ in listed], [guard for _, guard in listed]
             packed = b"".join(struct.pack("3q", *guard) for guard in guards)
             self._table = names, guards, self.gpu.upload(packed + bytes(16 * len(guards)))
@@ -291,11 +326,11 @@ class Instance(ABC):
 
     def close(self) -> None:
         """Free the buffers."""
-        for tensor in [*self.tensors.values(), *self._elsewhere.values()]:
+        for _, tensor in self._buffers().values():
             tensor.buffer.close()
             tensor.whole.close()
             tensor.guarded.close(self.gpu.stream)
-        self.tensors, self._elsewhere, self._table = {}, {}, None
+        self.tensors, self._elsewhere, self._copies, self._table = {}, {}, {}, None
         self.workspaces = Workspaces(self.gpu)
 
 

@@ -88,7 +88,8 @@ class Watch:
         """
 
         def refresh() -> None:
-            self._refresh(places[0])
+            with self.instance.writing_to(places[0]):
+                self.instance.renew(secrets.randbits(_SEED_BITS))
             poison()
 
         def inspect() -> None:

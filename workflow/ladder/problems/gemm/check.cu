@@ -190,9 +190,9 @@ __device__ void add_product(const Team& team, const T* row, int count, const typ
 // What comes ahead of a timed launch: inputs drawn, so many elements, C poisoned, `sums` for the check cleared.
 template <class In, class Out>
 __global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t count_a, index_t count_b, index_t c_bytes,
-                                index_t k, Seed seed_of_a, Seed seed_of_b, int kind) {
-  draw(a, count_a, seed_of_a, kind);
-  draw(b, count_b, seed_of_b, kind);
+                                index_t k, Key key_of_a, Key key_of_b, int kind) {
+  draw(a, count_a, key_of_a, kind);
+  draw(b, count_b, key_of_b, kind);
   poison(c, c_bytes);
   for (index_t i = first_index(); i < k + 2; i += grid_stride()) sums[i] = 0;
 }
@@ -313,14 +313,14 @@ template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
     check_product(Seal seal, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
                   const typename Sum<In>::type* squares, index_t spots, index_t m, index_t n, index_t k, index_t b_by_k,
-                  index_t b_by_n, double alpha, double rounding, index_t moved_a, index_t moved_b, Seed seed_of_a,
-                  Seed seed_of_b, int kind) {
+                  index_t b_by_n, double alpha, double rounding, index_t moved_a, index_t moved_b, Key key_of_a,
+                  Key key_of_b, int kind) {
   double worst = worst_of_spots(seal, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
   const unsigned long long chosen = mixed(seal.key + 1, first_index());
   const index_t at_a = moved_a + chosen % (m * k), at_b = moved_b + chosen % (n * k);
-  raise(worst, error_of_input(a - moved_a, at_a, seed_of_a, kind));
-  raise(worst, error_of_input(b - moved_b, at_b, seed_of_b, kind));
+  raise(worst, error_of_input(a - moved_a, at_a, key_of_a, kind));
+  raise(worst, error_of_input(b - moved_b, at_b, key_of_b, kind));
   const Team team(m);
   for (index_t row = team.first; row < m; row += team.teams) {
     double of_a, sums[3];

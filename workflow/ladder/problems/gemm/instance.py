@@ -77,7 +77,7 @@ class GemmInstance(instance.Instance):
     def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
         self.libraries = libraries
         self.regions: list[_Region] = []
-        self._answered: dict[str, Any] = {}  # what was drawn when the fp64 answer was worked out
+        self._answered: list[tuple[int, int, int]] = []  # what was drawn when the fp64 answer was worked out
         self._digests: dict[int, int] = {}  # of its regions, when it was first used
         self._key = secrets.randbits(63)
         self.m, self.n, self.k = (size[extent] for extent in "mnk")
@@ -98,8 +98,16 @@ class GemmInstance(instance.Instance):
         return {"a": (a, self.input), "b": (b, self.input), "c": (c, self.output)}
 
     def fill_inputs(self, seed: int) -> None:
-        for offset, name in enumerate("ab"):
-            self.draw(name, 2 * seed + offset)
+        for name in "ab":
+            self.draw(name, seed)
+
+    def shifts(self) -> int:
+        """Those of A that move it by different parts of a row: with each, other products meet.
+
+        Shifts by whole rows would give the rows of another answer. B is not shifted.
+        """
+        row = self.k * ELEMENT_BYTES[self.input]
+        return row // math.gcd(row, instance.STEP)
 
     def _strides(self, name: str) -> tuple[int, int]:
         """Elements from one row and from one column to the next, of the logical a (M x K) or b (K x N)."""
@@ -131,7 +139,8 @@ class GemmInstance(instance.Instance):
 
     def _answer(self) -> list[_Region]:
         """The fp64 answer: all of C where fp64 is fast, else 64 rows and 64 columns spread over it."""
-        drawn = {name: (self.pointer(name), self.inputs, bytes(self.drawn[name])) for name in "ab"}
+        tensors = [self.tensors[name] for name in "ab"]
+        drawn = [(one.pointer, one.kind.value, one.key.value) for one in tensors]
         if not self.regions or self._answered != drawn:
             self._free_regions()
             self._answered = drawn
@@ -192,9 +201,7 @@ class GemmInstance(instance.Instance):
 
     def _refresh(self, seed: int) -> None:
         """All in one kernel."""
-        for offset, name in enumerate("ab"):
-            self.note_drawn(name, 2 * seed + offset)
-        a, b, c = (self.tensors[name] for name in "abc")
+        a, b, c = *(self.note_drawn(name, seed) for name in "ab"), self.tensors["c"]
         buffers = (int(a.whole.handle), int(b.whole.handle), c.pointer, int(self._signed.handle))
         counts = (a.elements, b.elements, c.buffer.size, self.k)
         elements = max(a.elements, b.elements, c.elements) // _REFRESHED_AT_ONCE
@@ -225,7 +232,7 @@ class GemmInstance(instance.Instance):
 
     def _drawn_with(self) -> list[Any]:
         """What A and B were drawn with."""
-        return [*(self.drawn[name] for name in "ab"), self.kinds["a"]]
+        return [*(self.tensors[name].key for name in "ab"), self.tensors["a"].kind]
 
     def _signed_pointers(self) -> tuple[int, int]:
         """Addresses of B times random signs, and of the sum of B's squares ahead of it."""

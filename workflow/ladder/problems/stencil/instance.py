@@ -7,7 +7,7 @@ from typing import Any
 from ladder.gpu import instance
 from ladder.gpu.device import Launcher, Seal
 from ladder.gpu.instance import Check
-from ladder.model.problem import C_TYPES, Params
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params
 
 _int32 = functools.cache(ctypes.c_int32)  # the same object each time: see Harness.run
 _INSPECTED = 2**18
@@ -18,6 +18,7 @@ class StencilInstance(instance.Instance):
     """Buffers input, output (elements each) and the copy's target."""
 
     outputs = ("output",)
+    moving = ("input",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         return dict.fromkeys(("input", "output", "copied"), ((self.size["elements"],), self.dtype))
@@ -45,7 +46,9 @@ class StencilInstance(instance.Instance):
     def _inspect(self, params: Params, seal: Seal) -> None:
         """A quarter of a million outputs in random stretches, and the last ones."""
         entry = f"check_stretches<{C_TYPES[self.dtype]}>"
-        drawn_with = (self.drawn["input"], self.kinds["input"])
+        given = self.tensors["input"]
+        moved = (given.pointer - int(given.whole.handle)) // ELEMENT_BYTES[self.dtype]
+        drawn_with = (moved, given.key, given.kind)
         self.gpu.harness.run(entry, _INSPECTED, seal, *self._compared(params), *drawn_with)
 
     def library(self, name: str) -> Launcher:

@@ -1,0 +1,104 @@
+"""Inputs as gpu/harness.cuh draws them, in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ladder.model.problem import INPUTS
+
+from emulator.ptx import Array
+from emulator.tensor_ptx import from_bits, to_bits
+
+_MULTIPLIERS, _STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+POWERS = {"bf16": (-24, 48), "fp16": (0, 4), "fp8": (-3, 4), "int32": (0, 1)}
+"""Of inputs over many binades: the lowest power of two, and how many (others: -32, 64)."""
+E4M3 = np.array(
+    [
+        float("nan")
+        if code & 0x7F == 0x7F
+        else (-1) ** (code >> 7)
+        * (
+            (code & 7) * 2.0**-9
+            if code >> 3 & 15 == 0
+            else (1 + (code & 7) / 8) * 2.0 ** ((code >> 3 & 15) - 7)
+        )
+        for code in range(256)
+    ]
+)
+"""What each byte of e4m3 stands for."""
+
+
+def philox(key: int, counters: Array) -> Array:
+    """Four words of 32 bits for each counter of 64: Philox4x32-10."""
+    x = [counters & _LOW, counters >> np.uint64(32), np.zeros_like(counters), np.zeros_like(counters)]
+    keys = [key & 0xFFFFFFFF, key >> 32]
+    for _ in range(10):
+        left, right = (np.uint64(by) * x[of] for by, of in zip(_MULTIPLIERS, (0, 2), strict=True))
+        x = [
+            right >> np.uint64(32) ^ x[1] ^ np.uint64(keys[0]),
+            right & _LOW,
+            left >> np.uint64(32) ^ x[3] ^ np.uint64(keys[1]),
+            left & _LOW,
+        ]
+        keys = [(one + step) & 0xFFFFFFFF for one, step in zip(keys, _STEPS, strict=True)]
+    return np.stack(x, axis=-1).astype(np.uint32)
+
+
+def cut(x: Array, bits: int = 24) -> Array:
+    """fp64 cut to `bits` of mantissa."""
+    unit = np.ldexp(1.0, np.frexp(x)[1] - bits)
+    return np.asarray(np.trunc(x / unit) * unit)
+
+
+def drawn(dtype: str, count: int, key: int, kind: str = "uniform") -> Array:
+    """The first `count` elements of a buffer: as their bits where the type is narrow, else as they are."""
+    wide = dtype in ("fp32", "tf32", "int32")
+    of = np.uint32 if wide else np.uint8 if dtype == "fp8" else np.uint16
+    own = philox(key, np.arange(-(-count // 4), dtype=np.uint64)).reshape(-1).view(of)[:count]
+    if not wide:
+        x = own * (2.0**-7 if dtype == "fp8" else 2.0**-15) - 1
+        x = 0.5 * x + 0.5 if kind == "positive" else x
+    elif kind == "positive":
+        x = cut(own * 2.0**-32)
+    else:
+        x = cut(own.view(np.int32) * 2.0**-31)
+    if kind == "wide":
+        lowest, number = POWERS.get(dtype, (-32, 64))
+        x = x * np.exp2(lowest + (own % of(number)).astype(np.float64))
+    single: Any = x.astype(np.float32)
+    if kind == "integers":
+        single = np.trunc(np.float32(3) * single)
+    if dtype == "tf32":
+        return np.asarray((single.view(np.uint32) & 0xFFFFE000).view(np.float32))
+    if dtype == "int32":
+        return np.asarray((single * np.float32(1000)).astype(np.int32))
+    if dtype == "fp8":
+        return e4m3(single)
+    return np.asarray(single if dtype == "fp32" else to_bits(single, "bf16" if dtype == "bf16" else "f16"))
+
+
+def e4m3(x: Array) -> Array:
+    """Bytes of the nearest e4m3, those of an even mantissa at a tie; saturated."""
+    order = np.argsort(E4M3[:127])
+    codes, values = order, E4M3[:127][order]
+    size = np.minimum(np.abs(x.astype(np.float64)), 448.0)
+    above = np.clip(np.searchsorted(values, size), 1, len(values) - 1)
+    low, high = values[above - 1], values[above]
+    up = (size - low > high - size) | ((size - low == high - size) & (codes[above] % 2 == 0))
+    return np.asarray(np.where(up, codes[above], codes[above - 1]) | (np.signbit(x).astype(int) << 7)).astype(
+        np.uint8
+    )
+
+
+def value(elements: Array, dtype: str) -> Array:
+    """Elements as fp64."""
+    if dtype == "fp8":
+        return E4M3[elements]
+    if dtype in ("bf16", "fp16"):
+        return from_bits(elements, "bf16" if dtype == "bf16" else "f16").astype(np.float64)
+    return elements.astype(np.float64)
+
+
+assert INPUTS == ("uniform", "positive", "integers", "wide")
