@@ -64,7 +64,8 @@ class Problem(Instance):
     error_bound = check = None  # type: ignore[assignment]
 
     def _allocated(self, shape: Any, dtype: str, room: int = 0) -> Any:
-        return SimpleNamespace(buffer=Buffer(4 * shape[0], 2**20, self.gpu.log), pointer=2**20)
+        own = Buffer(4 * shape[0], 2**20, self.gpu.log)
+        return SimpleNamespace(buffer=own, whole=own, pointer=2**20, kind=SimpleNamespace(value=-1))
 
     def _guards(self) -> Any:
         return [], [], Buffer(0, 0, self.gpu.log)
