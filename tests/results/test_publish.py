@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pandas as pd
 import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, SESSION, Lab, failed
+from killing import calls_of
 from ladder.claims.primitives import Tables
 from ladder.cli.app import main
 from ladder.model.files import tree_digest
@@ -350,7 +353,7 @@ def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(run: 
     here = Run(run.root, device="no-gpu")
     for sweep in here.sweeps().values():
         here.compile(sweep)
-    (run.target / "timings.csv").write_text("lost\n")
+    tables.write({"timings": before.assign(speedup=1.0)}, run.target)
     assert here.publish() == 0
     pd.testing.assert_frame_equal(run.published(), before)
     assert len(list((run.target / "records").iterdir())) == 1
@@ -385,5 +388,92 @@ def test_a_failed_swap_puts_the_old_one_back(run: Run, monkeypatch: pytest.Monke
         return real(self, destination)
 
     monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr("ladder.results.replacing._exchange", lambda one, other: False)
     assert run.publish() == 2
     assert run.files() == before
+
+
+@pytest.mark.parametrize("part", ["timings.csv", "jobs.csv", "records"])
+def test_a_published_folder_that_lacks_a_part_is_refused(
+    run: Run, part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run.publish() == 0
+    path = run.target / part
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = run.files()
+    assert run.publish("--force") == 2
+    assert f"{path}" in caplog.text
+    assert "Restore it" in caplog.text
+    assert run.files() == before
+
+
+def test_an_archive_that_lacks_published_sessions_is_refused(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run.publish() == 0
+    run.finished = "2026-11-21T10:00:00Z"
+    run.measure(["tensor_ladder"], id="session-2", started="2026-11-21T09:00:00Z")
+    assert run.publish() == 0
+    first = min((run.target / "records").iterdir())
+    first.unlink()
+    assert run.publish("--force") == 2
+    assert f"the sessions {SESSION.id} of" in caplog.text
+
+
+def test_a_published_sweep_without_a_file_is_refused_by_name(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run.publish() == 0
+    (run.project.sweeps / "bank_stride.yaml").unlink()
+    run.git("commit", "-qam", "One less")
+    run.measure(["tensor_ladder"])
+    assert run.publish() == 2
+    assert "bank_stride: published, without a file in" in caplog.text
+    assert run.publish("--force") == 0
+    assert set(run.published()["sweep"]) == {"tensor_ladder"}
+
+
+def measure_another_sweep(run: Run) -> Run:
+    """A second run of the same project, of one sweep in a later session."""
+    other = Run(run.root, run="other", finished="2026-11-21T10:00:00Z")
+    other.measure(["bank_stride"], id="session-2", started="2026-11-21T09:00:00Z")
+    return other
+
+
+def publish_apart(run: Run, sweep: str) -> subprocess.Popen[str]:
+    """Publishing one sweep of a run, in a process of its own."""
+    command = [sys.executable, "-m", "ladder", "--root", str(run.root), "publish", run.run, DEVICE]
+    command += ["--config", f"sweeps=[{sweep}]"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow")}
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_two_that_publish_at_once_lose_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.measure(["tensor_ladder"])
+    both = [publish_apart(run, "tensor_ladder"), publish_apart(measure_another_sweep(run), "bank_stride")]
+    said = [one.communicate()[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], said
+    assert any("waiting until another process is done" in one for one in said)
+    assert set(run.published()["sweep"]) == set(SWEEPS)
+    assert set(read_archive(run.target / "records").sessions) == {SESSION.id, "session-2"}
+    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE]
+
+
+@pytest.mark.parametrize("kill_at", [60, 200, 400, 550])
+def test_a_publication_that_is_killed_loses_nothing(run: Run, kill_at: int) -> None:
+    """Kills in its last part, where folders are swapped, are those of test_replacing."""
+    assert run.publish() == 0
+    other = measure_another_sweep(run)
+
+    def publish() -> int:
+        return other.publish("--config", "sweeps=[bank_stride]")
+
+    before = run.files()
+    assert not calls_of(publish, kill_at), "it is killed"
+    now = run.files()
+    assert {name: now[name] for name in before} == before
+    assert publish() == 0
+    assert set(run.published()["sweep"]) == set(SWEEPS)
+    assert set(read_archive(run.target / "records").sessions) == {SESSION.id, "session-2"}
+    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"

@@ -21,7 +21,8 @@ from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
 from ladder.results.archive import read_archive, write_samples
 from ladder.results.environment import analysed_here, measured_on
-from ladder.results.publish import copy_checks, load_publication, replaced
+from ladder.results.publish import copy_checks, load_publication
+from ladder.results.replacing import replaced
 
 
 def publish(
@@ -42,11 +43,10 @@ def publish(
         raise LadderError(f"{folder.root}: no such run")
     given = run_of(context, configfile, config, run=run, device="none" if device == NO_GPU else device)
     target = own.published(device if given.measures else given.config.published)
-    publication = load_publication(given, folder, target)
-    if (against := publication.objections()) and not force:
-        raise LadderError(f"{folder.root} is not published (--force overrides): " + "; ".join(against))
     with replaced(target.root) as place:
-        fresh = PublishedFolder(place)
+        publication, fresh = load_publication(given, folder, target), PublishedFolder(place)
+        if (against := publication.objections()) and not force:
+            raise LadderError(f"{folder.root} is not published (--force overrides): " + "; ".join(against))
         publication.write_records(fresh)
         for source in (target, folder):
             copy_checks(source, fresh)

@@ -5,12 +5,9 @@ in the archive.
 """
 
 import functools
-import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -82,6 +79,11 @@ class Publication:
                 found.append(f"the plan of {name} is not that of its file")
             unknown = [task for _, task in view.launched() if view.find(task) is None]
             missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
+        names = published_column(self.published, "timings", "sweep")
+        if gone := [name for name in names if name not in run.every_sweep]:
+            found.append(
+                f"{listed(gone, 5)}: published, without a file in {run.project.sweeps}: its rows would go"
+            )
         if not run.measures:
             return found
         timed = [
@@ -127,15 +129,48 @@ class Publication:
             write_archive(fresh.records / f"{began}-{commit}.parquet", self.additions, used)
 
 
+def refuse_half(published: PublishedFolder) -> None:
+    """Raises LadderError for a published folder that lacks records or tables: they would be gone for good."""
+    if not published.root.exists() or not any(published.root.iterdir()):
+        return
+    needed = [published.tables / f"{table}.csv" for table in SWEEP_TABLES]
+    missing = [path for path in needed if not path.is_file()]
+    if not any(published.records.glob("*.parquet")):
+        missing.append(published.records / "*.parquet")
+    if missing:
+        raise LadderError(
+            f"{', '.join(map(str, missing))}: missing, though {published.root} holds a publication, of which nothing "
+            "may get lost. Restore it, such as by `git restore`, or move the whole folder away to publish from nothing"
+        )
+
+
+def published_column(published: PublishedFolder, table: str, column: str) -> list[str]:
+    """Each value of one column of a published table, which may have the columns of an earlier release."""
+    path = published.tables / f"{table}.csv"
+    if not path.is_file():
+        return []
+    try:
+        return list(pd.read_csv(path, usecols=[column], dtype=str)[column].dropna().unique())
+    except ValueError as error:
+        raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
+
+
 def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) -> Publication:
     """A run's plans, facts and records. Raises LadderError where something is missing that it consists of."""
+    refuse_half(published)
     records, views = read_store(folder.records), {}
     for name in run.sweeps:
         measured = not run.measures or folder.account("measured", name).is_file()
         if not folder.plan(name).is_file() or not measured:
             raise LadderError(f"{folder.root}: the sweep {name} is not measured; the run is not complete")
         views[name] = View(read_plan(folder.plan(name)), records)
-    return Publication(run, folder, published, views, records, read_archive(published.records))
+    archive = read_archive(published.records)
+    if lost := sorted({*published_column(published, "sessions", "session")} - {*archive.sessions}):
+        raise LadderError(
+            f"{published.records}: the sessions {listed(lost, 3)} of {published.tables / 'sessions.csv'} are in none "
+            "of its files; restore them, such as by `git restore`"
+        )
+    return Publication(run, folder, published, views, records, archive)
 
 
 def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -156,26 +191,3 @@ def copy_checks(source: RunFolder, target: RunFolder) -> None:
         shutil.copyfile(path, target.tables / path.name)
     if source.throughput.is_file():
         shutil.copyfile(source.throughput, target.throughput)
-
-
-@contextmanager
-def replaced(target: Path) -> Iterator[Path]:
-    """A fresh folder that takes the place of `target` by renaming once the block is done: nobody reads half of it."""
-    target = target.resolve()  # a link to it stays
-    fresh, old = (target.with_name(f".{target.name}.{os.getpid()}.{word}") for word in ("new", "old"))
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    try:
-        yield fresh
-        if target.exists():
-            target.rename(old)
-        try:
-            fresh.rename(target)
-        except OSError:
-            if old.exists():
-                old.rename(target)
-            raise
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        if target.exists():
-            shutil.rmtree(old, ignore_errors=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from ladder.measure.parents import die_with_parent
 from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
 from ladder.report.figures.base import message
@@ -45,6 +46,6 @@ def _draw(data: SweepData, folder: Path) -> str:
 def draw_sweeps(parts: Iterable[SweepData], folder: Path, jobs: int = 1) -> Iterator[str]:
     """Draw the figures of sweeps, `jobs` sweeps at once, as FOLDER/SWEEP-INDEX-KIND.png; yields the sweeps drawn."""
     # Forked, so that plotting is not imported anew.
-    with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+    with ProcessPoolExecutor(jobs, get_context("fork"), die_with_parent) as pool:
         drawing = [pool.submit(_draw, data, folder) for data in parts]
         yield from (done.result() for done in as_completed(drawing))
