@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ladder.measure.parents import die_with_parent
+from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
 from ladder.report.figures.base import message
