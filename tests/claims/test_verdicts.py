@@ -24,7 +24,8 @@ from ladder.model.errors import LadderError
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.statistics import Estimate
+from ladder.results.statistics import UNKNOWN, Estimate, ratio
+from ladder.results.verdicts import in_one_session, verdict, verdict_over, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
@@ -140,15 +141,51 @@ def test_at_one_size_all_rows_must_hold_or_one_where_the_statement_says_sometime
     assert best.where == "holds at n = 1024; refuted at n = 2048"
 
 
-def test_the_prediction_is_carried_beside_the_interval_and_decides_nothing() -> None:
+def test_where_another_gpu_is_predicted_that_decides_and_else_the_measured_interval() -> None:
     known = made(cell(1024, 1.2), predicted_low=0.95, predicted_high=1.45)
     part, without = speed(known), speed(made(cell(1024, 1.2)))
-    assert part.verdict == without.verdict == "holds"
+    assert (part.verdict, without.verdict) == ("undecided", "holds")
     assert part.evidence == "1.2 x [1.198, 1.202] (predicted on another GPU: 0.95 to 1.45)."
     assert without.evidence == "1.2 x [1.198, 1.202]."
     claim = Claim("it", "a text", "It is so.", lambda data: answer(speed(data)))
     (row,) = rows_of(claim, known)
     assert (row["effect_low"], row["predicted_low"], row["predicted_high"]) == (1.198, 0.95, 1.45)
+
+
+@pytest.mark.parametrize(
+    ("expected", "word"),
+    [
+        ((1.01, 1.3), "faster"),
+        ((0.8, 0.99), "slower"),
+        ((0.99, 1.3), "tied"),
+        ((math.nan, math.nan), "faster"),
+    ],
+)
+def test_words_follow_the_predicted_range(expected: tuple[float, float], word: str) -> None:
+    """The measured interval, 1.198 to 1.202, says faster of all of them."""
+    low, high = expected
+    row = cell(1024, 1.2, predicted_low=low, predicted_high=high)
+    assert list(verdicts(tables.frame("timings", [row]))) == [word]
+    assert verdict(Estimate(1.2, 1.198, 1.202), Estimate(1.2, low, high) if low == low else UNKNOWN) == word
+
+
+def test_a_row_over_another_one_is_judged_by_both_predictions() -> None:
+    slow = cell(1024, 1.0, predicted_low=0.99, predicted_high=1.01)
+    fast = cell(1024, 1.02, pad=4, predicted_low=1.012, predicted_high=1.028)
+    assert verdict_over(fast, slow) == "faster"
+    assert verdict_over({**fast, "predicted_low": 0.99}, slow) == "tied"
+    assert verdict_over({**fast, "reference": slow["variant"], "predicted_low": 0.99}, slow) == "tied"
+    assert verdict_over(slow, slow) == "tied"
+
+
+@pytest.mark.parametrize(("reference", "word"), [("another-fp32", "slower"), ("cublas", "tied")])
+def test_one_session_reads_no_more_than_sessions_agree_in(reference: str, word: str) -> None:
+    """Within the session the speed is sure to 0.01 %; libraries differ by more than 1 % from session to session."""
+    found = in_one_session({**cell(1024, 0.99, spread=1e-4), "reference": reference})
+    assert found.low < 0.984
+    assert verdict(found) == word
+    wide = in_one_session({**cell(1024, 0.99, spread=0.03), "reference": reference})
+    assert wide.low < 0.96, "what the session itself does not know is part of it"
 
 
 def test_rows_are_selected_by_kernel_parameter_column_and_regime() -> None:
@@ -176,7 +213,7 @@ def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
     apart = made(plain, padded)
     quotient = apart.speeds_over(apart.timed("tiles", pad=4), apart.timed("tiles", pad=0), "n")
     (value,) = quotient.found
-    assert value.estimate == Estimate(1.5, 1.498 / 1.002, 1.502 / 0.998)
+    assert value.estimate == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
     paired = made(plain, padded, cell(1024, 1.4, "direct", pad=4, reference="new-pad=0"))
     (value,) = paired.speeds_over(paired.timed("tiles", pad=4), paired.timed("tiles", pad=0), "n").found
     assert value.estimate == Estimate(1.4, 1.398, 1.402)
@@ -190,11 +227,25 @@ def test_a_rung_paired_with_its_baseline_is_no_further_cell() -> None:
     assert value.estimate == Estimate(1.4, 1.398, 1.402)
 
 
-def test_a_gain_over_another_gain_takes_the_worst_ends() -> None:
-    data = made(cell(1024, 1.0), cell(2048, 1.5))
+def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
+    ends = {"predicted_low": [0.97, 1.4], "predicted_high": [1.03, 1.6]}
+    data = made(cell(1024, 1.0), cell(2048, 1.5), **ends)
     gains = data.speeds(data.timed("tiles"))
     (grown,) = gains.only(n=2048).over(gains.only(n=1024), "pad").found
-    assert grown.estimate == Estimate(1.5, 1.498 / 1.002, 1.502 / 0.998)
+    assert grown.estimate == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
+    assert grown.predicted == ratio(Estimate(1.5, 1.4, 1.6), Estimate(1.0, 0.97, 1.03))
+    assert grown.deciding == grown.predicted
+
+
+def test_of_two_that_were_not_paired_both_predictions_decide() -> None:
+    plain, padded = cell(1024, 1.0), cell(1024, 1.02, pad=4)
+    narrow, wide = (
+        made(plain, padded, predicted_low=[1 - by, 1.02 - by], predicted_high=[1 + by, 1.02 + by])
+        for by in (0.005, 0.02)
+    )
+    for data, expected in ((narrow, "holds"), (wide, "undecided")):
+        over = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n")
+        assert decide("speed", over, least=1, per="n").verdict == expected
 
 
 def test_a_row_with_two_partners_is_refused() -> None:
@@ -390,7 +441,7 @@ def test_what_the_first_release_decided_wrongly_is_settled(sweeps: dict[str, Swe
     assert verdicts["transpose-pays"][0] == "holds"
     assert parts["double-buffer-faster"][0]["where"] == "holds at n = 1024; refuted at n = 2048, 4096, 8192"
     assert len(verdicts["ladder-order"]) == 12
-    assert verdicts["padding-variant-neutral"] == ["refuted", "holds"]
+    assert verdicts["padding-variant-neutral"][0] == "refuted"
     assert verdicts["split-loader-neutral"] == ["refuted"]
 
 

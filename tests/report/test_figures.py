@@ -592,9 +592,9 @@ def test_the_mean_of_the_shapes_is_the_geometric_one(tmp_path: Path) -> None:
 def test_shapes_differ_by_verdict_in_colour_and_mark(tmp_path: Path) -> None:
     drawing = FIGURES["shapes"](shapes_data(tmp_path))
     assert [text.get_text() for text in drawing.legends[0].get_texts()] == [
-        "ahead: 2",
-        "behind: 1",
-        "interval holds 1: 1",
+        "faster: 2",
+        "slower: 1",
+        "tied: 1",
     ]
     looks = {(line[0].get_color(), line[0].get_marker()) for line in drawing.axes[0].containers}
     assert len({color for color, _ in looks}) == len({marker for _, marker in looks}) == 3
@@ -647,7 +647,7 @@ def test_a_sweep_over_shapes_is_summed_up_by_their_mean(tmp_path: Path) -> None:
     mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST))
     assert first == (
         f"Over 4 of 5 shapes the fastest variant has {mean:.3f} times the speed of cublas in the geometric mean: "
-        "it is faster at 2, slower at 1, and undecided (the 95 % interval holds 1) at 1."
+        "it is faster at 2, slower at 1, and tied at 1."
     )
     assert second == "The ratio runs from 0.800 (64x1024x16384) to 1.25 (64x1024x1024)."
     whole = dataclasses.replace(

@@ -60,9 +60,9 @@ def rows_of(claim: Claim, data: Tables) -> list[dict[str, object]]:
         row: dict[str, object] = {"id": claim.id, "source": claim.source, "statement": claim.statement}
         row |= {"part": part.label, "verdict": part.verdict, "where": part.where or None, "advice": advice}
         if part.decisive is not None:
-            effect, (low, high) = part.decisive.estimate, part.decisive.predicted
+            effect, elsewhere = part.decisive.estimate, part.decisive.predicted
             row |= {"effect": effect.value, "effect_low": effect.low, "effect_high": effect.high}
-            row |= {"predicted_low": low, "predicted_high": high}
+            row |= {"predicted_low": elsewhere.low, "predicted_high": elsewhere.high}
         rows.append(row | {"evidence": part.evidence})
     if notes:
         rows[-1]["evidence"] = f"{rows[-1]['evidence']} Beside it: {'; '.join(notes)}."

@@ -1,8 +1,9 @@
 """What claims are made of: rows of the tables, numbers with intervals, and verdicts over them.
 
-Verdict of a value: its 95 % interval lies inside the condition (holds), outside (refuted) or across its edge
-(undecided); where all of it lies within the margin around the edge, no difference matters (equivalent). A count has no
-interval. A part of a statement has the worst verdict of its values, or the best where the statement says "sometimes".
+Verdict of a value: what another GPU is predicted to read (where nothing is predicted, the 95 % interval over what was
+measured) lies inside the condition (holds), outside (refuted) or across its edge (undecided); where all of it lies
+within the margin around the edge, no difference matters (equivalent). A count has no interval. A part of a statement
+has the worst verdict of its values, or the best where the statement says "sometimes".
 """
 
 import json
@@ -21,7 +22,8 @@ from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
-from ladder.results.statistics import Estimate
+from ladder.results.statistics import UNKNOWN, Estimate
+from ladder.results.verdicts import deciding
 
 HOLDS, REFUTED, EQUIVALENT, UNDECIDED, NOT_MEASURED = VERDICTS
 _WORST_FIRST = (REFUTED, NOT_MEASURED, UNDECIDED, EQUIVALENT, HOLDS)
@@ -77,8 +79,13 @@ class Value:
 
     row: Row
     estimate: Estimate
-    predicted: tuple[float, float] = (math.nan, math.nan)
+    predicted: Estimate = UNKNOWN
     timed: tuple[Row, ...] = ()
+
+    @property
+    def deciding(self) -> Estimate:
+        """The number with the interval that the verdict follows."""
+        return deciding(self.estimate, self.predicted)
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ class Values:
         for one in self.found:
             if divisor := by_key.get(tuple(one.row[name] for name in match)):
                 quotient = stats.ratio(one.estimate, divisor.estimate)
-                found.append(Value(one.row, quotient, timed=one.timed + divisor.timed))
+                elsewhere = stats.ratio(one.predicted, divisor.predicted)
+                found.append(Value(one.row, quotient, elsewhere, one.timed + divisor.timed))
         return Values(self.sweep, found, self.why or other.why, self.noise + other.noise)
 
     @property
@@ -246,8 +254,7 @@ class Tables:
         found = []
         for row, other in _partners(rows, others, match):
             direct = self._direct.get(_pair(row, other["variant"]))
-            quotient = Value(row, stats.speedup_over(row.names, other.names), timed=(row, other))
-            found.append(_speed(row, direct) if direct else quotient)
+            found.append(_speed(row, direct) if direct else _quotient(row, other))
         return Values(rows.sweep, found, rows.why or others.why, 2 * self._noise(rows))
 
     def numbers(self, rows: Rows, of: Callable[[Row], float]) -> Values:
@@ -286,8 +293,12 @@ def _pair(row: Row, reference: str) -> tuple[Any, ...]:
 
 
 def _speed(row: Row, timed: Row) -> Value:
-    low, high = (float(timed.names.get(name, math.nan)) for name in ("predicted_low", "predicted_high"))
-    return Value(row, stats.estimate(timed.names, "speedup"), (low, high), (timed,))
+    return Value(row, stats.estimate(timed.names, "speedup"), stats.predicted(timed.names), (timed,))
+
+
+def _quotient(row: Row, other: Row) -> Value:
+    known = row.names, other.names
+    return Value(row, stats.speedup_over(*known), stats.predicted_over(*known), (row, other))
 
 
 def _partners(rows: Rows, others: Rows, match: Sequence[str]) -> list[tuple[Row, Row]]:
@@ -350,7 +361,8 @@ def decide(
         return Part(
             label, NOT_MEASURED, "", f"Not measured: {values.why or 'no pair of rows'}.", values, unit
         )
-    verdicts = [judge(one.estimate, least, most, margin if near is None else 0.0) for one in values.found]
+    equal = margin if near is None else 0.0
+    verdicts = [judge(one.deciding, least, most, equal) for one in values.found]
     groups: dict[Any, str] = {}
     for one, own in zip(values.found, verdicts, strict=True):
         key = one.row[per] if per else None
@@ -377,12 +389,14 @@ def _shown(values: Values, unit: str, ends: bool) -> list[str]:
     kernels, sizes = len({row["kernel"] for row in rows}) > 1, len({str(row.size) for row in rows}) > 1
     found = []
     for one, own in zip(values.found, params, strict=True):
-        estimate, (low, high) = one.estimate, one.predicted
+        estimate = one.estimate
         text = f"{number(estimate.value)} {unit}".strip()
         if ends and estimate.low != estimate.high:
             text += f" [{number(estimate.low)}, {number(estimate.high)}]"
-        if ends and math.isfinite(low + high):
-            text += f" (predicted on another GPU: {number(low)} to {number(high)})"
+        if ends and one.predicted.known:
+            text += (
+                f" (predicted on another GPU: {number(one.predicted.low)} to {number(one.predicted.high)})"
+            )
         place = [one.row["kernel"]] * kernels + [f"{name}={own[name]}" for name in differing if name in own]
         place = [one.row["rung"]] if place and "rung" in one.row.names else place  # which says more
         place += [f"size {size_label(one.row.size)}"] * sizes

@@ -21,6 +21,7 @@ from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.environment import read_environment
 from ladder.results.statistics import UNKNOWN, Estimate
+from ladder.results.verdicts import FASTER, SLOWER, TIED, verdict
 
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", *EXTRAS, "sanitizer")
@@ -39,17 +40,16 @@ class Gain:
 
     @property
     def verdict(self) -> str:
-        """faster, slower or tied on the next GPU: by what it is predicted to read, else by the 95 % interval."""
-        ends = self.predicted if self.predicted.known else self.measured
-        return "faster" if ends.low > 1 else "slower" if ends.high < 1 else "tied"
+        """faster, slower or tied, by what another GPU is predicted to read."""
+        return verdict(self.measured, self.predicted)
 
     @property
     def than(self) -> str:
         """The same in front of what it was timed against."""
-        return {"faster": "faster than", "slower": "slower than", "tied": "as fast as"}[self.verdict]
+        return {FASTER: "faster than", SLOWER: "slower than", TIED: "as fast as"}[self.verdict]
 
     def over(self, other: "Gain") -> "Gain":
-        """How many times faster than another one over the same reference; both intervals take the worst ends."""
+        """How many times faster than another one over the same reference."""
         return Gain(stats.ratio(self.measured, other.measured), stats.ratio(self.predicted, other.predicted))
 
     @property
@@ -120,13 +120,13 @@ def is_cube(row: Row) -> bool:
 def verdicts(gains: Mapping[Any, Gain]) -> str:
     """faster at 1024 (1.02 x), slower from 2048 to 8192 (0.951 to 0.985 x)."""
     found, every = [], [*gains]
-    for verdict in ("faster", "tied", "slower"):
-        if own := {key: one for key, one in gains.items() if one.verdict == verdict}:
+    for word in (FASTER, TIED, SLOWER):
+        if own := {key: one for key, one in gains.items() if one.verdict == word}:
             places = [every.index(key) for key in own]
             in_a_row = len(own) > 2 and places[-1] - places[0] == len(own) - 1
             keys = [str(key) for key in own]
             where = f"from {keys[0]} to {keys[-1]}" if in_a_row else f"at {', '.join(keys)}"
-            found.append(f"{verdict} {where} ({span(own.values())})")
+            found.append(f"{word} {where} ({span(own.values())})")
     return ", ".join(found)
 
 
@@ -216,7 +216,9 @@ class Evidence:
         """How many times as fast as another row: of their own pairs where there are any, else of two ratios."""
         own, others = (Rows(str(one["sweep"]), [one], "") for one in (row, other))
         (value,) = self.tables.speeds_over(own, others).found
-        return gain(value.timed[0].names) if len(value.timed) == 1 else Gain(value.estimate)
+        if len(value.timed) == 1:
+            return gain(value.timed[0].names)
+        return Gain(value.estimate, stats.predicted_over(row.names, other.names))
 
     @cached_property
     def against_libraries(self) -> Sequence[Sweep]:

@@ -8,6 +8,7 @@ from ladder.model.cell import size_label
 from ladder.report.evidence import Evidence, Gain, ends, proper, span
 from ladder.report.markdown import code, figure, share, spread, text
 from ladder.results import statistics as stats
+from ladder.results.verdicts import in_one_session
 
 _UNIT = 2.0**-24
 _STEP = "; python -m ladder extras does that, on a GPU"
@@ -100,7 +101,7 @@ def accumulation(data: Evidence) -> Said:
             lacking.append(f"“{text(rung)}” in {dtype} at {size}")
             continue
         without, added = _faster(by_beta[0.0]), _faster(by_beta[1.0])
-        gain = Gain(stats.estimate(added, "speedup"))
+        gain = Gain(in_one_session(added))
         gains.setdefault(gain.verdict, []).append(gain)
         costs = [added[name] / without[name] - 1 for name in ("median_us", "reference_median_us")]
         for place, cost in enumerate(costs):

@@ -16,6 +16,7 @@ from ladder.report.markdown import code, figure, share, text
 from ladder.report.steps import path, steps
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
+from ladder.results.verdicts import FASTER
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def by_size(data: Evidence, name: str, top: str) -> tuple[dict[str, Gain], dict[
     rungs = grouped(data.rows(name), lambda row: size_label(row.size))
     others = {size: best(rungs[size]) for size, own in sizes.items() if own.verdict == "slower"}
     return sizes, {
-        size: row for size, row in others.items() if gain(row.names).measured.low > sizes[size].measured.high
+        size: row for size, row in others.items() if gain(row.names).over(sizes[size]).verdict == FASTER
     }
 
 

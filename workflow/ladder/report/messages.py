@@ -11,6 +11,7 @@ from ladder.report.steps import path, steps
 from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 from ladder.results.statistics import records, size_of
+from ladder.results.verdicts import FASTER, SLOWER, verdict_of, verdicts
 
 
 def _over(data: FigureData, row: Mapping[str, Any]) -> str:
@@ -44,7 +45,7 @@ def _curves(data: FigureData) -> str:
     at = f"At {size_label(size_of(records(last)[0]))}"
     if stats.comparable(last):
         best = stats.fastest(last)
-        if data.sweep.reference.kernel and best["speedup_high"] < 1:
+        if data.sweep.reference.kernel and verdict_of(best) == SLOWER:
             slower = f"“{data.names[best['variant']]}” has {figure(best['speedup'], 3)} x its speed"
             return f"{at} none is as fast as the baseline: {slower}"
         return f"{at} {_fastest(data, last)}"
@@ -76,8 +77,9 @@ def _heatmap(data: FigureData) -> str:
 def _shapes(data: FigureData) -> str:
     rows = data.fastest_by_size
     mean = stats.mean_of(records(rows)).value
-    ahead, behind = (rows["speedup_low"] > 1).sum(), (rows["speedup_high"] < 1).sum()
-    return f"{figure(mean, 3)} x {data.short_reference} over {len(rows)} shapes: ahead at {ahead}, behind at {behind}"
+    faster, slower = ((verdicts(rows) == word).sum() for word in (FASTER, SLOWER))
+    shapes = f"over {len(rows)} shapes: faster at {faster}, slower at {slower}"
+    return f"{figure(mean, 3)} x {data.short_reference} {shapes}"
 
 
 def _banks(data: FigureData) -> str:

@@ -45,6 +45,7 @@ from ladder.report.findings import (
 from ladder.report.markdown import code, figure, share, spread, text
 from ladder.report.steps import NOT_COUNTED, Step, explanation, path, steps
 from ladder.report.sweep_data import shown_value
+from ladder.results.verdicts import FASTER
 
 _MOST_CAUSES = 3
 _COUNTER = "counter that moved with it"
@@ -145,7 +146,7 @@ def _ladder(data: Evidence, name: str) -> Answer:
         ),
         _causes(found) if _counted(found) else f"Why: {_uncounted(data, name)}.",
     ]
-    losing = [step for step in aside if step.gain.low <= 1]
+    losing = [step for step in aside if step.as_gain.verdict != FASTER]
     beside = (
         f" At {part.size_text}, branches that bring nothing or cost speed: {len(losing)} of {len(aside)}."
         if aside

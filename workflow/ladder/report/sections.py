@@ -12,6 +12,7 @@ from ladder.report.markdown import code, cut, figure, share, text
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import listed, records, size_of
+from ladder.results.verdicts import FASTER, verdict_over, verdicts
 
 MOST_ROWS = 36
 BEST, WORST = 10, 3
@@ -89,13 +90,13 @@ def stencil(data: SweepData) -> dict[str, Any]:
         theirs = rows[~is_own & (rows["reach"] == reach) & rows["dtype"].isin(mine["dtype"])]
         if len(theirs):
             best, rival = (records(each.loc[[each["speedup"].idxmax()]])[0] for each in (mine, theirs))
-            ahead[reach] = stats.speedup_over(best, rival).low > 1
+            ahead[reach] = verdict_over(best, rival) == FASTER
     spilled = data.resources[data.resources["local_bytes"] > 0]["variant"]
     return {
         "own": records(own),
         "contenders": records(stats.contenders(own)),
         "ahead": ahead if reference and len(own) < len(rows) else None,
-        "behind": sorted(set(own["reach"]) - set(own[own["speedup_low"] > 1]["reach"])),
+        "behind": sorted(set(own["reach"]) - set(own[verdicts(own) == FASTER]["reach"])),
         "spills": list(spilled[spilled.isin(own["variant"])]),
     }
 

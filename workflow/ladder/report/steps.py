@@ -13,6 +13,7 @@ from ladder.report.markdown import figure, magnitude, share
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import UNKNOWN, Estimate, records
+from ladder.results.verdicts import SLOWER, TIED, verdicts
 
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 _REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
@@ -149,7 +150,7 @@ class Step:
 
     @property
     def tie(self) -> bool:
-        return self.gain.low <= 1 <= self.gain.high
+        return self.as_gain.verdict == TIED
 
 
 def resident(below: Row, above: Row) -> str:
@@ -204,8 +205,8 @@ def steps(data: SweepData) -> list[Step]:
             continue
         below, pair = rows[other], direct.get((entry.variant.id, other))
         gain = stats.speedup_over(pair or row, below)
-        predicted = stats.predicted(pair) if pair else UNKNOWN
-        tie = "the interval cannot tell the two apart"
+        predicted = stats.predicted_over(pair or row, below)
+        tie = "a tie: on another GPU either may be the faster"
         step = Step(entry, row, other, gain, predicted, bool(pair), tie)
         if not step.tie:
             counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
@@ -230,7 +231,7 @@ def path(data: SweepData) -> list[Entry]:
         best = stats.fastest(here)
         tied = {*here[here["speedup_high"] >= best["speedup_low"]]["variant"]}
         pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
-        tied -= {*pairs[pairs["speedup_high"] < 1]["variant"]} - {best["variant"]}
+        tied -= {*pairs[verdicts(pairs) == SLOWER]["variant"]} - {best["variant"]}
     leads = max(map(len, chains.values())) > _ABLATION and not data.sweep.tuning
     choose = max if leads else min
     return choose((chain for variant, chain in chains.items() if variant in tied), key=len)

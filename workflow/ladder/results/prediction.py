@@ -17,16 +17,14 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma, stdtrit
 
-from ladder.model.problem import COPY
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.statistics import records
+from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 
 Frame = pd.DataFrame
 Row = dict[str, Any]
 
-_LIBRARIES = {name for problem in PROBLEMS.values() for name in problem.libraries} - {COPY}
 OVER = ("over_cublas", "over_cublaslt")
 """Columns of the speed-up over one library alone."""
 _BOTH = [name.removeprefix("over_") for name in OVER]
@@ -38,7 +36,6 @@ _LAUNCHED_ALONE = ("cold", "dirty")
 
 _CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime"]
 _TIMES = ["median_us", "reference_median_us"]
-_NORMAL = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 _POOLED_CELLS, _POOLED_SESSIONS, _ASSUMED_HOSTS = 20, 4, 1
 """How many cells, sessions and kinds of host the pooled or assumed values count as."""
 _FREEDOM = (0.5, 1000.0)  # of cells of a class, from nothing in common to all alike
@@ -57,7 +54,7 @@ def _classes(found: Frame) -> Frame:
     shorter = found[_TIMES].min(axis=1).groupby(found["cell"]).median().reindex(found["cell"])
     between = [f"{low} to {high} us" for low, high in pairwise(_EDGES_US)]
     spans = [f"below {_EDGES_US[0]} us", *between, f"over {_EDGES_US[-1]} us"]
-    kinds = np.where(found["reference"].isin(_LIBRARIES), "library", "kernel")
+    kinds = np.where(found["reference"].isin(LIBRARIES), "library", "kernel")
     lasting = np.take(spans, np.searchsorted(_EDGES_US, shorter))
     named = [", ".join(words) for words in zip(kinds, lasting, found["regime"], strict=True)]
     return Frame({"kind": kinds, "class": named}, found.index)
@@ -86,7 +83,7 @@ def read(sessions: Frame) -> Frame:
     found["gpu"] = found["gpu_uuid"].fillna(found["session"]).astype(str)
     found["host"] = found["host_gpus"].astype(float).fillna(0.0)
     found["log"] = np.log(found["speedup"])
-    found["variance"] = (np.log(found["speedup_high"] / found["speedup_low"]) / 2 / _NORMAL) ** 2
+    found["variance"] = (np.log(found["speedup_high"] / found["speedup_low"]) / 2 / NORMAL) ** 2
     floor = found["clock_floor_us"]
     by_events = found["regime"].isin(_LAUNCHED_ALONE) & ~found["clock"].eq("device").fillna(False)
     found["alone"] = by_events.astype(float)
@@ -151,7 +148,7 @@ def _spread(pairs: Frame) -> float:
     """
     weights = 1 / pairs.groupby("cell")["cell"].transform("size")
     apart = np.quantile(pairs["apart"], 0.95, weights=weights, method="inverted_cdf")
-    return float(apart / _NORMAL) ** 2 / 2
+    return float(apart / NORMAL) ** 2 / 2
 
 
 def components(found: Frame) -> Frame:
@@ -320,7 +317,7 @@ def measured(found: Frame, known: Frame) -> Frame:
     """By cell the mean log speed-up over its sessions, with the 95 % interval `low` to `high` over what was measured.
 
     Several sessions are a sample; its variance is moderated by that of the class, which counts as four sessions (Smyth
-    2004). The interval of a single session is its own.
+    2004). The interval of a single session is its own and what sessions of its class differ by, as squares.
     """
     cells = found.groupby("cell")
     count, mean = cells.size(), cells["log"].mean()
@@ -328,12 +325,15 @@ def measured(found: Frame, known: Frame) -> Frame:
     usual, freedom = own[["residual", "session", "gpu"]].sum(axis=1), count - 1 + _POOLED_SESSIONS
     squares = cells["log"].var().fillna(0.0) * (count - 1) + _POOLED_SESSIONS * usual
     half = stdtrit(freedom, 0.975) * np.sqrt(squares / freedom / count)
-    low, high = (np.log(cells[f"speedup_{end}"].first()) for end in ("low", "high"))
+    among = NORMAL * own["session"].pow(0.5).fillna(cells["kind"].first().map(SESSION))
+    below, above = (
+        np.hypot(np.log(cells[f"speedup_{end}"].first()) - mean, among) for end in ("low", "high")
+    )
     return Frame(
         {
             "value": mean,
-            "low": (mean - half).where(count > 1, low),
-            "high": (mean + half).where(count > 1, high),
+            "low": mean - half.where(count > 1, below),
+            "high": mean + half.where(count > 1, above),
         }
     )
 

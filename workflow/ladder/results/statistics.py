@@ -108,10 +108,16 @@ def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
 
 
 def ratio(own: Estimate, other: Estimate) -> Estimate:
-    """own / other; the interval takes the worst ends, so it errs on the wide side."""
-    if not (own.known and other.known) or min(other.value, other.low, other.high) <= 0:
+    """own / other, of which neither says anything about the other: half-widths of logarithms add up as squares.
+
+    That is the first-order propagation of errors (JCGM 100:2008, 5.1.2), exact for logarithms.
+    """
+    if not (own.known and other.known) or min(own.low, own.value, other.low, other.value) <= 0:
         return UNKNOWN
-    return Estimate(own.value / other.value, own.low / other.high, own.high / other.low)
+    value = own.value / other.value
+    below = math.hypot(math.log(own.value / own.low), math.log(other.high / other.value))
+    above = math.hypot(math.log(own.high / own.value), math.log(other.value / other.low))
+    return Estimate(value, value * math.exp(-below), value * math.exp(above))
 
 
 def estimate(row: Mapping[str, Any], column: str) -> Estimate:
@@ -174,6 +180,16 @@ def speedup_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimat
     if row["reference"] == baseline["reference"]:
         return ratio(estimate(row, "speedup"), estimate(baseline, "speedup"))
     return ratio(estimate(baseline, "median_us"), estimate(row, "median_us"))
+
+
+def predicted_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> Estimate:
+    """What another GPU is predicted to read of `speedup_over`; UNKNOWN where the two have no reference in common."""
+    if row["variant"] == baseline["variant"]:
+        return Estimate(1.0, 1.0, 1.0)
+    if row["reference"] == baseline["variant"]:
+        return predicted(row)
+    alike = row["reference"] == baseline["reference"]
+    return ratio(predicted(row), predicted(baseline)) if alike else UNKNOWN
 
 
 def metric_table(metrics: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, float]]:

@@ -13,6 +13,7 @@ from ladder.report.figures.base import canvas
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED, TIE
 from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results.statistics import at_size, estimate, parameter, records
+from ladder.results.verdicts import TIED, verdict_of
 
 _COLORS = LinearSegmentedColormap.from_list("speed", [BEHIND, TIE, AHEAD])
 _LEAST = 0.02  # how far the scale reaches to either side of 1 at least
@@ -84,6 +85,6 @@ def _write(
         if intervals:
             text = f"{speed.low:#.3g} to {speed.high:#.3g}"
             axis.text(column, line + 0.24, text, va="center", fontsize=7.5, **look)
-        if speed.low <= 1 <= speed.high:
+        if verdict_of(row) == TIED:
             frame: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1.4, "ls": "--"}
             axis.add_patch(Rectangle((column - 0.47, line - 0.46), 0.94, 0.92, **frame))

@@ -14,6 +14,7 @@ from ladder.report.markdown import figure as number
 from ladder.report.steps import Step, path, steps
 from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import at_size, estimate, records
+from ladder.results.verdicts import SLOWER, TIED
 
 _ROW, _TALLEST = 0.27, 6.6  # inches from row to row, and of all rows
 _GAIN, _RATE = 8, 60  # points from the axes to where the columns beside them begin
@@ -49,7 +50,7 @@ def _beside(axis: Axes, place: int, step: Step | None, row: Mapping[str, Any]) -
     """The gain over the rung that it changes, and the rate, in columns on the right."""
     look: dict[str, Any] = {"va": "center", "xycoords": ("axes fraction", "data"), **_COLUMN}
     if step is not None and step.gain.known:
-        color = MUTED if step.tie else BEHIND if step.gain.high < 1 else REFERENCE
+        color = {TIED: MUTED, SLOWER: BEHIND}.get(step.as_gain.verdict, REFERENCE)
         axis.annotate(f"x {number(step.gain.value, 3)}", (1, place), (_GAIN, 0), color=color, **look)
     if not pd.isna(row["tflops"]):
         axis.annotate(number(row["tflops"], 3), (1, place), (_RATE, 0), color=MUTED, **look)

@@ -3,7 +3,6 @@
 from statistics import geometric_mean
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from ladder.report.figures import base, style
 from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
+from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
 ROW, GAP, _TALLEST = 0.2, 0.08, 6.0
 """Inches from row to row, between groups of rows, and of all rows."""
@@ -18,9 +18,9 @@ _LOGARITHMIC = 3  # from this ratio of the largest to the smallest speed on, the
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
 # Distinguished by colour and by mark.
 _VERDICTS: dict[str, dict[str, Any]] = {
-    "ahead": {"color": style.PALETTE[0], "marker": "o"},
-    "behind": {"color": style.PALETTE[1], "marker": "s"},
-    "interval holds 1": {"color": style.MUTED, "marker": "D"},
+    FASTER: {"color": style.PALETTE[0], "marker": "o"},
+    SLOWER: {"color": style.PALETTE[1], "marker": "s"},
+    TIED: {"color": style.MUTED, "marker": "D"},
 }
 
 
@@ -29,9 +29,7 @@ def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
     rows = pd.DataFrame([{"dtype": dtype, **size} for dtype, size in shapes]).merge(timed, how="left")
-    ahead, behind, undecided = _VERDICTS
-    cases = [rows["speedup"].isna(), rows["speedup_low"] > 1, rows["speedup_high"] < 1]
-    return rows.assign(verdict=np.select(cases, ["", ahead, behind], undecided))
+    return rows.assign(verdict=verdicts(rows).where(rows["speedup"].notna(), ""))
 
 
 def _places(groups: "pd.Series[str]") -> "tuple[pd.Series[float], float]":

@@ -1,0 +1,79 @@
+"""Faster, slower or tied: the one place that decides it, for words, colours and marks alike.
+
+The interval that another GPU is predicted to read decides. Where nothing is predicted, as in a run on one GPU, it is
+the measured one; that of a single session then holds what sessions of its class differ by, too.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from ladder.model.problem import COPY
+from ladder.problems.registry import PROBLEMS
+from ladder.results.statistics import (
+    UNKNOWN,
+    Estimate,
+    estimate,
+    predicted,
+    predicted_over,
+    records,
+    speedup_over,
+)
+
+FASTER, TIED, SLOWER = "faster", "tied", "slower"
+
+NORMAL = 1.959964
+"""95 % of a normal distribution lie within so many standard deviations."""
+LIBRARIES = frozenset(name for one in PROBLEMS.values() for name in one.libraries) - {COPY}
+"""References that choose among algorithms. A copy does not, and counts as a kernel."""
+SESSION = {"kernel": 0.0036, "library": 0.0059}
+"""Standard deviation of log speed-ups from session to session on one GPU, by the kind of reference.
+
+For runs without a pair of sessions to estimate it from. Source: the published sessions of H200s, 593 pairs of kernels
+and 653 of libraries on one GPU, by `prediction.components` over all classes.
+"""
+
+
+def kind_of(reference: str) -> str:
+    """library or kernel: libraries choose among algorithms, and may choose another one next time."""
+    return "library" if reference in LIBRARIES else "kernel"
+
+
+def deciding(measured: Estimate, expected: Estimate = UNKNOWN) -> Estimate:
+    """The interval that words follow: the predicted one where there is one."""
+    return expected if expected.known else measured
+
+
+def verdict(measured: Estimate, expected: Estimate = UNKNOWN) -> str:
+    """faster, slower or tied: the interval that decides lies above 1, below 1, or holds it."""
+    found = deciding(measured, expected)
+    return FASTER if found.low > 1 else SLOWER if found.high < 1 else TIED
+
+
+def verdict_of(row: Mapping[str, Any]) -> str:
+    """The verdict of a row of timings.csv, by its columns speedup, speedup_* and predicted_*."""
+    return verdict(estimate(row, "speedup"), predicted(row))
+
+
+def verdict_over(row: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
+    """The verdict of a row compared with another one, as `speedup_over` does."""
+    return verdict(speedup_over(row, baseline), predicted_over(row, baseline))
+
+
+def verdicts(rows: pd.DataFrame) -> "pd.Series[str]":
+    """The verdict of each row of timings.csv that has a result."""
+    return pd.Series([verdict_of(row) for row in records(rows)], rows.index, dtype=object)
+
+
+def in_one_session(row: Mapping[str, Any]) -> Estimate:
+    """A speed-up read in one session, with the interval that the next session on this GPU falls into.
+
+    `row` has `speedup`, its interval within the session, and `reference`. Independent deviations add up as squares:
+    half-widths of logarithms, the interval's own and that of what sessions differ by.
+    """
+    own = estimate(row, "speedup")
+    among = NORMAL * SESSION[kind_of(row["reference"])]
+    low, high = (math.hypot(math.log(end / own.value), among) for end in (own.low, own.high))
+    return Estimate(own.value, own.value * math.exp(-low), own.value * math.exp(high))
