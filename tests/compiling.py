@@ -1,35 +1,163 @@
-"""Variants compiled here and now, for tests that look at machine code."""
+"""Kernels compiled here and now, for tests that look at machine code or run PTX.
 
+The output of the compiler is kept in .cache/tests by all that it is made from: the source with the headers it includes,
+entries, architecture, options, the version of NVRTC and our own code around it. `make clean` empties it.
+"""
+
+import contextlib
+import gzip
+import json
+import os
 import re
-from collections.abc import Sequence
+import time
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from cuda.bindings import nvrtc
 from ladder.build.cubin import disassemble, instruction_counts
-from ladder.build.nvrtc import Request
-from ladder.build.sources import source_digest
+from ladder.build.nvrtc import Request, compile_source, nvrtc_version
+from ladder.build.sources import header_folders, source_digest
 from ladder.build.variants import variant_facts
+from ladder.model import code
+from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
 
+KEPT = Path(__file__).resolve().parents[1] / ".cache" / "tests"
+DAYS = 30
+"""How long what no test uses is kept."""
 
-def instructions(cubin: bytes, arch: str) -> list[str]:
-    """SASS of a cubin, one instruction a line."""
-    return disassemble([cubin], arch)[0]
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<](.+?)[">]', re.MULTILINE)
 
 
-def opcodes(cubin: bytes, arch: str) -> list[str]:
-    """Opcodes with modifiers of a cubin's instructions, in their order."""
-    return [re.sub(r"^@!?U?P\w+\s+", "", line).split()[0] for line in instructions(cubin, arch)]
+def _kept_in(made_from: Sequence[Any]) -> Path:
+    versions = [nvrtc_version(), code.digest("ladder.build.nvrtc"), sha256(Path(__file__).read_bytes())]
+    return KEPT / f"{digest_json([*versions, *made_from])}.json.gz"
+
+
+def _read(path: Path) -> Any:
+    """What was kept; None where it must be made, as where its file was cut short."""
+    with contextlib.suppress(OSError, EOFError, zlib.error):
+        found = json.loads(gzip.decompress(path.read_bytes()))
+        os.utime(path)
+        return found
+    return None
+
+
+def _keep(path: Path, made: Any) -> None:
+    replace_file(path, gzip.compress(json.dumps(made).encode(), 1))
+
+
+def kept(made_from: Sequence[Any], make: Callable[[], Any], keep: Callable[[Any], bool] = bool) -> Any:
+    """What `make` returned for the same `made_from`, here or in another process; both are plain data for JSON."""
+    path = _kept_in(made_from)
+    if (found := _read(path)) is None and keep(found := make()):
+        _keep(path, found)
+    return found
+
+
+def forget_unused(days: float = DAYS) -> None:
+    """Delete what was not used for so long."""
+    for path in KEPT.glob("*"):
+        with contextlib.suppress(OSError):  # another process was faster
+            if time.time() - path.stat().st_mtime > days * 86400:
+                path.unlink()
+
+
+def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:
+    """Digests of a source and of all the headers that it includes, wherever they lie; sorted."""
+    digests, read, todo = {("", sha256(text.encode()))}, set[Path](), [(text, list(folders))]
+    while todo:
+        source, places = todo.pop()
+        for name in _INCLUDE.findall(source):
+            path = next((one / name for one in places if (one / name).is_file()), None)
+            if path is None or path.resolve() in read:
+                continue  # CUDA's own belong to NVRTC's version.
+            read.add(path.resolve())
+            included = path.read_text(encoding="utf-8")
+            digests.add((name, sha256(included.encode())))
+            todo.append((included, [path.parent, *folders]))
+    return sorted(map(list, digests))
+
+
+def compile_text(text: str, entries: Sequence[str], includes: Sequence[Path], arch: str) -> bytes:
+    """Cubin of `entries`, name expressions. Raises CompileError with the compiler's message."""
+
+    def make() -> str:
+        return compile_source(text, "text.cu", list(entries), list(includes), arch)[0].decode("latin-1")
+
+    made_from = ["cubin", _with_headers(text, includes), list(entries), arch]
+    return str(kept(made_from, make)).encode("latin-1")
+
+
+def compile_request(request: Request) -> tuple[bytes, dict[str, Any]]:
+    """(cubin, facts) of a request; what does not compile is compiled each time, since messages name folders."""
+
+    def make() -> tuple[str, dict[str, Any]]:
+        cubin, facts = request.compile()
+        return cubin.decode("latin-1"), facts
+
+    cubin, facts = kept(["request", request.key], make, keep=lambda made: made[1]["status"] == "ok")
+    return cubin.encode("latin-1"), facts
+
+
+def variant_request(variant: Variant, include: Path, arch: str, options: Sequence[str] = ()) -> Request:
+    """What the workflow compiles for a variant."""
+    source = variant.kernel.source
+    return Request(source, source_digest(source, include), include, (variant.entry,), arch, tuple(options))
 
 
 def compile_variant(
     variant: Variant, include: Path, arch: str, options: Sequence[str] = ()
 ) -> tuple[bytes, dict[str, Any]]:
-    """(cubin, facts) of one variant."""
-    source = variant.kernel.source
-    request = Request(source, source_digest(source, include), include, (variant.entry,), arch, tuple(options))
-    cubin, found = request.compile()
+    """(cubin, facts) of one variant; no cubin unless its status is ok."""
+    request = variant_request(variant, include, arch, options)
+    cubin, found = compile_request(request)
     if cubin:
         found |= instruction_counts(instructions(cubin, arch))
     facts = variant_facts(variant, request, found)
     return cubin if facts["status"] == "ok" else b"", facts
+
+
+def compile_ptx(source: Path, entry: str, includes: Sequence[Path], text: str | None = None) -> str:
+    """PTX of one instance of a template for compute_90; `text` stands in for the source."""
+    source_text = text or source.read_text(encoding="utf-8")
+    folders = [source.parent, *includes]
+
+    def make() -> str:
+        status, program = nvrtc.nvrtcCreateProgram(source_text.encode(), source.name.encode(), 0, [], [])
+        assert not status, status
+        nvrtc.nvrtcAddNameExpression(program, entry.encode())
+        paths = [f"--include-path={folder}".encode() for folder in (*folders, *header_folders())]
+        flags = [b"--gpu-architecture=compute_90", b"--std=c++17", *paths]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+        assert not status, f"{source.name}: {entry}: {status}"
+        ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+        nvrtc.nvrtcGetPTX(program, ptx)
+        nvrtc.nvrtcDestroyProgram(program)
+        return str(ptx.rstrip(b"\0"), "utf-8")
+
+    return str(kept(["ptx", _with_headers(source_text, folders), entry], make))
+
+
+def listings(cubins: Sequence[bytes], arch: str) -> list[list[str]]:
+    """SASS of each cubin, one instruction a line; all that are missing by one run of the disassembler."""
+    paths = [_kept_in(["sass", sha256(cubin), arch]) for cubin in cubins]
+    found = [_read(path) for path in paths]
+    missing = [at for at, one in enumerate(found) if one is None]
+    made = disassemble([cubins[at] for at in missing], arch) if missing else []
+    for at, listing in zip(missing, made, strict=True):
+        found[at] = listing
+        _keep(paths[at], listing)
+    return found
+
+
+def instructions(cubin: bytes, arch: str) -> list[str]:
+    """SASS of one cubin."""
+    return listings([cubin], arch)[0]
+
+
+def opcodes(cubin: bytes, arch: str) -> list[str]:
+    """Opcodes with modifiers of a cubin's instructions, in their order."""
+    return [re.sub(r"^@!?U?P\w+\s+", "", line).split()[0] for line in instructions(cubin, arch)]

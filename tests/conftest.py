@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from compiling import forget_unused
 from hypothesis import HealthCheck, settings
 
 # A busy machine must not fail a property.
@@ -119,3 +120,9 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compiled(compiled_once: Path, tmp_path: Path) -> Path:
     """A copy of the compiled small project to change."""
     return Path(shutil.copytree(compiled_once, tmp_path / "project", symlinks=True))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Compiled kernels of sources that are no more do not pile up."""
+    if not hasattr(session.config, "workerinput"):
+        forget_unused()

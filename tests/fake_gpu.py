@@ -9,6 +9,7 @@ import itertools
 import struct
 from typing import Any
 
+from compiling import compile_request
 from elftools.elf.elffile import ELFFile
 from ladder.build.variants import harness
 from ladder.problems.registry import PROBLEMS
@@ -37,7 +38,7 @@ def parameter_sizes(cubin: bytes) -> dict[str, list[int]]:
 @functools.cache
 def kernels(problem: str, dtype: str) -> dict[str, list[int]]:
     """Bytes of the parameters of each harness kernel, by name expression."""
-    cubin, facts = harness(PROBLEMS[problem], dtype, ARCH).compile()
+    cubin, facts = compile_request(harness(PROBLEMS[problem], dtype, ARCH))
     assert facts["status"] == "ok", facts["reason"]
     sizes = parameter_sizes(cubin)
     return {entry: sizes[name] for entry, name in facts["symbols"].items()}

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from compiling import compile_variant
+from compiling import instructions, variant_request
 from conftest import ROOT
+from ladder.build.cubin import instruction_counts
 from ladder.build.nvrtc import compile_source
+from ladder.build.variants import variant_facts
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.errors import LadderError
 from ladder.model.files import sha256
@@ -92,7 +94,12 @@ class Workshop:
         self.write("kernel.cu", source)
         self.write("kernel.yaml", yaml.safe_dump(DOCUMENT | changes))
         variant = load_kernel(self.folder / "kernel.yaml").variant({}, "fp32")
-        return compile_variant(variant, self.include, arch, options)
+        request = variant_request(variant, self.include, arch, options)
+        cubin, found = request.compile()
+        if cubin:
+            found |= instruction_counts(instructions(cubin, arch))
+        facts = variant_facts(variant, request, found)
+        return cubin if facts["status"] == "ok" else b"", facts
 
 
 @pytest.fixture
@@ -201,9 +208,9 @@ def test_two_compiles_give_the_same_cubin_also_in_another_folder_and_process(
     assert Workshop(elsewhere).compile(SIMPLE)[1]["cubin_sha256"] == facts["cubin_sha256"]
     program = (
         "import sys; from pathlib import Path; from ladder.catalogue.kernels import load_kernel; "
-        "from compiling import compile_variant; folder = Path(sys.argv[1]); "
+        "from compiling import variant_request; folder = Path(sys.argv[1]); "
         "variant = load_kernel(folder / 'kernel.yaml').variant({}, 'fp32'); "
-        "print(compile_variant(variant, folder / 'include', 'sm_90a')[1]['cubin_sha256'])"
+        "print(variant_request(variant, folder / 'include', 'sm_90a').compile()[1]['cubin_sha256'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(workshop.folder)],

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from compiling import compile_ptx
 
 from emulator import ptx
 from emulator.inputs import e4m3
-from emulator.ptx import Array, Instruction, Memory, Program, compile_ptx
+from emulator.ptx import Array, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, parse_tensor
 
 _PLAIN: dict[str, Any] = {

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from compiling import compile_variant, instructions
-from ladder.build.cubin import disassemble
-from ladder.build.nvrtc import compile_source
+from compiling import compile_ptx, compile_text, compile_variant, instructions, listings
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
 
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
-from emulator.ptx import UNSET, Array, Memory, compile_ptx
+from emulator.ptx import UNSET, Array, Memory
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
@@ -239,7 +237,7 @@ def compiled(
 def loads(sharings: list[tuple[str, str, int, int]]) -> list[int]:
     """How many copies a block starts for its share of each tile of (element, Major, extent, sharers): UTMALDGs."""
     cubins = [
-        compile_source(
+        compile_text(
             f"""#include "mma/operand_tile.cuh"
 __global__ void load(const __grid_constant__ TensorMap map, int first, int k, int part) {{
     alignas(1024) extern __shared__ unsigned char memory[];
@@ -247,19 +245,17 @@ __global__ void load(const __grid_constant__ TensorMap map, int first, int k, in
     reinterpret_cast<OperandTile<{element}, Major::{major}, {extent}>*>(memory)->load<{sharers}>(
         map, first, k, full, part, 1);
 }}""",
-            "load.cu",
             ["load"],
             [INCLUDE],
             ARCH,
-        )[0]
+        )
         for element, major, extent, sharers in sharings
     ]
-    listings = disassemble(cubins, ARCH)
-    return [sum("UTMALDG.2D" in line for line in listing) for listing in listings]
+    return [sum("UTMALDG.2D" in line for line in listing) for listing in listings(cubins, ARCH)]
 
 
 def hold(text: str, *assertions: str) -> None:
     """Compile `text` with static assertions. Raises LadderError with the compiler's message where one fails."""
     inside = "\n".join(f'static_assert({assertion}, "");' for assertion in assertions)
     source = f"{text}\n__global__ void holds() {{\n{inside}\n}}\n"
-    compile_source(source, "holds.cu", ["holds"], [INCLUDE], ARCH)
+    compile_text(source, ["holds"], [INCLUDE], ARCH)

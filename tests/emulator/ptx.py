@@ -12,11 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ladder.build.sources import header_folders
 
 Array = np.ndarray[Any, Any]
 
@@ -84,26 +82,6 @@ class Program:
     parameters: tuple[str, ...]
     shared: dict[str, int]
     shared_bytes: int
-
-
-def compile_ptx(source: Path, entry: str, includes: Sequence[Path], text: str | None = None) -> str:
-    """PTX of one instance of a template for compute_90; `text` stands in for the source."""
-    from cuda.bindings import nvrtc
-
-    code = (text or source.read_text(encoding="utf-8")).encode()
-    status, program = nvrtc.nvrtcCreateProgram(code, source.name.encode(), 0, [], [])
-    assert not status, status
-    folders = [
-        f"--include-path={folder}".encode() for folder in (source.parent, *includes, *header_folders())
-    ]
-    nvrtc.nvrtcAddNameExpression(program, entry.encode())
-    flags = [b"--gpu-architecture=compute_90", b"--std=c++17", *folders]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
-    assert not status, f"{source.name}: {entry}: {status}"
-    ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
-    nvrtc.nvrtcGetPTX(program, ptx)
-    nvrtc.nvrtcDestroyProgram(program)
-    return str(ptx.rstrip(b"\0"), "utf-8")
 
 
 def parse(text: str) -> Program:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from compiling import compile_ptx
 from ladder.build.banks import matrix_wavefronts, wavefronts
 
-from emulator.ptx import UNSET, Array, Fault, Instruction, Machine, Program, compile_ptx, parse
+from emulator.ptx import UNSET, Array, Fault, Instruction, Machine, Program, parse
 
 _HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
 _EXTERN = re.compile(r"\.extern \.shared \.align \d+ \.b8 (\w+)\[\];")

@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from compiling import compile_variant, opcodes
+from compiling import compile_text, compile_variant, opcodes
 from ladder.build.banks import matrix_wavefronts
-from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_catalog
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
 from ladder.results.statistics import access_costs, records
@@ -120,7 +119,7 @@ def hold(name: str, *assertions: str) -> None:
     """Compile a kernel's source with static assertions about its addresses."""
     text = (FOLDER / f"{name}.cu").read_text(encoding="utf-8")
     text += ADDRESSES.replace("ASSERTIONS", "\n    ".join(f'static_assert({one}, "");' for one in assertions))
-    compile_source(text, "addresses.cu", ["addresses"], [INCLUDE], ARCH)
+    compile_text(text, ["addresses"], [INCLUDE], ARCH)
 
 
 def test_addresses_of_the_broadcasts() -> None:

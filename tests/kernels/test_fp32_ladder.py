@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_variant
+from compiling import compile_ptx, compile_variant
 from conftest import edit
 from emulator.cluster_ptx import ClusterMachine
 from emulator.grid_ptx import GridMachine
 from emulator.hopper import arguments_of
-from emulator.ptx import Array, Fault, Machine, Memory, Program, compile_ptx, parse
+from emulator.ptx import Array, Fault, Machine, Memory, Program, parse
 from emulator.tensor_ptx import compiled_program, parse_tensor
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as drawn

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compiling import compile_ptx
 from emulator.hopper import HOPPER, INCLUDE, arguments_of, compiled, variant
 from emulator.hopper_ptx import HopperMachine, as_tf32, parse_hopper, towards_zero
-from emulator.ptx import Array, Fault, Memory, compile_ptx
+from emulator.ptx import Array, Fault, Memory
 from ladder.problems.gemm.instance import accumulation_bound
 
 NAME = "hopper_3xtf32"

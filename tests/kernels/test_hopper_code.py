@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from compiling import compile_variant
+from compiling import compile_ptx, compile_text, compile_variant
 from emulator.hopper import (
     ARCH,
     INCLUDE,
@@ -26,8 +26,6 @@ from emulator.hopper import (
     compiled,
     variant,
 )
-from emulator.ptx import compile_ptx
-from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_kernel
 
 WGMMA = {
@@ -310,7 +308,7 @@ LOAD = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_t
 )
 def test_a_normal_copy_is_the_instruction_without_a_hint(call: str, instruction: str, operands: str) -> None:
     def cubin(copy: str) -> bytes:
-        return compile_source(WITHOUT.replace("COPY", copy), "one.cu", ["kernel"], [INCLUDE], ARCH)[0]
+        return compile_text(WITHOUT.replace("COPY", copy), ["kernel"], [INCLUDE], ARCH)
 
     bare = cubin(f'asm volatile("{instruction}" ::{operands} : "memory");')
     assert cubin(call.format("Evict::normal")) == cubin(call.replace("<{}>", "")) == bare

@@ -6,8 +6,8 @@ import itertools
 import re
 
 import pytest
+from compiling import compile_ptx
 from emulator.hopper import BOX, INCLUDE, LINE, WIDTHS, by_copy_engine, hold
-from emulator.ptx import compile_ptx
 from ladder.model.errors import LadderError
 
 # Operands in shared memory: TMA's rule, the descriptor's rule, and the source's formulas agree.

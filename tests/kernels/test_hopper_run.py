@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compiling import compile_ptx
 from conftest import edit
 from emulator.hopper import (
     HOPPER,
@@ -24,7 +25,7 @@ from emulator.hopper import (
     wrong_in_fp32,
 )
 from emulator.hopper_ptx import E4M3, HopperMachine, parse_hopper, to_e4m3
-from emulator.ptx import Array, Fault, Memory, compile_ptx
+from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.model.kernel import Variant
 

@@ -6,8 +6,8 @@ import itertools
 import re
 
 import pytest
+from compiling import compile_ptx
 from emulator.hopper import BOX, INCLUDE, LINE, WIDTHS, by_copy_engine
-from emulator.ptx import compile_ptx
 
 BLOCKS, ROW, COLUMN, BARRIER = 2, 1024, 4096, 3
 """Blocks of 64 rows, where they begin in C, and the warpgroup's barrier."""

@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from ladder.build.nvrtc import compile_source
+from compiling import compile_text
 from ladder.build.sources import include_closure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,7 +71,7 @@ def test_includes_name_folder_and_header() -> None:
 def test_a_header_includes_what_it_uses(header: str) -> None:
     """Its templates are not instantiated, but names that do not depend on their arguments must be known."""
     text = f'#include "{header}"\n__global__ void kernel() {{}}\n'
-    compile_source(text, "one.cu", ["kernel"], [INCLUDE], "sm_90a")
+    compile_text(text, ["kernel"], [INCLUDE], "sm_90a")
 
 
 def test_lines_of_kernels_are_short() -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from compiling import compile_variant, opcodes
-from ladder.build.nvrtc import compile_source
+from compiling import compile_text, compile_variant, opcodes
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.errors import LadderError
@@ -280,7 +279,7 @@ __global__ void maps() {
 def hold(*assertions: str) -> None:
     """Compile a source that asserts them. Raises LadderError with the compiler's message where one does not hold."""
     text = MAPS.replace("ASSERTIONS", "\n    ".join(f'static_assert({text}, "");' for text in assertions))
-    compile_source(text, "maps.cu", ["maps"], [INCLUDE], ARCH)
+    compile_text(text, ["maps"], [INCLUDE], ARCH)
 
 
 def test_layouts_keep_words_apart() -> None:
@@ -331,12 +330,12 @@ __global__ void windows() {
 
 def test_every_window_holds_each_of_its_words_once() -> None:
     assertions = "\n    ".join(f'static_assert(windows_are_complete<{k}>(), "");' for k in range(1, 33))
-    compile_source(WINDOWS.replace("ASSERTIONS", assertions), "windows.cu", ["windows"], [INCLUDE], ARCH)
+    compile_text(WINDOWS.replace("ASSERTIONS", assertions), ["windows"], [INCLUDE], ARCH)
     wrong = WINDOWS.replace("15ull", "7ull").replace(
         "ASSERTIONS", 'static_assert(windows_are_complete<9>(), "");'
     )
     with pytest.raises(LadderError, match="static assertion failed"):
-        compile_source(wrong, "windows.cu", ["windows"], [INCLUDE], ARCH)
+        compile_text(wrong, ["windows"], [INCLUDE], ARCH)
 
 
 # Where the kernels say they are right.

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_variant
+from compiling import compile_ptx, compile_variant
 from conftest import ROOT, edit
 from emulator.cluster_ptx import ClusterMachine
 from emulator.hopper import INCLUDE, wrong_in_fp32
-from emulator.ptx import Array, Fault, Memory, Program, compile_ptx
+from emulator.ptx import Array, Fault, Memory, Program
 from emulator.tensor_ptx import parse_tensor
 from hypothesis import example
 from hypothesis import given as drawn

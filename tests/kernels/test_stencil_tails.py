@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiling import compile_ptx
 from conftest import edit
-from emulator.ptx import Array, Fault, Machine, Memory, compile_ptx, parse
+from emulator.ptx import Array, Fault, Machine, Memory, parse
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
 from numpy.lib.stride_tricks import sliding_window_view

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiling import compile_variant, instructions
+from compiling import compile_ptx, compile_variant, instructions
 from conftest import ROOT, edit
 from emulator.hopper import ARCH, INCLUDE, arguments_of, hold, wrong_in_fp32
 from emulator.hopper_ptx import HopperMachine, parse_hopper
-from emulator.ptx import Array, Fault, Memory, compile_ptx
+from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiling import compile_variant, opcodes
+from compiling import compile_text, compile_variant, opcodes
 from conftest import edit
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
-from ladder.build.nvrtc import compile_source
 from ladder.catalogue.kernels import load_catalog
 from ladder.model.architecture import ARCHITECTURES
 from ladder.model.errors import LadderError
@@ -298,10 +297,10 @@ def test_layouts_are_permutations_and_steps_lead_to_the_right_chunk() -> None:
         assertions.append(f"steps_lead_there<PanelChunks<{rows}>, {rows}, 32>()")
         assertions.append(f"PanelChunks<{rows}>::offset(3, 8 + 5) == {rows * 128} + 3 * 128 + (5 ^ 3) * 16")
     text = "\n    ".join(f'static_assert({one}, "");' for one in assertions)
-    compile_source(LAYOUTS.replace("ASSERTIONS", text), "layouts.cu", ["layouts"], [INCLUDE], ARCH)
+    compile_text(LAYOUTS.replace("ASSERTIONS", text), ["layouts"], [INCLUDE], ARCH)
     wrong = 'static_assert(every_chunk_has_its_own_place<XorChunks<8>, 32, 8>(0), "");'
     with pytest.raises(LadderError, match="static assertion failed"):
-        compile_source(LAYOUTS.replace("ASSERTIONS", wrong), "layouts.cu", ["layouts"], [INCLUDE], ARCH)
+        compile_text(LAYOUTS.replace("ASSERTIONS", wrong), ["layouts"], [INCLUDE], ARCH)
 
 
 # Machine code.
@@ -429,7 +428,7 @@ def test_the_shared_struct_is_as_large_as_the_launch_says(
     )
     said = given.geometry({"m": 512, "n": 512, "k": 512}).shared_bytes
     text = f'#include "{name}.cu"\nstatic_assert(sizeof({shared}>) == {said} - 1024, "");\n__global__ void f() {{}}\n'
-    compile_source(text, "size.cu", ["f"], [INCLUDE, given.kernel.source.parent], ARCH)
+    compile_text(text, ["f"], [INCLUDE, given.kernel.source.parent], ARCH)
 
 
 @pytest.mark.parametrize(("dtype", "loads"), [("fp16", {"ldsm": 32}), ("tf32", {"ldsm": 16, "lds_64": 32})])
