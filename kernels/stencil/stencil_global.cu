@@ -7,8 +7,8 @@
 //
 // T: int or float. K: reach in elements. Block: threads per block.
 
-#include "layout/index.cuh"
 #include "simt/stencil.cuh"
+#include "types/index.cuh"
 
 template <class T, int K, int Block>
 __global__ void __launch_bounds__(Block)

@@ -6,8 +6,8 @@
 //
 // T: int or float. K: reach in elements. Coarsen: outputs per thread. Block: threads per block.
 
-#include "layout/index.cuh"
 #include "simt/stencil.cuh"
+#include "types/index.cuh"
 
 template <class T, int K, int Coarsen, int Block>
 __global__ void __launch_bounds__(Block)

@@ -16,8 +16,8 @@
 // T: int or float. K: reach in elements, at most 32. Outputs: outputs per thread, 4 or more. Block: threads
 // per block.
 
-#include "layout/index.cuh"
 #include "simt/stencil.cuh"
+#include "types/index.cuh"
 
 enum class Exchange { shuffle, shared, direct };
 

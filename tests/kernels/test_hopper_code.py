@@ -275,7 +275,7 @@ def test_hints_reach_the_machine_code(hint: dict[str, int | str], loads: int, st
 
 
 WITHOUT = """
-#include "copy/tma.cuh"
+#include "ptx/tma.cuh"
 extern "C" __global__ void kernel(const __grid_constant__ TensorMap map, int row, int column, unsigned blocks) {
     __shared__ alignas(128) unsigned char box[128];
     __shared__ Mbarrier full;
@@ -318,7 +318,7 @@ def test_a_normal_copy_is_the_instruction_without_a_hint(call: str, instruction:
 
 
 PIPELINE = """
-#include "mma/wgmma.cuh"
+#include "ptx/wgmma.cuh"
 __global__ void __launch_bounds__(128, 1) kernel(float* out, unsigned long long a, unsigned long long b, int n) {
     float d[128];
     for (int i = 0; i < 128; ++i) d[i] = i;

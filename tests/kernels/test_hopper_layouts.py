@@ -101,7 +101,7 @@ def test_a_box_may_begin_at_any_whole_swizzle(share: int) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("element", ["__half", "Tf32"])
 def test_a_wgmma_names_the_registers_of_its_sums_in_order(element: str, width: int) -> None:
-    text = f"""#include "mma/wgmma.cuh"
+    text = f"""#include "ptx/wgmma.cuh"
 extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned long long b, int add) {{
     float d[{width // 2}];
     for (int i = 0; i < {width // 2}; ++i) d[i] = sums[i];
@@ -133,7 +133,7 @@ extern "C" __global__ void kernel(float* sums, unsigned long long a, unsigned lo
 def test_the_descriptor_keeps_addresses_within_its_field() -> None:
     top = 227 * 1024 - 1024
     hold(
-        '#include "mma/wgmma.cuh"',
+        '#include "ptx/wgmma.cuh"',
         f"swizzled_descriptor({top}, 16, 1024) == {top >> 4 | 1 << 16 | 64 << 32 | 1 << 62}ull",
         "swizzled_descriptor(0x1000400, 16, 1024) == swizzled_descriptor(0x400, 16, 1024)",
         # Only the low word moves: its sum must not carry into the strides.
@@ -285,7 +285,7 @@ def test_boxes_hold_as_many_copies_as_fit() -> None:
 def test_registers_are_where_the_isa_says() -> None:
     # Figure of fragment D of wgmma: row 0 holds T0 d0 d1, T1 d0 d1, ...; row 8 T0 d2 d3; column 8 T0 d4 d5; row 16 T32.
     hold(
-        '#include "mma/wgmma.cuh"',
+        '#include "ptx/wgmma.cuh"',
         "accumulator_row(0, 0) == 0 && accumulator_column(0, 1) == 1",
         "accumulator_column(1, 0) == 2 && accumulator_row(4, 0) == 1",
         "accumulator_row(0, 2) == 8 && accumulator_column(0, 3) == 1",

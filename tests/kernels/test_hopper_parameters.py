@@ -124,7 +124,7 @@ def test_every_accepted_width_is_that_of_a_wgmma() -> None:
         for one in tiles()
     }
     assert {columns for _, columns in wgmmas} == set(WIDTHS)
-    hold('#include "mma/wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
+    hold('#include "ptx/wgmma.cuh"', *(f"sizeof(Wgmma<{element}, {n}>) > 0" for element, n in sorted(wgmmas)))
 
 
 def test_what_the_l2_fetches_reaches_the_maps_of_the_operands(tmp_path: Path) -> None:

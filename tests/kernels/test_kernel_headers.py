@@ -15,7 +15,8 @@ KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"
 HEADERS = sorted(path.relative_to(INCLUDE).as_posix() for path in INCLUDE.rglob("*.cuh"))
 SOURCES = sorted(KERNELS.rglob("*.cu"))
-FOLDERS = ["copy", "epilogue", "layout", "mma", "probe", "schedule", "simt"]
+LAYERS = ["types", "ptx", "layout", "copy", "mma", "epilogue", "schedule", "simt", "probe"]
+"""Folders of headers, the lowest first: a header includes only from its own and from lower ones."""
 WIDTH = 110
 
 
@@ -46,13 +47,35 @@ def users() -> dict[str, list[str]]:
 
 
 def test_headers_lie_in_folders() -> None:
-    assert sorted({header.partition("/")[0] for header in HEADERS}) == FOLDERS
+    assert {header.partition("/")[0] for header in HEADERS} == set(LAYERS)
     assert all(header.count("/") == 1 for header in HEADERS)
     assert len(HEADERS) > 30
 
 
 def test_the_index_has_every_header_with_the_kernels_that_include_it() -> None:
     assert index() == users()
+
+
+def upward_includes(include: Path) -> list[str]:
+    """HEADER -> HEADER of every include that climbs from a layer into a higher one."""
+    found = []
+    for path in sorted(include.rglob("*.cuh")):
+        header = path.relative_to(include).as_posix()
+        for name in re.findall(r'#include "(.+)"', path.read_text(encoding="utf-8")):
+            layers = [LAYERS.index(each.partition("/")[0]) for each in (header, name)]
+            if layers[1] > layers[0]:
+                found.append(f"{header} -> {name}")
+    return found
+
+
+def test_no_header_includes_from_a_layer_above_its_own() -> None:
+    assert upward_includes(INCLUDE) == []
+
+
+def test_an_include_that_climbs_is_found(tmp_path: Path) -> None:
+    (tmp_path / "ptx").mkdir()
+    (tmp_path / "ptx/tma.cuh").write_text('#include "ptx/mbarrier.cuh"\n#include "mma/operand_tile.cuh"\n')
+    assert upward_includes(tmp_path) == ["ptx/tma.cuh -> mma/operand_tile.cuh"]
 
 
 def test_every_header_has_a_user() -> None:

@@ -12,8 +12,8 @@
 // made for copies of that size. TMA reads zeros beyond the matrix, and counts their bytes too.
 
 #include "epilogue/warpgroup_store.cuh"
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
+#include "types/index.cuh"
 
 template <class Element, Major MajorB, int BM, int BN>
 struct Shared {

@@ -10,9 +10,9 @@
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
 
 #include "epilogue/warpgroup_store.cuh"
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
 #include "schedule/ring.cuh"
+#include "types/index.cuh"
 
 template <class Element, Major MajorB, int BM, int BN, int Stages>
 struct Shared {

@@ -11,10 +11,10 @@
 // the threadblock swizzle in tiles, 0 for row by row, or hilbert.
 
 #include "epilogue/warpgroup_store.cuh"
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/tile_scheduler.cuh"
+#include "types/index.cuh"
 
 constexpr int consumers = 2;
 

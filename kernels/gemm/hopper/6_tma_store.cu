@@ -12,10 +12,10 @@
 // 64 rows x 128 bytes for results on their way, per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/tile_scheduler.cuh"
+#include "types/index.cuh"
 
 constexpr int consumers = 2;
 

@@ -14,11 +14,11 @@
 
 #include "epilogue/partial_sums.cuh"
 #include "epilogue/warpgroup_store.cuh"
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/stream_k.cuh"
 #include "schedule/tile_scheduler.cuh"
+#include "types/index.cuh"
 
 constexpr int consumers = 2;
 

@@ -17,11 +17,11 @@
 // for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results on their way, per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
 #include "mma/three_products.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/tile_scheduler.cuh"
+#include "types/index.cuh"
 
 template <int BM, int BN, int Stages, int Buffers>
 struct Shared {

@@ -11,7 +11,7 @@
 // Block: threads per block.
 
 #include "epilogue/combine_fp32.cuh"
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 enum class Mapping { flat, coalesced, strided };
 

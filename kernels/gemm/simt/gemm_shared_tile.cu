@@ -9,7 +9,7 @@
 // Tile: edge of the tiles, in elements.
 
 #include "epilogue/combine_fp32.cuh"
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 template <int Tile>
 __global__ void __launch_bounds__(Tile * Tile)

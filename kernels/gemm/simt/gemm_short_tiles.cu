@@ -12,12 +12,12 @@
 // Tile, Copy, Fragments, Order: policies of gemm_staged (simt/policies.cuh). Where K is 0 the accumulators
 // stay zero, and C becomes beta * C.
 
-#include "layout/index.cuh"
 #include "layout/row_map.cuh"
 #include "schedule/staged_loop.cuh"
 #include "schedule/two_heights.cuh"
 #include "simt/policies.cuh"
 #include "simt/thread_tile.cuh"
+#include "types/index.cuh"
 
 // Words: of a global access. Rows: of the thread's outputs.
 template <class Tile, class Copy, class Fragments, class Order, int Words, int Rows>

@@ -12,16 +12,16 @@
 //
 // Where K is 0 the accumulators stay zero, and C becomes beta * C.
 
-#include "copy/async_copy.cuh"
-#include "copy/shared_memory.cuh"
 #include "epilogue/cluster_sum.cuh"
 #include "epilogue/combine_fp32.cuh"
 #include "epilogue/grid_sum.cuh"
 #include "epilogue/warp_sum.cuh"
-#include "layout/index.cuh"
-#include "schedule/cluster.cuh"
+#include "ptx/async_copy.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/shared_memory.cuh"
 #include "schedule/raster.cuh"
 #include "simt/warp_tile.cuh"
+#include "types/index.cuh"
 
 // Tile: a WarpTile. InGrid: whether K is cut into gridDim.y slices, each with room for its tile in `sums`.
 // InCluster: whether a slice is cut over the gridDim.z blocks of a cluster. arrived: for each tile of C a

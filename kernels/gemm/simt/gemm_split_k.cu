@@ -13,11 +13,11 @@
 // accumulators stay zero, and C becomes beta * C.
 
 #include "epilogue/grid_sum.cuh"
-#include "layout/index.cuh"
 #include "schedule/raster.cuh"
 #include "schedule/staged_loop.cuh"
 #include "simt/policies.cuh"
 #include "simt/thread_tile.cuh"
+#include "types/index.cuh"
 
 // Words: of a global access.
 template <class Tile, class Copy, class Fragments, class Order, int Words>

@@ -11,12 +11,12 @@
 //
 // Where K is 0 the accumulators stay zero, and C becomes beta * C.
 
-#include "layout/index.cuh"
 #include "schedule/prefetch_loop.cuh"
 #include "schedule/raster.cuh"
 #include "schedule/staged_loop.cuh"
 #include "simt/policies.cuh"
 #include "simt/thread_tile.cuh"
+#include "types/index.cuh"
 
 // Words: of a global access.
 template <class Tile, class Copy, class Fragments, class Order, class Epilogue, int Words>

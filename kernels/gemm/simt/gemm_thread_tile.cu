@@ -10,8 +10,8 @@
 
 #include "copy/tile_copy.cuh"
 #include "epilogue/combine_fp32.cuh"
-#include "layout/index.cuh"
 #include "layout/shared_layout.cuh"
+#include "types/index.cuh"
 
 template <int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__(BM * BN / (TM * TN))

@@ -11,12 +11,12 @@
 // Ffmas: order of the FFMAs (simt/thread_tile.cuh). Copies fill with zeros what is outside of the matrices.
 // K may be 0.
 
-#include "copy/tma.cuh"
-#include "layout/index.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warpgroup.cuh"
 #include "schedule/ring.cuh"
-#include "schedule/warpgroup.cuh"
 #include "simt/policies.cuh"
 #include "simt/thread_tile.cuh"
+#include "types/index.cuh"
 
 // A lies transposed. A warp copies 8 words w of 4 rows r, into banks (w * (BM + 4) + r) % 32 = 4 * w + r.
 template <class Tile>

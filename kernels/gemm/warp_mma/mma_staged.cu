@@ -18,10 +18,10 @@
 #include "copy/chunk_copy.cuh"
 #include "copy/tile_pair.cuh"
 #include "epilogue/warp_store.cuh"
-#include "layout/index.cuh"
 #include "mma/mma_warp.cuh"
 #include "schedule/raster.cuh"
 #include "schedule/staged_loop.cuh"
+#include "types/index.cuh"
 
 template <class Element, class Accumulator, int BM, int BN, int BK, int WM, int WN, int Stages,
           template <int, int> class Layout, int Pad, int Buffers, int Strip, Epilogue Store, int MinBlocks>

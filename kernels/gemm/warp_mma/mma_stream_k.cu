@@ -13,11 +13,11 @@
 // zero before and after. Where K is 0 the accumulators stay zero, and C becomes beta * C.
 
 #include "epilogue/partial_sums.cuh"
-#include "layout/index.cuh"
+#include "ptx/warpgroup.cuh"
 #include "schedule/mma_ring.cuh"
 #include "schedule/stream_k.cuh"
 #include "schedule/tile_scheduler.cuh"
-#include "schedule/warpgroup.cuh"
+#include "types/index.cuh"
 
 template <class Element, int BM, int BN, int WM, int WN, int Stages, int Strip>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32 + warpgroup_threads, 1)

@@ -9,7 +9,7 @@
 #include <mma.h>
 
 #include "epilogue/warp_store.cuh"
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 using namespace nvcuda;
 

@@ -18,10 +18,11 @@
 
 #include "copy/chunk_copy.cuh"
 #include "copy/tile_pair.cuh"
-#include "layout/index.cuh"
+#include "epilogue/warp_store.cuh"
 #include "mma/wmma_warp.cuh"
 #include "schedule/raster.cuh"
 #include "schedule/staged_loop.cuh"
+#include "types/index.cuh"
 
 template <class Element, class Accumulator, int BM, int BN, int BK, int WM, int WN, int Stages, int Pad,
           int Buffers, int Strip, Epilogue Store, int MinBlocks>
@@ -48,14 +49,14 @@ wmma_staged(const Element* __restrict__ a, const Element* __restrict__ b, Elemen
 
     const Index row = first_row + warp_row, column = Index(first_column) + warp_column;
     constexpr int columns = Store == Epilogue::collective ? WN : 16;
-    Accumulator* shared_c =
-        reinterpret_cast<Accumulator*>(shared) + warp * shared_rows_wmma * shared_pitch<Element, columns>;
+    constexpr int pitch = shared_pitch<Element, columns>;
+    Accumulator* shared_c = reinterpret_cast<Accumulator*>(shared) + warp * shared_rows_wmma * pitch;
     release_stages();
 #pragma unroll
     for (int y = 0; y < WM / 16; ++y) {
 #pragma unroll
         for (int x = 0; x < WN; x += columns) {
-            warp_tile.template store_shared<columns>(shared_c, y, x);
+            warp_tile.template store_shared<columns, pitch>(shared_c, y, x);
             __syncwarp();
             store_rows<columns>(c, m, n, row + 16 * y, column + x, shared_c, alpha, beta);
             __syncwarp();  // shared_c has been read

@@ -5,10 +5,10 @@
 // a whole and rows start on sixteen bytes.
 #pragma once
 
-#include "copy/async_copy.cuh"
 #include "layout/chunk_layout.cuh"
-#include "layout/index.cuh"
-#include "mma/element.cuh"
+#include "ptx/async_copy.cuh"
+#include "types/element.cuh"
+#include "types/index.cuh"
 
 template <class Element, int Rows, int Columns, class Layout, int Threads>
 class ChunkCopy {

@@ -8,10 +8,10 @@
 // steps of a tile. RowMap: which row of the matrix, from the tile's first one on, a row of the tile holds.
 #pragma once
 
-#include "copy/async_copy.cuh"
-#include "copy/vector.cuh"
-#include "layout/index.cuh"
 #include "layout/row_map.cuh"
+#include "ptx/async_copy.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
 
 template <class Layout, int Rows, int Columns, int Width, int Threads, bool Transpose = false,
           class RowMap = EveryRow>

@@ -4,8 +4,8 @@
 // zeros, which add nothing to the sums.
 #pragma once
 
-#include "copy/async_copy.cuh"
-#include "layout/index.cuh"
+#include "ptx/async_copy.cuh"
+#include "types/index.cuh"
 
 // Layout: where the rectangle's 16-byte chunks lie (chunk_layout.cuh). Width: words of an access.
 template <class Layout, int Rows, int Columns, int Width>

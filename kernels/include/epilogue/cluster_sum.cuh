@@ -4,10 +4,10 @@
 // the same.
 #pragma once
 
-#include "copy/vector.cuh"
 #include "epilogue/combine_fp32.cuh"
-#include "layout/index.cuh"
-#include "schedule/cluster.cuh"
+#include "ptx/cluster.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
 
 // A vector of four words from the shared memory of block `rank`, where `address` would be in this block's.
 __device__ inline Vector<float, 4> load_from_block(unsigned address, int rank) {

@@ -2,8 +2,8 @@
 // type.
 #pragma once
 
-#include "copy/vector.cuh"
-#include "mma/element.cuh"
+#include "types/element.cuh"
+#include "types/vector.cuh"
 
 // The way of the accumulators into C.
 //   direct      straight from the registers.

@@ -2,7 +2,7 @@
 // that C is not read: it may hold anything, NaN included.
 #pragma once
 
-#include "copy/vector.cuh"
+#include "types/vector.cuh"
 
 __device__ inline float combine_fp32(float accumulator, const float* c, float alpha, float beta) {
     return beta == 0.0f ? alpha * accumulator : alpha * accumulator + beta * *c;

@@ -8,8 +8,8 @@
 // the last clusters wait for a second round.
 #pragma once
 
-#include "copy/vector.cuh"
-#include "layout/index.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
 
 // Counts this block, and says whether it is the last of `slices`. If so, it sees the sums of all.
 // Called by all threads of the block, behind their writes. The increment wraps around to zero.

@@ -2,7 +2,7 @@
 // instruction.
 #pragma once
 
-#include "mma/element.cuh"
+#include "types/element.cuh"
 
 template <class Value>
 struct Packed;

@@ -5,7 +5,7 @@
 // launch.
 #pragma once
 
-#include "copy/vector.cuh"
+#include "types/vector.cuh"
 
 // Makes what a group of threads wrote ahead of a barrier visible to who finds the flag set.
 __device__ inline void raise_flag(unsigned* flag) {

@@ -7,9 +7,9 @@
 // additions is always the same.
 #pragma once
 
-#include "copy/vector.cuh"
 #include "epilogue/warpgroup_store.cuh"
-#include "schedule/cluster.cuh"
+#include "ptx/cluster.cuh"
+#include "types/vector.cuh"
 
 struct SliceSteps {
     int first, count;

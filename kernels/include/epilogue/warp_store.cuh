@@ -4,7 +4,7 @@
 #pragma once
 
 #include "epilogue/combine.cuh"
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 // Rows of shared_c. WMMA stores whole fragments; for mma.sync half a fragment will do, in less shared memory.
 constexpr int shared_rows_wmma = 16, shared_rows_mma = 8;

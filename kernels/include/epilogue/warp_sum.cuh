@@ -3,7 +3,7 @@
 // added up by one thread in the order of the warps, so that the order of the additions is always the same.
 #pragma once
 
-#include "copy/vector.cuh"
+#include "types/vector.cuh"
 
 // Rows that lanes of a warp write one below the other start in different banks.
 template <int Rows, int Columns>

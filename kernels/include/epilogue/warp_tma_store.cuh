@@ -4,10 +4,10 @@
 // columns outside C.
 #pragma once
 
-#include "copy/tma.cuh"
 #include "epilogue/combine.cuh"
 #include "layout/chunk_layout.cuh"
-#include "layout/index.cuh"
+#include "ptx/tma.cuh"
+#include "types/index.cuh"
 
 template <class Element, int WN>
 struct alignas(1024) WarpTmaStore {

@@ -7,11 +7,11 @@
 //                  Stages such buffers.
 #pragma once
 
-#include "copy/shared_memory.cuh"
 #include "epilogue/pack.cuh"
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
-#include "schedule/warpgroup.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/warpgroup.cuh"
+#include "types/index.cuh"
 
 // C, m x n, with the factors of a GEMM and the map by which TMA stores to it.
 template <class Value>

@@ -11,7 +11,7 @@
 // `below(offset, rows)`, where its row is smaller than the power of two that divides `rows`.
 #pragma once
 
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 constexpr int chunk_bytes = 16;
 constexpr int chunks_of_banks = 8;  // 32 banks of four bytes

@@ -7,7 +7,7 @@
 //                threads that need seven rows find them where the others find eight, as two LDS.128.
 #pragma once
 
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 struct EveryRow {
     __host__ __device__ static constexpr int row(int in_tile) { return in_tile; }

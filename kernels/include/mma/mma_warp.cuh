@@ -9,9 +9,9 @@
 // pitch put the chunks of four rows into different banks.
 #pragma once
 
-#include "copy/shared_memory.cuh"
 #include "layout/chunk_layout.cuh"
-#include "mma/mma.cuh"
+#include "ptx/mma.cuh"
+#include "ptx/shared_memory.cuh"
 
 // Where a lane finds its words of a fragment, and where its accumulators of a fragment of C belong: pairs 0
 // to 3 side by side in a row, of which 0 and 1 lie in the upper eight rows.

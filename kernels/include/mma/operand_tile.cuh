@@ -5,9 +5,9 @@
 //   Major::mn  lines run along N: a box holds 64 columns, its line l the l-th of K. B stored as K x N.
 #pragma once
 
-#include "copy/tma.cuh"
-#include "mma/wgmma.cuh"
-#include "schedule/cluster.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
 
 enum class Major { k, mn };
 

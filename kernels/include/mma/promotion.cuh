@@ -6,7 +6,7 @@
 // registers, and one part can be added while the tensor cores multiply another.
 #pragma once
 
-#include "mma/wgmma.cuh"
+#include "ptx/wgmma.cuh"
 
 // Keeps the compiler from reading D ahead of the wgmma_wait before it, which does not name D's registers.
 template <int Registers>

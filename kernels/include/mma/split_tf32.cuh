@@ -8,7 +8,7 @@
 // but becomes four instructions, for infinities.
 #pragma once
 
-#include "copy/vector.cuh"
+#include "types/vector.cuh"
 
 constexpr unsigned tf32_mask = 0xffffe000, tf32_half_unit = 0x1000;
 

@@ -7,8 +7,8 @@
 // ldmatrix reads them: a row of four 32-bit elements is one of eight 16-bit ones.
 #pragma once
 
-#include "copy/shared_memory.cuh"
 #include "mma/operand_tile.cuh"
+#include "ptx/shared_memory.cuh"
 
 // WgmmaRegisters<N>::wgmma(d, a, b, add): d = a @ b + (add ? d : 0).
 template <int N>

@@ -3,9 +3,8 @@
 // padded tile but not an XOR-swizzled one (gemm-practice).
 #pragma once
 
-#include "copy/shared_memory.cuh"
-#include "epilogue/warp_store.cuh"
-#include "mma/wmma.cuh"
+#include "ptx/shared_memory.cuh"
+#include "ptx/wmma.cuh"
 
 // PitchA, PitchB: elements between two rows of the tiles.
 template <class Element, class Accumulator, int WM, int WN, int BK, int PitchA, int PitchB, int Buffers>
@@ -43,13 +42,12 @@ struct WmmaWarp {
     }
 
     // Stores the accumulators of rows 16 * y and following, columns first .. first + Columns - 1, to the
-    // warp's shared_c.
-    template <int Columns>
+    // warp's shared_c, whose rows lie Pitch accumulators apart.
+    template <int Columns, int Pitch>
     __device__ void store_shared(Accumulator* shared_c, int y, int first) const {
 #pragma unroll
         for (int x = 0; x < Columns / 16; ++x) {
-            accumulator[y][first / 16 + x].store(shared_address(shared_c + 16 * x),
-                                                 shared_pitch<Element, Columns>);
+            accumulator[y][first / 16 + x].store(shared_address(shared_c + 16 * x), Pitch);
         }
     }
 };

@@ -7,8 +7,8 @@
 // memory that held another; after the clock was stopped, each lane reads its words back.
 #pragma once
 
-#include "copy/shared_memory.cuh"
 #include "probe/bank_moves.cuh"
+#include "ptx/shared_memory.cuh"
 
 constexpr int patterns = 32;
 constexpr unsigned word_value = 2654435761u;

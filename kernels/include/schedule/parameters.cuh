@@ -1,9 +1,9 @@
 // Template parameters of the Hopper kernels that take many, in groups that travel together.
 #pragma once
 
-#include "copy/tma.cuh"
 #include "epilogue/combine.cuh"
-#include "schedule/warpgroup.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warpgroup.cuh"
 
 // The block tile, in elements, and the part of it that each consumer multiplies. ConsumersN of the Consumers
 // lie beside one another along N, the others along M. Reallocate moves the producer's registers to them.

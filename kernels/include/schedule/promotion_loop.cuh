@@ -2,10 +2,10 @@
 // one part of the consumer's tile after the other, and then their partial sums to the accumulators.
 #pragma once
 
-#include "layout/index.cuh"
 #include "mma/operand_tile.cuh"
 #include "mma/promotion.cuh"
 #include "schedule/ring.cuh"
+#include "types/index.cuh"
 
 // The parts of a consumer: its columns in Split parts, of which Partials have partial sums in registers at
 // the same time; they are promoted every Interval stages of the ring. With two partial sums the next part is

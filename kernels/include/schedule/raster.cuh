@@ -8,7 +8,7 @@
 // Every tile has one number, whatever the numbers of rows and columns; the last strip may be narrower.
 #pragma once
 
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 struct TilePosition {
     int row, column;

@@ -5,8 +5,8 @@
 // empty; in round r > 0 it waits for the release of round r - 1.
 #pragma once
 
-#include "copy/mbarrier.cuh"
-#include "schedule/cluster.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/mbarrier.cuh"
 
 template <int Stages>
 struct RingPosition {

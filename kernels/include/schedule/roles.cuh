@@ -7,10 +7,10 @@
 // The consumers wait at barrier 0, that of __syncthreads, which nobody calls later; their own follow it.
 #pragma once
 
-#include "copy/tma.cuh"
-#include "schedule/cluster.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warpgroup.cuh"
 #include "schedule/ring.cuh"
-#include "schedule/warpgroup.cuh"
 
 // Called by all threads of the block, which then call one of the two below: with Ring::early those wait for
 // the ring. Each stage of it has `releases` by those who read it.

@@ -14,8 +14,8 @@
 // `multiply` multiplies a buffer.
 #pragma once
 
-#include "copy/async_copy.cuh"
-#include "copy/shared_memory.cuh"
+#include "ptx/async_copy.cuh"
+#include "ptx/shared_memory.cuh"
 
 template <int Stages, int Buffers, int Unrolled = 0, class Copies, class Warp>
 __device__ inline void staged_loop(Copies& copies, Warp& warp, char* shared, int tiles) {

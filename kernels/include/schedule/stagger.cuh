@@ -2,8 +2,8 @@
 // of the next in the first tile, and later tiles keep the distance.
 #pragma once
 
-#include "layout/index.cuh"
-#include "schedule/warpgroup.cuh"
+#include "ptx/warpgroup.cuh"
+#include "types/index.cuh"
 
 // Made by a consumer before its first tile, with the steps of a tile, or 0 where it has no tile: all but the
 // first wait here for the one before. Call it after each step.

@@ -10,7 +10,7 @@
 // run at a time.
 #pragma once
 
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 // `steps` steps of a tile, from step `first` on. None where a block is done.
 struct TileSteps {

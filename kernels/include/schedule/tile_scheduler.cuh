@@ -3,9 +3,9 @@
 // one cluster per tile is the same loop with one round.
 #pragma once
 
-#include "layout/index.cuh"
-#include "schedule/cluster.cuh"
+#include "ptx/cluster.cuh"
 #include "schedule/raster.cuh"
+#include "types/index.cuh"
 
 constexpr int hilbert = -1;  // a raster; other values are the width of a threadblock swizzle
 

@@ -9,7 +9,7 @@
 // more has tiles below C.
 #pragma once
 
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 struct TileOfTwo {
     Index first_row;

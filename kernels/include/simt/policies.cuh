@@ -7,13 +7,13 @@
 #include "copy/tile_pair.cuh"
 #include "epilogue/cluster_sum.cuh"
 #include "epilogue/combine_fp32.cuh"
-#include "layout/index.cuh"
 #include "layout/row_map.cuh"
 #include "layout/shared_layout.cuh"
 #include "schedule/prefetch_loop.cuh"
 #include "schedule/staged_loop.cuh"
 #include "simt/thread_map.cuh"
 #include "simt/thread_tile.cuh"
+#include "types/index.cuh"
 
 // BM x BN outputs of a block from BK of K at a time, TM x TN outputs of a thread. MinBlocks: blocks that a
 // multiprocessor must have registers for.

@@ -1,7 +1,7 @@
 // What the stencils share: the mean of an output's inputs, and quads with the sums of windows over them.
 #pragma once
 
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 // Mean of Taps values from their sum. int32 divides as C++ does, towards zero, and must be exact. fp32
 // multiplies by the reciprocal, which rounds once more than a division. A division would take a dozen

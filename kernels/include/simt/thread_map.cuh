@@ -3,7 +3,7 @@
 // together.
 #pragma once
 
-#include "layout/index.cuh"
+#include "types/index.cuh"
 
 // Groups of 32 threads (a warp) or 64 (two warps; the AMD wavefront of hip-gemm) cover the grid row by row.
 // Within a group threads lie row by row, or

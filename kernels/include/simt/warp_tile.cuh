@@ -9,10 +9,10 @@
 // takes two wavefronts and not four.
 #pragma once
 
-#include "copy/vector.cuh"
 #include "copy/warp_copy.cuh"
 #include "layout/chunk_layout.cuh"
-#include "layout/index.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
 
 template <int BM, int BN, int BK, int TM, int TN>
 struct WarpTile {

@@ -7,7 +7,7 @@
 // accumulator_column.
 #pragma once
 
-#include "mma/element.cuh"
+#include "types/element.cuh"
 
 // Row and column of D that register i of a thread of the warpgroup holds (PTX ISA, figure of wgmma's fragment
 // D).

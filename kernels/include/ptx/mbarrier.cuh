@@ -6,7 +6,7 @@
 // What a thread wrote before it arrived is visible to the threads of its block that have waited.
 #pragma once
 
-#include "copy/shared_memory.cuh"
+#include "ptx/shared_memory.cuh"
 
 struct Mbarrier {
     unsigned long long state;

@@ -6,7 +6,7 @@
 // bf16 as for fp16.
 #pragma once
 
-#include "mma/element.cuh"
+#include "types/element.cuh"
 
 // The words of a fragment, as operands of an instruction.
 #define LADDER_WORDS_4(constraint, word) \

@@ -9,7 +9,7 @@
 // inputs are zero.
 #pragma once
 
-#include "mma/element.cuh"
+#include "types/element.cuh"
 
 // A lane's accumulators of 16 x 8 elements of C.
 template <class Accumulator>

@@ -5,7 +5,7 @@
 // memory, each of them calls fence_async_proxy(), and a barrier follows, before a store is started.
 #pragma once
 
-#include "copy/mbarrier.cuh"
+#include "ptx/mbarrier.cuh"
 
 struct alignas(64) TensorMap {
     unsigned long long opaque[16];
