@@ -48,7 +48,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
         wgmma_fence();  // orders the accumulator's registers before wgmma
         wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);  // the first begins at zero
         wgmma_commit();
-        wgmma_wait<0>();
+        wgmma_wait_all(accumulator);
         __syncthreads();  // all wgmma have read the tiles
     }
     combine_accumulators(accumulator, c, m, n, first_row, first_column, alpha, beta, threadIdx.x);

@@ -66,7 +66,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             }
             held = at.stage;
         }
-        wgmma_wait<0>();  // the last stage stays held: no copy waits for it
+        wgmma_wait_all(accumulator);  // the last stage stays held: no copy waits for it
         combine_accumulators(accumulator, c, m, n, first_row, first_column, alpha, beta, thread);
         store_direct(accumulator, c, m, n, first_row, first_column, thread);
     }

@@ -72,7 +72,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             }
             held = at.stage;
         }
-        wgmma_wait<0>();  // the last stage stays held: no copy waits for it
+        wgmma_wait_all(accumulator);  // the last stage stays held: no copy waits for it
         combine_accumulators(accumulator, c, m, n, row, first_column, alpha, beta, thread);
         store_direct(accumulator, c, m, n, row, first_column, thread);
     }

@@ -78,7 +78,7 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
                 }
                 held = at.stage;
             }
-            wgmma_wait<0>();
+            wgmma_wait_all(accumulator);
             if (lane == 0) mbarrier_arrive(ring.empty[held]);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, 0);
             const int row = origin.row + tile_row, column = origin.column;

@@ -86,7 +86,7 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 }
                 held = at.stage;
             }
-            wgmma_wait<0>();
+            wgmma_wait_all(accumulator);
             release_stage<Cluster>(ring.empty[held], rank, lane);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, rank);
             const int row = origin.row + tile_row, column = origin.column;

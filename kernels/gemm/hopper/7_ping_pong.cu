@@ -95,7 +95,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 held = at.stage;
             }
             if (tile + clusters < scheduler.tiles()) warpgroup_arrive<2>(turn + other);
-            wgmma_wait<0>();
+            wgmma_wait_all(accumulator);
             release_stage<Cluster>(ring.empty[held], rank, lane);  // the last one
             const TilePosition origin = scheduler.origin(tile, rank);
             combine_accumulators(accumulator, c, m, n, origin.row, origin.column, alpha, beta, thread);

@@ -91,7 +91,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
                 }
                 held = at.stage;
             }
-            wgmma_wait<0>();
+            wgmma_wait_all(accumulator);
             release_stage<Alone>(ring.empty[held], 0, lane);  // for the next tile
             if (!work.ends(steps)) {  // the next block has the end of this tile
                 leave_sums<threads>(accumulator[0], sums + own * room, ready + own, thread, barrier);

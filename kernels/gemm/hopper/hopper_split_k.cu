@@ -64,8 +64,8 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
                 b.template load<1, Ring::evict_b>(map_b, origin.column, first, full, 0, 1);
             }
         }
-        cluster_barrier_relaxed();  // barrier.cluster counts all threads: with the consumers' first,
-        cluster_barrier();          // and with their second
+        cluster_barrier();  // barrier.cluster counts all threads: with the consumers' first,
+        cluster_barrier();  // and with their second
     } else {  // a consumer
         Tile::grow_consumer();
         const int consumer = warpgroup - 1, row = Tile::row(consumer), column = Tile::column(consumer);
@@ -74,7 +74,7 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         if (steps > 0) {
             wgmma_loop<Alone>(accumulator, shared.a, shared.b, shared.ring, at, steps, row, column, 0,
                               thread % 32, [](int) {});
-            wgmma_wait<0>();
+            wgmma_wait_all(accumulator);
         } else {  // there are more slices than steps
             clear(accumulator);
         }
@@ -82,7 +82,9 @@ hopper_split_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         static_assert(sizeof(Sum) <= sizeof(shared.a) + sizeof(shared.b), "the ring has room for the sum");
         auto& sum = reinterpret_cast<Sum&>(shared.a);
         float own[Tile::fragments][Sum::band];
-        cluster_barrier_relaxed();  // first: all wgmma have read the rings; the sums take their place
+        // First: all wgmma have read the rings, whose place the sums of other blocks take. It must order
+        // memory (.release): nothing else puts these reads before the stores from other blocks.
+        cluster_barrier();
         sum.send(accumulator, own, rank, threadIdx.x - warpgroup_threads);
         cluster_barrier();  // second: all have received all; none accesses another block's memory after
         sum.store(own, MatrixC<ElementOfC<Element>>{map_c, c, m, n, alpha, beta}, origin.row + row,

@@ -8,13 +8,6 @@
 
 #include "ptx/wgmma.cuh"
 
-// Keeps the compiler from reading D ahead of the wgmma_wait before it, which does not name D's registers.
-template <int Registers>
-__device__ inline void fence_registers(float (&d)[Registers]) {
-#pragma unroll
-    for (float& value : d) asm volatile("" : "+f"(value)::"memory");
-}
-
 // Adds the partial sums of part number `part` to its accumulators, after wgmma_wait. The compiler must know
 // `part`, since registers have no index.
 template <int Fragments, int Registers, int Partial>

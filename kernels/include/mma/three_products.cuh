@@ -36,12 +36,10 @@ struct SplitFragments {
     }
 };
 
-// sum += part, after the wait for the wgmma that write `part`. To the compiler they wrote it when they
-// started: without the empty instructions it may copy part before the wait.
+// sum += part, after the wait for the wgmma that write `part`.
 template <int Registers>
 __device__ inline void add_finished(float (&sum)[Registers], float (&part)[Registers]) {
-#pragma unroll
-    for (float& value : part) asm volatile("" : "+f"(value)::"memory");
+    fence_registers(part);
 #pragma unroll
     for (int i = 0; i < Registers; ++i) sum[i] += part[i];
 }

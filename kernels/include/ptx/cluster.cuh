@@ -14,13 +14,6 @@ __device__ inline void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// The same without an order of memory accesses. It is enough after accesses that are known to be over: a
-// thread that has waited for its wgmma knows that they have read shared memory. A barrier that orders
-// accesses costs a fence of all memory (MEMBAR.GPU).
-__device__ inline void cluster_barrier_relaxed() {
-    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-
 // What lies in block `rank` of the cluster where `here` lies in this block's shared memory (PTX ISA, mapa).
 template <class Object>
 __device__ inline Object* in_block(Object* here, int rank) {

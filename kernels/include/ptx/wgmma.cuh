@@ -30,7 +30,23 @@ __device__ inline void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// For a GEMM without a step: the first wgmma of others begins at zero by itself.
+// Keeps the compiler from reading D ahead of the wait before it, which does not name D's registers. No
+// instruction.
+template <int Registers>
+__device__ inline void fence_registers(float (&d)[Registers]) {
+#pragma unroll
+    for (float& value : d) asm volatile("" : "+f"(value)::"memory");
+}
+
+// Waits for all groups, and hands over the registers of D that they wrote.
+template <int Fragments, int Registers>
+__device__ inline void wgmma_wait_all(float (&accumulator)[Fragments][Registers]) {
+    wgmma_wait<0>();
+#pragma unroll
+    for (auto& fragment : accumulator) fence_registers(fragment);
+}
+
+// Needed where K may be 0, and ahead of promotion. Elsewhere the first wgmma of a tile overwrites D.
 template <int Fragments, int Registers>
 __device__ inline void clear(float (&accumulator)[Fragments][Registers]) {
     for (auto& fragment : accumulator) {

@@ -39,7 +39,7 @@ __device__ inline void compute_tile(float (&accumulator)[Fragments][Registers], 
     const int held = wgmma_loop<Cluster>(accumulator, shared.a, shared.b, shared.ring, at, steps, tile_row,
                                          tile_column, rank, lane, after_step);
     const TilePosition origin = read_by_lane(rank, shared.origin[held], lane);
-    wgmma_wait<0>();
+    wgmma_wait_all(accumulator);
     release_stage<Cluster>(shared.ring.empty[held], rank, lane);
     store<Results>(accumulator, c, origin.row + tile_row, origin.column + tile_column, thread, consumer + 1,
                    shared.c[consumer], next_buffer);
