@@ -1,0 +1,23 @@
+// C = alpha * A @ B + beta * C in fp32, row-major. Rung 1: one thread per output.
+//
+// The starting point (matmul-worklog, kernel 1). Neighbouring threads compute outputs of neighbouring rows.
+// So a warp reads 32 words of A that lie a whole row apart, and stores 32 words of C that do: each lies in a
+// sector of its own, 32 bytes that are moved for four.
+
+#include "epilogue/combine_fp32.cuh"
+#include "types/index.cuh"
+
+template <int Rows, int Columns>
+__global__ void __launch_bounds__(Rows * Columns)
+fp32_naive(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n,
+           int k, float alpha, float beta) {
+    const Index row = Index(blockIdx.x) * Rows + threadIdx.x;  // x, by which a warp's threads differ
+    const Index column = Index(blockIdx.y) * Columns + threadIdx.y;
+    if (row >= m || column >= n) return;
+
+    float accumulator = 0.0f;
+    for (int i = 0; i < k; ++i) accumulator += a[row * k + i] * b[Index(i) * n + column];
+
+    float* out = c + row * n + column;
+    *out = combine_fp32(accumulator, out, alpha, beta);
+}

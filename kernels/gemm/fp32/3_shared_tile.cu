@@ -1,0 +1,34 @@
+// C = alpha * A @ B + beta * C in fp32, row-major. Rung 3: tiles in shared memory.
+//
+// The technique: a block copies a Tile x Tile part of A and of B into shared memory and multiplies from
+// there (hip-gemm, kernel 2). A word of A or B is read from global memory once per Tile outputs instead of
+// once per output. Lanes of a warp run along the columns, so that in the inner loop they read one word of A
+// (a broadcast) and 32 neighbouring words of B: neither has a bank conflict (bank-conflicts).
+
+#include "epilogue/combine_fp32.cuh"
+#include "types/index.cuh"
+
+template <int Tile>
+__global__ void __launch_bounds__(Tile * Tile)
+fp32_shared_tile(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m,
+                 int n, int k, float alpha, float beta) {
+    __shared__ float tile_a[Tile][Tile], tile_b[Tile][Tile];
+    const int x = threadIdx.x % Tile, y = threadIdx.x / Tile;
+    const Index row = Index(blockIdx.y) * Tile + y, column = Index(blockIdx.x) * Tile + x;
+
+    float accumulator = 0.0f;
+    for (int first = 0; first < k; first += Tile) {
+        // Zeros stand for what is outside the matrices: they add nothing.
+        tile_a[y][x] = row < m && first + x < k ? a[row * k + first + x] : 0.0f;
+        tile_b[y][x] = first + y < k && column < n ? b[Index(first + y) * n + column] : 0.0f;
+        __syncthreads();  // the tiles are complete
+
+#pragma unroll
+        for (int i = 0; i < Tile; ++i) accumulator += tile_a[y][i] * tile_b[i][x];
+        __syncthreads();  // all threads have read them
+    }
+
+    if (row >= m || column >= n) return;
+    float* out = c + row * n + column;
+    *out = combine_fp32(accumulator, out, alpha, beta);
+}

@@ -1,0 +1,94 @@
+// C = alpha * A @ B + beta * C in fp32, row-major. Rung 6: the next tile waits in registers.
+//
+// The technique: while a tile is multiplied, the words of the next one are on their way into registers
+// (hip-gemm, kernel 5). The loop no longer waits for global memory between two tiles.
+//
+// Two things more keep accesses of shared memory free of bank conflicts from here on:
+//   quadrants  a thread's outputs are groups of four, one in each quarter of the tile, so that neighbouring
+//              threads read neighbouring words (maxas). Lanes of a warp lie in a zigzag (simt/thread_map.cuh).
+//   padding    rows of A's tile are four words longer, so that the words of a transposing store lie in
+//              different banks.
+//
+// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
+
+#include "epilogue/combine_fp32.cuh"
+#include "simt/thread_map.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
+
+template <int BM, int BN, int BK, int TM, int TN>
+__global__ void __launch_bounds__(BM / TM * (BN / TN), 2)
+fp32_register_staging(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m,
+                      int n, int k, float alpha, float beta) {
+    using Threads = ThreadMap<LaneMap::zigzag_4x8, BM / TM, BN / TN>;
+    constexpr int threads = BM / TM * (BN / TN), pad = 4;
+    alignas(16) __shared__ float tile_a[BK][BM + pad], tile_b[BK][BN + pad];
+    const int thread = threadIdx.x, row = 4 * Threads::row(thread), column = 4 * Threads::column(thread);
+    const Index first_row = Index(blockIdx.y) * BM, first_column = Index(blockIdx.x) * BN;
+
+    // The first vector of each tile that this thread copies; the next ones lie a fixed number of rows on.
+    constexpr int rows_a = 4 * threads / BK, rows_b = 4 * threads / BN;
+    const int row_a = 4 * thread / BK, column_a = 4 * thread % BK;
+    const int row_b = 4 * thread / BN, column_b = 4 * thread % BN;
+    const float* from_a = a + (first_row + row_a) * k + column_a;
+    const float* from_b = b + Index(row_b) * n + first_column + column_b;
+    Vector<float, 4> next_a[BM / rows_a], next_b[BK / rows_b];
+    const auto fetch = [&](int first) {  // the thread's vectors of the tiles that begin at `first` of K
+#pragma unroll
+        for (int i = 0; i < BM; i += rows_a) {
+            const bool inside = first_row + row_a + i < m && first + column_a < k;
+            next_a[i / rows_a] = inside ? load_vector<4>(from_a + Index(i) * k) : Vector<float, 4>{};
+        }
+#pragma unroll
+        for (int i = 0; i < BK; i += rows_b) {
+            const bool inside = first + row_b + i < k && first_column + column_b < n;
+            next_b[i / rows_b] = inside ? load_vector<4>(from_b + Index(i) * n) : Vector<float, 4>{};
+        }
+        from_a += BK;
+        from_b += Index(BK) * n;
+    };
+    const auto deposit = [&] {
+#pragma unroll
+        for (int i = 0; i < BM; i += rows_a) {
+#pragma unroll
+            for (int w = 0; w < 4; ++w) tile_a[column_a + w][row_a + i] = next_a[i / rows_a].value[w];
+        }
+#pragma unroll
+        for (int i = 0; i < BK; i += rows_b) store_vector(&tile_b[row_b + i][column_b], next_b[i / rows_b]);
+    };
+
+    float accumulator[TM][TN] = {};
+    fetch(0);
+#pragma unroll 1
+    for (int first = 0; first < k; first += BK) {
+        if (first > 0) __syncthreads();  // all threads have read the tiles before
+        deposit();
+        __syncthreads();    // the tiles are complete
+        fetch(first + BK);  // zeros behind the last tile
+
+#pragma unroll
+        for (int step = 0; step < BK; ++step) {
+            Vector<float, 4> of_a[TM / 4], of_b[TN / 4];
+#pragma unroll
+            for (int y = 0; y < TM / 4; ++y) of_a[y] = load_vector<4>(&tile_a[step][row + y * (4 * BM / TM)]);
+#pragma unroll
+            for (int x = 0; x < TN / 4; ++x) {
+                of_b[x] = load_vector<4>(&tile_b[step][column + x * (4 * BN / TN)]);
+            }
+#pragma unroll
+            for (int i = 0; i < TM * TN; ++i) {
+                const int y = i / TN, x = i % TN;
+                accumulator[y][x] += of_a[y / 4].value[y % 4] * of_b[x / 4].value[x % 4];
+            }
+        }
+    }
+
+#pragma unroll
+    for (int i = 0; i < TM * TN; i += 4) {
+        const int y = i / TN, x = i % TN;
+        const Index to_row = first_row + row + y / 4 * (4 * BM / TM) + y % 4;
+        const Index to_column = first_column + column + x / 4 * (4 * BN / TN);
+        if (to_row >= m || to_column >= n) continue;
+        store_combined_fp32<4>(c + to_row * n + to_column, &accumulator[y][x], alpha, beta);
+    }
+}

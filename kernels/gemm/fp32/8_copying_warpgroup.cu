@@ -1,0 +1,134 @@
+// C = alpha * A @ B + beta * C in fp32, row-major. Rung 8: warps that only copy.
+//
+// The technique: warp specialisation (cutlass). A warp scheduler issues one instruction a cycle, so each
+// instruction that is no FFMA delays the FFMAs. Here one warpgroup copies: A by cp.async, word by word, which
+// transposes it, and B by TMA. The other two load fragments and multiply. Two mbarriers a stage stand between
+// them in place of __syncthreads: `full`, and `empty`.
+//
+// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n: a multiple of four.
+
+#include "epilogue/combine_fp32.cuh"
+#include "ptx/async_copy.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/warpgroup.cuh"
+#include "schedule/ring.cuh"
+#include "simt/thread_map.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
+
+template <int BM, int BN, int BK>
+struct alignas(128) Stage {
+    float a[BK][BM + 4];  // transposed; four words more a row, against bank conflicts
+    float b[BK][BN];
+    Mbarrier full, empty;
+    static_assert(sizeof(a) % 128 == 0, "TMA writes B to a multiple of 128 bytes");
+};
+
+// All tiles along K, copied by the threads of one warpgroup.
+template <int BM, int BN, int BK, int Stages>
+__device__ inline void copy_tiles(unsigned char* memory, const float* a, const TensorMap& map_b, int m, int k,
+                                  int first_row, int first_column, int thread) {
+    // A warp copies 8 words x of 4 rows y at a time, into banks (x * (BM + 4) + y) % 32 = 4 * x + y.
+    constexpr int rows = warpgroup_threads / 8;
+    const int row = thread / 8, column = thread % 8;
+    const int rows_left = m - first_row - row;
+    int columns_left = k - column;
+    const float* from = a + Index(first_row + row) * k + column;
+    RingOffset<Stage<BM, BN, BK>, Stages> at;
+    for (int first = 0; first < k; first += BK, at.advance()) {
+        auto& stage = at.in(memory);
+        mbarrier_wait(stage.empty, at.parity ^ 1);  // passes in the first round
+        if (thread == 0) {
+            mbarrier_arrive_expect(stage.full, sizeof(stage.b));
+            tma_load(stage.b, map_b, first, first_column, stage.full);
+        }
+#pragma unroll
+        for (int x = 0; x < BK; x += 8) {
+#pragma unroll
+            for (int y = 0; y < BM; y += rows) {
+                const bool inside = y < rows_left && x < columns_left;
+                copy_async<4>(shared_address(&stage.a[column + x][row + y]), from + Index(y) * k + x, inside);
+            }
+        }
+        from += BK;
+        columns_left -= BK;
+        mbarrier_arrive_after_copies(stage.full);
+    }
+    // Consumers load fragments one step ahead, at last from a stage that nobody fills and that they do not
+    // use: its `full` ends one more phase, once the stage is empty.
+    auto& stage = at.in(memory);
+    mbarrier_wait(stage.empty, at.parity ^ 1);
+    if (thread == 0) mbarrier_arrive(stage.full);
+    mbarrier_arrive_after_copies(stage.full);
+    wait_for_copies<0>();  // before the thread exits
+}
+
+template <int BM, int BN, int BK, int TM, int TN, int Stages>
+__global__ void __launch_bounds__(BM / TM * (BN / TN) + warpgroup_threads, 1)
+fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ TensorMap map_b,
+                       float* __restrict__ c, int m, int n, int k, float alpha, float beta) {
+    using Threads = ThreadMap<LaneMap::zigzag_4x8, BM / TM, BN / TN>;
+    constexpr int consumers = BM / TM * (BN / TN);  // threads
+    static_assert(consumers == 2 * warpgroup_threads && BK % 2 == 0, "two warpgroups, two buffers");
+    alignas(128) extern __shared__ unsigned char memory[];
+    const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
+    if (threadIdx.x < Stages) {
+        auto& stage = reinterpret_cast<Stage<BM, BN, BK>*>(memory)[threadIdx.x];
+        mbarrier_init(stage.full, warpgroup_threads + 1);  // each copying thread, and B's bytes
+        mbarrier_init(stage.empty, consumers);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    if (warpgroup == 2) {
+        shrink_registers<producer_registers<2>>();
+        copy_tiles<BM, BN, BK, Stages>(memory, a, map_b, m, k, first_row, first_column,
+                                       threadIdx.x - consumers);
+        return;
+    }
+    grow_registers<consumer_registers<2>>();
+
+    const int thread = threadIdx.x, row = 4 * Threads::row(thread), column = 4 * Threads::column(thread);
+    float accumulator[TM][TN] = {};
+    Vector<float, 4> of_a[2][TM / 4], of_b[2][TN / 4];
+    RingOffset<Stage<BM, BN, BK>, Stages> at;
+    const auto load = [&](const Stage<BM, BN, BK>& stage, int step) {
+#pragma unroll
+        for (int x = 0; x < TN / 4; ++x) {
+            of_b[step % 2][x] = load_vector<4>(&stage.b[step][column + x * (4 * BN / TN)]);
+        }
+#pragma unroll
+        for (int y = 0; y < TM / 4; ++y) {
+            of_a[step % 2][y] = load_vector<4>(&stage.a[step][row + y * (4 * BM / TM)]);
+        }
+    };
+    mbarrier_wait(at.in(memory).full, at.parity);
+    load(at.in(memory), 0);
+#pragma unroll 1
+    for (int first = 0; first < k; first += BK) {
+        Mbarrier& read = at.in(memory).empty;  // of the stage that is multiplied
+#pragma unroll
+        for (int step = 0; step < BK; ++step) {
+            if (step == BK - 1) {  // the next fragments are the next stage's
+                at.advance();
+                mbarrier_wait(at.in(memory).full, at.parity);
+            }
+            load(at.in(memory), (step + 1) % BK);
+#pragma unroll
+            for (int i = 0; i < TM * TN; ++i) {  // down and up the columns: each FFMA reuses an operand
+                const int x = i / TM, y = x % 2 == 0 ? i % TM : TM - 1 - i % TM;
+                accumulator[y][x] += of_a[step % 2][y / 4].value[y % 4] * of_b[step % 2][x / 4].value[x % 4];
+            }
+        }
+        mbarrier_arrive(read);
+    }
+
+#pragma unroll
+    for (int i = 0; i < TM * TN; i += 4) {
+        const int y = i / TN, x = i % TN;
+        const int to_row = first_row + row + y / 4 * (4 * BM / TM) + y % 4;
+        const int to_column = first_column + column + x / 4 * (4 * BN / TN);
+        if (to_row >= m || to_column >= n) continue;
+        store_combined_fp32<4>(c + Index(to_row) * n + to_column, &accumulator[y][x], alpha, beta);
+    }
+}
