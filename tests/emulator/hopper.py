@@ -15,8 +15,10 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
 from ladder.model.kernel import Kernel, Variant
 
+from emulator.grid_ptx import GridMachine
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
 from emulator.ptx import UNSET, Array, Memory
+from emulator.tensor_ptx import parse_tensor
 
 ROOT = Path(__file__).resolve().parents[2]
 HOPPER = ROOT / "kernels" / "gemm" / "hopper"
@@ -180,17 +182,21 @@ def arguments_of(
 def wrong_in_fp32(
     one: Variant,
     size: tuple[int, int, int],
-    clusters: int,
+    clusters: int | None,
     beta: float = 0.5,
     include: Path = INCLUDE,
     loads: str = "late",
     text: str | None = None,
 ) -> int:
-    """How many elements of C = 0.75 * A @ B + beta * C are wrong, in fp32. Warps of a block may go different ways."""
+    """How many elements of C = 0.75 * A @ B + beta * C are wrong, in fp32. Warps of a block may go different ways.
+
+    clusters: of the launch, in a row; None for the variant's own grid, whose blocks go one way where nothing is copied
+    by TMA: then a missing barrier shows as a race.
+    """
     m, n, k = size
     geometry = one.geometry({"m": m, "n": n, "k": k})
     together = (geometry.cluster or (1, 1, 1))[0]
-    program = parse_hopper(compile_ptx(one.kernel.source, one.entry, [include], text), geometry.shared_bytes)
+    ptx = compile_ptx(one.kernel.source, one.entry, [include], text)
     rng, memory = np.random.default_rng(1), Memory()
     a, b, c = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     held = c if beta else np.full_like(c, np.nan)
@@ -202,8 +208,14 @@ def wrong_in_fp32(
     memory.readable[words] = 0
     scalars = {"m": m, "n": n, "k": k, "alpha": 0.75, "beta": beta}
     arguments, maps, zeroed = arguments_of(one, memory, stored, scalars)
-    grid, threads = (clusters * together, 1), geometry.block[0]
-    HopperMachine(program, memory, threads, grid, together, arguments, maps, loads).run()
+    grid = geometry.grid[:2] if clusters is None else (clusters * together, 1)
+    if maps or clusters is not None:
+        program = parse_hopper(ptx, geometry.shared_bytes)
+        HopperMachine(program, memory, geometry.block[0], grid, together, arguments, maps, loads).run()
+    else:
+        landing = "once" if loads == "early" else "wait"
+        program = parse_tensor(ptx, geometry.shared_bytes)
+        GridMachine(program, memory, geometry.block[0], (*grid, 1), arguments, landing).run()
     assert not any(memory.words[own].any() for own in zeroed)
     found = memory.words[words].view(np.float32).reshape(m, n)
     return int((found != 0.75 * (a @ b) + (beta * c if beta else 0)).sum())

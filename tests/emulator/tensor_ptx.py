@@ -120,6 +120,8 @@ class TensorMachine(Machine):
         if step.opcode.startswith("ld.param"):
             bits = self.arguments[operands[1].strip("[]")]
             wide = bits if kind.endswith("64") else bits.astype(np.uint32)
+            if kind == "s32" and operands[0].startswith("%rd"):  # extended by its sign
+                wide = wide.view(np.int32).astype(np.int64)
             self._set(operands[0], wide, mask)
         elif step.opcode in ("ld.shared.v2.u32", "st.shared.v4.u32") and mask.all():
             place = operands[1 if name == "ld" else 0]

@@ -11,8 +11,8 @@ template <int Rows, int Columns>
 __global__ void __launch_bounds__(Rows * Columns)
 fp32_naive(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n,
            int k, float alpha, float beta) {
-    const Index row = Index(blockIdx.x) * Rows + threadIdx.x;  // x, by which a warp's threads differ
-    const Index column = Index(blockIdx.y) * Columns + threadIdx.y;
+    const Index row = Index(blockIdx.x) * Rows + threadIdx.x % Rows;
+    const Index column = Index(blockIdx.y) * Columns + threadIdx.x / Rows;
     if (row >= m || column >= n) return;
 
     float accumulator = 0.0f;

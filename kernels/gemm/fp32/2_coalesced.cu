@@ -2,7 +2,7 @@
 //
 // The technique: neighbouring threads compute neighbouring outputs of one row (matmul-worklog, kernel 2). A
 // warp reads one word of A, which is broadcast, and 32 neighbouring words of B, and stores 32 neighbouring
-// words of C: four whole sectors each. One line differs from rung 1: which of row and column is x.
+// words of C: four whole sectors each. Two lines differ from rung 1: which thread computes which output.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"
@@ -11,8 +11,8 @@ template <int Rows, int Columns>
 __global__ void __launch_bounds__(Rows * Columns)
 fp32_coalesced(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n,
                int k, float alpha, float beta) {
-    const Index row = Index(blockIdx.y) * Rows + threadIdx.y;
-    const Index column = Index(blockIdx.x) * Columns + threadIdx.x;  // x, by which a warp's threads differ
+    const Index row = Index(blockIdx.y) * Rows + threadIdx.x / Columns;
+    const Index column = Index(blockIdx.x) * Columns + threadIdx.x % Columns;
     if (row >= m || column >= n) return;
 
     float accumulator = 0.0f;

@@ -1,0 +1,179 @@
+"""The FP32 ladder as files: results on the emulator, planted mistakes, and the machine code of their twins.
+
+A twin is the kernel with parameters that makes the same rung (sweep fp32_ladder).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from typing import Any
+
+import pytest
+from compiling import compile_variant, opcodes
+from conftest import ROOT
+from emulator.hopper import ARCH, INCLUDE, wrong_in_fp32
+from emulator.ptx import Fault
+from ladder.catalogue.kernels import load_catalog
+from ladder.model.kernel import Kernel, Variant
+
+FILES = {path.stem[0]: path.stem for path in sorted((ROOT / "kernels" / "gemm" / "fp32").glob("*.cu"))}
+TWINS: dict[str, tuple[str, dict[str, Any]]] = {
+    "1": ("gemm_naive", {"mapping": "strided"}),
+    "2": ("gemm_naive", {"mapping": "coalesced"}),
+    "3": ("gemm_shared_tile", {}),
+    "5": ("gemm_staged", {"bk": 8, "lane_map": "rows_2x16", "split": "adjacent", "pad": 0}),
+    "6": ("gemm_staged", {"bk": 8, "loader": "staged"}),
+    "7": ("gemm_staged", {"bk": 8, "loader": "async", "stages": 3, "buffers": 2}),
+    "8": ("gemm_tma", {"walk": "columns"}),
+}
+"""Rung 4 has none: gemm_staged reads a not-transposed A word by word (volatile), and the file leaves it to the compiler."""
+
+SMALL: dict[str, dict[str, Any]] = {
+    "1": {},
+    "2": {},
+    "3": {"tile": 16},
+    "4": {"bm": 64, "bn": 64, "tm": 4, "tn": 4},
+    "5": {"bm": 64, "bn": 64, "tm": 4, "tn": 4, "bk": 16},
+    "6": {"bm": 64, "bn": 64, "tm": 4, "tn": 4, "bk": 16},
+    "7": {"bm": 64, "bn": 64, "tm": 4, "tn": 4, "bk": 16, "stages": 4},
+    "8": {"bk": 8, "stages": 2},
+}
+"""Other parameters than the default ones."""
+
+LOADS = ("early", "late")
+SIZES = [(130, 132, 44), (3, 4, 8)]
+ODD_SIZES = [(33, 37, 7), (1, 1, 1)]  # rows that no 16-byte access divides
+
+
+@functools.cache
+def catalog() -> dict[str, Kernel]:
+    return load_catalog(ROOT / "kernels")
+
+
+def variant(rung: str, **params: Any) -> Variant:
+    return catalog()[FILES[rung]].variant(params, "fp32", "NN")
+
+
+def sizes(rung: str) -> list[tuple[int, int, int]]:
+    return SIZES + ODD_SIZES if rung in "1234" else SIZES
+
+
+def test_the_ladder_has_eight_files_each_about_a_page() -> None:
+    assert "".join(FILES) == "12345678"
+    for name in FILES.values():
+        lines = (ROOT / f"kernels/gemm/fp32/{name}.cu").read_text(encoding="utf-8").splitlines()
+        assert len(lines) < 140, name
+
+
+@pytest.mark.parametrize("rung", FILES)
+def test_results_are_right_at_whole_and_at_odd_tiles(rung: str) -> None:
+    for params in ({}, SMALL[rung]):
+        for size in sizes(rung):
+            for loads in LOADS if rung in "78" else LOADS[:1]:
+                assert wrong_in_fp32(variant(rung, **params), size, None, loads=loads) == 0, (params, size, loads)
+
+
+@pytest.mark.parametrize("rung", FILES)
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_k_of_0_and_without_c(rung: str, beta: float) -> None:
+    """Where K is 0 the result is beta * C. Where beta is 0, C is not read: it holds NaN."""
+    for k in (0, 8):
+        assert wrong_in_fp32(variant(rung), (130, 132, k), None, beta) == 0
+
+
+@pytest.mark.parametrize("k", [8, 16, 24, 32, 36, 160])
+def test_depths_around_the_end_of_the_ring_are_right(k: int) -> None:
+    for loads in LOADS:
+        assert wrong_in_fp32(variant("7"), (20, 20, k), None, loads=loads) == 0
+        assert wrong_in_fp32(variant("8", bk=8, stages=4), (20, 20, k), None, loads=loads) == 0
+
+
+EARLY, LATE = LOADS
+WIDE, LONG, AS_LONG = (130, 132, 44), (20, 20, 160), (20, 20, 32)
+COMPLETE, READ = "        __syncthreads();  // the tiles are complete\n", "        __syncthreads();  // all threads have read"
+MISTAKES: list[tuple[str, str, str, tuple[int, int, int], str, str]] = [
+    # Rung, what is changed, into what, where it runs, when copies land, and how it shows.
+    ("3", COMPLETE, "", WIDE, EARLY, ""),
+    ("3", READ, "//", WIDE, EARLY, ""),
+    ("3", "first + x < k ?", "first + x <= k ?", WIDE, EARLY, ""),
+    ("4", COMPLETE, "", WIDE, EARLY, ""),
+    ("4", READ, "//", WIDE, EARLY, ""),
+    ("4", "first + column_a < k;", "true;", WIDE, EARLY, ""),
+    ("4", "to_column >= n) continue", "to_column > n) continue", WIDE, EARLY, ""),
+    ("5", COMPLETE, "", WIDE, EARLY, ""),
+    ("5", READ, "//", WIDE, EARLY, ""),
+    ("5", "tile_a[column_a + w][row_a + i]", "tile_a[column_a][row_a + i]", WIDE, EARLY, ""),
+    ("5", "first + row_b + i < k", "first + row_b + i <= k", WIDE, EARLY, ""),
+    ("6", "        if (first > 0) __syncthreads();", "//", WIDE, EARLY, ""),
+    ("6", "        __syncthreads();    // the tiles are complete\n", "", WIDE, EARLY, ""),
+    ("6", "fetch(first + BK);", "fetch(first);", WIDE, EARLY, ""),
+    ("6", "y / 4 * (4 * BM / TM) + y % 4;", "y;", WIDE, EARLY, ""),
+    ("7", "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();", WIDE, LATE, ""),
+    ("7", "        __syncthreads();  // the next tile", "//", WIDE, LATE, ""),
+    ("7", "reading + 1 < Stages", "reading + 2 < Stages", LONG, EARLY, ""),
+    ("7", "writing = Stages - 1;", "writing = Stages - 2;", LONG, EARLY, ""),
+    ("7", "first + (Stages - 1) * BK", "first + Stages * BK", WIDE, EARLY, ""),
+    ("7", "load(ring[reading], (step + 1) % BK);", "load(ring[reading], step);", WIDE, EARLY, ""),
+    ("8", "        mbarrier_arrive(read);\n", "", LONG, EARLY, "ever"),
+    ("8", "stage.empty, consumers);", "stage.empty, consumers / 2);", LONG, EARLY, ""),
+    ("8", "stage.empty, consumers);", "stage.empty, consumers + 1);", LONG, EARLY, "ever"),
+    ("8", "mbarrier_wait(stage.empty, at.parity ^ 1);  //", "//", LONG, LATE, ""),
+    ("8", "stage.empty, at.parity ^ 1);  //", "stage.empty, at.parity);  //", WIDE, LATE, "ever"),
+    ("8", "    mbarrier_wait(at.in(memory).full, at.parity);\n    load", "    load", WIDE, LATE, ""),
+    ("8", "mbarrier_wait(at.in(memory).full, at.parity);\n            }", "}", WIDE, LATE, ""),
+    ("8", "warpgroup_threads + 1);", "warpgroup_threads);", WIDE, LATE, ""),
+    ("8", "warpgroup_threads + 1);", "warpgroup_threads + 2);", WIDE, LATE, "ever"),
+    ("8", "    mbarrier_arrive_after_copies(stage.full);\n    }", "    mbarrier_arrive(stage.full);\n    }", WIDE, LATE, ""),
+    ("8", "sizeof(stage.b));", "sizeof(stage.b) / 2);", WIDE, LATE, "ever"),
+    ("8", "    if (thread == 0) mbarrier_arrive(stage.full);\n", "", AS_LONG, EARLY, "ever"),
+    ("8", "        columns_left -= BK;\n", "", WIDE, EARLY, ""),
+    ("8", "map_b, first, first_column", "map_b, first_column, first", WIDE, EARLY, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rung", "right", "mistake", "size", "loads", "shows"), MISTAKES)
+def test_mistakes_show(
+    rung: str, right: str, mistake: str, size: tuple[int, int, int], loads: str, shows: str
+) -> None:
+    """As a wrong result, or as what the emulator refuses: a race, an access outside, threads that wait for ever."""
+    given = variant(rung, **({"bk": 8, "stages": 4} if rung == "8" else {}))
+    text = given.kernel.source.read_text(encoding="utf-8")
+    assert text.count(right) == 1, right
+    try:
+        found = wrong_in_fp32(given, size, None, loads=loads, text=text.replace(right, mistake))
+        assert found and not shows
+    except Fault as fault:
+        assert shows in str(fault)
+
+
+# What is compiled.
+
+
+@functools.cache
+def code(name: str, params: tuple[tuple[str, Any], ...]) -> tuple[Counter[str], dict[str, Any]]:
+    cubin, facts = compile_variant(catalog()[name].variant(dict(params), "fp32", "NN"), INCLUDE, ARCH)
+    assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0), facts["reason"]
+    return Counter(opcode.split(".")[0] for opcode in opcodes(cubin, ARCH)), facts
+
+
+WORK = ("FFMA", "LDS", "STS", "LDGSTS", "BAR", "UTMALDG", "SYNCS")
+"""What a kernel does for its time: multiply-adds, accesses of shared memory, copies, barriers."""
+
+
+@pytest.mark.parametrize("rung", TWINS)
+def test_a_file_does_the_work_of_its_twin(rung: str) -> None:
+    own, facts = code(FILES[rung], ())
+    name, params = TWINS[rung]
+    other, others = code(name, tuple(params.items()))
+    assert {name: own[name] for name in WORK} == {name: other[name] for name in WORK}
+    assert facts["blocks_per_sm"] == others["blocks_per_sm"] if "blocks_per_sm" in facts else True
+    assert abs(facts["registers"] - others["registers"]) <= 4
+    assert sum(own.values()) <= 1.05 * sum(other.values())
+
+
+def test_the_register_tile_reads_shared_memory_by_vectors_of_four_steps() -> None:
+    """Of A, which lies along K: what its comment says of registers."""
+    own, facts = code(FILES["4"], ())
+    assert (own["FFMA"] // 8, own["LDS"]) == (8 * 8 + 8, 8 * 2 + 8 * 2)
+    assert facts["registers"] > 128
