@@ -71,7 +71,11 @@ def test_results_are_right_at_whole_and_at_odd_tiles(rung: str) -> None:
     for params in ({}, SMALL[rung]):
         for size in sizes(rung):
             for loads in LOADS if rung in "78" else LOADS[:1]:
-                assert wrong_in_fp32(variant(rung, **params), size, None, loads=loads) == 0, (params, size, loads)
+                assert wrong_in_fp32(variant(rung, **params), size, None, loads=loads) == 0, (
+                    params,
+                    size,
+                    loads,
+                )
 
 
 @pytest.mark.parametrize("rung", FILES)
@@ -91,7 +95,10 @@ def test_depths_around_the_end_of_the_ring_are_right(k: int) -> None:
 
 EARLY, LATE = LOADS
 WIDE, LONG, AS_LONG = (130, 132, 44), (20, 20, 160), (20, 20, 32)
-COMPLETE, READ = "        __syncthreads();  // the tiles are complete\n", "        __syncthreads();  // all threads have read"
+COMPLETE, READ = (
+    "        __syncthreads();  // the tiles are complete\n",
+    "        __syncthreads();  // all threads have read",
+)
 MISTAKES: list[tuple[str, str, str, tuple[int, int, int], str, str]] = [
     # Rung, what is changed, into what, where it runs, when copies land, and how it shows.
     ("3", COMPLETE, "", WIDE, EARLY, ""),

@@ -21,7 +21,7 @@ WIDTH = 110
 
 
 def index() -> dict[str, list[str]]:
-    """Header -> kernels that use it, as kernels/include/README.md says; `bank_*` stands for all of that name."""
+    """Header -> kernels that use it, as kernels/include/README.md says; a pattern with a `/` is one of FOLDER/NAME."""
     found = dict[str, list[str]]()
     for line in (INCLUDE / "README.md").read_text(encoding="utf-8").splitlines():
         if not line.startswith("| `"):
@@ -30,7 +30,12 @@ def index() -> dict[str, list[str]]:
         assert purpose, line
         assert header.strip("`") not in found, line
         patterns = re.findall(r"`([^`]+)`", kernels)
-        matched = [[one.stem for one in SOURCES if fnmatch(one.stem, pattern)] for pattern in patterns]
+        matched = [
+            [one.stem for one in SOURCES if fnmatch(f"{one.parent.name}/{one.stem}", f"*{pattern}")]
+            if "/" in pattern
+            else [one.stem for one in SOURCES if fnmatch(one.stem, pattern)]
+            for pattern in patterns
+        ]
         assert all(matched), f"{line}: a pattern that no kernel has"
         found[header.strip("`")] = sorted(name for names in matched for name in names)
     return found

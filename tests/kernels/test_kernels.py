@@ -22,6 +22,7 @@ INCLUDE = KERNELS / "include"
 ARCH = "sm_90a"
 
 REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
+    *((path.stem, "fp32", {}) for path in sorted((KERNELS / "gemm" / "fp32").glob("*.cu"))),
     ("gemm_naive", "fp32", {"mapping": "flat"}),
     ("gemm_naive", "fp32", {"mapping": "strided"}),
     ("gemm_shared_tile", "fp32", {}),

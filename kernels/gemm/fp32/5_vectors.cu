@@ -32,7 +32,9 @@ fp32_vectors(const float* __restrict__ a, const float* __restrict__ b, float* __
 #pragma unroll
         for (int i = 0; i < BM; i += rows_a) {
             Vector<float, 4> words{};
-            if (first_row + row_a + i < m && first + column_a < k) words = load_vector<4>(from_a + Index(i) * k);
+            if (first_row + row_a + i < m && first + column_a < k) {
+                words = load_vector<4>(from_a + Index(i) * k);
+            }
 #pragma unroll
             for (int w = 0; w < 4; ++w) tile_a[column_a + w][row_a + i] = words.value[w];
         }

@@ -5,7 +5,7 @@
 //
 // Two things more keep accesses of shared memory free of bank conflicts from here on:
 //   quadrants  a thread's outputs are groups of four, one in each quarter of the tile, so that neighbouring
-//              threads read neighbouring words (maxas). Lanes of a warp lie in a zigzag (simt/thread_map.cuh).
+//              threads read neighbouring words (maxas); a warp's lanes lie in a zigzag (simt/thread_map.cuh)
 //   padding    rows of A's tile are four words longer, so that the words of a transposing store lie in
 //              different banks.
 //
