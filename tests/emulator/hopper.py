@@ -41,6 +41,9 @@ RUNGS: dict[str, dict[str, int | str]] = {
     "4_persistent": {"store": "direct"},
     "5_multicast": {"store": "direct", "cluster_m": 2},
     "6_tma_store": {"cluster_m": 2},
+    "6c_stagger": {"stagger": 1},
+    "6d_serpentine": {"stagger": 1, "serpentine": 1},
+    "6f_l2_order": {"stagger": 1, "serpentine": 1, "blocks": 128, "raster": 2, "evict_b": "first"},
 }
 """Rungs that hopper_gemm can make, and its parameters for that."""
 VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [

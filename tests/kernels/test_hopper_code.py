@@ -176,16 +176,18 @@ def test_a_rung_is_hopper_gemm_with_its_parameters(name: str) -> None:
     for facts, code in (compiled(name, "bf16", "NN", {}), compiled(RING, "bf16", "NN", RUNGS[name])):
         counts = Counter(op for line in code for op in re.findall(rf"\b(?:{matter})[\w.]*", line))
         moved = [line.split()[-1] for line in code if "USETMAXREG" in line]
-        found.append((counts, sorted(moved), facts["registers"], facts["spill_store_bytes"]))
+        found.append(
+            (counts, sorted(moved), facts["registers"], facts["spill_store_bytes"], facts["blocks_per_sm"])
+        )
     (own, *fixed), (other, *wanted) = found
     # Where there is one tile nobody waits for the release of the last stage, which hopper_gemm has all the same.
-    once = Counter({"SYNCS.ARRIVE.TRANS64.A1T0": 1} if "blocks" in RUNGS[name] else {})
+    once = Counter({"SYNCS.ARRIVE.TRANS64.A1T0": 1} if RUNGS[name].get("blocks") == 0 else {})
     assert own + once == other
     if "USETMAXREG" in " ".join(own):
         assert fixed == wanted
-    else:
-        assert abs(fixed[1] - wanted[1]) <= 8
-        assert fixed[2] == wanted[2] == 0
+    else:  # the compiler allocates registers of the epilogue otherwise, which costs no block
+        assert fixed[2:] == wanted[2:]
+        assert fixed[2] == 0
 
 
 @pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)

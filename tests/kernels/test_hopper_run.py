@@ -110,6 +110,11 @@ KERNELS = [
     ("5_multicast", "TN", {"bn": 64, "stages": 2}, 1),
     ("6_tma_store", "TN", {"bn": 64}, 1),
     ("6_tma_store", "NN", {"bn": 64, "cluster_m": 1, "buffers": 1}, 2),
+    ("6c_stagger", "NN", {"bn": 64, "stages": 2}, 2),
+    ("6c_stagger", "TN", {"bn": 64, "raster": "hilbert"}, 10),  # for nine tiles
+    ("6d_serpentine", "TN", {"bn": 64, "stages": 3}, 2),
+    ("6f_l2_order", "NN", {"bn": 64, "buffers": 1}, 2),
+    ("6f_l2_order", "TN", {"bn": 64}, 2),
     (PING_PONG, "NN", {}, 2),
     (PING_PONG, "TN", {"bn": 64, "stages": 3}, 2),
     (PING_PONG, "TN", {"bm": 64, "bn": 64, "cluster_m": 2, "stages": 5, "buffers": 1}, 2),
@@ -449,7 +454,18 @@ def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["4_persistent", "5_multicast", "6_tma_store", PING_PONG, STREAM_K, RING, TURNS]
+    "name",
+    [
+        "4_persistent",
+        "5_multicast",
+        "6_tma_store",
+        "6c_stagger",
+        "6f_l2_order",
+        PING_PONG,
+        STREAM_K,
+        RING,
+        TURNS,
+    ],
 )
 def test_a_block_without_a_tile_ends(name: str) -> None:
     more = {"stagger": 2} if name == RING else {}
@@ -465,7 +481,7 @@ MISTAKES = [
     ("2_ring.cu", "release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);", "", "early", "ever"),
     (
         "4_persistent.cu",
-        "if (lane == 0) mbarrier_arrive(ring.empty[held]);  //",
+        "release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);  //",
         "//",
         "early",
         "ever",
@@ -474,6 +490,16 @@ MISTAKES = [
     ("5_multicast.cu", "Cluster::column_mask(rank)", "1u << rank", "late", "ever"),
     (STORE, "if (thread == 0) wait_for_store_reads<Stages - 1>();", "", "early", "wrong"),
     ("6_tma_store.cu", "if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
+    ("6c_stagger.cu", "if (leads) warpgroup_arrive<2>(start);", "", "early", "ever"),
+    ("6c_stagger.cu", " && blockIdx.x < scheduler.tiles()) warp", ") warp", "early", "ever"),
+    ("6d_serpentine.cu", "steps - 1 - step : step", "steps - step : step", "early", "wrong"),
+    (
+        "6f_l2_order.cu",
+        "map_b, origin.column, k_of_step",
+        "map_b, origin.column, step * depth",
+        "early",
+        "wrong",
+    ),
     ("7_ping_pong.cu", "at.advance(consumer * steps);", "", "early", "wrong|ever"),
     ("7_ping_pong.cu", "clusters, at.advance(steps)", "clusters", "early", "wrong|ever"),
     (
@@ -485,7 +511,7 @@ MISTAKES = [
     ),
     ("schedule/stagger.cuh", " && steps > 0) warp", ") warp", "early", "ever"),
     ("hopper_split_k.cu", "clear(accumulator);", "", "early", "wrong"),
-    ("hopper_split_k.cu", "cluster_barrier_relaxed();", "", "early", "wrong"),
+    ("hopper_split_k.cu", "cluster_barrier();\n        sum.send", "sum.send", "early", "wrong|ever"),
     ("hopper_split_k.cu", "warpgroup_barrier<Tile::consumers + 1>(start);", "", "early", "no mbarrier"),
     ("hopper_split_k.cu", "warpgroup_arrive<Tile::consumers + 1>(start);", "", "early", "ever"),
     (

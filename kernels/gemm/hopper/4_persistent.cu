@@ -74,12 +74,12 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
                 wgmma_commit();
                 if (step > 0) {
                     wgmma_wait<1>();  // those of the step before
-                    if (lane == 0) mbarrier_arrive(ring.empty[held]);
+                    release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
                 }
                 held = at.stage;
             }
             wgmma_wait_all(accumulator);
-            if (lane == 0) mbarrier_arrive(ring.empty[held]);  // for the next tile
+            release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, 0);
             const int row = origin.row + tile_row, column = origin.column;
             combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);

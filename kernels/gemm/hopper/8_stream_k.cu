@@ -65,7 +65,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
                     ring.wait_until_empty(at);  // passes in the first round
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, first, ring.full[at.stage]);
-                    b.template load<1>(map_b, origin.column, first, ring.full[at.stage], 0, 1);
+                    b.load(map_b, origin.column, first, ring.full[at.stage]);
                 }
             }
         }

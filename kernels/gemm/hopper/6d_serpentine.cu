@@ -1,0 +1,100 @@
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+//
+// The technique: a serpentine. A round of tiles ends with the last columns of A and rows of B, and the next
+// round began with the first ones. Here every second round goes backwards along K, so that its first loads
+// are of what the L2 still holds. The stagger is that of 6c_stagger.
+//
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
+// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
+// the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results
+// on their way, per consumer.
+
+#include "epilogue/warpgroup_store.cuh"
+#include "mma/operand_tile.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/tile_scheduler.cuh"
+#include "types/index.cuh"
+
+using Alone = ClusterShape<1, 1>;
+constexpr int consumers = 2;
+
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Buffers>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a[Stages];
+    OperandTile<Element, MajorB, BN> b[Stages];
+    TmaStoreRing<Element, BN, Buffers> c[consumers];
+    RingBarriers<Stages> ring;
+};
+
+template <class Element, Major MajorB, int BM, int BN, int Stages, int Raster, int Buffers>
+__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                  const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
+                  float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
+    auto& ring = shared.ring;
+    const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
+    const TileScheduler<BM, BN, Alone, Raster> scheduler(m, n);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        prefetch(map_a);  // the descriptor, not the matrix
+        prefetch(map_b);
+        ring.init(consumers * 4);  // a release per warp of the consumers
+    }
+    __syncthreads();
+
+    RingPosition<Stages> at;  // goes on from tile to tile, on both sides alike
+    if (warpgroup == 0) {  // the producer
+        shrink_registers<producer_registers<consumers>>();
+        if (one_of_warpgroup(thread)) {
+            bool backwards = false;
+            for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x, backwards = !backwards) {
+                const TilePosition origin = scheduler.origin(tile, 0);
+                for (int step = 0; step < steps; ++step, at.advance()) {
+                    auto& a = shared.a[at.stage];
+                    auto& b = shared.b[at.stage];
+                    const int k_of_step = (backwards ? steps - 1 - step : step) * depth;
+                    ring.wait_until_empty(at);  // passes in the first round
+                    mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
+                    a.load(map_a, origin.row, k_of_step, ring.full[at.stage]);
+                    b.load(map_b, origin.column, k_of_step, ring.full[at.stage]);
+                }
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<consumers>>();
+        constexpr int rows = BM / consumers;
+        const int consumer = warpgroup - 1, tile_row = consumer * rows;
+        float accumulator[rows / 64][BN / 2];
+        constexpr int start = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
+        bool leads = consumer == 0;           // until the first step of its first tile
+        if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start);
+        for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
+            int held = 0;
+            for (int step = 0; step < steps; ++step, at.advance()) {
+                mbarrier_wait(ring.full[at.stage], at.parity);
+                wgmma_fence();
+                wgmma_tiles(accumulator, shared.a[at.stage], shared.b[at.stage], tile_row, 0, step > 0);
+                wgmma_commit();
+                if (step > 0) {
+                    wgmma_wait<1>();  // those of the step before
+                    release_stage<Alone>(ring.empty[held], 0, lane);
+                }
+                held = at.stage;
+                if (leads) warpgroup_arrive<2>(start);  // the other one may begin
+                leads = false;
+            }
+            wgmma_wait_all(accumulator);
+            release_stage<Alone>(ring.empty[held], 0, lane);  // for the next tile
+            const TilePosition origin = scheduler.origin(tile, 0);
+            const int row = origin.row + tile_row, column = origin.column;
+            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
+            shared.c[consumer].template store<Evict::normal>(accumulator, map_c, row, column, thread,
+                                                             warpgroup, next_buffer);
+        }
+        if (thread == 0) wait_for_stores();  // it started them
+    }
+}
