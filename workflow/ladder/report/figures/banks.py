@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ladder.report.figures.base import canvas, legend_below
 from ladder.report.figures.style import PALETTE
+from ladder.report.messages import axis_words, said
 from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results.statistics import COSTS, access_costs, changing, parameter
 
@@ -18,6 +19,7 @@ _MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "z
 _WAVES: dict[str, Any] = {"color": PALETTE[0], "mfc": "white", "mew": 1.4, "zorder": 4}
 _WAVES |= {"label": "profiler: wavefronts per request"}
 _CYCLES: dict[str, Any] = {"color": PALETTE[1], "label": "clock: cycles per access", "zorder": 4}
+_MOST_NAMED = 3  # panels that have room for an axis in words
 _TILT = 35  # degrees by which words on the axis are turned, so that neighbours do not touch
 
 
@@ -53,7 +55,7 @@ def draw(data: FigureData) -> Figure:
     several = table["kernel"].nunique() > 1
     # A panel of its own for each kernel and set of the parameters beside x.
     titles = [
-        "\n".join([kernel] * several + [f"{other} {given[other]}" for other in others if other in given])
+        "\n".join([kernel] * several + [said(other, given[other]) for other in others if other in given])
         for kernel, given in zip(table["kernel"], params, strict=True)
     ]
     table = table.assign(x=parameter(table, name) if name else table["variant"], panel=titles)
@@ -63,7 +65,7 @@ def draw(data: FigureData) -> Figure:
     figure, axes = canvas(data, 4.6, what, sharey=True, **shape)
     for axis, (panel, rows) in zip(axes, panels.items(), strict=True):
         _panel(axis, rows, 5.5 if sum(widths) < 20 else 3.8)
-        axis.set_xlabel(name or "variant")
+        axis.set_xlabel(axis_words(data, name) if name and len(panels) < _MOST_NAMED else name or "variant")
         if len(panels) > 1:
             axis.set_title(str(panel), fontsize=10)
     highest = float(table[COSTS].max().max())

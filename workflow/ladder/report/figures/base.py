@@ -1,21 +1,29 @@
-"""What every figure is made with: its data, and the one look of all. PNG of 1152 pixels width, legible at 900."""
+"""What every figure is made with: its data, and the one look of all. PNG of 1152 pixels width, legible at 830."""
 
-import math
+import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
-from ladder.report.figures.style import DPI, MARKERS, MUTED, PALETTE, REFERENCE, WIDTH, apply
+from ladder.report.figures.style import AHEAD, BEHIND, DPI, MUTED, TIE, WIDTH, apply
 from ladder.report.messages import message as title_of
 from ladder.report.sweep_data import FigureData
+from ladder.results.statistics import Estimate, estimate, predicted
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
+_FACTORS = [
+    [one * 10.0**power for power in range(-4, 4) for one in ones]
+    for ones in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))
+]
+_FEW = 3  # ticks of an axis of factors
+VERDICTS: Mapping[str, str] = {"faster": AHEAD, "slower": BEHIND, "tied": TIE}
+"""What a range of speeds says of 1, with its colour."""
 
 
 def canvas(
@@ -52,37 +60,55 @@ def canvas(
 
 def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    figure, (axis,) = canvas(data, 2.4, title=data.sweep.title)
+    figure, (axis,) = canvas(data, 2.4, title=textwrap.shorten(data.sweep.title, 200, placeholder="…"))
     axis.set_axis_off()
     text = textwrap.fill(f"No {data.figure.kind} figure: {reason}.", 80)
     axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, fontsize=12, color=MUTED)
     return figure
 
 
-def error_bars(rows: pd.DataFrame, column: str) -> list["pd.Series[float]"]:
-    """How far the 95 % interval of a column reaches below and above it; a rate's follows from the time's."""
-    value = rows[column].astype(float)
-    if f"{column}_low" in rows:
-        low, high = rows[f"{column}_low"], rows[f"{column}_high"]
-    else:
-        work = value * rows["median_us"]
-        low, high = work / rows["median_us_high"], work / rows["median_us_low"]
-    return [(value - low).clip(lower=0), (high - value).clip(lower=0)]
+def verdict(measured: Estimate, elsewhere: Estimate) -> str:
+    """faster, slower or tied: by what another GPU would read, where that is known, else by what was measured."""
+    range_ = elsewhere if elsewhere.known else measured
+    return "faster" if range_.low > 1 else "slower" if range_.high < 1 else "tied"
 
 
-def points(
-    axis: Axes, index: int, x: "pd.Series[float]", rows: pd.DataFrame, column: str, label: str, **look: Any
+def interval(
+    axis: Axes, at: float, row: Mapping[str, Any], color: str, upright: bool = False, **mark: Any
 ) -> None:
-    """Values with their 95 % intervals, in the colour and the mark of a figure's `index`-th variant."""
-    look |= {"marker": MARKERS[index % len(MARKERS)], "color": PALETTE[index % len(PALETTE)], "capsize": 3}
-    axis.errorbar(x, rows[column], yerr=error_bars(rows, column), label=label, **look)
+    """A speed-up: its mark, thick what was measured (95 %), thin what another GPU of the model would read."""
+    measured, elsewhere = estimate(row, "speedup"), predicted(row)
+    lines = axis.vlines if upright else axis.hlines
+    lines([at], measured.low, measured.high, color=color, lw=3.2, zorder=3.5)
+    if elsewhere.known:
+        lines([at], elsewhere.low, elsewhere.high, color=color, lw=1.0, zorder=3)
+    place = (at, measured.value) if upright else (measured.value, at)
+    look: dict[str, Any] = {"marker": "o", "ms": 5, **mark}
+    axis.plot([place[0]], [place[1]], ls="", color=color, zorder=4, **look)
 
 
-def ratio_limits(axis: Axes, rows: pd.DataFrame) -> None:
-    """Speed-ups are read against 1, so the axis shows those of `rows` and 1, not 0."""
-    low, high = min(1.0, float(rows["speedup_low"].min())), max(1.0, float(rows["speedup_high"].max()))
-    margin = 0.08 * (high - low) + 0.005
-    axis.set_ylim(low - margin, high + margin)
+RANGES = "thick: measured, 95 %; thin: what another GPU would read"
+"""What the lines of `interval` are, for a label."""
+
+
+def factor_axis(axis: Axes, low: float, high: float, upright: bool = False, most: int = 8) -> None:
+    """A logarithmic axis of factors from `low` to `high` and a little beyond, with `most` ticks that people read."""
+    room = (high / low) ** 0.04
+    low, high = low / room, high * room
+    own = axis.yaxis if upright else axis.xaxis
+    (axis.set_yscale if upright else axis.set_xscale)("log")
+    for factors in _FACTORS:
+        ticks = [tick for tick in factors if low <= tick <= high]
+        if len(ticks) <= most:
+            break
+    if len(ticks) < _FEW or high < 2 * low:
+        found = MaxNLocator(min(most, 6), steps=[1, 2, 5, 10]).tick_values(low, high)
+        ticks = [float(tick) for tick in found if low <= tick <= high]
+    own.set_major_locator(NullLocator())
+    own.set_minor_locator(NullLocator())
+    own.set_minor_formatter(NullFormatter())
+    own.set_ticks(ticks, [f"{tick:.4g}" for tick in ticks])
+    (axis.set_ylim if upright else axis.set_xlim)(low, high)
 
 
 def only_ticks(axis: Axes, values: Sequence[float], labels: Sequence[str] | None = None) -> None:
@@ -91,10 +117,47 @@ def only_ticks(axis: Axes, values: Sequence[float], labels: Sequence[str] | None
     axis.xaxis.minorticks_off()
 
 
-def above(axis: Axes, x: float, text: str, **more: Any) -> None:
-    """Words that name a vertical line at `x`, above the axes."""
-    more |= {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "color": REFERENCE}
-    axis.annotate(text, (x, 1), va="bottom", **more)
+def at_ends(
+    axis: Axes, inches: float, ends: Sequence[tuple[float, float, str, str]], size: float = 9
+) -> None:
+    """Name lines at their right ends: x, y, text and colour of each; `inches` is the height of the axes.
+
+    Limits and scales are set before. Names that would touch stand apart, with a thin line to their own end.
+    """
+    flat = axis.transAxes.inverted()
+    heights = {text: sum(1.25 * size / 72 / inches for _ in text.splitlines()) for _, _, text, _ in ends}
+    wanted = []
+    for x, y, text, color in ends:
+        level = float(flat.transform(axis.transData.transform((x, y)))[1])
+        wanted.append((min(max(level, 0.0), 1.0), x, y, text, color))
+    wanted.sort(key=lambda one: one[0])
+    places = [one[0] for one in wanted]
+    tall = [heights[one[3]] for one in wanted]
+    for _ in range(200):  # neighbours push one another apart until none touches
+        moved = False
+        for lower, upper in itertools.pairwise(range(len(places))):
+            overlap = (tall[lower] + tall[upper]) / 2 - (places[upper] - places[lower])
+            if overlap > 1e-4:
+                places[lower], places[upper] = places[lower] - overlap / 2, places[upper] + overlap / 2
+                moved = True
+        if places:  # none leaves the axes
+            places[0], places[-1] = max(places[0], 0.0), min(places[-1], 1.0)
+        if not moved:
+            break
+    for place, (level, x, _, text, color) in zip(places, wanted, strict=True):
+        across = float(flat.transform(axis.transData.transform((x, axis.get_ylim()[0])))[0])
+        axis.plot(
+            [across, 1.01, 1.03],
+            [level, level if across > 0.9 else place, place],
+            color=color,
+            lw=0.6,
+            transform=axis.transAxes,
+            clip_on=False,
+            zorder=1,
+            alpha=0.7,
+        )
+        look: dict[str, Any] = {"va": "center", "ha": "left", "color": color, "fontsize": size}
+        axis.annotate(text, (1.035, place), xycoords="axes fraction", annotation_clip=False, **look)
 
 
 def legend_columns(labels: Sequence[str]) -> int:
@@ -109,9 +172,3 @@ def legend_below(figure: Figure, axis: Axes) -> Figure:
     columns = legend_columns(labels)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
     return figure
-
-
-def some_ticks(value: float, _: float) -> str:
-    """Between powers of ten 2, 3 and 5 are enough."""
-    leading = round(value / 10 ** math.floor(math.log10(value)))
-    return f"{value:g}" if leading in (2, 3, 5) else ""

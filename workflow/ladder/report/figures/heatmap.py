@@ -1,36 +1,51 @@
-"""Heatmap: two parameters of a kernel, the best over all others in every cell."""
+"""Heat map: two parameters of a kernel, the best over all others in every cell."""
 
+import textwrap
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ladder.report.figures.base import canvas
-from ladder.report.figures.style import AHEAD, BEHIND, MUTED, TIE
+from ladder.model.errors import LadderError
+from ladder.report.figures.base import canvas, verdict
+from ladder.report.figures.style import AHEAD, BEHIND, MUTED
+from ladder.report.messages import axis_words, rival
 from ladder.report.sweep_data import FigureData, NoDataError
-from ladder.results.statistics import at_size, estimate, parameter, records
-from ladder.results.verdicts import TIED, verdict_of
+from ladder.results import statistics as stats
+from ladder.results.statistics import at_size, estimate, parameter, predicted, records
 
-_COLORS = LinearSegmentedColormap.from_list("speed", [BEHIND, TIE, AHEAD])
-_LEAST = 0.02  # how far the scale reaches to either side of 1 at least
-_DARK = 0.38  # from the middle of the scale, 0.5, on which black does not stand out
+_AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
+_BELOW = LinearSegmentedColormap.from_list("share", ["#f7fbff", "#6baed6", "#08306b"])
+_LEAST = 0.02  # how far a scale around 1 reaches to either side at least
+_LUMINANCE = 0.42  # of a colour below which black does not stand out
 _WIDE = 8  # columns of cells that leave room for intervals
 
 
 def _axis_values(data: FigureData, name: str) -> list[int | str]:
     """Values of a parameter that were tried, in the order the sweep's kernels declare them."""
     timed = at_size(data.timings, data.size)
+    for other in filter(None, (data.figure.x, data.figure.y, data.figure.hue)):
+        timed = timed[parameter(timed, other).notna()]
     used = set(parameter(timed[timed["status"] != "unsupported"], name))
     axes = (entry.variant.kernel.parameters.get(name) for entry in data.sweep.entries)
     return list(dict.fromkeys(value for axis in axes if axis for value in axis.values if value in used))
 
 
+def _scale(best: pd.DataFrame, alike: bool) -> tuple[Normalize, Colormap, str]:
+    """One scale, the same to both sides of 1; where no cell reaches 1, from the slowest cell to the best."""
+    speeds = best["speedup"]
+    if alike and speeds.max() < 1:
+        return Normalize(speeds.min(), speeds.max()), _BELOW, ""
+    reach = max(speeds.max(), 1 / speeds.min(), 1 + _LEAST)
+    return LogNorm(1 / reach, reach), _AROUND, "dashed: a tie"
+
+
 def draw(data: FigureData) -> Figure:
-    """Annotated cells; a dash: no combination is in the sweep or gave a result. Values not tried are left out."""
+    """Annotated cells; an empty one says why. Values not tried are left out."""
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
@@ -38,53 +53,89 @@ def draw(data: FigureData) -> Figure:
     several = len(rows) > len(best)
     panels = [value for value in _axis_values(data, hue) if (best["hue"] == value).any()] if hue else [""]
     xs, ys = _axis_values(data, x), _axis_values(data, y)
-    what = f"{'best ' if several else ''}speed relative to {data.short_reference} by {x} and {y}, {data.size_text}"
-    low, high = min(best["speedup"].min(), 1 - _LEAST), max(best["speedup"].max(), 1 + _LEAST)
-    look: dict[str, Any] = {"norm": TwoSlopeNorm(1.0, low, high), "cmap": _COLORS}
-    height = max(2.0 + 0.56 * len(ys), 3.2)
+    what = f"{data.size_text}, speed relative to {rival(data)}{', the best of each cell' if several else ''}"
+    norm, colors, note = _scale(best, stats.comparable(rows))
+    height = max(2.2 + 0.56 * len(ys), 3.4)
     figure, axes = canvas(data, height, what, columns=len(panels), sharey=True)
+    reasons: dict[str, str] = {}
     for panel, axis in zip(panels, axes, strict=True):
         own = best[best["hue"] == panel]
         table = own.set_index(["y", "x"])["speedup"].unstack("x").reindex(index=ys, columns=xs)
-        image = axis.imshow(table.to_numpy(float), aspect="auto", **look)
+        image = axis.imshow(table.to_numpy(float), aspect="auto", norm=norm, cmap=colors)
         axis.grid(visible=False)
-        axis.set_facecolor("#eeeeee")
-        _write(axis, own, xs, ys, len(xs) * len(panels) <= _WIDE)
+        axis.set_facecolor("#f3f3f3")
+        _write(axis, own, xs, ys, len(xs) * len(panels) <= _WIDE, bool(note))
         for row, column in np.argwhere(table.isna()):
-            axis.text(column, row, "-", ha="center", va="center", color=MUTED)
+            place = {y: ys[row], x: xs[column]} | ({hue: panel} if hue else {})
+            why = _why(data, place)
+            mark = reasons.setdefault(why, "abcdefghij"[len(reasons) % 10])
+            axis.text(column, row, mark, ha="center", va="center", color=MUTED, fontsize=9, style="italic")
         axis.set_xticks(range(len(xs)), [str(value) for value in xs])
         axis.set_yticks(range(len(ys)), [str(value) for value in ys])
-        axis.set(xlabel=x, ylabel=y if axis is axes[0] else "")
         axis.tick_params(length=0)
         if hue:
-            axis.set_title(f"{hue} = {panel}", fontsize=10.5, color=MUTED)
-    bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
-    bar.set_label("speed / reference; framed: ties")
+            axis.set_title(
+                f"{axis_words(data, hue)}: {panel}" if len(panels) < 3 else f"{hue} = {panel}", fontsize=10
+            )
+    # Panels share what their axes are.
+    figure.supxlabel("\n".join([axis_words(data, x), *_legend(reasons, note)]), fontsize=10)
+    figure.supylabel(textwrap.fill(axis_words(data, y), max(16, int(9 * (height - 1.8)))), fontsize=10)
+    bar = figure.colorbar(image, ax=axes, shrink=0.95, pad=0.02)
+    bar.set_label(f"speed / {rival(data)}", fontsize=9)
+    low, high = norm.vmin or 0.0, norm.vmax or 1.0
+    ticks = np.round(np.geomspace(low, high, 5), 2 if high > 1.1 * low else 3).tolist()
+    bar.set_ticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+    bar.ax.minorticks_off()
     bar.outline.set_visible(False)
     return figure
 
 
+def _why(data: FigureData, place: dict[str, Any]) -> str:
+    """Why a cell is empty: what became of its variants, the constraint that forbids them, or that none was tried."""
+    timed = at_size(data.timings, data.size)
+    for name, value in place.items():
+        timed = timed[parameter(timed, name) == value]
+    if len(timed):
+        first = records(timed)[0]
+        reason = "" if pd.isna(first["reason"]) else f": {first['reason']}"
+        return f"{first['status'].replace('_', ' ')}{reason}"
+    best = data.sweep.entries[0].variant
+    try:
+        other = best.kernel.variant({**best.params, **place}, best.dtype, best.layout, excluded=True)
+    except LadderError:
+        return "not tried"
+    return other.absent(data.size) or "not tried"
+
+
+def _legend(reasons: dict[str, str], note: str) -> list[str]:
+    return textwrap.wrap(
+        "; ".join([f"{mark}: {why}" for why, mark in reasons.items()] + [note] * bool(note)), 110
+    )
+
+
 def _write(
-    axis: Axes, cells: pd.DataFrame, xs: list[int | str], ys: list[int | str], intervals: bool
+    axis: Axes, cells: pd.DataFrame, xs: list[int | str], ys: list[int | str], intervals: bool, ties: bool
 ) -> None:
     """The value in each cell, its interval where there is room, and a frame around a tie."""
+    image = axis.images[0]
     for row in records(cells):
         column, line = xs.index(row["x"]), ys.index(row["y"])
         speed = estimate(row, "speedup")
-        shade = float(np.asarray(axis.images[0].norm(np.array([speed.value])))[0])
-        ink = "white" if abs(shade - 0.5) > _DARK else "black"
+        red, green, blue, _ = image.cmap(float(np.asarray(image.norm(np.array([speed.value])))[0]))
+        ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < _LUMINANCE else "black"
         look: dict[str, Any] = {"ha": "center", "color": ink}
+        up = 0.12 if intervals else 0
         axis.text(
             column,
-            line - (0.12 if intervals else 0),
+            line - up,
             f"{speed.value:#.3g}",
             va="center",
-            fontsize=10.5,
+            fontsize=10.5 if len(xs) <= _WIDE else 8.5,
             **look,
         )
         if intervals:
             text = f"{speed.low:#.3g} to {speed.high:#.3g}"
             axis.text(column, line + 0.24, text, va="center", fontsize=7.5, **look)
-        if verdict_of(row) == TIED:
-            frame: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1.4, "ls": "--"}
+        if ties and verdict(speed, predicted(row)) == "tied":
+            frame: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1.2, "ls": "--"}
             axis.add_patch(Rectangle((column - 0.47, line - 0.46), 0.94, 0.92, **frame))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.files import replace_file
-from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes, stencil
+from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes
 from ladder.report.figures.base import message
 from ladder.report.figures.style import DPI
 from ladder.report.sweep_data import FigureData, NoDataError, SweepData
@@ -21,7 +21,7 @@ FIGURES: dict[str, Callable[[FigureData], Figure]] = {
     "heatmap": heatmap.draw,
     "roofline": roofline.draw,
     "banks": banks.draw,
-    "stencil": stencil.draw,
+    "stencil": curves.draw,
     "shapes": shapes.draw,
 }
 

@@ -8,15 +8,18 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from ladder.report.figures import base, style
-from ladder.report.steps import path
+from ladder.report.markdown import figure as number
+from ladder.report.messages import rival
+from ladder.report.steps import path, steps
 from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
-MOST = 10
+MOST = 9
 
 
 def _marks(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
@@ -36,12 +39,19 @@ def _roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> float:
     bandwidth = (copied or data.gpu.get("memory_peak_gbytes_per_s") or math.nan) / 1e3
     peaks = {dtype: peak for dtype, peak in dtype_peaks(data.gpu).items() if dtype in data.sweep.dtypes}
     ridges = [peak / bandwidth for peak in peaks.values()]
-    start, end = np.nanmin([*ridges, marks["intensity"].min()]) / 2, marks["intensity"].max() * 20
+    start, end = np.nanmin([*ridges, marks["intensity"].min()]) / 2, marks["intensity"].max() * 4
     # The slope ends where it meets the highest peak.
     x = np.array([start, min(end, max(ridges, default=end))])
     if bandwidth > 0:
         text = f"{'measured copy' if copied else 'memory'} {bandwidth:.2f} TB/s"
-        axis.plot(x, x * bandwidth, color=style.MUTED, lw=1.6, label=text)
+        axis.plot(x, x * bandwidth, color=style.MUTED, lw=1.6)
+        look: dict[str, Any] = {
+            "xytext": (6, -4),
+            "textcoords": "offset points",
+            "color": style.MUTED,
+            "fontsize": 10,
+        }
+        axis.annotate(text, (x[0] * 1.5, x[0] * 1.5 * bandwidth), va="top", **look)
     roofs: dict[tuple[float, str], list[str]] = {}
     for dtype, peak in peaks.items():
         roofs.setdefault((peak, "CUDA cores" if dtype == "fp32" else "tensor cores"), []).append(dtype)
@@ -55,53 +65,56 @@ def _roofs(axis: Axes, data: FigureData, marks: pd.DataFrame) -> float:
 
 
 def _few(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
-    """The fastest, or of a ladder rungs all along the path to the fastest."""
+    """The fastest, or of a ladder the rungs of its path that gain most, and its ends."""
     if not data.has_rungs:
         return rows.sort_values("speedup", ascending=False).head(MOST)
-    rungs = [entry.variant.id for entry in path(data)]
-    way = rows.set_index("variant", drop=False).reindex([one for one in rungs if one in set(rows["variant"])])
-    return way.iloc[np.unique(np.linspace(0, len(way) - 1, MOST).round().astype(int))].reset_index(drop=True)
-
-
-def _reference(axis: Axes, rows: pd.DataFrame) -> None:
-    """The reference's rate; the profiler did not count its bytes, so that it has no intensity."""
-    rate = (rows["tflops"] * rows["median_us"] / rows["reference_median_us"]).median()
-    axis.axhline(
-        rate, color=style.REFERENCE, ls="--", lw=1.4, label=f"reference: {rate:.3g} TFLOP/s", zorder=2
-    )
+    way = [entry.variant.id for entry in path(data) if entry.variant.id in set(rows["variant"])]
+    gains = {step.row["variant"]: step.gain.value for step in steps(data) if step.gain.known}
+    most = sorted(way[1:-1], key=lambda variant: -gains.get(variant, 0.0))[: MOST - 2]
+    kept = [variant for variant in way if variant in {way[0], way[-1], *most}]
+    return rows.set_index("variant", drop=False).loc[kept].reset_index(drop=True)
 
 
 def draw(data: FigureData) -> Figure:
     """One mark per variant at one size: filled by counted DRAM bytes, hollow by the least there could be."""
     rows = data.here
     rows = data.some(rows[rows["tflops"].notna()], f"floating-point result at {data.size_text}")
-    hidden = f" ({MOST} of {len(rows)} variants)" if len(rows) > MOST else ""
-    if hidden:
+    every = len(rows)
+    if every > MOST:
         rows = _few(data, rows)
     marks = _marks(data, rows)
-    height = 4.6 + 0.26 * math.ceil((len(marks) + 1) / 3)
-    figure, (axis,) = base.canvas(data, height, f"roofline, {data.size_text}{hidden}")
+    hidden = f", {len(rows)} of {every} variants" if len(rows) < every else ""
+    figure, (axis,) = base.canvas(data, 5.0, f"{data.size_text}{hidden}")
     axis.set(xscale="log", yscale="log")
     highest = _roofs(axis, data, marks)
-    _reference(axis, rows)
+    rate = (rows["tflops"] * rows["median_us"] / rows["reference_median_us"]).median()
+    axis.axhline(rate, color=style.REFERENCE, ls="--", lw=1.2, zorder=2)
     # Least bytes are alike for all variants: their marks would hide each other.
     aside = 1.0 if marks["counted"].all() else 1.2
-    for index, variant in enumerate(marks["variant"]):
-        mark = marks.iloc[[index]]
-        x = mark["intensity"] * aside ** (index - (len(marks) - 1) / 2)
-        look = {"ms": 8, "mew": 1.8, "ls": "none", "zorder": 4}
-        look |= {} if mark["counted"].all() else {"mfc": "white"}
-        base.points(axis, index, x, mark, "tflops", data.names[variant], **look)
+    places = [
+        (row["intensity"] * aside ** (index - (len(marks) - 1) / 2), row["tflops"], row)
+        for index, row in enumerate(stats.records(marks))
+    ]
+    for x, y, _ in places:
+        axis.plot(
+            [x], [y], "o", ms=7, color=style.AHEAD, mfc=None if marks["counted"].all() else "white", zorder=4
+        )
+    axis.plot(
+        [x for x, _, _ in places], [y for _, y, _ in places], color=style.AHEAD, lw=0.8, alpha=0.5, zorder=3
+    )
     axis.set_ylim(marks["tflops"].min() / 1.5, max(highest, marks["tflops"].max()) * 1.6)
+    ends = [(x, y, f"{data.names[row['variant']]}, {number(y, 3)}", style.INK) for x, y, row in places]
+    ends.append((axis.get_xlim()[1], float(rate), f"{rival(data)}, {number(rate, 3)}", style.REFERENCE))
+    base.at_ends(axis, 3.6, ends)
     axis.xaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_major_formatter("{x:g}")
-    axis.yaxis.set_minor_formatter(base.some_ticks)
+    axis.yaxis.set_minor_formatter(NullFormatter())
     basis = "filled: DRAM bytes counted; hollow: each operand moved once"
     if marks["counted"].nunique() == 1:
-        hollow = "hollow: each operand moved once, marks set side by side"
+        hollow = "each operand moved once, marks set side by side"
         basis = "DRAM bytes counted by the profiler" if marks["counted"].all() else hollow
     clock = data.gpu.get("sm_clock_max_mhz")
     at = f"; peaks at the highest clock, {clock} MHz" if clock else ""
     meaning = textwrap.fill(f"({basis}{at})", 88)
     axis.set(xlabel=f"operational intensity, FLOP/byte\n{meaning}", ylabel="TFLOP/s")
-    return base.legend_below(figure, axis)
+    return figure

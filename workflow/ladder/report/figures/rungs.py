@@ -1,113 +1,195 @@
-"""Ladder: the path of rungs to the fastest, each a step from the one before, with its branches beside it."""
+"""Ladder: what each rung gains over the rung that it changes, and beside it how fast it then is."""
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from ladder.model.sweep import Entry
-from ladder.report.figures.base import above, canvas
-from ladder.report.figures.style import BEHIND, MUTED, PALETTE, REFERENCE
+from ladder.report.figures import base, style
 from ladder.report.markdown import figure as number
+from ladder.report.messages import rival, times
 from ladder.report.steps import Step, path, steps
 from ladder.report.sweep_data import FigureData
-from ladder.results.statistics import at_size, estimate, records
-from ladder.results.verdicts import SLOWER, TIED
+from ladder.results.statistics import at_size, estimate, predicted, records
 
-_ROW, _TALLEST = 0.27, 6.6  # inches from row to row, and of all rows
-_GAIN, _RATE = 8, 60  # points from the axes to where the columns beside them begin
-_COLUMN: Mapping[str, Any] = {"textcoords": "offset points", "fontsize": 9.5}
+_ROW, _TALLEST = 0.27, 7.0  # inches from row to row, and of all rows
+_SHORT = 2  # rungs of a path that leads nowhere, as in an ablation
 
 
-def _order(data: FigureData, rungs: Sequence[Entry], main: set[str]) -> list[Entry]:
-    """The main path from its first rung on, each followed by the branches that change it; the rest at the end."""
-    found: list[Entry] = []
-
-    def add(entry: Entry) -> None:
-        if entry not in found:
-            found.append(entry)
-            beside = [one for one in rungs if one.baseline and one.baseline.variant == entry.variant]
-            for one in sorted(beside, key=lambda one: one.variant.id in main):
-                add(one)
-
-    for entry in rungs:
-        if entry.baseline is None:
-            add(entry)
-    return [*found, *(entry for entry in rungs if entry not in found)]
+def _color(step: Step, main: bool) -> str:
+    found = base.verdict(step.gain, step.predicted)
+    if found == "faster" and not main:
+        return style.PALE_AHEAD
+    return base.VERDICTS[found]
 
 
-def _mark(axis: Axes, place: int, row: Mapping[str, Any], color: str, main: bool) -> None:
-    speed = estimate(row, "speedup")
-    ends = [[max(speed.value - speed.low, 0)], [max(speed.high - speed.value, 0)]]
-    look: dict[str, Any] = {"color": color, "marker": "o", "capsize": 3, "lw": 1.4, "zorder": 4}
-    look |= {"ms": 7} if main else {"ms": 6, "mfc": "white", "mew": 1.4}
-    axis.errorbar([speed.value], [place], xerr=ends, **look)
+def _gain(axis: Axes, place: int, step: Step, main: bool) -> None:
+    """A bar from 1 to the gain, its interval, and the gain in words."""
+    color, gain = _color(step, main), step.gain
+    axis.barh(place, gain.value - 1, left=1, height=0.62 if main else 0.44, color=color, zorder=2)
+    axis.hlines([place], gain.low, gain.high, color=style.INK, lw=2.2, zorder=4)
+    ends = [gain.low, gain.high, gain.value]
+    if step.predicted.known:
+        axis.hlines([place], step.predicted.low, step.predicted.high, color=style.INK, lw=0.8, zorder=3)
+        ends += [step.predicted.low, step.predicted.high]
+    right = gain.value >= 1
+    look: dict[str, Any] = {"xytext": (5 if right else -5, 0), "textcoords": "offset points", "va": "center"}
+    look |= {"ha": "left" if right else "right", "fontsize": 9 if main else 8}
+    look["color"] = style.INK if main else style.MUTED
+    axis.annotate(times(gain.value), (max(*ends, 1) if right else min(*ends, 1), place), **look)
 
 
-def _beside(axis: Axes, place: int, step: Step | None, row: Mapping[str, Any]) -> None:
-    """The gain over the rung that it changes, and the rate, in columns on the right."""
-    look: dict[str, Any] = {"va": "center", "xycoords": ("axes fraction", "data"), **_COLUMN}
-    if step is not None and step.gain.known:
-        color = {TIED: MUTED, SLOWER: BEHIND}.get(step.as_gain.verdict, REFERENCE)
-        axis.annotate(f"x {number(step.gain.value, 3)}", (1, place), (_GAIN, 0), color=color, **look)
-    if not pd.isna(row["tflops"]):
-        axis.annotate(number(row["tflops"], 3), (1, place), (_RATE, 0), color=MUTED, **look)
+def _name(data: FigureData, variant: str, step: Step | None, above: str, main: bool) -> str:
+    """The rung; a branch is indented, and says which rung it changes where that is not the one it stands under."""
+    if main:
+        return data.names[variant]
+    name = f"{data.names[variant]}    "
+    if step is None or not step.below or step.below == above:
+        return name
+    below = data.names[step.below]
+    number = re.match(r"\d+[a-z]?(?= (?!x ))", below)
+    return f"{name.strip()} (on {number[0] if number else below})    "
 
 
-def draw(data: FigureData) -> Figure:
-    """Points with 95 % intervals, a line through the main path; the reference is the line at 1."""
-    shown = at_size(data.timings[data.timings["regime"] == data.regime], data.size)
-    done = data.some(data.here)
-    rungs = [entry for entry in data.sweep.entries if entry.variant.id in set(shown["variant"])]
+def _ladder(
+    data: FigureData, known: Mapping[str, Step], rows: Mapping[str, Any], order: Sequence[str]
+) -> Figure:
     main = {entry.variant.id for entry in path(data)}
-    leads = len(main) > 1  # else no rung builds on another, and there is no path to tell from its branches
-    order = [entry.variant.id for entry in _order(data, rungs, main)]
-    places = {variant: place for place, variant in enumerate(order)}
-    rows = {row["variant"]: row for row in records(shown)}
-    known = {step.row["variant"]: step for step in steps(data)}
     height = min(_ROW * len(order), _TALLEST)
-    figure, (axis,) = canvas(data, 1.5 + height, data.size_text)
-    colors = dict(zip(data.sweep.dtypes, PALETTE, strict=False))
-    for variant, place in places.items():
-        row, step = rows[variant], known.get(variant)
+    shape: dict[str, Any] = {"columns": 2, "sharey": True, "gridspec_kw": {"width_ratios": [2.2, 1]}}
+    figure, (gains, speeds) = base.canvas(data, 1.75 + height, data.size_text, **shape)
+    labels, above = [], ""
+    for place, variant in enumerate(order):
+        row, step, own = rows[variant], known.get(variant), variant in main
+        labels.append(_name(data, variant, step, above, own))
+        above = variant if own else above
         if row["status"] != "ok":
-            axis.text(
-                0.01,
+            gains.text(
+                1,
                 place,
-                f"no result: {row['status']}",
+                f" no result: {row['status']}",
                 va="center",
-                color=MUTED,
+                color=style.MUTED,
                 style="italic",
                 fontsize=9,
             )
             continue
-        _mark(axis, place, row, colors[row["dtype"]], variant in main or not leads)
-        _beside(axis, place, step, row)
-        if variant not in main and step is not None and step.below in places:
-            ends = [rows[step.below]["speedup"], row["speedup"]]
-            look: dict[str, Any] = {"color": colors[row["dtype"]], "zorder": 3}
-            axis.plot(ends, [places[step.below], place], lw=1.0, ls=":", **look)
-    walked = [rows[variant] for variant in order if variant in main and rows[variant]["status"] == "ok"]
-    color = colors[walked[0]["dtype"]] if walked else REFERENCE
-    speeds = [row["speedup"] for row in walked]
-    axis.plot(speeds, [places[row["variant"]] for row in walked], color=color, lw=2.0, zorder=3)
-    axis.axvline(1, color=REFERENCE, lw=1.4, ls="--", zorder=2)
-    above(axis, 1, data.short_reference, xytext=(3, 2), ha="right", fontsize=9.5)
-    heads: dict[str, Any] = {"va": "bottom", "color": MUTED, "xycoords": "axes fraction", **_COLUMN}
-    if any(step.gain.known for step in known.values()):
-        axis.annotate("gain", (1, 1), (_GAIN, 2), **heads)
-    if not done["tflops"].isna().all():
-        axis.annotate("TFLOP/s", (1, 1), (_RATE, 2), **heads)
-    labels = [data.names[variant] for variant in order]
-    axis.set_yticks(range(len(order)), labels, fontsize=min(10, 62 * height / len(order) * 0.62))
-    for label, variant in zip(axis.get_yticklabels(), order, strict=True):
-        label.set_color(REFERENCE if variant in main or not leads else MUTED)
-        label.set_fontweight("bold" if variant in main and leads else "normal")
-    highest = max(1.0, float(done["speedup_high"].max()))
-    axis.set(ylim=(len(order) - 0.4, -0.6), xlim=(0, highest * 1.04))
-    marks = "\nfilled: the path, hollow: branches" if leads else ""
-    axis.set_xlabel(f"speed relative to {data.short_reference}, 95 % interval{marks}")
+        if step is not None and step.gain.known:
+            _gain(gains, place, step, own)
+        base.interval(speeds, place, row, style.INK if own else style.MUTED, ms=4.5 if own else 3.5)
+        if not pd.isna(row["tflops"]):
+            look: dict[str, Any] = {
+                "xycoords": ("axes fraction", "data"),
+                "va": "center",
+                "ha": "right",
+                "fontsize": 9,
+            }
+            speeds.annotate(number(row["tflops"], 3), (1.24, place), color=style.MUTED, **look)
+    found = [step for step in known.values() if step.gain.known]
+    reach = [end for step in found for end in (step.gain.value, step.gain.low, step.gain.high)]
+    low, high = min(*reach, 1.0), max(*reach, 1.0)
+    wide = high / low
+    # Room for the words beside the longest bars.
+    base.factor_axis(gains, low / wide**0.16, high * wide**0.16)
+    gains.axvline(1, color=style.REFERENCE, lw=1.0, zorder=2.5)
+    done = [row for row in rows.values() if row["status"] == "ok"]
+    spans = [end for row in done for end in (row["speedup_low"], row["speedup_high"])]
+    base.factor_axis(speeds, min(*spans, 1.0), max(*spans, 1.0), most=4)
+    speeds.axvline(1, color=style.REFERENCE, lw=1.2, ls="--", zorder=2)
+    gains.set_xlabel("gain over the rung that it changes")
+    speeds.set_xlabel(f"speed relative to {rival(data)}")
+    if any(not pd.isna(row["tflops"]) for row in done):
+        head: dict[str, Any] = {
+            "xycoords": "axes fraction",
+            "textcoords": "offset points",
+            "fontsize": 9,
+            "ha": "right",
+        }
+        speeds.annotate("TFLOP/s", (1.24, 1), (0, 2), color=style.MUTED, **head)
+    gains.set_yticks(range(len(order)), labels, fontsize=min(9.5, 36 * height / len(order)))
+    gains.set_ylim(len(order) - 0.4, -0.6)
+    for label, variant in zip(gains.get_yticklabels(), order, strict=True):
+        label.set_color(style.INK if variant in main else style.MUTED)
+        label.set_fontweight("bold" if variant in main else "normal")
+    for axis in (gains, speeds):
+        axis.grid(axis="y", visible=False)
+    kinds = dict.fromkeys(_color(step, step.entry.variant.id in main) for step in found)
+    leads = len(main) > _SHORT
+    names = {style.AHEAD: "faster", style.PALE_AHEAD: "faster, beside the path" if leads else "faster"}
+    names |= {style.TIE: "tie", style.BEHIND: "slower"}
+    handles = [Patch(color=color, label=name) for color, name in names.items() if color in kinds]
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+        title=base.RANGES,
+        title_fontsize=9,
+    )
+    return figure
+
+
+def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> Figure:
+    """Rungs that build on none: the fastest first."""
+    fast = sorted(
+        order, key=lambda variant: -rows[variant]["speedup"] if rows[variant]["status"] == "ok" else math.inf
+    )
+    height = min(_ROW * len(fast), _TALLEST)
+    figure, (axis,) = base.canvas(data, 1.5 + height, data.size_text)
+    for place, variant in enumerate(fast):
+        row = rows[variant]
+        if row["status"] != "ok":
+            axis.text(
+                1,
+                place,
+                f" no result: {row['status']}",
+                va="center",
+                color=style.MUTED,
+                style="italic",
+                fontsize=9,
+            )
+            continue
+        color = base.VERDICTS[base.verdict(estimate(row, "speedup"), predicted(row))]
+        base.interval(axis, place, row, color)
+        look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
+        if not pd.isna(row["tflops"]):
+            axis.annotate(
+                f"{times(row['speedup'])}, {number(row['tflops'], 3)} TFLOP/s",
+                (1.02, place),
+                color=style.MUTED,
+                **look,
+            )
+    done = [row for row in rows.values() if row["status"] == "ok"]
+    ends = [
+        row[f"{name}_{end}"] for row in done for name in ("speedup", "predicted") for end in ("low", "high")
+    ]
+    ends = [end for end in ends if not pd.isna(end)]
+    base.factor_axis(axis, min(*ends, 1.0), max(*ends, 1.0))
+    axis.axvline(1, color=style.REFERENCE, lw=1.2, ls="--", zorder=2)
+    axis.set_yticks(range(len(fast)), [data.names[variant] for variant in fast], fontsize=9.5)
+    axis.set(ylim=(len(fast) - 0.4, -0.6), xlabel=f"speed relative to {rival(data)}\n{base.RANGES}")
     axis.grid(axis="y", visible=False)
     return figure
+
+
+def draw(data: FigureData) -> Figure:
+    """Bars of gains in the order of the rungs; where all change one rung, what costs most first."""
+    shown = at_size(data.timings[data.timings["regime"] == data.regime], data.size)
+    data.some(data.here)
+    rows = {row["variant"]: row for row in records(shown)}
+    known = {step.row["variant"]: step for step in steps(data)}
+    order = [entry.variant.id for entry in data.sweep.entries if entry.variant.id in rows]
+    if data.sweep.tuning or not any(step.gain.known for step in known.values()):
+        return _ranked(data, rows, order)
+    if len(path(data)) <= _SHORT and len({step.below for step in known.values() if step.below}) == 1:
+        order.sort(
+            key=lambda variant: (
+                known[variant].gain.value if variant in known and known[variant].gain.known else 0
+            )
+        )
+    return _ladder(data, known, rows, order)

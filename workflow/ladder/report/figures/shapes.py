@@ -8,20 +8,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.report.figures import base, style
+from ladder.report.messages import rival
 from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
-from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
 ROW, GAP, _TALLEST = 0.2, 0.08, 6.0
 """Inches from row to row, between groups of rows, and of all rows."""
-_LOGARITHMIC = 3  # from this ratio of the largest to the smallest speed on, the axis is logarithmic
-_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
-# Distinguished by colour and by mark.
-_VERDICTS: dict[str, dict[str, Any]] = {
-    FASTER: {"color": style.PALETTE[0], "marker": "o"},
-    SLOWER: {"color": style.PALETTE[1], "marker": "s"},
-    TIED: {"color": style.MUTED, "marker": "D"},
+_REGIMES = {"dirty": "a dirty L2", "warm": "a warm L2", "sustained": "launches without pauses"}
+_MARKS: dict[str, dict[str, Any]] = {
+    "faster": {"marker": "o"},
+    "slower": {"marker": "s"},
+    "tied": {"marker": "D"},
 }
+"""Verdicts differ by mark as well as by colour."""
 
 
 def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
@@ -29,7 +28,11 @@ def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
     rows = pd.DataFrame([{"dtype": dtype, **size} for dtype, size in shapes]).merge(timed, how="left")
-    return rows.assign(verdict=verdicts(rows).where(rows["speedup"].notna(), ""))
+    said = [
+        "" if pd.isna(row["speedup"]) else base.verdict(stats.estimate(row, "speedup"), stats.predicted(row))
+        for row in stats.records(rows)
+    ]
+    return rows.assign(verdict=said)
 
 
 def _places(groups: "pd.Series[str]") -> "tuple[pd.Series[float], float]":
@@ -42,12 +45,13 @@ def _places(groups: "pd.Series[str]") -> "tuple[pd.Series[float], float]":
 
 def _marks(axis: Axes, rows: pd.DataFrame) -> None:
     """Speeds with their intervals, by verdict; words where there is no result."""
-    for verdict, look in _VERDICTS.items():
-        own = rows[rows["verdict"] == verdict]
-        if len(own):
-            bars = base.error_bars(own, "speedup")
-            look = look | {"ls": "", "ms": 5, "lw": 1.4, "capsize": 2.5, "label": f"{verdict}: {len(own)}"}
-            axis.errorbar(own["speedup"], own["place"], xerr=bars, zorder=3, **look)
+    for verdict, mark in _MARKS.items():
+        own = stats.records(rows[rows["verdict"] == verdict])
+        color = base.VERDICTS[verdict]
+        for row in own:
+            base.interval(axis, row["place"], row, color, **mark)
+        if own:
+            axis.plot([], [], ls="", ms=5, color=color, label=f"{verdict}: {len(own)}", **mark)
     # On white, for the lines at 1 and at the mean cross the words.
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
     middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8.5, "bbox": white}
@@ -63,22 +67,10 @@ def _beside(axis: Axes, data: FigureData, rows: pd.DataFrame) -> "pd.Series[floa
     found = rows[[*cells, "place"]].merge(cold, on=cells)
     if len(found):
         over = "" if len(found) == rows["speedup"].count() else f" of {len(found)}"
-        label = f"{other}; geometric mean{over}: {geometric_mean(found['speedup']):.3f}"
+        label = f"the same with {_REGIMES.get(other, other)}: {geometric_mean(found['speedup']):.3f} in the mean{over}"
         look: dict[str, Any] = {"marker": "|", "ls": "", "ms": 8, "mew": 1.6, "color": "black"}
         axis.plot(found["speedup"], found["place"], label=label, zorder=2.5, **look)
     return found["speedup"]
-
-
-def _scale(axis: Axes, values: list[float]) -> None:
-    """The axis shows the values and not 0; where they lie far apart it is logarithmic."""
-    low, high = min(values), max(values)
-    margin = 0.05 * (high - low) + 0.005
-    if high < _LOGARITHMIC * low:
-        axis.set_xlim(low - margin, high + margin)
-    else:
-        axis.set_xscale("log")
-        axis.set_xlim(low / 1.1, high * 1.1)
-        base.only_ticks(axis, [tick for tick in _TICKS if low / 1.1 <= tick <= high * 1.1])
 
 
 def draw(data: FigureData) -> Figure:
@@ -89,17 +81,24 @@ def draw(data: FigureData) -> Figure:
     figure, (axis,) = base.canvas(data, 2.2 + height, f"the fastest at each shape, by {fields[0].upper()}")
     _marks(axis, rows)
     beside = _beside(axis, data, rows)
-    _scale(axis, [1.0, timed["speedup_low"].min(), timed["speedup_high"].max(), *beside])
+    ends = [
+        *timed[["speedup_low", "speedup_high", "predicted_low", "predicted_high"]].stack().astype(float),
+        *beside,
+    ]
+    base.factor_axis(axis, min(1.0, *ends), max(1.0, *ends))
     mean = geometric_mean(timed["speedup"])
     over = "" if len(timed) == len(rows) else f" of {len(timed)}"
-    uprights = [(mean, f"geometric mean{over}: {mean:.3f}", "--"), (1.0, "reference", "-")]
+    uprights = [(mean, f"geometric mean{over}: {mean:.3f}", "--"), (1.0, rival(data), "-")]
     # The name of the lower stands on its left.
     for (at, text, line), side, offset in zip(sorted(uprights), ("right", "left"), (-3, 3), strict=True):
         axis.axvline(at, color=style.REFERENCE, lw=1.4, ls=line, zorder=2)
-        base.above(axis, at, text, xytext=(offset, 3), ha=side, fontsize=9.5)
+        head: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        axis.annotate(
+            text, (at, 1), (offset, 3), va="bottom", ha=side, fontsize=9.5, color=style.REFERENCE, **head
+        )
     shapes = rows[fields].astype(str).agg(" x ".join, axis=1)
     shapes = shapes + " (" + rows["dtype"] + ")" if len(data.sweep.dtypes) > 1 else shapes
     axis.set_yticks(rows["place"], shapes, fontsize=7.5)
-    axis.set(ylim=(height, 0), xlabel="speed relative to the reference, 95 % interval")
+    axis.set(ylim=(height, 0), xlabel=f"speed relative to {rival(data)}\n{base.RANGES}")
     axis.set_ylabel(" x ".join(name.upper() for name in fields))
     return base.legend_below(figure, axis)
