@@ -27,14 +27,15 @@ from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
 from ladder.report import sections
 from ladder.report.document import TEMPLATES
-from ladder.report.evidence import Evidence
+from ladder.report.evidence import Evidence, gain
 from ladder.report.figures import curves
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.messages import message
 from ladder.report.sweep_data import FigureData, NoDataError, of_sweep
 from ladder.results import tables
-from ladder.results.statistics import at_size
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,13 +147,18 @@ def test_an_incorrect_rung_is_named_but_has_no_bar(tmp_path: Path) -> None:
     lab.record(["fp32_ladder"], change)
     lab.collect(["fp32_ladder"])
     drawing = FIGURES["ladder"](data(lab, "fp32_ladder", "ladder"))
-    axis = drawing.axes[0]
-    assert len(axis.containers) == 4
+    assert len(marks(drawing.axes[-1])) == 4
     assert "no result: incorrect" in words(drawing)
     assert "shared tile" not in words(FIGURES["curves"](data(lab, "fp32_ladder", "curves")))
 
 
-def test_a_path_leads_to_the_fastest_rung_and_branches_stand_beside_it(tmp_path: Path) -> None:
+def marks(axis: Axes) -> list[tuple[float, float]]:
+    """Places of an axis's round marks."""
+    found = [line for line in axis.lines if line.get_marker() == "o"]
+    return [(float(x), float(y)) for line in found for x, y in zip(*line.get_data(), strict=True)]
+
+
+def test_bars_are_the_gains_over_the_rung_that_each_changes_on_a_logarithmic_axis(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     path = lab.project.sweeps / "fp32_ladder.yaml"
     document = yaml.safe_load(path.read_text())
@@ -163,47 +169,88 @@ def test_a_path_leads_to_the_fastest_rung_and_branches_stand_beside_it(tmp_path:
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     drawing = FIGURES["ladder"](data(lab, "fp32_ladder", "ladder"))
-    axis = drawing.axes[0]
-    assert [label.get_text() for label in axis.get_yticklabels()] == [
+    gains, speeds = drawing.axes
+    labels = [label.get_text() for label in gains.get_yticklabels()]
+    assert [label.strip() for label in labels] == [
         "naive",
         "coalesced",
         "shared tile",
         "register tile",
         "transposed A",
-    ]
-    (walk,) = [line for line in axis.lines if len(line.get_xdata()) == 4]
-    assert list(walk.get_xdata()) == pytest.approx([0.015, 0.09, 0.528, 0.66])
-    assert list(walk.get_ydata()) == [0, 1, 3, 4]
-    (beside,) = [line for line in axis.lines if line.get_linestyle() == ":"]
-    assert list(beside.get_xdata()) == pytest.approx([0.09, 0.16])
-    assert len(axis.containers) == 5, "each with its interval"
-    assert any(list(line.get_xdata()) == [1, 1] for line in axis.lines)
+    ], "the order of the sweep"
+    assert [label != label.strip() for label in labels] == [False, False, True, False, False]
+    bars = {int(bar.get_y() + 0.5): bar for bar in gains.patches if isinstance(bar, Rectangle)}
+    assert [1 + bars[place].get_width() for place in range(1, 5)] == pytest.approx(
+        [6.0, 0.16 / 0.09, 0.528 / 0.09, 1.25], rel=1e-3
+    )
+    assert (gains.get_xscale(), speeds.get_xscale()) == ("log", "log")
+    colors = {place: bars[place].get_facecolor() for place in bars}
+    assert colors[2] != colors[1] == colors[3] == colors[4], "a branch is pale"
+    assert sorted(x for x, _ in marks(speeds)) == pytest.approx([0.015, 0.09, 0.16, 0.528, 0.66])
     said = words(drawing)
-    assert "“transposed A” ends at 0.660 x cublas; “coalesced” brings most, 6.00 x" in said.replace("\n", " ")
-    assert {"x 6.00", "x 1.78", "x 5.87", "x 1.25"} <= set(said.split("\n"))
+    assert "“coalesced” and “register tile” bring 35 of the 44 times" in said.replace("\n", " ")
+    assert {"6.0 times", "+78 %", "5.9 times", "+25 %"} <= set(said.split("\n"))
 
 
-def test_curves_against_a_library_show_rates_and_ratios_and_against_a_baseline_ratios(lab: Lab) -> None:
+def test_a_rung_whose_gain_another_gpu_may_not_read_is_a_tie(lab: Lab) -> None:
+    given = data(lab, "fp32_ladder", "ladder")
+    here = given.here.iloc[[0]].assign(speedup=1.02, speedup_low=1.01, speedup_high=1.03)
+    assert gain(here.iloc[0]).verdict == "faster"
+    wide = here.assign(predicted_low=0.99, predicted_high=1.05)
+    assert gain(wide.iloc[0]).verdict == "tied"
+
+
+def test_titles_are_short_and_name_cublas_as_people_do(published: Evidence) -> None:
+    for part in published.parts.values():
+        for figure in part.sweep.figures:
+            title = message(part.drawn(figure))
+            counted = [word for word in title.split() if re.search(r"\w", word)]
+            assert len(counted) <= 13, title
+            assert not re.search(r"\bcublas|the faster of", title), title
+            assert title != part.sweep.title
+
+
+def test_curves_show_ratios_at_their_true_sizes_with_the_fastest_rate_below(lab: Lab) -> None:
     given = data(lab, "fp32_ladder", "curves")
-    rate, ratio = FIGURES["curves"](given).axes
-    assert (rate.get_ylabel(), rate.get_yscale()) == ("TFLOP/s", "log")
-    assert (ratio.get_ylabel(), ratio.get_yscale()) == ("speed relative to\ncublas", "linear")
-    shown = {round(float(y), 6) for line in ratio.lines for y in line.get_ydata()}
-    assert {round(float(value), 6) for value in given.ok["speedup"]} <= shown
-    (baseline,) = FIGURES["curves"](data(lab, "fp32_transpose", "curves")).axes
-    assert "relative to" in baseline.get_ylabel()
-    low, high = baseline.get_ylim()
-    assert low < 1 < 1.25 < high
-    names = [text.get_text() for text in baseline.figure.legends[0].get_texts()]
-    assert not [name for name in names[1:] if "transpose_a=0" in name], "the dashed line is the baseline"
+    (axis,) = FIGURES["curves"](given).axes
+    assert axis.get_ylabel() == "speed relative to\ncuBLAS"
+    assert (axis.get_xscale(), axis.get_yscale()) == ("log", "log")
+    shown = {(x, round(y, 6)) for x, y in marks(axis)}
+    assert shown == {
+        (float(n), round(float(value), 6))
+        for n, value in zip(given.ok["n"], given.ok["speedup"], strict=True)
+    }
+    best = given.ok[given.ok["n"] == 4096]["tflops"].max()
+    assert f"4096\n{best:.1f}" in [label.get_text() for label in axis.get_xticklabels()]
+    assert axis.get_ylim()[1] < 1, "the axis does not reach to a reference that is far from all lines"
+    near = given.timings.assign(**{name: 1.4 * given.timings[name] for name in ENDS})
+    low, high = FIGURES["curves"](dataclasses.replace(given, timings=near)).axes[0].get_ylim()
+    assert low < 1 < high
 
 
-def test_rates_of_one_decade_begin_at_zero(lab: Lab) -> None:
+ENDS = ["speedup", "speedup_low", "speedup_high"]
+
+
+def test_the_axis_of_curves_is_where_the_fastest_differ(lab: Lab) -> None:
     given = data(lab, "fp32_ladder", "curves")
-    fast = given.timings[~given.timings["rung"].isin(["naive", "coalesced", "shared tile"])]
-    one = dataclasses.replace(given, timings=fast[fast["n"] >= 2048])
-    rate = FIGURES["curves"](one).axes[0]
-    assert (rate.get_yscale(), rate.get_ylim()[0]) == ("linear", 0)
+    low, high = FIGURES["curves"](given).axes[0].get_ylim()
+    best = given.ok.groupby("n")["speedup"].max().min()
+    assert given.ok["speedup"].min() < low < best, "what is far slower leaves it"
+    assert high > given.ok["speedup"].max()
+
+
+def test_a_line_is_named_at_its_end_and_no_two_names_touch(lab: Lab) -> None:
+    drawing = FIGURES["curves"](data(lab, "fp32_ladder", "curves"))
+    (axis,) = drawing.axes
+    drawing.draw_without_rendering()
+    named = [text for text in axis.texts if text.get_text()]
+    assert len(named) == 5, "cuBLAS is far above these lines"
+    lines = {line.get_label(): line.get_color() for line in axis.lines}
+    assert all(text.get_color() == lines[text.get_text()] for text in named if text.get_text() != "cuBLAS")
+    boxes = sorted((text.get_window_extent() for text in named), key=lambda box: float(box.y0))
+    assert all(lower.y1 <= upper.y0 + 2 for lower, upper in itertools.pairwise(boxes))
+    width = drawing.get_size_inches()[0] * drawing.dpi
+    assert all(box.x1 <= width for box in boxes)
 
 
 def test_of_many_curves_those_are_drawn_that_are_ahead_somewhere(
@@ -214,9 +261,9 @@ def test_of_many_curves_those_are_drawn_that_are_ahead_somewhere(
     small = (given.timings["rung"] == "naive") & (given.timings["n"] == 512)
     ahead = given.timings.assign(speedup=given.timings["speedup"].mask(small, 2.0))
     drawing = FIGURES["curves"](dataclasses.replace(given, timings=ahead))
-    names = [text.get_text() for text in drawing.legends[0].get_texts()]
-    assert sorted(names) == ["cublas", "naive", "transposed A"]
-    assert "the 2 of 5 variants with the highest ratio at any size" in words(drawing).replace("\n", " ")
+    names = [text.get_text() for text in drawing.axes[0].texts]
+    assert sorted(names) == ["cuBLAS", "naive", "transposed A"]
+    assert "at most 2 of 5 variants" in words(drawing)
 
 
 def test_parameters_that_change_together_are_named_once(lab: Lab) -> None:
@@ -253,23 +300,30 @@ def test_of_many_parameters_those_are_named_that_are_no_default(lab: Lab) -> Non
     assert not given.unnamed()[1]
 
 
-def test_panels_name_their_dtype_once_and_a_long_reference_stands_in_the_legend(lab: Lab) -> None:
-    given = data(lab, "fp32_transpose", "curves")
-    kernel = given.sweep.reference.kernel
-    assert kernel is not None
+def test_panels_name_their_dtype_once_and_a_name_has_one_colour_in_all(lab: Lab) -> None:
+    given = data(lab, "fp32_ladder", "curves")
     other = given.timings.assign(dtype="tf32", variant=given.timings["variant"] + "-tf32")
-    long = Reference(kernel=kernel, params={name: axis.default for name, axis in kernel.parameters.items()})
     drawing = FIGURES["curves"](
         dataclasses.replace(
             given,
             timings=pd.concat([given.timings, other], ignore_index=True),
-            sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "tf32"), reference=long),
+            sweep=dataclasses.replace(given.sweep, dtypes=("fp32", "tf32")),
         )
     )
     assert [axis.get_title() for axis in drawing.axes] == ["fp32", "tf32"]
-    assert "(fp32)" not in "".join(text.get_text() for text in drawing.legends[0].get_texts())
-    assert drawing.axes[0].get_ylabel() == "speed relative to its baseline"
-    assert "transpose_a=" in words(drawing)
+    shown = [{text.get_text(): text.get_color() for text in axis.texts} for axis in drawing.axes]
+    assert not any("fp32" in name for names in shown for name in names)
+    common = {*shown[0]} & {*shown[1]}
+    assert len(common) >= 4
+    assert all(shown[0][name] == shown[1][name] for name in common)
+    assert len({*shown[0].values()}) == len(shown[0]), "no colour twice"
+
+
+def test_variants_of_several_baselines_are_shares_of_the_fastest(lab: Lab) -> None:
+    """A speed-up over one baseline and one over another do not compare."""
+    (axis,) = FIGURES["curves"](data(lab, "fp32_transpose", "curves")).axes
+    assert axis.get_ylabel() == "share of the speed\nof the fastest"
+    assert max(y for _, y in marks(axis)) == pytest.approx(1.0)
 
 
 def test_element_types_of_one_peak_share_a_roof(lab: Lab) -> None:
@@ -287,7 +341,7 @@ def test_element_types_of_one_peak_share_a_roof(lab: Lab) -> None:
     assert "fp16, bf16 peak" in text or "bf16, fp16 peak" in text
 
 
-def test_a_heatmap_shows_the_best_and_marks_what_is_missing(tmp_path: Path) -> None:
+def test_a_heatmap_shows_the_best_and_says_why_a_cell_is_empty(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
 
     def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
@@ -296,9 +350,20 @@ def test_a_heatmap_shows_the_best_and_marks_what_is_missing(tmp_path: Path) -> N
 
     lab.record(["fp32_transpose"], change)
     lab.collect(["fp32_transpose"])
-    axis = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap")).axes[0]
-    shown = [text.get_text() for text in axis.texts]
-    assert [text for text in shown if text] == [*["1.25", "1.25 to 1.25"] * 3, "-"]
+    drawing = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap"))
+    shown = [text.get_text() for text in drawing.axes[0].texts]
+    assert [text for text in shown if text] == [*["1.25", "1.25 to 1.25"] * 3, "a"]
+    assert "a: launch error: no" in words(drawing)
+
+
+def test_the_scale_of_a_heatmap_reaches_as_far_below_1_as_above(lab: Lab) -> None:
+    given = changed(data(lab, "fp32_transpose", "heatmap"), "gemm_register_tile-fp32", speedup=0.5)
+    norm = FIGURES["heatmap"](given).axes[0].images[0].norm
+    assert (norm.vmin, norm.vmax) == pytest.approx((1 / 1.6, 1.6))
+    slow = given.timings.assign(reference="cublas")
+    slow[["speedup", "speedup_low", "speedup_high"]] /= 2
+    shares = FIGURES["heatmap"](dataclasses.replace(given, timings=slow)).axes[0].images[0].norm
+    assert (shares.vmin, shares.vmax) == pytest.approx((0.3125, 0.625)), "none reaches 1"
 
 
 def test_a_heatmap_leaves_out_values_that_were_not_tried(tmp_path: Path) -> None:
@@ -334,35 +399,22 @@ def changed(given: FigureData, variant: str, **factors: float) -> FigureData:
     return dataclasses.replace(given, timings=timings)
 
 
-def test_a_heatmap_names_the_range_it_shows_where_baselines_differ(lab: Lab) -> None:
-    """A speed-up over one baseline and one over another have no quotient."""
-    given = changed(data(lab, "fp32_transpose", "heatmap"), "gemm_register_tile-fp32", speedup=0.5)
-    assert message(given).endswith("; the table goes from 0.625 to 1.25 x")
-    libraries = dataclasses.replace(given, timings=given.timings.assign(reference="cublas"))
-    assert message(libraries).endswith("; all choices differ by 2.00 x")
+def test_a_heatmap_names_the_best_choice(lab: Lab) -> None:
+    given = data(lab, "fp32_transpose", "heatmap")
+    assert re.fullmatch(r"Best with b. = \d+, b. = \d+: 25 % faster than its baseline", message(given))
 
 
-def test_curves_say_that_what_gains_most_over_a_slow_baseline_is_slow(lab: Lab) -> None:
-    name = "gemm_register_tile-fp32"
+def test_curves_say_what_gains_most_and_where(lab: Lab) -> None:
+    given = changed(data(lab, "fp32_transpose", "curves"), "gemm_register_tile-fp32", speedup=2)
+    assert message(given) == "“bm 128, bk 8” gains most: 2.5 times at 4096"
+
+
+def test_curves_do_not_praise_what_is_slower_than_the_baseline(lab: Lab) -> None:
     given = data(lab, "fp32_transpose", "curves")
-    slow = changed(given, name, speedup=2, median_us=2)
-    assert re.search(
-        r"gains most: 2\.50 x its baseline, but has 0\.\d+ x the speed of the fastest$", message(slow)
-    )
-    fast = changed(given, name, speedup=2, median_us=0.5)
-    assert message(fast).endswith("gains most: 2.50 x its baseline")
-
-
-def test_curves_do_not_call_fastest_what_is_slower_than_the_baseline(lab: Lab) -> None:
-    given = data(lab, "fp32_transpose", "curves")
-    one = given.timings.assign(reference="gemm_register_tile-fp32-transpose_a=0")
-    assert " is fastest: 1.25 x" in message(dataclasses.replace(given, timings=one))
-    columns = ["speedup", "speedup_low", "speedup_high"]
-    one[columns] /= 2
-    assert re.search(
-        r"none is as fast as the baseline: .* has 0\.625 x its speed$",
-        message(dataclasses.replace(given, timings=one)),
-    )
+    one = given.timings.copy()
+    one[["speedup", "speedup_low", "speedup_high"]] /= 2
+    slow = message(dataclasses.replace(given, timings=one))
+    assert slow == "No choice is faster than its baseline at any size"
 
 
 def test_a_heatmap_needs_its_axes(lab: Lab) -> None:
@@ -371,15 +423,19 @@ def test_a_heatmap_needs_its_axes(lab: Lab) -> None:
 
 
 def test_the_stencil_figure_says_where_registers_spill(lab: Lab) -> None:
-    axes = FIGURES["stencil"](data(lab, "stencil_reach", "stencil")).axes
-    left, right = axes[:2]
-    assert right.get_title() == "none: coarsen 1; coarsen 2; coarsen 4"
-    spilled = {x for line in right.lines for x, y in zip(*line.get_data(), strict=True) if y > 0}
-    assert {8 * round(value / 8) for value in spilled} == {24, 32}, "lines stand a little aside of each other"
-    assert left.get_ylabel() == "speed over\nstencil_shared (coarsen=1)"
+    drawing = FIGURES["stencil"](data(lab, "stencil_reach", "stencil"))
+    assert "hollow: registers spill to local memory" in words(drawing)
+    hollow = {
+        float(x)
+        for axis in drawing.axes
+        for line in axis.lines
+        for x in line.get_xdata()
+        if line.get_marker() == "o" and line.get_markerfacecolor() == "white"
+    }
+    assert hollow == {24.0, 32.0}
 
 
-def test_the_stencil_figure_shows_every_dtype_around_one(lab: Lab) -> None:
+def test_the_stencil_figure_has_a_panel_a_dtype_and_its_lines_are_around_one(lab: Lab) -> None:
     one = data(lab, "stencil_reach", "stencil")
     faster = one.timings.assign(
         dtype="fp32", **{name: 1.1 * one.timings[name] for name in ("speedup", "speedup_low", "speedup_high")}
@@ -390,15 +446,16 @@ def test_the_stencil_figure_shows_every_dtype_around_one(lab: Lab) -> None:
         sweep=dataclasses.replace(one.sweep, dtypes=("int32", "fp32")),
     )
     axes = FIGURES["stencil"](given).axes
-    cold = at_size(given.ok, given.size)
-    for axis, dtype in zip(axes[::2], ["int32", "fp32"], strict=True):
-        assert axis.get_title() == dtype
-        rows = cold[(cold["dtype"] == dtype) & (cold["kernel"] == "stencil_register_cache")]
-        shown = {round(float(y), 6) for line in axis.lines for y in line.get_ydata()}
-        assert {round(float(value), 6) for value in rows["speedup"]} <= shown
+    assert {axis.get_title().split(",")[0] for axis in axes} == {"int32", "fp32"}
+    rows = given.here[given.here["kernel"] == "stencil_register_cache"]
+    shown = {round(y, 6) for axis in axes for _, y in marks(axis)}
+    assert {round(float(value), 6) for value in rows["speedup"]} <= shown
+    for axis in axes:
         low, high = axis.get_ylim()
-        assert 0 < low < min(1, cold["speedup_low"].min())
-        assert high > max(1, cold["speedup_high"].max())
+        assert 0 < low < 1 < rows["speedup_high"].max() < high
+        assert (
+            len({line.get_label() for line in axis.lines if not str(line.get_label()).startswith("_")}) <= 6
+        )
 
 
 def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_variant(lab: Lab) -> None:
@@ -419,11 +476,10 @@ def test_a_stencil_against_a_copy_shows_the_paired_speed_of_every_kind_of_varian
     )
     drawing = FIGURES["stencil"](alone)
     left = drawing.axes[0]
-    assert left.get_ylabel() == "speed over copy"
+    assert left.get_ylabel() == "speed relative to\na copy"
     assert {f"coarsen {value}" for value in (1, 2, 4, 8)} <= set(words(drawing).split("\n"))
-    shown = {round(float(y), 6) for line in left.lines for y in line.get_ydata()}
     cold = given.timings[cached & (given.timings["regime"] == "cold") & (given.timings["status"] == "ok")]
-    assert {round(float(value), 6) for value in cold["speedup"]} <= shown
+    assert {round(float(value), 6) for value in cold["speedup"]} <= {round(y, 6) for _, y in marks(left)}
 
 
 def test_three_views_of_a_bank_conflict_agree(lab: Lab) -> None:
@@ -527,12 +583,16 @@ def test_every_shape_has_a_row_with_its_fastest_variant(tmp_path: Path) -> None:
         "1024 x 4096 x 1024",
     ]
     rows = dict(zip([float(place) for place in left.get_yticks()], shapes, strict=True))
-    shown = {
-        rows[float(y)]: float(x) for line in left.containers for x, y in zip(*line[0].get_data(), strict=True)
-    }
+    shown = {rows[y]: x for x, y in drawn(left)}
     assert shown == pytest.approx({" x ".join(map(str, size)): speed for size, speed in FASTEST.items()})
     (words_,) = [text for text in left.texts if text.get_text() == "no result"]
     assert rows[words_.get_position()[1]] == "64 x 4096 x 4096"
+
+
+def drawn(axis: Axes) -> list[tuple[float, float]]:
+    """Places of the marks with a verdict."""
+    found = [line for line in axis.lines if line.get_marker() in ("o", "s", "D")]
+    return [(float(x), float(y)) for line in found for x, y in zip(*line.get_data(), strict=True)]
 
 
 def test_what_the_next_regime_gives_stands_beside(tmp_path: Path) -> None:
@@ -553,7 +613,7 @@ def test_what_the_next_regime_gives_stands_beside(tmp_path: Path) -> None:
     # Of the variants that the rows are of, not of the slower ones.
     assert marked == pytest.approx({" x ".join(map(str, size)): speed / 2 for size, speed in FASTEST.items()})
     mean = math.prod(FASTEST.values()) ** (1 / len(FASTEST)) / 2
-    assert str(strokes.get_label()).endswith(f"geometric mean: {mean:.3f}")
+    assert str(strokes.get_label()) == f"the same with a dirty L2: {mean:.3f} in the mean"
     assert axis.get_xlim()[0] < min(marked.values())
     assert "dirty" not in words(FIGURES["shapes"](given))
 
@@ -596,17 +656,19 @@ def test_shapes_differ_by_verdict_in_colour_and_mark(tmp_path: Path) -> None:
         "slower: 1",
         "tied: 1",
     ]
-    looks = {(line[0].get_color(), line[0].get_marker()) for line in drawing.axes[0].containers}
+    looks = {
+        (line.get_color(), line.get_marker())
+        for line in drawing.axes[0].lines
+        if line.get_marker() in ("o", "s", "D")
+    }
     assert len({color for color, _ in looks}) == len({marker for _, marker in looks}) == 3
 
 
-@pytest.mark.parametrize(("factor", "scale"), [(1.0, "linear"), (0.3, "log"), (3.0, "log")])
-def test_far_ratios_stand_on_a_logarithmic_axis_that_shows_one(
-    tmp_path: Path, factor: float, scale: str
-) -> None:
+@pytest.mark.parametrize("factor", [1.0, 0.3, 3.0])
+def test_ratios_stand_on_a_logarithmic_axis_that_shows_one(tmp_path: Path, factor: float) -> None:
     axis = FIGURES["shapes"](shapes_data(tmp_path, factor)).axes[0]
     low, high = axis.get_xlim()
-    assert axis.get_xscale() == scale
+    assert axis.get_xscale() == "log"
     assert low < min(1, factor * 0.8 * 0.99)
     assert high > max(1, factor * 1.25 * 1.01)
     ticks = [tick for tick in axis.get_xticks() if low <= tick <= high]
@@ -636,9 +698,9 @@ def test_a_parameter_on_the_axis_has_a_panel_a_size_and_a_line_for_what_else_dif
     assert [axis.get_title() for axis in drawing.axes] == ["1024", "4096"]
     for axis in drawing.axes:
         assert [label.get_text() for label in axis.get_xticklabels()] == ["8", "16"]
-        assert len(axis.containers) == 2
     names = [text.get_text() for text in drawing.legends[0].get_texts()]
-    assert names == ["its baseline", "bm=64", "bm=128"]
+    assert {"bm 64", "bm 128"} <= {part for name in names for part in name.split(", ")}
+    assert "(bk)" in drawing.legends[0].get_title().get_text(), "the axis in words"
 
 
 def test_a_sweep_over_shapes_is_summed_up_by_their_mean(tmp_path: Path) -> None:
@@ -712,8 +774,8 @@ def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(pub
     assert "deposits=between" in own
     assert given.here.set_index("variant")["speedup"].idxmax() == own
     assert "deposits=between" not in message(given)
-    shown = words(FIGURES["curves"](given))
-    assert shown.count("(against a baseline with min_blocks=1)") == 1
+    shown = words(FIGURES["curves"](given)).replace("\n", " ")
+    assert "whose baseline is slower" in shown, "left out, and said"
     ranked = [
         row["variant"]
         for row in sections.timings(published.parts["fp32_buffering"])["by_regime"]["cold"].values()
@@ -724,15 +786,15 @@ def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(pub
     assert not published.parts["fp32_ladder"].own_baselines
 
 
-def test_a_ladder_without_a_path_names_the_fastest_or_what_costs_most_and_no_path(
-    published: Evidence,
-) -> None:
+def test_a_ladder_without_a_path_is_ranked_by_speed_or_by_what_costs_most(published: Evidence) -> None:
     small = own_figure(published, "hopper_small", "ladder")
-    assert re.fullmatch(
-        r"“64 x 32[^”]*” is fastest: 1\.0\d x the faster of cublas and cublaslt", message(small)
-    )
+    assert re.match(r"“64 x 32[^”]*” (ties with cuBLAS|is fastest)", message(small))
+    (axis,) = FIGURES["ladder"](small).axes
+    speeds = [x for x, _ in sorted(marks(axis), key=lambda one: one[1])]
+    assert speeds == sorted(speeds, reverse=True)
     ablation = own_figure(published, "fp32_ablation", "ladder")
-    assert re.search(r"^“adjacent outputs” costs most: 0\.\d+ x the speed of “all”$", message(ablation))
-    for given in (small, ablation):
-        assert "filled: the path" not in words(FIGURES["ladder"](given))
-    assert "filled: the path" in words(FIGURES["ladder"](own_figure(published, "fp32_ladder", "ladder")))
+    assert re.match(r"“adjacent outputs” matters most: \N{MINUS SIGN}\d+ %", message(ablation))
+    gains = FIGURES["ladder"](ablation).axes[0]
+    widths = [bar.get_width() for bar in gains.patches if isinstance(bar, Rectangle)]
+    assert len(widths) == 14
+    assert widths == sorted(widths), "what costs most first"

@@ -19,7 +19,6 @@ _MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "z
 _WAVES: dict[str, Any] = {"color": PALETTE[0], "mfc": "white", "mew": 1.4, "zorder": 4}
 _WAVES |= {"label": "profiler: wavefronts per request"}
 _CYCLES: dict[str, Any] = {"color": PALETTE[1], "label": "clock: cycles per access", "zorder": 4}
-_MOST_NAMED = 3  # panels that have room for an axis in words
 _TILT = 35  # degrees by which words on the axis are turned, so that neighbours do not touch
 
 
@@ -65,9 +64,10 @@ def draw(data: FigureData) -> Figure:
     figure, axes = canvas(data, 4.6, what, sharey=True, **shape)
     for axis, (panel, rows) in zip(axes, panels.items(), strict=True):
         _panel(axis, rows, 5.5 if sum(widths) < 20 else 3.8)
-        axis.set_xlabel(axis_words(data, name) if name and len(panels) < _MOST_NAMED else name or "variant")
         if len(panels) > 1:
             axis.set_title(str(panel), fontsize=10)
+    # Panels share what their axes are.
+    axes[len(axes) // 2].set_xlabel(axis_words(data, name) if name else "variant")
     highest = float(table[COSTS].max().max())
     if highest > 8:
         axes[0].set_yscale("log", base=2)

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from ladder.report.figures.style import AHEAD, BEHIND, DPI, MUTED, TIE, WIDTH, apply
 from ladder.report.messages import message as title_of
 from ladder.report.sweep_data import FigureData
-from ladder.results.statistics import Estimate, estimate, predicted
+from ladder.results.statistics import estimate, predicted
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
@@ -65,12 +65,6 @@ def message(data: FigureData, reason: str) -> Figure:
     text = textwrap.fill(f"No {data.figure.kind} figure: {reason}.", 80)
     axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, fontsize=12, color=MUTED)
     return figure
-
-
-def verdict(measured: Estimate, elsewhere: Estimate) -> str:
-    """faster, slower or tied: by what another GPU would read, where that is known, else by what was measured."""
-    range_ = elsewhere if elsewhere.known else measured
-    return "faster" if range_.low > 1 else "slower" if range_.high < 1 else "tied"
 
 
 def interval(

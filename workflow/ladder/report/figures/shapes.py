@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ladder.report.evidence import gain
 from ladder.report.figures import base, style
 from ladder.report.messages import rival
 from ladder.report.sweep_data import FigureData
@@ -28,10 +29,7 @@ def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
     rows = pd.DataFrame([{"dtype": dtype, **size} for dtype, size in shapes]).merge(timed, how="left")
-    said = [
-        "" if pd.isna(row["speedup"]) else base.verdict(stats.estimate(row, "speedup"), stats.predicted(row))
-        for row in stats.records(rows)
-    ]
+    said = ["" if pd.isna(row["speedup"]) else gain(row).verdict for row in stats.records(rows)]
     return rows.assign(verdict=said)
 
 
