@@ -202,7 +202,7 @@ def test_a_rung_whose_gain_another_gpu_may_not_read_is_a_tie(lab: Lab) -> None:
 
 def test_titles_are_short_and_name_cublas_as_people_do(published: Evidence) -> None:
     for part in published.parts.values():
-        for figure in part.sweep.figures:
+        for figure in part.sweep.figures if len(part.ok) else ():
             title = message(part.drawn(figure))
             counted = [word for word in title.split() if re.search(r"\w", word)]
             assert len(counted) <= 13, title

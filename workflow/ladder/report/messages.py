@@ -14,6 +14,7 @@ from ladder.report.steps import path, steps
 from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 from ladder.results.statistics import records, size_of
+from ladder.results.verdicts import FASTER, SLOWER, TIED, verdict_of
 
 _SAID = 60  # characters of a description that an axis has room for
 _TIE = 0.01  # share by which a mean over shapes differs from 1 at least
@@ -75,7 +76,7 @@ def axis_words(data: FigureData, name: str) -> str:
 def _fastest(data: FigureData, rows: pd.DataFrame) -> str:
     best = stats.fastest(rows)
     name = f"“{plain(data.names[best['variant']])}”"
-    ties = gain(best).verdict == "tied"
+    ties = verdict_of(best) == TIED
     return f"{name} ties with {rival(data)}" if ties else f"{name} is fastest: {_over(data, best)}"
 
 
@@ -107,24 +108,24 @@ def _curves(data: FigureData) -> str:
         return _everywhere(data, records(data.fastest_by_size))
     most = records(rows.loc[[rows["speedup"].idxmax()]])[0]
     at = size_label(size_of(most))
-    if gain(most).verdict != "faster":
+    if verdict_of(most) != FASTER:
         return "No choice is faster than its baseline at any size"
     return f"“{_short(data, most['variant'])}” gains most: {times(most['speedup'])} at {at}"
 
 
 def _everywhere(data: FigureData, best: Sequence[Mapping[str, Any]]) -> str:
     """At how many sizes the fastest there is ahead of the libraries."""
-    verdicts, places = [gain(row).verdict for row in best], "cases" if len(data.sweep.dtypes) > 1 else "sizes"
+    verdicts, places = [verdict_of(row) for row in best], "cases" if len(data.sweep.dtypes) > 1 else "sizes"
     ahead, behind = (
         f"at all {len(best)} {places}" if count == len(best) else f"at {count} of {len(best)} {places}"
-        for count in (verdicts.count("faster"), verdicts.count("slower"))
+        for count in (verdicts.count(FASTER), verdicts.count(SLOWER))
     )
-    if "faster" in verdicts:
-        most = max(row["speedup"] for row, verdict in zip(best, verdicts, strict=True) if verdict == "faster")
+    if FASTER in verdicts:
+        most = max(row["speedup"] for row, verdict in zip(best, verdicts, strict=True) if verdict == FASTER)
         return f"Faster than {rival(data)} {ahead}, up to {times(most)}"
     return (
         f"Slower than {rival(data)} {behind}"
-        if "slower" in verdicts
+        if SLOWER in verdicts
         else f"A tie with {rival(data)} everywhere"
     )
 
@@ -152,10 +153,10 @@ def _heatmap(data: FigureData) -> str:
 
 def _shapes(data: FigureData) -> str:
     rows = records(data.fastest_by_size)
-    verdicts, mean = [gain(row).verdict for row in rows], stats.mean_of(rows).value
+    verdicts, mean = [verdict_of(row) for row in rows], stats.mean_of(rows).value
     speed = words.speed(Gain(stats.Estimate(mean, mean, mean)), rival(data))
     whole = f"a tie with {rival(data)}" if abs(mean - 1) < _TIE else speed
-    return f"On average {whole}; {verdicts.count('faster')} shapes ahead, {verdicts.count('slower')} behind"
+    return f"On average {whole}; {verdicts.count(FASTER)} shapes ahead, {verdicts.count(SLOWER)} behind"
 
 
 def _banks(data: FigureData) -> str:

@@ -14,6 +14,7 @@ from ladder.report.figures.style import AHEAD, BEHIND, DPI, MUTED, TIE, WIDTH, a
 from ladder.report.messages import message as title_of
 from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import estimate, predicted
+from ladder.results.verdicts import FASTER, SLOWER, TIED
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
@@ -22,7 +23,7 @@ _FACTORS = [
     for ones in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,))
 ]
 _FEW = 3  # ticks of an axis of factors
-VERDICTS: Mapping[str, str] = {"faster": AHEAD, "slower": BEHIND, "tied": TIE}
+VERDICTS: Mapping[str, str] = {FASTER: AHEAD, SLOWER: BEHIND, TIED: TIE}
 """What a range of speeds says of 1, with its colour."""
 
 

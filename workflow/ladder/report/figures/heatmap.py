@@ -11,13 +11,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ladder.model.errors import LadderError
-from ladder.report.evidence import gain
 from ladder.report.figures.base import canvas
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED
 from ladder.report.messages import axis_words, rival
 from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results import statistics as stats
 from ladder.results.statistics import at_size, estimate, parameter, records
+from ladder.results.verdicts import TIED, verdict_of
 
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
 _BELOW = LinearSegmentedColormap.from_list("share", ["#f7fbff", "#6baed6", "#08306b"])
@@ -137,6 +137,6 @@ def _write(
         if intervals:
             text = f"{speed.low:#.3g} to {speed.high:#.3g}"
             axis.text(column, line + 0.24, text, va="center", fontsize=7.5, **look)
-        if ties and gain(row).verdict == "tied":
+        if ties and verdict_of(row) == TIED:
             frame: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1.2, "ls": "--"}
             axis.add_patch(Rectangle((column - 0.47, line - 0.46), 0.94, 0.92, **frame))

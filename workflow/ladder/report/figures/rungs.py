@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from ladder.report.evidence import gain
 from ladder.report.figures import base, style
 from ladder.report.markdown import figure as number
 from ladder.report.messages import rival, times
 from ladder.report.steps import Step, path, steps
 from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import at_size, records
+from ladder.results.verdicts import FASTER, verdict_of
 
 _ROW, _TALLEST = 0.27, 7.0  # inches from row to row, and of all rows
 _SHORT = 2  # rungs of a path that leads nowhere, as in an ablation
@@ -24,7 +24,7 @@ _SHORT = 2  # rungs of a path that leads nowhere, as in an ablation
 
 def _color(step: Step, main: bool) -> str:
     found = step.as_gain.verdict
-    if found == "faster" and not main:
+    if found == FASTER and not main:
         return style.PALE_AHEAD
     return base.VERDICTS[found]
 
@@ -155,7 +155,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
                 fontsize=9,
             )
             continue
-        color = base.VERDICTS[gain(row).verdict]
+        color = base.VERDICTS[verdict_of(row)]
         base.interval(axis, place, row, color)
         look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
         if not pd.isna(row["tflops"]):

@@ -7,19 +7,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ladder.report.evidence import gain
 from ladder.report.figures import base, style
 from ladder.report.messages import rival
 from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
+from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
 ROW, GAP, _TALLEST = 0.2, 0.08, 6.0
 """Inches from row to row, between groups of rows, and of all rows."""
 _REGIMES = {"dirty": "a dirty L2", "warm": "a warm L2", "sustained": "launches without pauses"}
 _MARKS: dict[str, dict[str, Any]] = {
-    "faster": {"marker": "o"},
-    "slower": {"marker": "s"},
-    "tied": {"marker": "D"},
+    FASTER: {"marker": "o"},
+    SLOWER: {"marker": "s"},
+    TIED: {"marker": "D"},
 }
 """Verdicts differ by mark as well as by colour."""
 
@@ -29,8 +29,7 @@ def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
     rows = pd.DataFrame([{"dtype": dtype, **size} for dtype, size in shapes]).merge(timed, how="left")
-    said = ["" if pd.isna(row["speedup"]) else gain(row).verdict for row in stats.records(rows)]
-    return rows.assign(verdict=said)
+    return rows.assign(verdict=verdicts(rows).where(rows["speedup"].notna(), ""))
 
 
 def _places(groups: "pd.Series[str]") -> "tuple[pd.Series[float], float]":
