@@ -11,6 +11,7 @@ Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.27 (TMA), 9.7.13.15 (mbarri
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -134,6 +135,14 @@ def towards_zero(exact: Array) -> Array:
     return np.where(beyond, np.nextafter(nearest, np.float32(0)), nearest)
 
 
+@functools.cache
+def _places(registers: int) -> tuple[Array, Array]:
+    """Row and column of a wgmma's sum in each register of each thread of a warpgroup (PTX ISA 9.0, 9.7.15)."""
+    i, thread = np.arange(registers)[:, None], np.arange(128)
+    rows = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
+    return rows, i // 4 * 8 + thread % 4 * 2 + i % 2
+
+
 def parse_hopper(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module. Tensor maps are numbered as arguments, and a wait begins a basic block."""
     text = re.sub(r"\.param \.align 64 \.b8 (\w+)\[128\]", r".param .u64 \1", text)
@@ -181,6 +190,7 @@ class HopperMachine(TensorMachine):
         }
         self.sum_bits: int | None = None  # of the sums of wgmma, which are exact without
         self.behind = np.zeros(self.count, bool)  # threads that go on only where no other one may
+        self.plain = set[str]()  # opcodes that were found to be none of this machine's own
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
         # Of a block: loads that have not landed.
         self.loads: dict[int, list[Callable[[], None]]] = defaultdict(list)
@@ -268,10 +278,15 @@ class HopperMachine(TensorMachine):
         return ready
 
     def _barrier_names(self, step: Instruction, mask: Array) -> list[tuple[int, Any]]:
-        threads = [int(one) for one in np.flatnonzero(mask)]
+        threads = np.flatnonzero(mask).tolist()
         if step.opcode.startswith("barrier.cluster"):
-            return [(thread, -1 - int(self.block[thread]) // self.cluster) for thread in threads]
-        return [(one, (int(self.block[one]), int(self._at(step.operands[0], one)))) for one in threads]
+            return [
+                (one, -1 - block // self.cluster)
+                for one, block in zip(threads, self.block[threads].tolist(), strict=True)
+            ]
+        numbers = self._everywhere(step.operands[0], "u32")[threads].tolist()
+        blocks = self.block[threads].tolist()
+        return [(one, (block, number)) for one, block, number in zip(threads, blocks, numbers, strict=True)]
 
     def _barrier_count(self, step: Instruction, mask: Array) -> int:
         if step.opcode.startswith("barrier.cluster"):
@@ -303,7 +318,9 @@ class HopperMachine(TensorMachine):
 
     def _carry_out(self, step: Instruction, mask: Array) -> None:
         opcode, operands = step.opcode, step.operands
-        if opcode.startswith("createpolicy"):
+        if opcode in self.plain:
+            super()._carry_out(step, mask)
+        elif opcode.startswith("createpolicy"):
             self._set(operands[0], np.zeros(1, np.uint64), mask)
         elif opcode.startswith(_NOTHING) or opcode in ("bar.sync", "barrier.cluster.wait.acquire"):
             pass  # whoever gets here need not wait any more
@@ -350,6 +367,8 @@ class HopperMachine(TensorMachine):
             )
             self._set(operands[0], low | high << 16, mask)
         else:
+            if opcode != "mov.pred":
+                self.plain.add(opcode)
             super()._carry_out(step, mask)
 
     def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
@@ -571,15 +590,16 @@ class HopperMachine(TensorMachine):
         self, operand: str, left: Array, right: Array, threads: slice, add: int, *, cuts: bool = False
     ) -> None:
         """Add left @ right.T to the accumulators; with `cuts` sums are cut, by `sum_bits` terms as well."""
-        product, thread = left @ right.T, np.arange(128)
-        for i, register in enumerate(re.findall(r"%\w+", operand)):
-            own = self.registers.setdefault(register, np.full(self.count, UNSET, np.uint32))
+        registers = re.findall(r"%\w+", operand)
+        rows, columns = _places(len(registers))
+        products = (left @ right.T)[rows, columns]
+        for register, product, row, column in zip(registers, products, rows, columns, strict=True):
+            if (own := self.registers.get(register)) is None:
+                own = self.registers[register] = np.full(self.count, UNSET, np.uint32)
             held = own[threads].view(np.float32)
-            row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
-            column = i // 4 * 8 + thread % 4 * 2 + i % 2
             terms = [held] if add else []
             if self.sum_bits is None:
-                total = sum([product[row, column], *terms])
+                total = product + held if add else product
             else:
                 total = truncated_sum(np.stack([*terms, *(left[row] * right[column]).T]), self.sum_bits)
             own[threads] = (towards_zero(total) if cuts else total.astype(np.float32)).view(np.uint32)

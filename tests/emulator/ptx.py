@@ -193,22 +193,21 @@ class Machine:
     def _value(self, operand: str, kind: str) -> Array:
         """Bits of an operand in every thread, read as `kind`."""
         dtype = _TYPES[kind]
+        if (register := self.registers.get(operand)) is not None:
+            return register.view(dtype)
         if operand.startswith("0f"):
             return np.asarray(int(operand[2:], 16), np.uint32).view(np.float32)
         if operand in self.special:
             return np.asarray(self.special[operand].view(dtype))
-        if operand.startswith("%"):
-            return self.registers[operand].view(dtype)
         number = self.program.shared[operand] if operand in self.program.shared else int(operand, 0)
         bits = _BITS[np.dtype(dtype).itemsize]
         return np.asarray(number % 2 ** (8 * np.dtype(dtype).itemsize), bits).view(dtype)
 
     def _set(self, register: str, value: Array, mask: Array) -> None:
         bits = np.bool_ if value.dtype == np.bool_ else _BITS[value.dtype.itemsize]
-        value = np.broadcast_to(value, self.count).view(bits)
-        if register not in self.registers:
-            self.registers[register] = np.full(self.count, 0 if bits is np.bool_ else UNSET, bits)
-        np.copyto(self.registers[register], value, where=mask)
+        if (held := self.registers.get(register)) is None:
+            held = self.registers[register] = np.full(self.count, 0 if bits is np.bool_ else UNSET, bits)
+        np.copyto(held, value.view(bits), where=mask)
 
     def _address(self, operand: str) -> Array:
         base, _, offset = operand.strip("[]").partition("+")

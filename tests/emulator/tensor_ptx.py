@@ -99,12 +99,13 @@ class TensorMachine(Machine):
         if value.dtype.itemsize != 2:
             super()._set(register, value, mask)
             return
-        value = np.broadcast_to(value, self.count).view(np.uint16)
-        self.registers.setdefault(register, np.full(self.count, 0x7FFF, np.uint16))
-        np.copyto(self.registers[register], value, where=mask)
+        if (held := self.registers.get(register)) is None:
+            held = self.registers[register] = np.full(self.count, 0x7FFF, np.uint16)
+        np.copyto(held, value.view(np.uint16), where=mask)
 
     def _everywhere(self, operand: str, kind: str) -> Array:
-        return np.broadcast_to(self._value(operand, kind), self.count)
+        value = self._value(operand, kind)
+        return value if value.shape == (self.count,) else np.broadcast_to(value, self.count)
 
     def _address(self, operand: str) -> Array:
         base, _, offset = operand.strip("[]").partition("+")
@@ -114,8 +115,12 @@ class TensorMachine(Machine):
     # Instructions.
 
     def _carry_out(self, step: Instruction, mask: Array) -> None:
-        name, *modifiers = step.opcode.split(".")
         operands = step.operands
+        if step.opcode == "fma.rn.f32":  # first, since it is the most frequent one by far
+            left, right, add = (self._value(one, "f32").astype(np.float64) for one in operands[1:])
+            self._set(operands[0], (left * right + add).astype(np.float32), mask)
+            return
+        name, *modifiers = step.opcode.split(".")
         kind = modifiers[-1] if modifiers else ""
         if step.opcode.startswith("ld.param"):
             bits = self.arguments[operands[1].strip("[]")]
@@ -168,9 +173,6 @@ class TensorMachine(Machine):
             quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)
             result = quotient if name == "div" else left - quotient * right
             self._set(operands[0], result.astype(np.int32 if kind == "s32" else np.uint32), mask)
-        elif step.opcode == "fma.rn.f32":
-            left, right, add = (self._value(one, "f32").astype(np.float64) for one in operands[1:])
-            self._set(operands[0], (left * right + add).astype(np.float32), mask)
         elif name == "cvt" and "16" in "".join(modifiers):
             self._convert(modifiers, operands, mask)
         else:
