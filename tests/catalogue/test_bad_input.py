@@ -770,6 +770,16 @@ def without(field: str) -> Callable[[Any], Any]:
     return lambda document: {name: value for name, value in document.items() if name != field}
 
 
+def facts(**fields: Any) -> Callable[[Any], Any]:
+    """Change facts of a variant of a plan."""
+
+    def change(plan: Any) -> Any:
+        plan["variants"]["wmma_naive-fp16"] |= fields
+        return plan
+
+    return change
+
+
 JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
     *[("plans/S.json", damage, "S.json: the document: ") for damage in ("", "{", '{"a": 1} x', "\xff")],
     ("plans/S.json", lambda plan: [plan], "S.json: the document: "),
@@ -783,6 +793,20 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
         "S.json: tasks: launch.variant: 'wmma_naive-fp16'",
     ),
     ("plans/S.json", lambda plan: plan | {"variants": 3}, "S.json: variants: 3 is not accepted"),
+    *[
+        ("plans/S.json", facts(**{field: value}), f"S.json: variants.wmma_naive-fp16.{field}")
+        for field, value in (
+            ("registers", "x"),
+            ("blocks_per_sm", 1e308),
+            ("ldg", [None]),
+            ("params", math.nan),
+            ("occupancy", math.inf),
+            ("cubin", "../../x"),
+            ("status", "fine"),
+        )
+    ],
+    *[(f"sweeps/S/{name}.json", "[" * 100_000, "not valid JSON") for name in ("measured", "profiled")],
+    ("environment.json", "[" * 100_000, "environment.json: not valid JSON"),
     *[(f"sweeps/S/{name}.json", "", f"{name}.json: not valid JSON") for name in ("measured", "profiled")],
     *[(f"sweeps/S/{name}.json", "[]", f"{name}.json: a JSON object") for name in ("measured", "profiled")],
     (

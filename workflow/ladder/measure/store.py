@@ -61,7 +61,7 @@ def read_store(folder: Path) -> Records:
             place = f"{path}: line {number}"
             try:
                 read.append(from_json(json.loads(line), place))
-            except ValueError:  # a last line cut short by a kill is no damage
+            except (ValueError, RecursionError):  # a last line cut short by a kill is no damage
                 found.unreadable += [place] if number < len(lines) else []
     return found.add(read)
 

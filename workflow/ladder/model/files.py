@@ -81,7 +81,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         return None
     try:
         document = json.loads(read_text(path), parse_constant=int)  # no NaN
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LadderError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(document, dict):
         raise LadderError(f"{path}: a JSON object is expected, found {type(document).__name__}")

@@ -1,19 +1,131 @@
 """Records: what was measured, under which conditions, in which session. They are appended and never rewritten."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
+from typing_extensions import TypedDict
 
 from ladder.model.cell import COUNTERS, Cell
 from ladder.model.document import reading
-from ladder.model.errors import LadderError, refuse, refuse_unknown
+from ladder.model.errors import LadderError, refuse_unknown
 from ladder.model.files import digest_json
 from ladder.model.schemas import STATUSES
 
 SCHEMA = 1  # version of the records that this code writes and reads
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _check_time(text: str) -> str:
+    if datetime.strptime(text, _TIME).strftime(_TIME) != text:
+        raise ValueError(f"a UTC time such as 2026-11-20T10:00:00Z is expected, not {text!r}")
+    return text
+
+
+# Records are merged by copying files, so that those of others are read too: nothing in them may serve as a path.
+Time = Annotated[str, AfterValidator(_check_time)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+ -]*$")]
+_Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
+_Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+_Positive = Annotated[float, Field(gt=0)]
+_Times = Annotated[list[_Positive], Field(min_length=1)]
+_Number = float | None
+_OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class Tree(TypedDict, total=False):
+    """The checkout a session ran from: digest of its files, the commit, and whether all is committed."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    digest: _Hex | None
+    commit: _Hex | None
+    clean: bool | None
+
+
+class Card(TypedDict, total=False):
+    """What is known of a GPU, besides what another version adds."""
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    name: _Line | None
+    uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] | None
+    sms: int | None
+    memory_bytes: _Number
+    l2_bytes: _Number
+    sm_clock_max_mhz: _Number
+    power_limit_w: _Number
+    copy_gbytes_per_s: _Number
+    fp32_peak_tflops: _Number
+    tensor_peak_tflops: dict[str, _Number] | None
+
+
+class _OfSession(TypedDict):
+    gpu: Card
+    tree: Tree
+
+
+class _Summary(TypedDict):
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    median_us: _Positive
+
+
+class _Check(TypedDict, total=False):
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    max_error: _Number
+    error_bound: _Number
+    launches: int
+
+
+class _Device(TypedDict, total=False):
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    sm_clock_mhz: _Number
+    power_w: _Number
+    temperature_c: _Number
+    clock_events: list[str] | None
+    busy: bool | None
+
+
+class _Observation(TypedDict):
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    metric: str
+    unit: str | None
+    value: _Number
+
+
+class Result(TypedDict, total=False):
+    """What became of a cell with a result, besides what another version adds; times in us.
+
+    `variant_us` and `reference_us` are in the order taken; an imported record has a `summary` in their place.
+    `reference` is the library or kernel, `algorithm` that of cuBLASLt, else "". `references` are times to choose by.
+    `built`: digests of source and cubin.
+    """
+
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    variant_us: _Times
+    reference_us: _Times
+    summary: _Summary
+    speedup: _Positive
+    speedup_low: _Positive
+    speedup_high: _Positive
+    stopped_by: str
+    clock: str
+    reference: str
+    algorithm: str | None
+    references: dict[str, _Positive]
+    algorithms: dict[str, str]
+    notes: list[str]
+    check: _Check | None
+    device: _Device | None
+    observations: list[_Observation] | None
+    copy_us: _Number
+    built: dict[str, str | None] | None
+    sustained: dict[str, dict[str, _Number]] | None
+
+
+class _OfRecord(TypedDict):
+    result: Result
 
 
 @dataclass(frozen=True)
@@ -36,8 +148,8 @@ class Session:
     commit where known. clock_floor_us: an empty kernel, timed as cells are. note: such as that it was imported.
     """
 
-    id: str
-    started: str
+    id: Name
+    started: Time
     gpu: Mapping[str, Any] = field(default_factory=dict)
     host: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
@@ -54,18 +166,15 @@ class Session:
 class Record:
     """What became of one cell: status, reason and result, and what it takes to know where they come from.
 
-    `sweep` is the one it was measured for; `limit_s` is the deadline of a timeout. result: `variant_us`, `reference_us`
-    in the order taken (or a `summary`), `reference` (which library) and its `algorithm` (of cuBLASLt, else ""),
-    `references` (times to choose by) with their `algorithms`, `speedup` with its interval, `stopped_by`, `check`,
-    `device` (clock, power, temperature), `observations`, `copy_us`, `built` (digests of source and cubin).
+    `sweep` is the one it was measured for; `limit_s` is the deadline of a timeout. `result` has the fields of Result.
     """
 
     cell: Cell
     conditions: Conditions
-    variant: str
-    sweep: str
-    session: str
-    time: str
+    variant: _Line
+    sweep: Name
+    session: Name
+    time: Time
     status: str
     reason: str = ""
     limit_s: float | None = None
@@ -85,6 +194,7 @@ class Record:
 
 
 _SESSION, _RECORD = TypeAdapter(Session), TypeAdapter(Record)
+_OF_SESSION, _OF_RECORD = TypeAdapter(_OfSession), TypeAdapter(_OfRecord)
 
 
 def from_json(line: Any, where: str) -> Record | Session:
@@ -94,14 +204,14 @@ def from_json(line: Any, where: str) -> Record | Session:
             wanted = f"this version reads up to {SCHEMA}; update it"
             raise LadderError(f"{where}: records of schema {line['schema']}: {wanted}")
         if "session" in line:
-            return _SESSION.validate_python(line["session"])
+            session = _SESSION.validate_python(line["session"])
+            _OF_SESSION.validate_python({"gpu": session.gpu, "tree": session.tree})
+            return session
         record = _RECORD.validate_python(line["record"])
+        _OF_RECORD.validate_python({"result": record.result})
         refuse_unknown(where, "status", record.status, STATUSES)
         if record.status == "ok" and record.cell.regime != COUNTERS:
-            known = {"speedup_low": 1, "speedup_high": 1, **record.result, **record.result.get("summary", {})}
-            times = ["median_us"] if "summary" in known else ["variant_us", "reference_us"]
-            for name in ("speedup", "speedup_low", "speedup_high", *times):
-                numbers = known[name] if name in ("variant_us", "reference_us") else [known[name]]
-                if not (numbers and all(0 < each < math.inf for each in numbers)):
-                    raise refuse(where, f"result.{name}", known[name], "numbers above 0")
+            times = () if "summary" in record.result else ("variant_us", "reference_us")
+            if missing := [name for name in ("speedup", *times) if name not in record.result]:
+                raise LadderError(f"{where}: result: the field {missing[0]!r} is missing")
     return record

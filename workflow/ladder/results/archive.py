@@ -77,7 +77,7 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
                 line = json.loads(row.pop("record"))
                 line["record"]["result"] |= {name: times for name, times in row.items() if times is not None}
                 found.append(from_json(line, f"{path}: row {number}"))
-        except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as error:
             raise LadderError(f"{path}: not an archive of records: {error}") from error
     return Records().add(found)
 
