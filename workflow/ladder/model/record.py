@@ -27,7 +27,7 @@ def _check_time(text: str) -> str:
 
 # Records are merged by copying files, so that those of others are read too: nothing in them may serve as a path.
 Time = Annotated[str, AfterValidator(_check_time)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+ -]*$")]
+Name = Annotated[str, Field(pattern=r"^[^./\x00-\x1f\x7f-][^/\x00-\x1f\x7f]*$")]
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
 _Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Positive = Annotated[float, Field(gt=0)]
