@@ -50,7 +50,7 @@ class Card(TypedDict, total=False):
 
     __pydantic_config__ = _OPEN  # type: ignore[misc]
     name: _Line | None
-    uuid: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")] | None
+    uuid: Name | None
     sms: int | None
     memory_bytes: _Number
     l2_bytes: _Number
