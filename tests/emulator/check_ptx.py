@@ -27,6 +27,7 @@ _PLAIN["fma.rn.f64"] = lambda a, b, add: a * b + add
 ptx._TYPES["f64"], ptx._BITS[1] = np.float64, np.bool_
 ptx._COMPARE |= {"num": lambda a, b: (a == a) & (b == b)}
 ptx._COMPARE |= {"ltu": lambda a, b: ~(a >= b), "geu": lambda a, b: ~(a < b)}  # or NaN
+ptx._COMPARE |= {"gtu": lambda a, b: ~(a <= b), "leu": lambda a, b: ~(a > b)}
 ptx._ARITHMETIC |= {"div.rn": np.divide, "div": np.floor_divide, "rem": np.remainder}
 
 

@@ -11,6 +11,7 @@ from ladder.gpu.device import SEALS, Harness, Seal
 
 BASE = 0x7000_0000
 RUNNING = 16  # bytes of the maximum and the count of `reduce` ahead of it
+SHARED = 32  # bytes of the maximum, the number of blocks and the sum that blocks share
 KEYS = (0, 1, 2**62 - 1, 0x0123_4567_89AB_CDEF)
 
 
@@ -38,7 +39,7 @@ class FakeGpu:
     """Device memory of the harness's scratch, from BASE on."""
 
     def __init__(self) -> None:
-        self.memory = bytearray(32 + 16 * SEALS)
+        self.memory = bytearray(RUNNING + SHARED + 16 * SEALS)
 
     def download(self, pointer: int, size: int) -> bytes:
         found = bytes(self.memory[pointer - BASE : pointer - BASE + size])
@@ -124,7 +125,7 @@ def test_a_result_counts_once(gpu: FakeGpu, harness: Harness) -> None:
 
 
 def test_what_is_left_of_a_check_that_did_not_end_is_cleared(gpu: FakeGpu, harness: Harness) -> None:
-    gpu.write(harness.seal(0, 7).running, bits(3.0), 12)
+    gpu.write(harness.seal(0, 7).running, bits(3.0), 12, bits(0.5))
     gpu.write(BASE, bits(9.0), 4)
     harness.unsealed([])
     assert not any(gpu.memory[RUNNING:])
@@ -135,5 +136,5 @@ def test_seals_do_not_overlap_and_all_have_room(gpu: FakeGpu, harness: Harness) 
     results = [harness.seal(index, 1).result for index in range(SEALS)]
     running = harness.seal(0, 1).running
     assert running == BASE + RUNNING
-    assert results == list(range(running + 16, running + 16 + 16 * SEALS, 16))
+    assert results == list(range(running + SHARED, running + SHARED + 16 * SEALS, 16))
     assert results[-1] + 16 == BASE + len(gpu.memory)

@@ -31,7 +31,7 @@ from ladder.model.architecture import ARCHITECTURES
 from ladder.model.folders import Project
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Sweep
-from ladder.problems.gemm.instance import accumulation_bound
+from ladder.problems.gemm.bounds import accumulation_bound
 from ladder.results import statistics as stats
 from ladder.results import tables
 

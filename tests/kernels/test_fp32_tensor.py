@@ -12,7 +12,7 @@ from compiling import compile_ptx
 from emulator.hopper import HOPPER, INCLUDE, arguments_of, compiled, variant
 from emulator.hopper_ptx import HopperMachine, as_tf32, parse_hopper, towards_zero
 from emulator.ptx import Array, Fault, Memory
-from ladder.problems.gemm.instance import accumulation_bound
+from ladder.problems.gemm.bounds import accumulation_bound, rms_bound
 
 NAME = "hopper_3xtf32"
 HEADER = "mma/three_products.cuh"
@@ -74,7 +74,11 @@ def worst(found: Array, a: Array, b: Array) -> float:
 def test_the_arithmetic_keeps_the_bound_of_fp32(kind: str, k: int, extent: int, depth: int) -> None:
     rng = np.random.default_rng(k)
     a, b = (drawn(rng, kind, (extent, k)) for _ in range(2))
-    assert worst(modelled(a, b, depth), a, b) < 0.6 * accumulation_bound("fp32", k, kind)
+    found = modelled(a, b, depth)
+    assert worst(found, a, b) < 0.6 * accumulation_bound("fp32", k, kind)
+    wide = [one.astype(np.float64) for one in (a, b)]
+    shares = (found - wide[0] @ wide[1].T) / (np.abs(wide[0]) @ np.abs(wide[1]).T)
+    assert np.sqrt(np.mean(shares**2)) < 0.9 * rms_bound("fp32", k, kind, found.size)
 
 
 def test_sums_of_one_sign_need_adds_outside_of_the_tensor_cores() -> None:

@@ -19,7 +19,7 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.model.architecture import ARCHITECTURES
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
-from ladder.problems.gemm.instance import accumulation_bound
+from ladder.problems.gemm.bounds import accumulation_bound
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"

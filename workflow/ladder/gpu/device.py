@@ -20,6 +20,7 @@ Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
 SEALS = 4096  # checks whose results wait to be read
 
+_RUNNING = 32  # bytes of what checking kernels share until the last block is done
 _THREADS = 256
 _KEPT = 1024  # packed arguments
 _MOST_SMS = 1024
@@ -194,7 +195,7 @@ class Harness:
         self._functions = {
             name: driver.CUfunction(int(kernel.handle)) for name, kernel in self.kernels.items()
         }
-        self._gpu, self._scratch = gpu, gpu.allocate(32 + 16 * SEALS)
+        self._gpu, self._scratch = gpu, gpu.allocate(_RUNNING + 16 + 16 * SEALS)
         self._scratch.fill(0, stream=gpu.stream)
         self._seal, self._packed = Seal(), dict[tuple[Any, ...], tuple[int, Any, list[Any]]]()
         self.maximum = int(self._scratch.handle)
@@ -230,14 +231,14 @@ class Harness:
     def seal(self, index: int, key: int) -> Seal:
         """The seal of the check number `index` since `unsealed` was called, of SEALS at most, until the next one."""
         self._seal.running = self.maximum + 16
-        self._gpu.zero(self._seal.running, 16)  # A kernel may have written there.
-        self._seal.result, self._seal.key = self._seal.running + 16 * (index + 1), key
+        self._gpu.zero(self._seal.running, _RUNNING)  # A kernel may have written there.
+        self._seal.result, self._seal.key = self._seal.running + _RUNNING + 16 * index, key
         return self._seal
 
     def unsealed(self, keys: Sequence[int]) -> list[float]:
         """What checks left at their seals, in order; infinity where it is not what the holder of the key wrote."""
-        size = 16 * (len(keys) + 1)
-        words = struct.unpack(f"{size // 8}Q", self._gpu.download(self.maximum + 16, size))[2:]
+        size = _RUNNING + 16 * len(keys)
+        words = struct.unpack(f"{size // 8}Q", self._gpu.download(self.maximum + 16, size))[_RUNNING // 8 :]
         self._gpu.zero(self.maximum + 16, size)
         pairs = zip(words[::2], words[1::2], keys, strict=True)
         return [_double(bits) if tag == _mixed(key, bits) else math.inf for bits, tag, key in pairs]

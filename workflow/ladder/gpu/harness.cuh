@@ -147,6 +147,15 @@ __device__ void raise_to_block(double* maximum, double value) {
   if (threadIdx.x == 0) raise_to(maximum, partial);
 }
 
+__device__ void add_to_block(double* sum, double value) {
+  __shared__ double partial;
+  if (threadIdx.x == 0) partial = 0.0;
+  __syncthreads();
+  atomicAdd(&partial, value);
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(sum, partial);
+}
+
 // Draws a whole buffer.
 template <class T> __device__ void draw(T* data, index_t count, Key key, int kind) {
   constexpr int together = drawn_together<T>;
@@ -195,18 +204,22 @@ __device__ double error_of_input(const T* data, index_t at, Key key, int kind) {
 // Where the checks of one launch end up: their maximum, in `running` until all blocks are done, and its tag. A kernel under
 // test cannot fake a result later, since it never sees the key.
 struct Seal {
-  unsigned long long* running;  // bits of the maximum so far, number of blocks done
+  unsigned long long* running;  // bits of the maximum so far, number of blocks done, bits of a sum so far
   unsigned long long* result;   // bits of the maximum, tag
   unsigned long long key;
 };
 
-// Ends a checking kernel: raises the maximum; the last block writes the result and clears what was running.
-__device__ void seal_maximum(Seal seal, double value) {
+// Ends a checking kernel: raises the maximum, to `scale` times the root of the sum of `squares` as well if that is given; the
+// last block writes the result and clears what was running.
+__device__ void seal_maximum(Seal seal, double value, double squares = 0.0, double scale = 0.0) {
   raise_to_block(reinterpret_cast<double*>(seal.running), value);
+  add_to_block(reinterpret_cast<double*>(seal.running + 2), squares);
   if (threadIdx.x != 0) return;
   __threadfence();
   if (atomicAdd(seal.running + 1, 1ull) != gridDim.x - 1) return;
-  seal.result[0] = atomicExch(seal.running, 0ull);
+  double worst = __longlong_as_double(atomicExch(seal.running, 0ull));
+  raise(worst, scale * sqrt(__longlong_as_double(atomicExch(seal.running + 2, 0ull))));
+  seal.result[0] = __double_as_longlong(worst);
   seal.result[1] = mixed(seal.key, seal.result[0]);
   seal.running[1] = 0;
 }

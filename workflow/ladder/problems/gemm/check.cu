@@ -25,12 +25,12 @@ __global__ void widen(double* out, const T* in, index_t rows, index_t columns, i
 
 // Largest normalised error over a region of C: the part of |c - e| that rounding e to the output type (unit roundoff
 // `rounding`) does not explain, over |alpha| (|A||B|) + |beta| |C0|; e = alpha AB + beta C0. To `digest` is added what
-// tells whether product and magnitude are as they were, with a key that no kernel knew.
+// tells whether product and magnitude are as they were, with a key that no kernel knew; to `squares` those of the errors.
 template <class T>
-__global__ void compare_product(double* maximum, unsigned long long* digest, unsigned long long key, const T* c, const T* before, const double* product,
+__global__ void compare_product(double* maximum, double* squares, unsigned long long* digest, unsigned long long key, const T* c, const T* before, const double* product,
                                 const double* magnitude, index_t rows, index_t columns, index_t row_stride,
                                 index_t column_stride, double alpha, double beta, double rounding) {
-  double worst = 0.0;
+  double worst = 0.0, own_squares = 0.0;
   unsigned long long own = 0;
   for (index_t i = first_index(); i < rows * columns; i += grid_stride()) {
     own += mixed(key ^ __double_as_longlong(product[i]), 2 * i);
@@ -39,9 +39,12 @@ __global__ void compare_product(double* maximum, unsigned long long* digest, uns
     const double prior = beta != 0.0 ? beta * to_double(before[at]) : 0.0;
     const double expected = alpha * product[i] + prior;
     const double scale = fabs(alpha) * magnitude[i] + fabs(prior);
-    raise(worst, normalised(to_double(c[at]) - expected, rounding * fabs(expected), scale));
+    const double error = normalised(to_double(c[at]) - expected, rounding * fabs(expected), scale);
+    raise(worst, error);
+    own_squares += error * error;
   }
   raise_to_block(maximum, worst);
+  add_to_block(squares, own_squares);
   __shared__ unsigned long long of_block;
   if (threadIdx.x == 0) of_block = 0;
   __syncthreads();
@@ -61,11 +64,10 @@ template <class T> __global__ void count_nan(unsigned long long* count, const T*
 }
 
 // What follows checks one timed launch (Freivalds, "Probabilistic machines can use less running time", IFIP 1977): for
-// signs x that nobody knew during the launch, C x must be alpha A (B x). Signs are bits of hashed numbers. A sum of errors
-// with random signs is below 8 times its root mean square but for one case in 10**13 (Hoeffding).
+// signs x that nobody knew during the launch, C x must be alpha A (B x). Signs are bits of hashed numbers. How far a sum of
+// errors with random signs may lie from zero, bounds.py says.
 namespace {
 
-constexpr double beyond_chance = 8.0;
 constexpr int block = 256;       // threads, of all kernels below
 constexpr int spot_columns = 8;  // neighbours that are compared one by one
 
@@ -258,10 +260,12 @@ __global__ void __launch_bounds__(block, 2)
 
 namespace {
 
-// The same error as compare_product's, of single elements: rows chosen by chance, with neighbouring columns.
+// The same error as compare_product's, of single elements: rows chosen by chance, with neighbouring columns. Their squares
+// are added to `squares`.
 template <class In, class Out>
 __device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In* b, int spots, unsigned m, unsigned n,
-                                 int k, index_t b_by_k, index_t b_by_n, double alpha, double rounding) {
+                                 int k, index_t b_by_k, index_t b_by_n, double alpha, double rounding,
+                                 double& squares) {
   constexpr int slices = block / spot_columns, at_once = 8;
   __shared__ double parts[2][block];
   // A warp has a column where B's columns are contiguous, and neighbouring columns where its rows are.
@@ -299,7 +303,9 @@ __device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In*
       magnitude += parts[1][own * slices + of];
     }
     const double expected = alpha * sum, found = to_double(c[row * n + column]);
-    raise(worst, normalised(found - expected, rounding * fabs(expected), fabs(alpha) * magnitude));
+    const double error = normalised(found - expected, rounding * fabs(expected), fabs(alpha) * magnitude);
+    raise(worst, error);
+    squares += error * error;
   }
   return worst;
 }
@@ -308,14 +314,19 @@ __device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In*
 
 // The largest normalised error, as compare_product has it with beta = 0, of C (m x n): of every row times x, and of single
 // elements. `y` is B x, `squares` the sum of B's squares; element (k, n) of B lies at k * b_by_k + n * b_by_n. A and B are
-// what was drawn from element `moved_a` and `moved_b` on.
+// what was drawn from element `moved_a` and `moved_b` on. `chance` is how many root sums of squares the rounding errors of a
+// row may add up to, `row_scale` the same of all others over the bound of elements, and `rms_scale` what makes the root of
+// the spots' squares comparable with that.
 template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
     check_product(Seal seal, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
                   const typename Sum<In>::type* squares, index_t spots, index_t m, index_t n, index_t k, index_t b_by_k,
-                  index_t b_by_n, double alpha, double rounding, index_t moved_a, index_t moved_b, Key key_of_a,
+                  index_t b_by_n, double alpha, double rounding, double chance, double row_scale, double rms_scale,
+                  index_t moved_a, index_t moved_b, Key key_of_a,
                   Key key_of_b, int kind) {
-  double worst = worst_of_spots(seal, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding);
+  constexpr double rms_of_rounding = 0.57735;  // at most, of an error of half a unit: 1 / sqrt(3)
+  double of_spots = 0.0;
+  double worst = worst_of_spots(seal, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding, of_spots);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
   const unsigned long long chosen = mixed(seal.key + 1, first_index());
   const index_t at_a = moved_a + chosen % (m * k), at_b = moved_b + chosen % (n * k);
@@ -331,7 +342,7 @@ __global__ void __launch_bounds__(block, 3)
     if (team.rank != 0) continue;
     // |A||B| is at most the product of the norms of a row and a column.
     const double magnitude = fabs(alpha) * sqrt(sums[2] * *squares);
-    raise(worst, normalised(sums[0], beyond_chance * rounding * sqrt(sums[1]), beyond_chance * magnitude));
+    raise(worst, normalised(sums[0], chance * rms_of_rounding * rounding * sqrt(sums[1]), row_scale * magnitude));
   }
-  seal_maximum(seal, worst);
+  seal_maximum(seal, worst, of_spots, rms_scale);
 }

@@ -1,23 +1,9 @@
-"""A GEMM on a device: inputs uniform in [-1, 1), library references, and a componentwise check against fp64.
-
-The bound: |c - e| <= u_out |e| + acc(K) (|alpha| |A||B| + |beta| |C0|), where e is the fp64 answer, u_out the unit
-roundoff of the output type, and acc(K) = (2 + 4 sqrt(K)) u_acc the probabilistic bound of accumulating K rounded terms
-(Higham & Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019, with lambda
-= 4). Tensor cores truncate, so that their u_acc is one bit larger. Inputs are exact in their type.
-
-For fp32, fp16_acc16 and fp8, (12 + sqrt(K) / 12) u_acc if that is less. Products of inputs with both signs have a root
-mean square of r = 4/3 times their mean magnitude, and sums of k of them walk: r sqrt(k). An instruction of fp8 cuts 32
-products and the sum at u |sum|. All K/32 of them: errors of u |sum| / sqrt(3) add up, by their squares, to
-u r K / sqrt(6), 0.54 u |A||B|, and what the sum loses, u |sum| / 2 each time, to u r K^1.5 / 96, sqrt(K) / 72 u |A||B|.
-Errors 4 times as large, along a walk 5 times as wide: (20 * 0.54 + 5 / 72 sqrt(K)) u. Sums that are rounded to nearest
-at each product err by the first part alone. Sums of inputs with one sign grow as K, and their errors over |A||B| with
-them: for such inputs tensor cores may lose K/4 units more, as each product loses half a unit of a sum that is half of
-the last one. Inputs over many binades have the general bound.
-"""
+"""A GEMM on a device: inputs uniform in [-1, 1), library references, and a componentwise check against fp64."""
 
 import ctypes
 import math
 import secrets
+import struct
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,32 +17,19 @@ from ladder.gpu.libraries import Gemm, Libraries
 from ladder.gpu.timing import Timer
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Size
 from ladder.problems.gemm import input_dtype, output_dtype
+from ladder.problems.gemm.bounds import ROUNDING, accumulation_bound, chance_factor, rms_bound, row_tolerance
 
-_ROUNDING = {"fp32": 0.0, "fp16": 2**-11, "bf16": 2**-8}
-"""By output type. An fp32 result is the accumulator itself."""
-_ACCUMULATION = {"fp32": 2**-24, "fp16_acc16": 2**-10, "fp8": 2**-13}
-"""Tensor cores that accumulate in fp32: 2**-23. fp8's keep about 14 bits (DeepSeek-V3 technical report, 3.3.2)."""
-_BY_WALKS = frozenset({"fp32", "fp16_acc16", "fp8"})
 _SAMPLED = 64
 _INFINITY = {"fp32": b"\x00\x00\x80\x7f", "fp16": b"\x00\x7c", "bf16": b"\x80\x7f"}
 _POISON = {("inf", dtype): number for dtype, number in _INFINITY.items()} | {
     ("nan", dtype): b"\xff" for dtype in _INFINITY
 }
-_SPOTS = (32, 128, 2**19)  # where single elements are checked: least, most, and times K
+_SPOTS = 128  # rows in which a few elements are checked
+_SPOT_COLUMNS = 8
 _BLOCK = 256  # threads of a block
 _ROWS_TO_WARPS = 1024
 _PADDING = 18
 _REFRESHED_AT_ONCE = 8  # elements that a thread draws
-
-
-def accumulation_bound(dtype: str, k: int, inputs: str = "uniform") -> float:
-    """acc(K): the share of |A||B| that accumulating K products of such inputs in `dtype` may lose."""
-    if inputs == "integers":
-        return 0.0  # Their sums are exact in every accumulator.
-    root = math.sqrt(k)
-    units = min(2 + 4 * root, 12 + root / 12) if inputs == "uniform" and dtype in _BY_WALKS else 2 + 4 * root
-    units += k / 4 if inputs == "positive" and dtype != "fp32" else 0
-    return units * _ACCUMULATION.get(dtype, 2**-23)
 
 
 class _Region(NamedTuple):
@@ -85,6 +58,7 @@ class GemmInstance(instance.Instance):
         super().__init__(gpu, size, dtype, layout)
         self._signed = gpu.allocate(8 * (self.k + _PADDING))
         self._signed.fill(0, stream=gpu.stream)
+        self._squares = gpu.allocate(16)
         self.use_scalars(1.0, 0.0)
 
     @classmethod
@@ -173,19 +147,27 @@ class GemmInstance(instance.Instance):
         _, unwritten = harness.reduce(f"count_nan<{c_type}>", count, harness.count, c, count)
         if unwritten:
             return Check(math.inf, bound, f"{unwritten} of {count} outputs were not written or are NaN")
-        worst, before = 0.0, self._before()
+        worst, before, squares = 0.0, self._before(), int(self._squares.handle)
+        self.gpu.zero(squares, self._squares.size)
         for number, (rows, columns, product, magnitude) in enumerate(self._answer()):
             shift = (rows.start * self.n + columns.start) * ELEMENT_BYTES[self.output]
             pointers = (c + shift, before + shift if before else 0)
             answer = (int(product.handle), int(magnitude.handle))
             shape = (len(rows), len(columns), rows.step * self.n, columns.step)
-            found = (harness.maximum, harness.count, self._key)
+            found = (harness.maximum, squares, harness.count, self._key)
             entry, given = f"compare_product<{c_type}>", (*pointers, *answer, *shape, *self._weights())
             maximum, digest = harness.reduce(entry, len(rows) * len(columns), *found, *given)
             if self._digests.setdefault(number, digest) != digest:
                 self._free_regions()
                 return Check(math.inf, bound, "the fp64 answer, which is not its own, was written")
             worst = max(worst, maximum)
+        elements = sum(len(one.rows) * len(one.columns) for one in self.regions)
+        rms = math.sqrt(struct.unpack("d", self.gpu.download(squares, 8))[0] / elements)
+        allowed = rms_bound(self.dtype, self.k, self.inputs, elements)
+        if (self.scalars["alpha"], self.scalars["beta"]) == (1.0, 0.0) and not rms <= allowed:
+            what = "sums of fp32" if self.dtype == "fp32" else "sums of fp16"
+            detail = f"the root mean square of all errors is {rms:.3g}, {what} have {allowed:.3g} at most"
+            return Check(max(worst, bound * rms / allowed), bound, detail)
         return Check(worst, bound)
 
     def _before(self) -> int:
@@ -194,7 +176,7 @@ class GemmInstance(instance.Instance):
 
     def _weights(self) -> tuple[float, float, float]:
         """alpha, beta, and the unit roundoff of the output."""
-        return self.scalars["alpha"], self.scalars["beta"], _ROUNDING[self.output]
+        return self.scalars["alpha"], self.scalars["beta"], ROUNDING[self.output]
 
     def _both_types(self) -> str:
         return f"{C_TYPES[self.input]}, {C_TYPES[self.output]}"
@@ -209,7 +191,7 @@ class GemmInstance(instance.Instance):
         self.gpu.harness.run(entry, elements, *buffers, *counts, *self._drawn_with())
 
     def _inspect(self, params: Params, seal: Seal) -> None:
-        """Freivalds' check of every row, and random elements, up to a thousand: see check.cu. Follows a refresh."""
+        """Freivalds' check of every row, and a thousand random elements: see check.cu. Follows a refresh."""
         if self.scalars["beta"] != 0.0:
             raise NotImplementedError("timed launches have beta = 0")
         harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
@@ -219,11 +201,22 @@ class GemmInstance(instance.Instance):
         rows, columns = self.tensors["b"].shape
         entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
         harness.run(entry, _threads(rows), seal, *signed, b, rows, columns)
-        spots = max(_SPOTS[0], min(_SPOTS[1], _SPOTS[2] // self.k))
-        given = (self.pointer("c"), self.pointer("a"), b, *signed, spots, self.m, self.n, self.k, *by)
+        given = (self.pointer("c"), self.pointer("a"), b, *signed, _SPOTS, self.m, self.n, self.k, *by)
         alpha, _, rounding = self._weights()
-        entry, threads = f"check_product<{self._both_types()}>", spots * _BLOCK + _threads(self.m)
-        harness.run(entry, threads, seal, *given, alpha, rounding, *self._moved(), *self._drawn_with())
+        entry, threads = f"check_product<{self._both_types()}>", _SPOTS * _BLOCK + _threads(self.m)
+        scales = (*self._scales(), *self._moved())
+        harness.run(entry, threads, seal, *given, alpha, rounding, *scales, *self._drawn_with())
+
+    def _scales(self) -> tuple[float, float, float]:
+        """What makes all that the check of a launch finds comparable with the bound of elements.
+
+        How many root sums of squares a row may be off, times what of one to its tolerance; and what of a root sum of
+        squares of the spots' errors to that of a right result.
+        """
+        bound, chance = self.error_bound({}), chance_factor(self.m)
+        rows = chance * row_tolerance(self.dtype, self.k, self.inputs) / bound if bound else chance
+        spots = _SPOTS * _SPOT_COLUMNS
+        return chance, rows, bound / rms_bound(self.dtype, self.k, self.inputs, spots) / math.sqrt(spots)
 
     def _moved(self) -> list[int]:
         """Elements between what was drawn for A and where it begins, and the same of B."""

@@ -1,0 +1,194 @@
+"""Bounds of a GEMM: right sums lie within all of them, sums of fewer bits do not, whatever K is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import ROOT
+from emulator.inputs import E4M3, drawn, e4m3
+from emulator.ptx import Array
+from emulator.tensor_ptx import from_bits, to_bits
+from ladder.problems.gemm import PROBLEM
+from ladder.problems.gemm.bounds import (
+    FALSE_ALARM,
+    accumulation_bound,
+    chance_factor,
+    rms_bound,
+    row_tolerance,
+)
+
+SIDE = 48
+DEPTHS = [8, 64, 256, 1024, 4096, 16384]
+
+
+def operands(k: int, kind: str, side: int = SIDE) -> tuple[Array, Array]:
+    """A (side x k) and B (k x side) in fp32, as the harness draws them."""
+    return tuple(
+        drawn("fp32", side * k, 11 * k + key, kind).reshape(shape)
+        for key, shape in ((1, (side, k)), (2, (k, side)))
+    )  # type: ignore[return-value]
+
+
+def shares(c: Array, a: Array, b: Array) -> tuple[float, float]:
+    """Root mean square and maximum of the errors over |A||B|."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    found = np.abs(c - a @ b) / (np.abs(a) @ np.abs(b))
+    return float(np.sqrt(np.mean(found**2))), float(found.max())
+
+
+def one_by_one(a: Array, b: Array) -> Array:
+    """Fused multiply-adds in fp32, the sum rounded at each product: what errs most of all orders."""
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for at in range(a.shape[1]):
+        total = (a[:, at, None].astype(np.float64) * b[at] + total).astype(np.float32)
+    return total
+
+
+def split(x: Array, rounded: Any, parts: int) -> list[Array]:
+    """x as a sum of numbers with fewer bits."""
+    found = []
+    for _ in range(parts):
+        found.append(rounded(x))
+        x = (x - found[-1]).astype(np.float32)
+    return [one.astype(np.float64) for one in found]
+
+
+def bf16(x: Array) -> Array:
+    return from_bits(to_bits(x, "bf16"), "bf16")
+
+
+def tf32(x: Array) -> Array:
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def three_products(a: Array, b: Array, rounded: Any) -> Array:
+    """High times high and both mixed products of two-part numbers, with exact sums: the most favourable to them."""
+    (high, low), (other_high, other_low) = split(a, rounded, 2), split(b, rounded, 2)
+    return high @ other_high + low @ other_high + high @ other_low
+
+
+def fewer_bits(x: Array, bits: int) -> Array:
+    half = np.uint32(1 << (bits - 1))
+    return (
+        ((x.view(np.uint32) + half) >> np.uint32(bits) << np.uint32(bits)).view(np.float32).astype(np.float64)
+    )
+
+
+@pytest.mark.parametrize("kind", ["uniform", "wide"])
+@pytest.mark.parametrize("k", DEPTHS)
+def test_fp32_sums_in_the_worst_order_are_fp32(k: int, kind: str) -> None:
+    a, b = operands(k, kind)
+    rms, worst = shares(one_by_one(a, b), a, b)
+    print(k, kind, f"{rms * 2**24:.3f} of {rms_bound('fp32', k, kind, SIDE**2) * 2**24:.3f} u")
+    assert rms < 0.9 * rms_bound("fp32", k, kind, SIDE**2)
+    assert worst < accumulation_bound("fp32", k, kind)
+
+
+@pytest.mark.parametrize("k", DEPTHS)
+def test_three_tf32_products_are_fp32_and_three_bf16_products_are_not(k: int) -> None:
+    """Of sixteen bits one kind of inputs at least shows that they are not 24, also for a kernel with exact sums."""
+    for kind in ("uniform", "wide"):
+        a, b = operands(k, kind)
+        right, _ = shares(three_products(a, b, tf32), a, b)
+        wrong, worst = shares(three_products(a, b, bf16), a, b)
+        allowed = rms_bound("fp32", k, kind, SIDE**2)
+        print(
+            k,
+            kind,
+            f"3xTF32 {right / allowed:.2f}, 3xbf16 {wrong / allowed:.2f}, {worst / allowed:.2f} at most",
+        )
+        assert right < 0.6 * allowed
+        assert wrong > allowed, kind
+    if k >= 2048:
+        assert worst < accumulation_bound("fp32", k, "wide"), "the largest element alone says nothing"
+
+
+@pytest.mark.parametrize("k", DEPTHS)
+def test_seventeen_bits_are_not_fp32(k: int) -> None:
+    for kind in ("uniform", "wide"):
+        a, b = operands(k, kind)
+        rms, _ = shares(fewer_bits(a, 7) @ fewer_bits(b, 7), a, b)
+        assert rms > rms_bound("fp32", k, kind, SIDE**2), kind
+
+
+@pytest.mark.parametrize("k", [1024, 4096, 16384])
+def test_products_of_fp8_and_left_out_products_are_no_sums_of_fp16(k: int) -> None:
+    """Sums that are exact otherwise; honest ones round the sum to fp16 at each product."""
+    side = 32
+    a, b = (x.astype(np.float16).astype(np.float32) for x in operands(k, "uniform", side))
+    total = np.zeros((side, side), np.float32)
+    for at in range(k):
+        total = (total + a[:, at, None] * b[at]).astype(np.float16).astype(np.float32)
+    allowed = rms_bound("fp16_acc16", k, "uniform", side**2)
+    assert shares(total, a, b)[0] < 0.85 * allowed
+    rounded = [x.reshape(-1) for x in (a, b)]
+    narrow = [E4M3[e4m3(x)].reshape(shape) for x, shape in zip(rounded, (a.shape, b.shape), strict=True)]
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    left = {128: 4096, 32: 16384, 8: 1024}
+    kept = [k - k // part for part, least in left.items() if k >= least]
+    products = [narrow[0] @ narrow[1], *(wide_a[:, :n] @ wide_b[:n] for n in kept)]
+    for c in products:
+        rms, worst = shares(c.astype(np.float16), a, b)
+        print(k, f"{rms / allowed:.2f}; largest {worst / accumulation_bound('fp16_acc16', k):.2f}")
+        assert rms > allowed
+
+
+def cut_sums(a: Array, b: Array, depth: int, width: int) -> Array:
+    """Tensor cores: each instruction cuts products and sum `width` bits below the largest of them."""
+    total = np.zeros((a.shape[0], b.shape[1]))
+    for first in range(0, a.shape[1], depth):
+        part = slice(first, first + depth)
+        products = a[:, None, part] * b.T[None, :, part]
+        top = np.maximum(np.abs(products).max(-1), np.abs(total))
+        unit = np.ldexp(1.0, np.frexp(top)[1] - 1 - width)
+        total = (np.trunc(products / unit[..., None]).sum(-1) + np.trunc(total / unit)) * unit
+    return np.asarray(total)
+
+
+@pytest.mark.parametrize("k", DEPTHS)
+@pytest.mark.parametrize(("dtype", "depth", "width"), [("tf32", 8, 23), ("bf16", 16, 23), ("fp8", 32, 13)])
+def test_a_rows_errors_lie_within_its_tolerance(dtype: str, depth: int, width: int, k: int) -> None:
+    a, b = (x.astype(np.float64) for x in operands(k, "uniform", 16))
+    error = cut_sums(a, b, depth, width) - a @ b
+    norms = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)[None, :]
+    of_rows = np.sqrt((error**2).sum(1) / (norms**2).sum(1))
+    print(dtype, k, f"{of_rows.max() / row_tolerance(dtype, k):.2f} of the tolerance")
+    assert of_rows.max() < 0.85 * row_tolerance(dtype, k)
+
+
+def test_gpus_err_about_as_much_as_a_row_may() -> None:
+    """Of millions of elements the largest error is some five times the root mean square; |A||B| is 3/4 of the norms."""
+    paths = sorted((ROOT / "results" / "published").glob("*/timings.parquet"))
+    for path in paths:
+        rows = pd.read_parquet(path)
+        rows = rows[
+            (rows.problem == "gemm")
+            & (rows.status == "ok")
+            & rows["dtype"].isin(["tf32", "fp16", "bf16", "fp8"])
+        ]
+        for (dtype, k), error in rows.groupby(["dtype", "k"])["max_error"].max().items():
+            assert error < 5 * 4 / 3 * row_tolerance(str(dtype), int(k)) * 1.35, (dtype, k)
+
+
+def test_a_row_is_wrong_by_less_than_a_tile_of_it() -> None:
+    """Over the spread of a row's sum: 128 elements that hold 0 add 11 spreads of an element, over sqrt(N)."""
+    for dtype in PROBLEM.dtypes:
+        for k in (512, 1024, 4096):
+            spread = math.sqrt(k) / 3
+            tolerance = chance_factor(k) * row_tolerance(dtype, k) * k / 3 / spread
+            assert tolerance * math.sqrt(k) < math.sqrt(128), (dtype, k)
+
+
+def test_the_chance_of_a_false_alarm_is_as_stated() -> None:
+    for rows in (1, 128, 16384):
+        assert 2 * rows * math.exp(-(chance_factor(rows) ** 2) / 2) == pytest.approx(FALSE_ALARM)
+
+
+def test_other_inputs_have_the_general_bound_in_rows() -> None:
+    for kind in ("positive", "wide", "integers"):
+        assert row_tolerance("bf16", 1024, kind) == accumulation_bound("bf16", 1024, kind)
+    assert rms_bound("fp32", 64, "positive", 100) == rms_bound("bf16", 64, "uniform", 100) == math.inf
