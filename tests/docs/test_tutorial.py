@@ -19,6 +19,7 @@ from ladder.cli.app import STEPS
 from ladder.model.kernel import Kernel
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+RUN = (ROOT / "docs" / "run.md").read_text(encoding="utf-8")
 TUTORIAL = (ROOT / "docs" / "add-a-kernel.md").read_text(encoding="utf-8")
 
 
@@ -118,10 +119,10 @@ def test_what_readme_links_to_exists() -> None:
         assert (ROOT / target).exists(), target
 
 
-def test_readme_names_the_targets_and_steps_there_are() -> None:
+def test_the_pages_name_the_targets_and_steps_there_are() -> None:
     rules = "\n".join(path.read_text() for path in (ROOT / "workflow").rglob("*.smk"))
     for target in ("compile", "figures", "report", "publish"):
         assert f"rule {target}:" in rules
-        assert re.search(rf"`(snakemake --cores all |snakemake |… ){target}`", README), target
-    for step in re.findall(r"python -m ladder (\w+)", README + TUTORIAL):
+        assert re.search(rf"`(snakemake --cores all |snakemake |… ){target}`", RUN), target
+    for step in re.findall(r"python -m ladder (\w+)", README + RUN + TUTORIAL):
         assert step in STEPS

@@ -8,7 +8,6 @@ import re
 import shutil
 from html import escape
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -17,21 +16,18 @@ import yaml
 from factory import Lab, failed, over
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
-from ladder.claims.primitives import Row
 from ladder.cli.app import main
 from ladder.model.cell import size_label
 from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
-from ladder.report.evidence import Evidence, Gain, gain, verdicts
+from ladder.report.evidence import Evidence, Gain
 from ladder.report.markdown import spread
-from ladder.report.questions import questions
 from ladder.report.steps import steps
 from ladder.report.sweep_data import shown_value
 from ladder.results import tables
 from ladder.results.statistics import Estimate, estimate, fastest, ratio, records, size_of
-from ladder.results.templates import TEMPLATES
 from markdown_it import MarkdownIt
 from rendering import SWEEPS, claim, made, report, section
 
@@ -50,7 +46,9 @@ def pages(lab: Lab) -> dict[str, str]:
 
 def test_the_first_lines_say_what_was_run_where_and_when(pages: dict[str, str]) -> None:
     first = pages["report"].splitlines()[2]
-    assert first == f"Measured on **NVIDIA H200**, on 2026-11-20; commit `{'c' * 12}`."
+    assert first.startswith(
+        "Measured on **NVIDIA H200** on 2026-11-20: [GPUs, versions and code](methodology.md#"
+    )
     environment = section(pages["methodology"], "Environment")
     assert "| GPU-1 | 2026-11-20 10:00 | 2026-11-20 10:20 |" in environment
     assert f"- Commit `{'c' * 12}`, tree digest `{'d' * 16}`." in environment
@@ -70,25 +68,24 @@ def test_without_a_gpu_the_first_lines_say_that_timings_are_published_and_what_w
     head = " ".join(report(here)["report"].split("\n|", 1)[0].replace(">", "").split())
     assert "This host has no GPU" in head
     assert "published ones of NVIDIA H200" in head
-    assert "measured on 2026-11-20; commit `cccccccccccc`" in head
-    assert "made here, on 2026-12-24 08:00 UTC" in head
-    assert "Of 42 cubins 41 are byte-identical" in head
+    assert "measured on 2026-11-20." in head
+    assert "of 42 cubins 41 are byte-identical" in head
 
 
 @pytest.mark.parametrize("source", ["measured", "published"])
 @pytest.mark.parametrize(
     ("cards", "says", "row"),
     [
-        ([{}], "on a day that is not known;", "| not known | not known | not known |"),
+        ([{}], "on a day that is not known", "| not known | not known | not known |"),
         (
             [{"started": "2026-11-20T10:00:00Z"}],
-            "on 2026-11-20;",
+            "on 2026-11-20",
             "| not known | 2026-11-20 10:00 | not known |",
         ),
-        ([{"uuid": "GPU-1"}], "on a day that is not known;", "| GPU-1 | not known | not known |"),
+        ([{"uuid": "GPU-1"}], "on a day that is not known", "| GPU-1 | not known | not known |"),
         (
             [{"started": "2026-11-21T10:00:00Z"}, {"uuid": "GPU-2", "started": "2026-11-20T11:00:00Z"}],
-            "from 2026-11-20 to 2026-11-21 with 2 GPUs;",
+            "from 2026-11-20 to 2026-11-21 with 2 GPUs",
             "| GPU-2 | 2026-11-20 11:00 | not known |",
         ),
     ],
@@ -104,8 +101,10 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     tables.write({"claims": tables.frame("claims", [])}, folder.tables)
     pages = render(folder, Evidence.read(folder, lab.sweeps(SWEEPS)), {})
     head = pages[folder.report].split("\n|", 1)[0].replace(">", "")
-    start = "Measured on **NVIDIA H200**," if source == "measured" else "of NVIDIA H200**, measured"
-    assert f"{start} {says} commit" in " ".join(head.split())
+    start, end = (
+        ("Measured on **NVIDIA H200**", ":") if source == "measured" else ("of NVIDIA H200**, measured", ".")
+    )
+    assert f"{start} {says}{end}" in " ".join(head.split())
     assert row in section(pages[folder.methodology], "Environment")
 
 
@@ -114,7 +113,7 @@ def test_without_any_measurement_nothing_is_claimed(tmp_path: Path) -> None:
     lab.write_environment(timings_from="none", gpu=None)
     pages = report(lab)
     assert "no published measurements stand in" in pages["report"]
-    assert "**not measured**" in pages["report"]
+    assert "[not measured](evidence.md#transpose-pays)" in pages["report"]
     assert "No cell gave a result." in pages["fp32_ladder"]
     assert "highest SM clock; under load" in pages["methodology"]
 
@@ -302,42 +301,6 @@ def test_a_long_compiler_message_is_cut(tmp_path: Path) -> None:
     assert "Variants compiled: 78 of 79." in pages["report"]
 
 
-def test_claims_begin_with_advice_and_carry_verdict_place_and_evidence(pages: dict[str, str]) -> None:
-    part = section(pages["report"], "Claims")
-    (line,) = [line for line in part.splitlines() if line.startswith("- ")]
-    start = "- Transpose: 1.25 x. **holds** at n = 1024, 4096. <details><summary>`transpose-pays`: Transposing pays."
-    assert line.startswith(start)
-    assert "gain: at least 1. All 8 are 1.25 x. Source: gemm-practice.</details>" in line
-
-
-def test_a_refuted_claim_names_the_sources_title_and_place(lab: Lab) -> None:
-    refuted = claim("gemm-practice (transposed A)", least=2.0)
-    part = section(report(lab, refuted)["report"], "Claims")
-    title = "从 GEMM 实践 CUDA 优化; CUDA optimisation in practice: GEMM"
-    assert f"Refuted is “{title}”, gemm-practice (transposed A)." in part
-
-
-def test_parts_of_a_claim_are_numbered_and_a_source_has_its_title_once() -> None:
-    def part(verdict: str, source: str = "gemm-practice (results)") -> dict[str, str]:
-        about = {
-            "source": source,
-            "statement": "It pays.",
-            "advice": "Do.",
-            "part": "gain",
-            "evidence": "1 x.",
-        }
-        return {**about, "verdict": verdict, "where": ""}
-
-    claims = {"one": [part("holds"), part("refuted")], "two": [part("refuted")]}
-    template = TEMPLATES.get_template("claims.md.j2")
-    one, two = template.render(by_claim=claims, titles={"gemm-practice": "GEMM"}).strip().splitlines()
-    assert one.startswith(
-        "- Do. part 1 **holds**, part 2 **refuted**. Refuted is “GEMM”, gemm-practice (results)."
-    )
-    assert "part 2 **refuted**: gain. 1 x." in one
-    assert two.startswith("- Do. **refuted**. Refuted is gemm-practice (results). <details>")
-
-
 def test_a_large_sweep_shows_its_best_and_worst(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     path = lab.project.sweeps / "stencil_reach.yaml"
@@ -391,8 +354,6 @@ def test_a_sweep_over_shapes_shows_the_fastest_at_each(tmp_path: Path) -> None:
     # The factory's intervals are 0.2 % to either side of every speed; one session of a library adds 1.96 x 0.59 %.
     half = math.hypot(0.002, 1.96 * 0.0059)
     assert (low / value, high / value) == pytest.approx((math.exp(-half), math.exp(half)), abs=5e-4)
-    (line,) = [line for line in report(lab)["report"].splitlines() if line.startswith("| [The FP32 ladder](")]
-    assert f"| geometric mean | {shapes} shapes | {value:.3g} [" in line
 
 
 def test_a_sweep_over_shapes_without_any_result_says_so(tmp_path: Path) -> None:
@@ -536,14 +497,19 @@ def test_notes_have_their_reasons(pages: dict[str, str]) -> None:
 def test_links_lead_somewhere(lab: Lab) -> None:
     for step in ("figures", "claims", "report"):
         assert main(["--root", str(lab.root), step, str(lab.folder.root), *SWEEPS]) == 0
-    files = [lab.folder.report, lab.folder.methodology, *map(lab.folder.sweep_page, SWEEPS)]
+    files = [
+        lab.folder.report,
+        lab.folder.evidence,
+        lab.folder.methodology,
+        *map(lab.folder.sweep_page, SWEEPS),
+    ]
     headings = {}
     for path in files:
         titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
         headings[path] = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
     for path in files:
         targets = re.findall(r"\]\(([^)]+)\)", path.read_text())
-        assert len(targets) > 3
+        assert targets
         for target in targets:
             name, _, title = target.partition("#")
             there = (path.parent / name).resolve() if name else path
@@ -566,13 +532,6 @@ def test_an_interval_has_digits_enough_to_tell_its_ends_apart(
     assert spread(Estimate(*ends), 3) == shown
 
 
-def test_verdicts_name_neighbouring_sizes_as_a_range() -> None:
-    values = {1: 2.0, 2: 0.5, 4: 0.5, 8: 0.5}
-    gains = {size: Gain(Estimate(value, value, value)) for size, value in values.items()}
-    assert verdicts(gains) == "faster at 1 (2.00 x), slower from 2 to 8 (0.500 x)"
-    assert verdicts(gains | {4: gains[1]}) == "faster at 1, 4 (2.00 x), slower at 2, 8 (0.500 x)"
-
-
 def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> None:
     frames = {
         name: tables.read(name, lab.folder.tables) for name in ("timings", "resources", "metrics", "notes")
@@ -588,84 +547,6 @@ def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> Non
     assert quotient.measured == ratio(estimate(other.names, "speedup"), estimate(own.names, "speedup"))
 
 
-def test_what_to_use_is_a_row_per_dtype_layout_and_size_and_names_ties(tmp_path: Path) -> None:
-    """The ladder's fastest rung ties with the library at 1024, wins at 2048, and is far behind at 512."""
-    factors = {1024: 0.66, 2048: 0.5}
-
-    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
-        return over(record, factors.get(cell.size.get("m", 0), 1.0))
-
-    lab = Lab(tmp_path)
-    lab.record(SWEEPS, change)
-    lab.collect(SWEEPS)
-    part = section(report(lab)["report"], "What to use")
-    rows = {
-        row.split("|")[2].strip(): row.split("|")
-        for row in part.splitlines()
-        if row.startswith("| fp32 NN |")
-    }
-    assert set(rows) == {"1024", "2048"}
-    assert rows["1024"][3].startswith(" a tie: [")
-    assert rows["2048"][3].startswith(" [transposed A](sweeps/fp32_ladder.md)")
-    assert "every kernel is more than 10 % slower: fp32 NN at 512, 4096, 8192 (" in part
-
-
-def test_fp32_on_tensor_cores_says_so_in_what_to_use() -> None:
-    """Its rate may exceed the peak of CUDA cores, which the column is about."""
-    run = load(set_up(ROOT))
-    published = run.project.published("nvidia-h200")
-    data = Evidence.read(published, run.every_sweep)
-    pages = render(published, data, {})
-    part = section(pages[published.report], "What to use")
-    # Rates of two element types do not compare.
-    for name in ("hopper_dtypes", "hopper_layout_nn"):
-        largest = r"speed-up (?:of those measured again )?has|TFLOP/s in \w+ has"
-        found = re.findall(rf"(?:{largest}) [^;:]*?\((\w+)\)", pages[published.sweep_page(name)])
-        types = [*found, *re.findall(r"TFLOP/s in (\w+) has", pages[published.sweep_page(name)])]
-        assert types
-        assert len({*types}) == 1, types
-    rows = [line for line in part.splitlines() if "(sweeps/fp32_tensor.md)" in line]
-    assert rows
-    assert all(line.startswith("| fp32 TN by 3xTF32 |") for line in rows)
-    assert re.search(r"\| 2\d\d % of CUDA cores' FP32 peak \|", "\n".join(rows))
-    assert "*3xTF32*: FP32 inputs" in part
-    assert "by 3xTF32" not in "".join(line for line in part.splitlines() if "sweeps/fp32_ladder" in line)
-    sustained = {
-        tuple(line.split(" | ")[:2]): line.split(" | ") for line in part.splitlines() if line[:3] == "| f"
-    }
-    assert sustained["| fp32 NN", "8192"][2].split("]")[0] == "[20 copying warpgroup"
-    assert "(" not in sustained["| fp32 NN", "8192"][5], "of the variant that is named"
-    other = data.sustained["fp32", "TN", 4096]
-    assert sustained["| fp32 TN by 3xTF32", "4096"][5].endswith(
-        f", [{data.label(other)}](sweeps/fp32_tensor.md)"
-    )
-    # Faster cold, slower sustained: both are shown, the named variant's own first.
-    own, best = sustained["| fp16 TN", "16384"][5].split("; ")
-    named = data.rows("hopper_dtypes", dtype="fp16", m=16384, regime="sustained")
-    label = sustained["| fp16 TN", "16384"][2].split("]")[0].removeprefix("[")
-    assert own == next(spread(gain(row.names).measured, 3) for row in named if data.label(row) == label)
-    assert float(own.split()[0]) < float(best.split()[0])
-    (small,) = [line for line in part.splitlines() if line.startswith("| bf16 TN | 128 |")]
-    assert small.endswith("| < 1 % |")
-
-
-def test_lane_maps_name_their_kernel_and_what_the_tuned_one_does_otherwise() -> None:
-    run = load(set_up(ROOT))
-    published = run.project.published("nvidia-h200")
-    data = Evidence.read(published, run.every_sweep)
-    (part,) = (one for one in questions(data) if one.sweeps and one.sweeps[0].name == "fp32_lane_maps")
-    assert part.table is not None
-    assert {row[part.table.heads.index("tiles")] for row in part.table.rows} == {"plain", "interleaved"}
-    assert "`gemm_staged` (bk=8, pad=0, loader=staged, stages=2, buffers=2)" in part.said[0]
-    # Rows of 4 x 8 threads are no slower here than others, and slower there.
-    assert re.search(r"`rows_4x8` with quadrants has 0\.9\d+ x there, 1\.0\d+ x here", part.said[-1])
-    assert "tiles=padded" not in "".join(data.parts["fp32_lane_maps"].names.values())
-    assert data.parts["fp32_lane_maps"].reference_name.endswith("tiles=plain)")
-    assert data.parts["fp32_transpose"].reference_name.endswith("tiles=padded)"), (
-        "with the variant's own padding"
-    )
-
-
 def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
     """Rungs 17 and 18 cost speed, rung 19 is slower without what they add, and 20b is slower than rung 19."""
     run = load(set_up(ROOT))
@@ -674,11 +555,11 @@ def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
         {step.entry.rung: step for step in steps(data.parts[name])}
         for name in ("fp32_ladder", "fp32_ablation")
     )
-    assert all(ladder[rung].gain.high < 1 for rung in ("17 snake", "18 five stages"))
+    assert all(ladder[rung].gain.high < 1 for rung in ("17 snake", "18 five-stage pipeline"))
     assert all(ablation[rung].gain.high < 1 for rung in ("no snake", "two stages"))
     assert ladder["19 any size"].entry.variant.params == ablation["all"].entry.variant.params
     fastest, shallow, tuned = (
-        ladder[rung].row["speedup"] for rung in ("20 copying warpgroup", "20b shallow tiles", "19 any size")
+        ladder[rung].row["speedup"] for rung in ("20 warp-specialised", "20b shallow tiles", "19 any size")
     )
     assert shallow < tuned < fastest
 
@@ -688,30 +569,6 @@ def test_rows_that_are_padded_by_no_word_are_plain() -> None:
     assert found == ["plain", "padded"]
     assert shown_value("tiles", {"tiles": "declared", "pad": 0}) == "declared"
     assert shown_value("pad", {"tiles": "padded", "pad": 0}) == "0"
-
-
-def test_sustained_is_the_best_of_sweeps_that_are_timed_against_most_libraries() -> None:
-    """A greater speed-up over one of two libraries alone does not count."""
-
-    def row(sweep: str, speedup: float) -> Row:
-        size = {"m": 4096, "n": 4096, "k": 4096}
-        return Row({"sweep": sweep, "dtype": "fp8", "layout": "TN", "speedup": speedup, **size}, size)
-
-    found = {"promoted": [row("promoted", 1.04)], "fast": [row("fast", 0.99), row("fast", 1.01)]}
-    libraries = {"promoted": ("cublaslt",), "fast": ("cublaslt", "cublaslt_fast")}
-    sweeps: Any = {
-        name: SimpleNamespace(
-            name=name,
-            problem=SimpleNamespace(name="gemm"),
-            reference=SimpleNamespace(kernel=None, libraries=libraries[name]),
-        )
-        for name in found
-    }
-    data = Evidence(sweeps, {}, {})
-    vars(data)["tables"] = SimpleNamespace(timed=lambda name, regime: SimpleNamespace(found=found[name]))
-    assert data.sustained == {("fp8", "TN", 4096): found["fast"][1]}
-    assert data.over_most_libraries([*found["promoted"], *found["fast"]]) == found["fast"]
-    assert data.over_most_libraries(found["promoted"]) == found["promoted"]
 
 
 def test_tables_are_whole(pages: dict[str, str]) -> None:
@@ -743,7 +600,9 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
     lab.write_environment(gpu={**environment["gpu"], "name": f"G {hostile}"}, nvrtc=f"N {hostile}")
     pages = report(lab, claim(f"O {hostile}", f"S {hostile}", f"L {hostile}"))
     markdown = MarkdownIt().enable("table").enable("strikethrough")
-    page = "".join(markdown.render(pages[name]) for name in ("report", "methodology", "fp32_ladder"))
+    page = "".join(
+        markdown.render(pages[name]) for name in ("report", "evidence", "methodology", "fp32_ladder")
+    )
     for element, letter in (
         ("<h1>Kernel Ladder: ", "G"),
         ("<p>Measured on <strong>", "G"),
@@ -756,7 +615,7 @@ def test_text_of_documents_shows_as_it_is(tmp_path: Path) -> None:
         ("<td>", "R"),
         ("<td>", "E"),
         ("Source: ", "O"),
-        (": ", "S"),
+        ("<p>", "S"),
         ("at n = 1024, 4096: ", "L"),
         ("<td>", "N"),
         ('<a href="sweeps/[^"]*">', "T"),
@@ -779,27 +638,6 @@ def test_a_variant_that_does_not_compile_is_listed_where_nothing_was_timed() -> 
     assert row["reason"] == "k.cu(3): error: no"
 
 
-def test_the_first_screen_says_what_was_found_what_to_use_and_what_is_not_measured(
-    pages: dict[str, str],
-) -> None:
-    rows = dict(re.findall(r"^\| (.+\?) \| (.+) \|$", section(pages["report"], "Answers"), re.MULTILINE))
-    assert rows["Which three steps matter most in FP32?"].startswith("Coalesced (6.0 times), then ")
-    assert (
-        rows["Does double buffering pay?"] == "not measured: the sweep fp32_buffering is not part of this run"
-    )
-    use = section(pages["report"], "What to use")
-    line = "every kernel is more than 10 % slower: fp32 NN at 512, 1024, 2048, 4096, 8192 (0.462 to 0.660 x)."
-    assert line in use, "the library where no kernel reaches it"
-
-
-def test_the_register_cache_is_compared_at_the_same_outputs_per_thread(pages: dict[str, str]) -> None:
-    """Shared memory has one output per thread here, with which the cache is slower; with eight it is faster."""
-    part = pages["report"].partition("### Register cache")[2].partition("\n## ")[0]
-    assert "a register cache is slower than shared memory at k = 16: 0.854" in part
-    row = r"\| 16 \| 1 \| 0\.854 \[0\.84\d, 0\.86\d\] \| 8 and 1 \| 1\.16 \[1\.1\d, 1\.1\d\] \|"
-    assert re.search(row, part)
-
-
 def test_deviations_of_two_speeds_add_up_as_squares_in_their_quotient() -> None:
     own = Gain(Estimate(1.1, 1.09, 1.11), Estimate(1.1, 1.0, 1.2))
     other = Gain(Estimate(1.0, 0.99, 1.01), Estimate(1.0, 0.9, 1.1))
@@ -815,4 +653,4 @@ def test_deviations_of_two_speeds_add_up_as_squares_in_their_quotient() -> None:
     assert (ratio.predicted.low, ratio.predicted.high) == pytest.approx(
         (1.1 * math.exp(-low), 1.1 * math.exp(high))
     )
-    assert (ratio.verdict, str(ratio)) == ("tied", "1.10 [1.09, 1.11] x (another GPU 0.961 to 1.26)")
+    assert (ratio.verdict, ratio.elsewhere) == ("tied", "0.961 to 1.26")

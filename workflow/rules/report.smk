@@ -65,6 +65,7 @@ rule write_report:
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
         methodology=RUN.folder.methodology.as_posix(),
+        evidence=RUN.folder.evidence.as_posix(),
         pages=[RUN.folder.sweep_page(sweep).as_posix() for sweep in KNOWN.chosen],
     log:
         f"{LOGS}/write_report.log",

@@ -6,18 +6,23 @@ from ladder.claims.primitives import SLIGHT, Answer, Part, Rows, Tables, decide
 
 _STEPS = (
     # what, rung, the rung that it is compared with, and whether it was faster in the source
-    ("32 x 32 tiles in shared memory over none", "3 shared tile", "2 flat index", True),
-    ("several outputs per thread over one", "4 thread tile", "3 shared tile", True),
-    ("outer products in registers over shared memory", "5 register column", "4 thread tile", False),
-    ("one element of A at a time over its column", "5b register element", "5 register column", True),
-    ("a transposed A and vector loads over one element", "7 transposed A", "5b register element", True),
+    ("32 x 32 tiles in shared memory over none", "3 shared tile", "2 coalesced loads", True),
+    ("several outputs per thread over one", "4 register tile", "3 shared tile", True),
+    ("outer products in registers over shared memory", "5 outer product", "4 register tile", False),
+    ("one element of A at a time over its column", "5b element of A", "5 outer product", True),
+    ("a transposed A and vector loads over one element", "7 transposed A", "5b element of A", True),
     ("split loaders over loaders of both operands", "7b split loaders", "7 transposed A", False),
     ("padding over none", "8 padding", "7 transposed A", True),
-    ("register staging over loading in place", "11 register staging", "10 quadrants", True),
+    ("register staging over loading in place", "11 register prefetch", "10 quadrants", True),
     ("two-dimensional arrays over linear ones", "8b declared array", "8 padding", False),
-    ("two shared tiles over one", "12 two shared tiles", "11 register staging", True),
-    ("two fragments over one", "13 two fragments", "12 two shared tiles", False),
-    ("stores between FFMAs over stores after them", "13b interleaved stores", "13 two fragments", True),
+    ("two shared tiles over one", "12 double-buffered tiles", "11 register prefetch", True),
+    ("two fragments over one", "13 double-buffered fragments", "12 double-buffered tiles", False),
+    (
+        "stores between FFMAs over stores after them",
+        "13b interleaved stores",
+        "13 double-buffered fragments",
+        True,
+    ),
 )
 
 

@@ -16,7 +16,7 @@ class RunFolder:
         self.records, self.tables, self.figures = root / "records", root / "tables", root / "figures"
         self.environment, self.throughput = root / "environment.json", root / "throughput.json"
         self.report, self.page = root / "report.md", root / "index.html"
-        self.methodology = root / "methodology.md"
+        self.methodology, self.evidence = root / "methodology.md", root / "evidence.md"
 
     def plan(self, sweep: str) -> Path:
         return self.root / "plans" / f"{sweep}.json"

@@ -2,7 +2,7 @@
 
 A question is a function over the tables: it returns the facts of its answer, numbers and rows, under @question. The
 sentences stand in workflow/report/answers/NAME.j2, which sets `headline`, at most 25 words, and where there is more
-to say `also`, `why` and `exceptions`. README, the report and the page show every answer; nothing else has to be told.
+to say `also`, `why` and `exceptions`. README, the report and the page show every answer.
 """
 
 import itertools
@@ -11,38 +11,35 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import REFUTED, Row, Unmeasured
 from ladder.model.cell import size_label
 from ladder.report import markdown, words
-from ladder.report.choices import THREE_PRODUCTS, Choice, Held, choices
-from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, plain
+from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices
+from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, plain, proper
 from ladder.report.links import Links
-from ladder.report.markdown import figure, text
+from ladder.report.markdown import figure, spread, text
 from ladder.report.steps import Step, explanation, path, steps
-from ladder.report.words import Table, speed_table
+from ladder.report.sweep_data import shown_value
+from ladder.report.words import Line, Table, speed_table
 from ladder.results import statistics as stats
 from ladder.results.templates import TEMPLATES
+from ladder.results.verdicts import FASTER, SLOWER, TIED, in_one_session
 
 TEMPLATES.filters |= {
     name: getattr(markdown, name) for name in ("code", "cut", "figure", "share", "spread", "text")
 }
-TEMPLATES.filters |= {name: getattr(words, name) for name in ("amount", "elsewhere", "speed", "times")}
-TEMPLATES.filters["span"] = words.span_of
+TEMPLATES.filters |= {
+    name: getattr(words, name) for name in ("amount", "change", "elsewhere", "speed", "times")
+}
+TEMPLATES.filters |= {"span": words.span_of, "library": proper}
 TEMPLATES.globals |= {"gain": gain, "numbers": words.numbers, "plain": plain, "listing": words.listing}
 TEMPLATES.globals |= {"ends": words.ends_in_percent, "percent": words.percent}
 
 Facts = Mapping[str, Any]
 """What a template is filled with; `table` stands under the sentences, and is a Table."""
 
-CHAPTERS = {
-    "fp32": "The FP32 ladder",
-    "warp": "Tensor cores, warp level",
-    "hopper": "Hopper",
-    "banks": "Memory banks",
-    "stencil": "Register cache",
-    "trust": "Trust",
-}
 SIZE = 4096
 """M = N = K at which the first screen answers."""
 
@@ -53,7 +50,7 @@ class Question:
 
     name: str
     asked: str
-    chapter: str
+    chapter: str  # folder of its kernels; empty where it is about how was measured
     sweep: str
     figure: str
     front: bool
@@ -106,7 +103,7 @@ def _answer(of: Question, data: Evidence, links: Links) -> Answer:
     except Unmeasured as error:
         return _with(known, absent=text(error))
     template = TEMPLATES.get_template(f"answers/{of.name}.j2")
-    given = {**facts, "data": data, "links": links, "gpu": data.gpu, "name": data.name}
+    given = {"data": data, "links": links, **facts}
     module = template.make_module(given)
     said = {
         one: " ".join(str(getattr(module, one, "")).split())
@@ -132,7 +129,7 @@ def _choice(data: Evidence, kind: str, size: int = SIZE) -> Choice:
 @question("Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes")
 def fastest_bf16(data: Evidence) -> Facts:
     """The fastest bf16 kernel at 4096, once cold and without pauses."""
-    return {"top": _choice(data, "bf16"), "size": SIZE}
+    return {"top": _choice(data, "bf16")}
 
 
 @question("Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves")
@@ -142,7 +139,8 @@ def fastest_fp32(data: Evidence) -> Facts:
         tensor: Choice | None = _choice(data, THREE_PRODUCTS)
     except Unmeasured:
         tensor = None
-    return {"cores": _choice(data, "fp32"), "tensor": tensor, "size": SIZE}
+    peak, tf32 = data.gpu.get("fp32_peak_tflops"), (data.gpu.get("tensor_peak_tflops") or {}).get("tf32")
+    return {"cores": _choice(data, "fp32"), "tensor": tensor, "peaks": tf32 / peak if peak and tf32 else None}
 
 
 def _path_steps(data: Evidence, name: str) -> list[Step]:
@@ -185,7 +183,7 @@ def no_gain(data: Evidence) -> Facts:
     if not flat:
         raise Unmeasured("every three rungs of fp32_ladder in a row bring more than a percent")
     (before, *rungs), whole = max(flat, key=lambda one: (len(one[0]), -one[1].value))
-    return {"before": before, "rungs": rungs, "whole": whole, "last": found[-1]}
+    return {"before": before, "names": [text(plain(step.entry.rung)) for step in rungs], "whole": whole}
 
 
 BUFFERED = {"loader": "staged", "stages": 2, "buffers": 2, "order": "prefetch_first", "deposits": "behind"}
@@ -227,8 +225,8 @@ def double_buffering(data: Evidence) -> Facts:
     plain = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1}))
     return {
         "sizes": sizes,
-        "faster": {size: own for size, own in sizes.items() if own.verdict == "faster"},
-        "slower": {size: own for size, own in sizes.items() if own.verdict == "slower"},
+        "faster": {size: own for size, own in sizes.items() if own.verdict == FASTER},
+        "slower": {size: own for size, own in sizes.items() if own.verdict == SLOWER},
         "stages": dict(sorted(stages.items())),
         "cause": _cause(data, plain, rows),
         "table": table,
@@ -245,7 +243,7 @@ def _cause(data: Evidence, slow: Sequence[Row], fast: Sequence[Row]) -> str:
     return "counters were not collected"
 
 
-@question("Padding or swizzling?", "banks", "tensor_layouts", "ladder")
+@question("Padding or swizzling?", "warp_mma", "tensor_layouts", "ladder")
 def padding_or_swizzling(data: Evidence) -> Facts:
     """XOR over padded and padded over plain tiles on tensor cores, and padding in FP32."""
     rows = {(row["swizzle"], row["pad"]): row for row in data.rows("tensor_layouts", "mma_staged")}
@@ -337,7 +335,7 @@ def _over_shapes(data: Evidence, name: str) -> dict[str, Any]:
         best(own) for own in grouped(data.rows(name), lambda row: (row["dtype"], *row.size.values())).values()
     ]
     rows.sort(key=lambda row: row["speedup"])
-    counts = dict.fromkeys(("faster", "tied", "slower"), 0)
+    counts = dict.fromkeys((FASTER, TIED, SLOWER), 0)
     for row in rows:
         counts[gain(row.names).verdict] += 1
     least = ", ".join(f"{name.upper()} = {value}" for name, value in rows[0].size.items())
@@ -351,7 +349,7 @@ def _over_shapes(data: Evidence, name: str) -> dict[str, Any]:
     }
 
 
-@question("Can I trust a number?", "trust")
+@question("Can I trust a number?", "")
 def trust(data: Evidence) -> Facts:
     """How many readings on GPUs and hosts that were left out fell into the range that was predicted without them."""
     rows = stats.records(data.frames["coverage"])
@@ -368,7 +366,7 @@ def trust(data: Evidence) -> Facts:
     return {"whole": whole, "worst": worst, "once": once.mean(), "trials": data.frames["clock_aa"]}
 
 
-@question("Which textbook claims are wrong?", "trust")
+@question("Which textbook claims are wrong?", "")
 def claims(data: Evidence) -> Facts:
     """How many of the sources' statements fail, apart from those that were made about another GPU."""
     decided = data.frames["claims"]
@@ -396,7 +394,221 @@ OTHER_GPU = "hip-gemm"
 """The source that measured another GPU, an AMD MI100."""
 
 
-@question("Is my kernel faster than cuBLAS?", "trust")
+@question("Is my kernel faster than cuBLAS?", "")
 def judge(data: Evidence) -> Facts:
     """The command that says so."""
     return {}
+
+
+@question("How far does mma.sync come?", "warp_mma", "tensor_ladder_bf16", front=False)
+def mma_sync(data: Evidence) -> Facts:
+    """The end of the warp-level ladder and of the Hopper ladder in bf16, both over the libraries."""
+    warp, hopper = (_path_steps(data, name)[-1] for name in ("tensor_ladder_bf16", "hopper_ladder"))
+    return {
+        "warp": gain(warp.row),
+        "hopper": gain(hopper.row),
+        "warp_row": warp.row,
+        "hopper_row": hopper.row,
+        "largest": _largest(data, "tensor_ladder_bf16"),
+    }
+
+
+def _largest(data: Evidence, name: str) -> list[Step]:
+    """The steps of a ladder's path, the largest first."""
+    known = [step for step in _path_steps(data, name) if step.gain.known]
+    return sorted(known, key=lambda step: -step.gain.value)
+
+
+@question("What do TMA, wgmma and persistent blocks bring?", "hopper", "hopper_ladder", front=False)
+def hopper_steps(data: Evidence) -> Facts:
+    """The largest steps of the Hopper ladder."""
+    found = _path_steps(data, "hopper_ladder")
+    return {
+        "first": gain(found[0].row),
+        "top": gain(found[-1].row),
+        "largest": _largest(data, "hopper_ladder")[:3],
+        "small": [step for step in found if step.gain.known and abs(step.gain.value - 1) < _SMALL],
+        "counted": sum(step.gain.known for step in found),
+    }
+
+
+_SMALL = 0.02  # share of the speed
+
+
+@question("Is fp8 faster than cuBLASLt?", "hopper", "hopper_fp8", front=False)
+def fp8(data: Evidence) -> Facts:
+    """The fastest fp8 kernel at each size; partial sums are not promoted."""
+    found = {one.size: one for one in choices(data) if one.kind == "fp8"}
+    if not found:
+        raise Unmeasured("no fp8 GEMM has a result against a library")
+    by_verdict = {
+        verdict: {size: one.gain for size, one in found.items() if one.gain.verdict == verdict}
+        for verdict in (FASTER, TIED, SLOWER)
+    }
+    return {**by_verdict, "most": found[max(found)].row["reference"]}
+
+
+@question("Do transformer shapes gain?", "hopper", "hopper_shapes", "shapes", front=False)
+def transformers(data: Evidence) -> Facts:
+    """The configuration chosen for each shape of Llama 3 in bf16, over the libraries."""
+    found = _over_shapes(data, "hopper_shapes")
+    return found | {
+        "means": {m: mean(own) for m, own in grouped(found["rows"], lambda row: row["m"]).items()}
+    }
+
+
+@question("What do random inputs cost?", "hopper", front=False)
+def random_data(data: Evidence) -> Facts:
+    """Every input is random; no cell has others to compare it with."""
+    raise Unmeasured("not measured yet: every input is random, and no cell has zeros to compare it with")
+
+
+@question("Do lane maps matter?", "fp32", "fp32_lane_maps", "heatmap", front=False)
+def lane_maps(data: Evidence) -> Facts:
+    """The fastest and the slowest lane map in the larger tile, and whether fewest wavefronts make it fast."""
+    rows = data.rows("fp32_lane_maps", **data.part("fp32_lane_maps").size)
+    here = sorted(
+        (row for row in rows if row["bm"] == max(one["bm"] for one in rows)), key=lambda row: row["speedup"]
+    )
+    counted = {
+        row["variant"]: per_request(row) for row in data.rows("fp32_lane_maps") if _HAS_LOADS in row.metrics
+    }
+    least = min(counted.values(), default=math.nan)
+    free = [row for row in here if counted.get(row["variant"], math.inf) <= _FREE * least]
+    return {
+        "name": lambda row: f"{row['lane_map']} {row['split']} {shown_value('tiles', row.names)}",
+        "worth": gain(here[-1].names).over(gain(here[0].names)),
+        "first": here[-1],
+        "last": here[0],
+        "cause": _cause(data, _all_sizes(data, here[0]), _all_sizes(data, here[-1])),
+        "free": free[0] if free else None,
+    }
+
+
+_HAS_LOADS = "smsp__inst_executed_op_shared_ld.sum"
+_FREE = 1.05  # times the fewest wavefronts: other traffic adds some
+
+
+def _all_sizes(data: Evidence, row: Row) -> Sequence[Row]:
+    return data.rows(row["sweep"], variant=row["variant"])
+
+
+@question("Do bank conflicts follow the model?", "shared_memory", "bank_stride", "banks", front=False)
+def bank_model(data: Evidence) -> Facts:
+    """Cycles of accesses to shared memory against the wavefronts that the model of the banks predicts."""
+    parts = [part for name, part in data.parts.items() if part.sweep.problem.name == "banks" and len(part.ok)]
+    costs = [stats.access_costs(part.ok, part.metrics).dropna(subset=["cycles", "model"]) for part in parts]
+    known = [(cost["cycles"] / cost["model"] - 1).abs() for cost in costs if len(cost)]
+    if not known:
+        raise Unmeasured("no access to shared memory was timed")
+    stride = next((cost["cycles"].max() for cost in costs if set(cost["sweep"]) == {"bank_stride"}), math.nan)
+    return {"cells": sum(map(len, known)), "off": max(float(one.max()) for one in known), "most": stride}
+
+
+@question("Register cache or shared memory?", "stencil", "stencil_reach", "stencil", front=False)
+def register_cache(data: Evidence) -> Facts:
+    """Both kernels with as many outputs per thread at each reach, in each type."""
+    ratios, best_ratios, rows = dict[str, dict[int, Gain]](), dict[str, dict[int, Gain]](), list[Line]()
+    for dtype in data.sweeps["stencil_reach"].dtypes if "stencil_reach" in data.sweeps else ():
+        for k in sorted({row["k"] for row in data.rows("stencil_reach", dtype=dtype)}):
+            cached, shared = (data.rows("stencil_reach", name, dtype=dtype, k=k) for name in _STENCILS)
+            alike = [(own, other) for own in cached for other in shared if own["coarsen"] == other["coarsen"]]
+            if alike:
+                own, other = max(alike, key=lambda pair: max(one["speedup"] for one in pair))
+                ratios.setdefault(dtype, {})[k] = gain(own.names).over(gain(other.names))
+            best_ratios.setdefault(dtype, {})[k] = gain(best(cached).names).over(gain(best(shared).names))
+    if not ratios:
+        raise Unmeasured("stencil_reach has no two kernels with as many outputs per thread")
+    for dtype, by_reach in ratios.items():
+        rows += [
+            [
+                ("dtype", dtype),
+                ("k", str(k)),
+                ("as many outputs a thread [95 %]", spread(one.measured, 3)),
+                ("another GPU", one.elsewhere),
+                ("best of each [95 %]", spread(best_ratios[dtype][k].measured, 3)),
+            ]
+            for k, one in by_reach.items()
+        ]
+    verdicts = {
+        dtype: {
+            verdict: [k for k, one in by_reach.items() if one.verdict == verdict]
+            for verdict in (FASTER, TIED, SLOWER)
+        }
+        for dtype, by_reach in ratios.items()
+    }
+    many = data.rows("stencil_reach", _STENCILS[0], dtype=next(iter(ratios)))
+    single = {row["k"]: gain(row.names) for row in many if row["coarsen"] == 1}
+    tops = {k: gain(best(rows).names) for k, rows in grouped(many, _reach).items()}
+    outputs = [top.over(single[k]) for k, top in tops.items() if k in single]
+    return {"ratios": ratios, "verdicts": verdicts, "outputs": outputs, "table": Table(rows)}
+
+
+def _reach(row: Row) -> int:
+    return int(row["k"])
+
+
+_STENCILS = ("stencil_register_cache", "stencil_shared")
+
+
+@question("How exact are the fastest FP32 kernels?", "fp32", front=False)
+def accuracy(data: Evidence) -> Facts:
+    """The largest errors of kernels by kind of inputs over those of cuBLAS in FP32."""
+    rows = stats.records(data.frames["accuracy"])
+    if not rows:
+        raise Unmeasured(
+            "errors by kind of inputs were not measured here; python -m ladder extras does that, on a GPU"
+        )
+    place = ("layout", "k", "inputs")
+    known = {
+        tuple(row[one] for one in place): row["max_error"]
+        for row in rows
+        if (row["who"], row["dtype"]) == ("cublas", "fp32")
+    }
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        base = known.get(tuple(row[one] for one in place))
+        if row["who"] == "kernel" and base:
+            kind = THREE_PRODUCTS if row["sweep"] == PRODUCTS_SWEEP else row["dtype"]
+            ratios.setdefault(kind, {}).setdefault(row["inputs"], []).append(row["max_error"] / base)
+    if not ratios:
+        raise Unmeasured("no kernel was held against cuBLAS in FP32")
+    lines = [
+        [
+            ("kernels", kind),
+            ("inputs", inputs),
+            ("largest error over that of cuBLAS", f"{figure(min(of), 3)} to {figure(max(of), 3)}"),
+        ]
+        for kind, by_inputs in ratios.items()
+        for inputs, of in by_inputs.items()
+    ]
+    return {"ratios": ratios, "products": ratios.get(THREE_PRODUCTS, {}), "table": Table(lines)}
+
+
+@question("What does C = A B + C cost?", "fp32", front=False)
+def accumulation(data: Evidence) -> Facts:
+    """Each kernel against the faster library with beta = 1, and what reading C costs both."""
+    groups: dict[tuple[Any, ...], dict[float, list[dict[str, Any]]]] = {}
+    for row in stats.records(data.frames["accumulation"]):
+        key = row["variant"], row["dtype"], row["m"]
+        groups.setdefault(key, {}).setdefault(row["beta"], []).append(row)
+    both = [by_beta for by_beta in groups.values() if {*by_beta} == {0.0, 1.0}]
+    if not both:
+        raise Unmeasured(
+            "no kernel was timed with beta = 1 here; python -m ladder extras does that, on a GPU"
+        )
+    pairs = [
+        [min(by_beta[beta], key=lambda row: row["reference_median_us"]) for beta in (0.0, 1.0)]
+        for by_beta in both
+    ]
+    costs = [
+        sorted(added[name] / plain_[name] - 1 for plain_, added in pairs)
+        for name in ("median_us", "reference_median_us")
+    ]
+    gains = [Gain(in_one_session(added)) for _, added in pairs]
+    return {
+        "own": costs[0],
+        "library": costs[1],
+        "gains": gains,
+        "faster": sum(one.verdict == FASTER for one in gains),
+    }

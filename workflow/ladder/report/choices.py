@@ -9,7 +9,7 @@ from ladder.model.problem import ELEMENT_BYTES
 from ladder.model.schemas import SUSTAINED
 from ladder.report.evidence import Evidence, Gain, gain, is_cube
 
-_PRODUCTS_SWEEP = "fp32_tensor"  # GEMMs with FP32 accuracy by three products of TF32
+PRODUCTS_SWEEP = "fp32_tensor"  # GEMMs with FP32 accuracy by three products of TF32
 THREE_PRODUCTS = "fp32 by 3xTF32"
 _CLOSE = 0.005  # share of the speed by which single sessions differ
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
@@ -93,7 +93,7 @@ def _by_place(data: Evidence, regime: str) -> dict[tuple[str, str, int], list[Ro
                 sweep.tuning and regime != SUSTAINED and row.names.get("fresh") is not True
             ):
                 continue
-            kind = THREE_PRODUCTS if sweep.name == _PRODUCTS_SWEEP else row["dtype"]
+            kind = THREE_PRODUCTS if sweep.name == PRODUCTS_SWEEP else row["dtype"]
             place = kind, row.names.get("layout", ""), row["m"], row["variant"]
             sessions = row.names.get("sessions", 1)
             if place not in best or sessions > best[place].names.get("sessions", 1):

@@ -1,4 +1,4 @@
-"""The report: report.md, which answers, a page per sweep, and methodology.md, from the tables of a run.
+"""The report: report.md, which answers, evidence.md behind it, methodology.md, and a page per sweep.
 
 Numbers and selections are made here in Python; words and tables stand in the templates of workflow/report.
 """
@@ -12,31 +12,35 @@ import pandas as pd
 
 from ladder import __version__
 from ladder.claims.ledger import overall
-from ladder.claims.sources import titles
+from ladder.claims.primitives import REFUTED
 from ladder.model.cell import size_label
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.report import markdown, sections
-from ladder.report.answers import answers
+from ladder.report.answers import OTHER_GPU, answers
+from ladder.report.chapters import chapters
+from ladder.report.choices import THREE_PRODUCTS, Choice, choices
 from ladder.report.devices import side_by_side
 from ladder.report.evidence import Evidence
 from ladder.report.links import Links
 from ladder.report.messages import message
-from ladder.report.questions import ERRORS, questions, what_to_use
 from ladder.report.steps import path, rate, steps
 from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.collect import EARLIER
 from ladder.results.templates import TEMPLATES
 
-_FILTERS = ("anchor", "code", "cut", "figure", "share", "spread", "text")
-TEMPLATES.filters |= {name: getattr(markdown, name) for name in _FILTERS}
+TEMPLATES.filters["anchor"] = markdown.anchor
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path}
 TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
 LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
 """The sweeps of docs/ladder.md, in its order."""
+NOT_HERE = "not on this GPU"
+"""Verdict of a refuted statement of a source that measured another one."""
+_SMALL = 2048  # below it sizes have a table of their own
+_NEAR = 0.9  # of the library's speed: below it the report names the library alone
 
 
 def said(template: str, **known: Any) -> str:
@@ -69,24 +73,23 @@ def render(
     """
     sweeps, environment = data.sweeps, data.environment
     frames = {**data.frames, "timings": stats.against_references(data.frames["timings"])}
-    asked, (use, behind, differ) = questions(data), what_to_use(data)
+    links = Links(folder, folder.root, data)
+    found = answers(data, links)
+    parts = chapters(data, found)
     planned = [plans[name] for name in sweeps if name in plans]
     # Of the sweeps with a precision of their own the methodology speaks apart.
     plan = min(planned, key=lambda plan: sweeps[plan.sweep].precision is not None, default=None)
     where = folder.tables.relative_to(folder.root).as_posix()
-    counts = overall(frames["claims"]).value_counts()
+    lines = claim_lines(frames["claims"])
     context = {
-        "answers": answers(data, Links(folder, folder.root, data)),
-        "use": use,
-        "behind": behind,
-        "differ": differ,
-        "errors": ERRORS,
-        "questions": asked,
-        "messages": {
-            part.shown: _message(data.parts[part.shown[0]], part.shown[1]) for part in asked if part.shown
-        },
+        "answers": found,
+        "chapters": parts,
+        "links": links,
+        "data": data,
+        **_use(data),
+        "messages": {part.ladder: _ladder_message(data.parts[part.ladder]) for part in parts if part.ladder},
         "by_name": data.parts,
-        "titles": titles(),
+        "claims": lines,
         "by_claim": {name: stats.records(own) for name, own in frames["claims"].groupby("id", sort=False)},
         "environment": environment,
         "devices": side_by_side(data.name, frames, beside),
@@ -100,17 +103,70 @@ def render(
         "clock_nvbench": _clock_rows(frames),
         "sanitized": _sanitized(frames["sanitizer"], frames["resources"]),
         "jobs": stats.records(frames["jobs"]),
-        "verdict_counts": {name: counts[name] for name in VERDICTS if name in counts},
+        "verdict_counts": _counts([line["verdict"] for line in lines]),
         "throughput": read_json(folder.throughput),
         "settings": {**plan.settings, "arch": plan.arch} if plan else {},
         "csv": "" if where == "." else f"{where}/",
         "folder": (run or folder.root).as_posix(),
         "device": (run or folder.root).name,
     }
-    pages = {folder.report: _page("report", context), folder.methodology: _page("methodology_page", context)}
+    pages = {folder.report: _page("report", context), folder.evidence: _page("evidence", context)}
+    pages[folder.methodology] = _page("methodology_page", context)
     for sweep, part in data.parts.items():
         pages[folder.sweep_page(sweep)] = _page("sweep", context | {"data": part})
     return pages
+
+
+def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
+    """A line a claim: `id`, `source` (the text), `statement`, `verdict` and the `number` of its worst part."""
+    whole, lines = overall(claims), []
+    for name, own in claims.groupby("id", sort=False):
+        parts, verdict = stats.records(own), whole[name]
+        part = next(one for one in parts if one["verdict"] == verdict)
+        text = part["source"].split(" ")[0]
+        number = markdown.figure(part["effect"], 3)
+        lines.append(
+            {
+                "id": name,
+                "source": text,
+                "statement": part["statement"],
+                "verdict": NOT_HERE if verdict == REFUTED and text == OTHER_GPU else verdict,
+                "number": number,
+            }
+        )
+    return lines
+
+
+def _counts(verdicts: Sequence[str]) -> dict[str, int]:
+    """How many of each verdict there are, in their usual order."""
+    order = [*VERDICTS[:2], NOT_HERE, *VERDICTS[2:]]
+    return {one: verdicts.count(one) for one in order if one in verdicts}
+
+
+def _use(data: Evidence) -> dict[str, Any]:
+    """What to use: choices `use` by place and size, the `large` and `small` sizes, and who is far `behind` where."""
+    near, behind = dict[str, dict[int, Choice]](), dict[str, list[int]]()
+    for one in choices(data):
+        place = f"{one.kind} {one.layout}".strip()
+        if one.gain.measured.high < _NEAR:
+            behind.setdefault(place, []).append(one.size)
+        else:
+            near.setdefault(place, {})[one.size] = one
+    sizes = sorted({size for own in near.values() for size in own})
+    return {
+        "use": near,
+        "large": [size for size in sizes if size >= _SMALL],
+        "small": [size for size in sizes if size < _SMALL],
+        "behind": behind,
+        "three_products": THREE_PRODUCTS,
+        "configurations": _configurations([one for own in near.values() for one in own.values()]),
+    }
+
+
+def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:
+    """The recommended configurations: each with a row that it is recommended for, and what its kernel needs."""
+    first = {one.row["variant"]: one.row for one in reversed(found)}
+    return [{"row": row, "cell": stats.identifier(row.names)} for row in reversed(first.values())]
 
 
 def _clock_rows(frames: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
@@ -131,8 +187,9 @@ def _sanitized(rows: pd.DataFrame, resources: pd.DataFrame) -> dict[str, list[st
     return {"changed": changed, "unknown": [name for name in seen if name not in known]}
 
 
-def _message(part: SweepData, place: int) -> str:
-    return message(part.drawn(part.sweep.figures[place]))
+def _ladder_message(part: SweepData) -> str:
+    """What the figure of a sweep's ladder says."""
+    return message(part.drawn(next(one for one in part.sweep.figures if one.kind == "ladder")))
 
 
 def _page(template: str, context: Mapping[str, Any]) -> str:

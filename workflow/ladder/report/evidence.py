@@ -13,15 +13,14 @@ import pandas as pd
 from ladder.claims.primitives import TABLES, Row, Rows, Tables, Unmeasured
 from ladder.model.extras import EXTRAS
 from ladder.model.folders import RunFolder
-from ladder.model.schemas import SUSTAINED
 from ladder.model.sweep import Sweep
-from ladder.report.markdown import figure, spread, text
+from ladder.report.markdown import figure, text
 from ladder.report.sweep_data import SweepData, of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.environment import read_environment
 from ladder.results.statistics import UNKNOWN, Estimate
-from ladder.results.verdicts import FASTER, SLOWER, TIED, verdict
+from ladder.results.verdicts import verdict
 
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
 _OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", *EXTRAS, "sanitizer")
@@ -43,11 +42,6 @@ class Gain:
         """faster, slower or tied, by what another GPU is predicted to read."""
         return verdict(self.measured, self.predicted)
 
-    @property
-    def than(self) -> str:
-        """The same in front of what it was timed against."""
-        return {FASTER: "faster than", SLOWER: "slower than", TIED: "as fast as"}[self.verdict]
-
     def over(self, other: "Gain") -> "Gain":
         """How many times faster than another one over the same reference."""
         return Gain(stats.ratio(self.measured, other.measured), stats.ratio(self.predicted, other.predicted))
@@ -57,24 +51,10 @@ class Gain:
         """What another GPU is predicted to read; empty where nothing is predicted."""
         return ends(self.predicted.low, self.predicted.high) if self.predicted.known else ""
 
-    def times(self, what: str) -> str:
-        """1.02 [1.01, 1.03] x cublas (another GPU 1.00 to 1.04)."""
-        elsewhere = f" (another GPU {self.elsewhere})" if self.elsewhere else ""
-        return f"{spread(self.measured, 3)} x {what}".strip() + elsewhere
-
-    def __str__(self) -> str:
-        return self.times("")
-
 
 def ends(low: float, high: float) -> str:
     """0.98 to 1.02, once where both read alike."""
     return " to ".join(dict.fromkeys(figure(value, 3) for value in (low, high)))
-
-
-def span(gains: Iterable[Gain]) -> str:
-    """0.92 to 1.03 x."""
-    values = [gain.value for gain in gains]
-    return f"{ends(min(values), max(values))} x"
 
 
 def gain(row: Mapping[str, Any]) -> Gain:
@@ -117,19 +97,6 @@ def is_cube(row: Row) -> bool:
     return len({*row.size.values()}) == 1
 
 
-def verdicts(gains: Mapping[Any, Gain]) -> str:
-    """faster at 1024 (1.02 x), slower from 2048 to 8192 (0.951 to 0.985 x)."""
-    found, every = [], [*gains]
-    for word in (FASTER, TIED, SLOWER):
-        if own := {key: one for key, one in gains.items() if one.verdict == word}:
-            places = [every.index(key) for key in own]
-            in_a_row = len(own) > 2 and places[-1] - places[0] == len(own) - 1
-            keys = [str(key) for key in own]
-            where = f"from {keys[0]} to {keys[-1]}" if in_a_row else f"at {', '.join(keys)}"
-            found.append(f"{word} {where} ({span(own.values())})")
-    return ", ".join(found)
-
-
 _LIBRARIES = {
     "cublas": "cuBLAS",
     "cublaslt": "cuBLASLt",
@@ -140,14 +107,6 @@ _LIBRARIES = {
 def proper(names: str) -> str:
     """Text with the libraries' own names in place of those of the tables."""
     return re.sub(r"\bcublas\w*", lambda found: _LIBRARIES.get(found[0], found[0]), names)
-
-
-Place = tuple[str, str, int]
-
-
-def place_of(row: Mapping[str, Any]) -> Place:
-    """Dtype, layout and M of a square GEMM."""
-    return row["dtype"], row.get("layout", ""), row["m"]
 
 
 @dataclass(frozen=True)
@@ -225,23 +184,6 @@ class Evidence:
         """Sweeps of GEMMs that are timed against libraries."""
         gemms = (sweep for sweep in self.sweeps.values() if sweep.problem.name == "gemm")
         return [sweep for sweep in gemms if sweep.reference.kernel is None]
-
-    @cached_property
-    def _held(self) -> Mapping[Place, Sequence[Row]]:
-        every = [self.tables.timed(one.name, regime=SUSTAINED).found for one in self.against_libraries]
-        cubes = [row for found in every for row in found if is_cube(row)]
-        by_place = grouped(cubes, lambda row: place_of(row.names))
-        return {one: self.over_most_libraries(rows) for one, rows in by_place.items()}
-
-    @cached_property
-    def sustained(self) -> Mapping[Place, Row]:
-        """By dtype, layout and M the best of square GEMMs in launches without pauses, over the libraries."""
-        return {one: best(rows) for one, rows in self._held.items()}
-
-    def held(self, row: Mapping[str, Any]) -> Gain | None:
-        """What the variant of a row reaches so; None where that was not timed."""
-        found = (one for one in self._held.get(place_of(row), ()) if one["variant"] == row["variant"])
-        return next((gain(one.names) for one in found), None)
 
     def over_most_libraries(self, rows: Sequence[Row]) -> list[Row]:
         """Those of the rows that were timed against most libraries.

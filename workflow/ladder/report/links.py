@@ -32,6 +32,9 @@ class Links:
     def methodology(self, anchor: str = "") -> str:
         return self.to(self.folder.methodology) + (f"#{anchor}" if anchor else "")
 
+    def evidence(self, anchor: str = "") -> str:
+        return self.to(self.folder.evidence) + (f"#{anchor}" if anchor else "")
+
     def figure(self, sweep: str, index: int) -> str:
         return self.to(self.folder.figures / self.data.sweeps[sweep].figure_names()[index])
 
@@ -48,3 +51,8 @@ class Links:
         """The CUDA file of a kernel; the folder of all where no sweep has the kernel."""
         known = self.kernels.get(kernel)
         return self.to(known.source if known else _CHECKOUT / "kernels")
+
+    def needs(self, kernel: str) -> list[str]:
+        """What a kernel needs of a size."""
+        known = self.kernels.get(kernel)
+        return [one.reason for one in known.split_constraints[1]] if known else []

@@ -1,6 +1,7 @@
 """Steps of a ladder: what a rung gains over the rung it changes, and the counter that accounts for the time."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -147,6 +148,15 @@ class Step:
     def as_gain(self) -> Gain:
         """The gain with what another GPU would read."""
         return Gain(self.gain, self.predicted)
+
+    @property
+    def short_why(self) -> str:
+        """The counter that explains the gain, without its numbers; a question mark where none does."""
+        if self.tie or not self.gain.known:
+            return ""
+        words = re.sub(r" \(\w+\)|cycles per instruction that warps ", "", self.why) if self.explained else ""
+        words = words.partition(" from ")[0].replace("wait ", "waits ", 1)
+        return words or ("more blocks a multiprocessor, perhaps" if self.blocks else "?")
 
     @property
     def tie(self) -> bool:

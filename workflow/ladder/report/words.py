@@ -11,6 +11,7 @@ from typing import Any
 
 from ladder.report.evidence import Gain
 from ladder.report.markdown import figure, spread
+from ladder.results.verdicts import TIED
 
 _FACTOR = 2.0
 
@@ -56,7 +57,7 @@ def percent(share: float, signed: bool = False) -> str:
 
 def times(value: float) -> str:
     """12, 2.7."""
-    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}" if value < 2.2 else figure(value, 2)
+    return f"{value:.0f}" if value >= 9.95 else figure(value, 2)
 
 
 def amount(gain: Gain, ranged: bool = False) -> str:
@@ -65,13 +66,19 @@ def amount(gain: Gain, ranged: bool = False) -> str:
     return f"{size} ({elsewhere(gain)})" if ranged and gain.predicted.known else size
 
 
+def change(gain: Gain) -> str:
+    """+3 %, -30 %, 2.6 times: a speed-up where there is little room."""
+    factor = gain.value >= _FACTOR or gain.value <= 1 / _FACTOR
+    return f"{times(gain.value)} times" if factor else f"{percent(gain.value - 1, signed=True)} %"
+
+
 def elsewhere(gain: Gain) -> str:
     """1 to 5 %, 2.57 to 2.62 times: what another GPU is predicted to read; with signs where it may be a tie."""
     low, high = gain.predicted.low, gain.predicted.high
     if gain.value >= _FACTOR or gain.value <= 1 / _FACTOR:
-        return f"{' to '.join(dict.fromkeys(figure(one, 3) for one in (low, high)))} times"
+        return " to ".join(dict.fromkeys(figure(one, 3) for one in (low, high)))
     ends = [percent(one - 1, signed=True) for one in (low, high)]
-    if gain.verdict != "tied":
+    if gain.verdict != TIED:
         ends = [one.lstrip("+-") for one in (ends if low > 1 else reversed(ends))]
     return f"{' to '.join(dict.fromkeys(ends))} %"
 
@@ -79,7 +86,7 @@ def elsewhere(gain: Gain) -> str:
 def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
     """3 % faster than cuBLAS (1 to 5 %), 2.6 times as fast as cuBLAS, as fast as cuBLAS (-1 to +2 %)."""
     value = gain.value
-    if gain.verdict == "tied":
+    if gain.verdict == TIED:
         said = f"as fast as {than}" if than else "as fast"
     elif value >= _FACTOR or value <= 1 / _FACTOR:
         said = f"{times(value) if value >= 1 else figure(value, 2)} times as fast" + (

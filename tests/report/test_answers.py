@@ -1,0 +1,301 @@
+"""Answers: one function and one template each; what they say is what the tables hold, in few words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jinja2
+import pandas as pd
+import pytest
+from factory import Lab, over
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
+from ladder.claims.primitives import Row
+from ladder.page.document import render as render_page
+from ladder.report import answers as module
+from ladder.report.answers import Answer, answers, question
+from ladder.report.choices import choices
+from ladder.report.document import NOT_HERE, claim_lines, learnt, render
+from ladder.report.evidence import Evidence, Gain
+from ladder.report.links import Links
+from ladder.report.markdown import unlinked
+from ladder.report.words import amount, numbers, speed
+from ladder.results import tables
+from ladder.results.statistics import UNKNOWN, Estimate
+from ladder.results.templates import TEMPLATES
+from rendering import SWEEPS, made, report, section
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_WORDS = {"README": 900, "report": 4000}
+MOST_IN_A_SENTENCE, MOST_IN_A_HEADLINE, MEAN = 40, 25, 20
+
+
+def gain(value: float, low: float, high: float) -> Gain:
+    return Gain(Estimate(value, value, value), Estimate(value, low, high))
+
+
+def sentences(text: str) -> list[str]:
+    """Of a page in markdown: links as their words, without tables, code and headings."""
+    text = re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.DOTALL)
+    lines = unlinked(re.sub(r"!\[[^]]*\]\([^)]*\)", "", text)).splitlines()
+    blocks, block = list[str](), list[str]()
+    for line in lines:
+        if not line.strip() or line.startswith(("#", "|", "- ")):
+            blocks, block = [*blocks, " ".join(block)], []
+        if line.strip() and not line.startswith(("#", "|")):
+            block.append(line.removeprefix("- "))
+    found = [re.sub(r"[*`>]", "", one) for one in [*blocks, " ".join(block)]]
+    parts = [part for one in found for part in re.split(r"(?<=[.!?:])\s+(?=[A-Z“])", one)]
+    return [part for part in parts if len(part.split()) > 3]
+
+
+@pytest.fixture(scope="module")
+def published() -> Evidence:
+    run = load(set_up(ROOT))
+    folder = run.project.published("nvidia-h200")
+    if not folder.root.is_dir():
+        pytest.skip("nothing is published")
+    return Evidence.read(folder, run.every_sweep)
+
+
+@pytest.fixture(scope="module")
+def pages(published: Evidence) -> dict[str, str]:
+    folder = load(set_up(ROOT)).project.published("nvidia-h200")
+    found = {
+        path.stem: text for path, text in render(folder, published, {}).items() if path.parent == folder.root
+    }
+    return found | {"README": (ROOT / "README.md").read_text(encoding="utf-8")}
+
+
+@pytest.fixture(scope="module")
+def found(published: Evidence) -> dict[str, Answer]:
+    folder = load(set_up(ROOT)).project.published("nvidia-h200")
+    return {one.name: one for one in answers(published, Links(folder, folder.root, published))}
+
+
+def test_an_answer_is_a_function_and_a_template_and_stands_in_readme_report_and_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = made(tmp_path)
+    report(lab)
+    own = jinja2.DictLoader({"answers/ninth.j2": "{% set headline %}Nine {{ thing }}.{% endset %}"})
+    monkeypatch.setattr(TEMPLATES, "loader", jinja2.ChoiceLoader([own, TEMPLATES.loader]))
+    monkeypatch.setattr(module, "_QUESTIONS", [*module._QUESTIONS])
+
+    @question("What is the ninth?", "")
+    def ninth(data: Evidence) -> dict[str, Any]:
+        return {"thing": "lives"}
+
+    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    line = "| What is the ninth? | Nine lives. |"
+    assert line in learnt(lab.folder, data, lab.root)
+    assert "What is the ninth? **Nine lives.**" in render(lab.folder, data, {})[lab.folder.report]
+    assert "<td>Nine lives.</td>" in render_page(lab.folder, data, lab.root)
+
+
+def test_what_was_not_measured_says_so_and_why(lab: Lab) -> None:
+    part = section(report(lab)["report"], "Findings")
+    assert "**Does double buffering pay?** The sweep fp32_buffering is not part of this run." in part
+    assert "Which three steps matter most in FP32? **Coalesced (6.0 times), then" in part
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return made(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        (gain(1.03, 1.009, 1.05), "3 % faster than cuBLAS (0.9 to 5 %)"),
+        (gain(0.7, 0.69, 0.71), "30 % slower than cuBLAS (29 to 31 %)"),
+        (gain(1.02, 0.98, 1.06), "as fast as cuBLAS (-2 to +6 %)"),
+        (gain(2.6, 2.57, 2.62), "2.6 times as fast as cuBLAS (2.57 to 2.62)"),
+        (Gain(Estimate(1.03, 1.02, 1.04), UNKNOWN), "3 % faster than cuBLAS"),
+    ],
+)
+def test_a_speed_up_is_in_percent_below_two_and_a_tie_where_the_range_holds_1(of: Gain, said: str) -> None:
+    assert speed(of, "cuBLAS") == said
+
+
+def test_what_a_step_brings_and_where() -> None:
+    assert [amount(gain(value, 1, 2)) for value in (12.1, 2.72, 1.38, 0.94)] == [
+        "12 times",
+        "2.7 times",
+        "38 %",
+        "6 %",
+    ]
+    assert numbers([2048, 4096, 8192]) == "2048 to 8192"
+    assert numbers([256, 1024]) == "256 and 1024"
+
+
+def test_what_to_use_has_a_column_a_size_names_ties_and_leaves_out_what_is_far_behind(tmp_path: Path) -> None:
+    """The ladder's fastest rung ties with the library at 1024, wins at 2048, and is far behind elsewhere."""
+    factors = {1024: 0.66, 2048: 0.5}
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        return over(record, factors.get(cell.size.get("m", 0), 1.0))
+
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS, change)
+    lab.collect(SWEEPS)
+    part = section(report(lab)["report"], "What to use")
+    large, small = (line for line in part.splitlines() if line.startswith("|fp32 NN|"))
+    assert "|dtype, layout|2048|" in part
+    assert large.startswith("|fp32 NN|▲ +32 %")
+    assert "(transposed A)" in large or "transposed A]" in large
+    assert small.startswith("|fp32 NN|= +0")
+    assert "more than 10 % slower, so use cuBLAS: fp32 NN at 512, 4096 and 8192." in part
+
+
+def test_a_configuration_has_one_name_wherever_it_was_measured(published: Evidence) -> None:
+    best = {one.row["variant"]: one.row for one in choices(published)}
+    for variant, row in best.items():
+        others = [sweep for sweep, part in published.parts.items() if variant in set(part.ok["variant"])]
+        names = {published.configuration(published.rows(sweep, variant=variant)[0]) for sweep in others}
+        assert names == {published.configuration(row)}, variant
+
+
+def test_the_same_configuration_is_timed_in_single_launches_and_for_seconds(published: Evidence) -> None:
+    pairs = [one.held for one in choices(published) if one.held]
+    assert len(pairs) > 10
+    for pair in pairs:
+        assert pair.row["variant"] == pair.cold["variant"]
+        assert (pair.row["regime"], pair.cold["regime"]) == ("sustained", "cold")
+
+
+def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
+    def row(sweep: str, regime: str, variant: str, value: float) -> Row:
+        size = {"m": 4096, "n": 4096, "k": 4096}
+        about = {
+            "sweep": sweep,
+            "variant": variant,
+            "dtype": "fp8",
+            "layout": "TN",
+            "speedup": value,
+            "regime": regime,
+        }
+        return Row({**about, **size}, size)
+
+    rows = [
+        row("promoted", "cold", "a", 1.04),
+        row("fast", "cold", "b", 1.01),
+        row("promoted", "sustained", "a", 1.04),
+        row("fast", "sustained", "b", 0.99),
+    ]
+    libraries = {"promoted": ("cublaslt",), "fast": ("cublaslt", "cublaslt_fast")}
+    sweeps: Any = {
+        name: SimpleNamespace(
+            name=name,
+            problem=SimpleNamespace(name="gemm"),
+            reference=SimpleNamespace(kernel=None, libraries=own),
+            regimes=("cold",),
+            tuning=False,
+        )
+        for name, own in libraries.items()
+    }
+    data = Evidence(sweeps, {}, {})
+    vars(data)["tables"] = SimpleNamespace(
+        timed=lambda name, regime: SimpleNamespace(
+            found=[one for one in rows if (one["sweep"], one["regime"]) == (name, regime)]
+        )
+    )
+    (choice,) = choices(data)
+    assert choice.row["variant"] == "b"
+    assert choice.held is not None
+    assert choice.held.gain.value == 0.99
+
+
+def test_what_fails_of_a_text_about_another_gpu_is_not_refuted() -> None:
+    def line(name: str, source: str, part: str, verdict: str, effect: float) -> dict[str, Any]:
+        about = {"id": name, "source": source, "statement": "It pays.", "part": part, "verdict": verdict}
+        return about | {"effect": effect}
+
+    rows = [
+        line("one", "hip-gemm (#1)", "gain: at least 1", "holds", 1.2),
+        line("one", "hip-gemm (#1)", "gain: at least 1", "refuted", 0.9),
+        line("two", "gemm-practice", "gain: at least 1", "refuted", 0.8),
+        line("three", "hip-gemm", "gain: at least 1", "holds", 1.1),
+    ]
+    found = {one["id"]: one for one in claim_lines(tables.frame("claims", rows))}
+    assert [found[name]["verdict"] for name in ("one", "two", "three")] == [NOT_HERE, "refuted", "holds"]
+    assert found["one"]["number"] == "0.900", "of the part that decides"
+    assert claim_lines(tables.frame("claims", [])) == []
+
+
+def test_every_part_of_a_claim_stands_behind_its_line(lab: Lab) -> None:
+    pages = report(lab)
+    (row,) = [line for line in section(pages["report"], "Claims").splitlines() if "Transposing pays." in line]
+    assert "|[holds](evidence.md#transpose-pays)|1.25|" in row
+    evidence = pages["evidence"].partition("### transpose-pays")[2]
+    assert "- **holds** at n = 1024, 4096: gain: at least 1. All 8 are 1.25 x." in evidence
+    assert "What to do: Transpose: 1.25 x." in evidence
+
+
+@pytest.mark.parametrize("name", ["README", "report"])
+def test_the_front_is_short(name: str, pages: dict[str, str]) -> None:
+    assert len(pages[name].split()) <= MOST_WORDS[name]
+    long = [one for one in sentences(pages[name]) if len(one.split()) > MOST_IN_A_SENTENCE]
+    assert long == []
+
+
+@pytest.mark.parametrize("name", ["README", "report"])
+def test_the_first_screen_has_short_sentences(name: str, pages: dict[str, str]) -> None:
+    first = pages[name].partition("## The FP32 ladder")[0]
+    lengths = [len(one.split()) for one in sentences(first)]
+    assert len(lengths) > 10
+    assert sum(lengths) / len(lengths) < MEAN
+
+
+def test_a_headline_is_short_and_every_answer_has_one(found: dict[str, Answer]) -> None:
+    for one in found.values():
+        words = unlinked(one.headline).split()
+        assert len(words) <= MOST_IN_A_HEADLINE, one.headline
+        assert bool(words) != bool(one.absent), one.name
+
+
+def column(answer: Answer, head: str) -> list[str]:
+    return [row[answer.table.heads.index(head)] for row in answer.table.rows]
+
+
+def test_no_headline_contradicts_its_table(found: dict[str, Answer]) -> None:
+    """Every percentage of a headline is one of the table's, and a reach that is lost has a range below 1."""
+    for name, head in (("double_buffering", "speed-up [95 %]"), ("padding_or_swizzling", "speed-up [95 %]")):
+        values = [100 * abs(float(cell.split()[0]) - 1) for cell in column(found[name], head)]
+        said = re.sub(r"and takes.*", "", found[name].headline)
+        percents = [int(one) for pair in re.findall(r"(\d+)(?: to (\d+))? %", said) for one in pair if one]
+        assert percents
+        for one in percents:
+            assert min(abs(one - value) for value in values) < 0.6, found[name].headline
+    losses = {cell.split()[0] for cell in column(found["power_limit"], "slower by")}
+    assert {*re.findall(r"^(\d+) to (\d+) %", found["power_limit"].headline)[0]} <= losses
+    cache = found["register_cache"]
+    for dtype, ratios in cache.facts["ratios"].items():
+        said = re.search(
+            rf"in {dtype} (?:the cache|it) wins at (\d+) ([^.;]*)", cache.headline, re.IGNORECASE
+        )
+        assert said
+        ranges = {str(k): one.predicted for k, one in ratios.items()}
+        assert int(said[1]) == sum(one.low > 1 for one in ranges.values())
+        lost = re.findall(r"\d+", said[2].partition("loses at")[2])
+        assert lost == [k for k, one in ranges.items() if one.high < 1]
+    shown = [*zip(column(cache, "dtype"), column(cache, "k"), strict=True)]
+    assert shown == [(dtype, str(k)) for dtype, own in cache.facts["ratios"].items() for k in own]
+
+
+def test_the_power_answer_shows_power_of_launches_for_seconds_alone(found: dict[str, Answer]) -> None:
+    """Between single launches the GPU rests, so that an average of its power says nothing."""
+    watts = [float(cell) for cell in column(found["power_limit"], "power, W")]
+    assert min(watts) > 500
+
+
+def test_links_of_readme_and_report_lead_to_sources(pages: dict[str, str]) -> None:
+    assert "](kernels/gemm/hopper/" in pages["README"]
+    assert "](../../../kernels/gemm/hopper/" in pages["report"]
+    commands = re.findall(r"python -m ladder reproduce '([^']+)'", pages["methodology"])
+    assert len(commands) > 10
+    timed = pd.read_csv(ROOT / "results/published/nvidia-h200/timings.csv", usecols=["variant"])
+    assert {one.partition("/")[2].partition("@")[0] for one in commands} <= set(timed["variant"])
