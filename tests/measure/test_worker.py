@@ -28,7 +28,7 @@ from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
 from ladder.model.plan import Plan, read_plan, to_json
-from ladder.model.problem import GATE, NOTHING
+from ladder.model.problem import GATE, INPUTS, NOTHING
 from ladder.model.sweep import Sweep
 from ladder.problems.gemm.instance import GemmInstance
 
@@ -244,3 +244,44 @@ def test_nan_with_alpha_zero_is_explained_with_the_field_that_says_so(
     assert reason.startswith("with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS)")
     assert "7991 of 7991 outputs" in reason
     assert reason.endswith("say `nan_at_alpha_zero: true` in gemm_mine.yaml")
+
+
+def checked(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Size, kind of inputs, alpha and beta of every check at the edges of a plan's first task."""
+    seen = list[tuple[Any, ...]]()
+
+    def check(self: GemmInstance, params: Any) -> Check:
+        seen.append((*self.size.values(), self.inputs, self.scalars["alpha"], self.scalars["beta"]))
+        return Check(0.0, 0.1)
+
+    monkeypatch.setattr(GemmInstance, "check", check)
+    (folder / "none.cubin").touch()
+    made = worker.Worker(plan, folder)
+    made.bench.verify_edges(plan.tasks[0].variant, plan.tasks[0].cell)
+    return seen
+
+
+def test_every_edge_is_verified_with_every_kind_of_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("fp32_tiles", tmp_path)
+    seen, edges = checked(plan, tmp_path, monkeypatch), plan.edges[plan.tasks[0].variant]
+    assert len(edges) == 10
+    for edge in edges:
+        own = [one[3:] for one in seen if one[:3] == tuple(edge.size.values())]
+        assert {kind for kind, alpha, beta in own if (alpha, beta) == (1.0, 0.0)} == {*INPUTS}
+        assert len(own) == len(INPUTS) + 1, "and other weights, or C over infinity"
+    assert {(alpha, beta) for *_, alpha, beta in seen} >= {(0.0, -1.5), (-1.5, 1.0), (2.0, 0.0)}
+
+
+def test_a_kernel_for_long_k_alone_is_verified_at_several_k_with_every_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constraint that leaves out short sums leaves out no kind of inputs."""
+    plan = plan_of("fp32_tiles", tmp_path)
+    long = {name: tuple(one for one in of if one.size["k"] >= 2048) for name, of in plan.edges.items()}
+    seen = checked(replace(plan, edges=long), tmp_path, monkeypatch)
+    assert len({one[:3] for one in seen}) == 3
+    assert {one[:3] + one[3:4] for one in seen} == {
+        (*edge.size.values(), kind) for edge in long[plan.tasks[0].variant] for kind in INPUTS
+    }

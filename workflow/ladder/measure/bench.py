@@ -207,37 +207,42 @@ class Bench:
             raise failure
 
     def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
-        """At one size with inputs of one kind: with alpha = 1 and beta = 0, and if there is beta, with others."""
-        kind, weights = INPUTS[number % len(INPUTS)], [(1.0, 0.0, "nan")]
-        if "beta" in self.problem.scalars:
-            weights.append(_WEIGHTS[number % len(_WEIGHTS)])
-        key = (cell.dtype, cell.layout, kind, *edge.size.items())
+        """At one size with inputs of every kind, with alpha = 1 and beta = 0; if there is beta, with others for one."""
+        key = (cell.dtype, cell.layout, *edge.size.items())
         if key not in self._small:
-            self._small[key] = instance = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
-            instance.inputs = kind
-            self.draw(instance)
+            self._small[key] = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
         instance = self._small[key]
-        for alpha, beta, before in weights:
-            instance.use_scalars(alpha, beta, before)
-            loaded = self.load(edge.launch, instance)
-            spoilt = alpha == 0.0 and not edge.nan_at_alpha_zero
-            with self.timer.working():
-                instance.poison_outputs()
-                if spoilt:
-                    self._spoil_inputs(instance)
-                loaded()
-                if spoilt:
-                    self.draw(instance)
-                check = instance.check(edge.launch.params)
-            if not check.correct:
-                where = f"at {size_label(edge.size)}"
-                if spoilt and math.isinf(check.max_error):
-                    raise CellOutcome("incorrect", self._nan_at_alpha_zero(edge, check))
-                given = f"alpha = {alpha:g}" + (" over nan" if spoilt else "") + f", beta = {beta:g}"
-                given += f" over {before}" if beta == 0 else ""
-                where += f" with {given}" if len(weights) > 1 else ""
-                raise CellOutcome("incorrect", f"{where}, {kind} inputs: {check}")
+        for kind in INPUTS if self._inputs(instance) else INPUTS[:1]:
+            weights = [(1.0, 0.0, "nan")]
+            if "beta" in self.problem.scalars and kind == INPUTS[number % len(INPUTS)]:
+                weights.append(_WEIGHTS[number % len(_WEIGHTS)])
+            with instance.given(kind):
+                instance.use_scalars(1.0, 0.0)
+                self.draw(instance)
+                for weight in weights:
+                    self._verify_weights(edge, instance, *weight)
         self.refuse_damage(instance)
+
+    def _verify_weights(self, edge: Edge, instance: Instance, alpha: float, beta: float, before: str) -> None:
+        instance.use_scalars(alpha, beta, before)
+        loaded = self.load(edge.launch, instance)
+        spoilt = alpha == 0.0 and not edge.nan_at_alpha_zero
+        with self.timer.working():
+            instance.poison_outputs()
+            if spoilt:
+                self._spoil_inputs(instance)
+            loaded()
+            if spoilt:
+                self.draw(instance)
+            check = instance.check(edge.launch.params)
+        if check.correct:
+            return
+        if spoilt and math.isinf(check.max_error):
+            raise CellOutcome("incorrect", self._nan_at_alpha_zero(edge, check))
+        given = f"alpha = {alpha:g}" + (" over nan" if spoilt else "") + f", beta = {beta:g}"
+        given += f" over {before}" if beta == 0 else ""
+        where = f"at {size_label(edge.size)}" + (f" with {given}" if "beta" in self.problem.scalars else "")
+        raise CellOutcome("incorrect", f"{where}, {instance.inputs} inputs: {check}")
 
     def _nan_at_alpha_zero(self, edge: Edge, check: Check) -> str:
         file = f"{self.variants[edge.launch.variant]['kernel']}.yaml"

@@ -13,7 +13,9 @@ _EDGES = (
     ((257, 129, 65), (257, 136, 72), (272, 144, 80)),
     ((127, 255, 63), (127, 248, 56), (112, 240, 48)),
     ((256, 256, 96), (512, 512, 256)),
-    ((129, 130, 2051), (129, 136, 2056), (144, 144, 2064)),
+    ((129, 130, 2051), (129, 136, 2056), (144, 144, 2064), (256, 256, 2048)),
+    ((65, 258, 4099), (65, 264, 4104), (80, 272, 4112), (256, 512, 4096)),
+    ((260, 34, 16387), (260, 40, 16392), (272, 48, 16400), (512, 256, 16384)),
 )
 _INPUT = {"fp16_acc16": "fp16"}
 
@@ -42,7 +44,7 @@ class Gemm(Problem):
     packages = ("nvidia-cublas",)  # the reference, and the fp64 answer of the check
 
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
-        """A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, a long K.
+        """A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, long K.
 
         The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16, and of common tiles.
         """

@@ -72,8 +72,9 @@ class GemmInstance(instance.Instance):
         return {"a": (a, self.input), "b": (b, self.input), "c": (c, self.output)}
 
     def fill_inputs(self, seed: int) -> None:
-        for name in "ab":
-            self.draw(name, seed)
+        for name in ("a", "b", "before"):
+            if name in self.tensors:
+                self.draw(name, seed)
 
     def shifts(self) -> int:
         """Those of A that move it by different parts of a row: with each, other products meet.
@@ -130,7 +131,7 @@ class GemmInstance(instance.Instance):
         self.scalars, self._poison = {"alpha": alpha, "beta": beta}, _POISON[before, self.output]
         if beta != 0.0 and "before" not in self.tensors:
             self.add_buffer("before", (self.m, self.n), self.output)
-            self.draw("before", 77)
+            self.draw("before", 0)
 
     def _poison_outputs(self) -> None:
         if self.scalars["beta"] != 0.0:
