@@ -1,4 +1,5 @@
-# `make` sets up what is needed and runs the workflow; `make test` does the same for the tests.
+# `make` sets up what is needed and runs the workflow; `make test` does the same for the tests. `make test-all` also runs
+# those that take minutes of snakemake, a browser or Slurm.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -12,13 +13,16 @@ ifeq ($(shell home="$${XDG_CACHE_HOME:-$$HOME/.cache}"; mkdir -p "$$home" 2>/dev
 export XDG_CACHE_HOME := $(CURDIR)/.cache
 endif
 
-.PHONY: all test lint format reference lock clean
+.PHONY: all test test-all lint format reference lock clean
 .DEFAULT_GOAL := all
 
 all: $(STAMP)
 	$(BIN)/python -m snakemake --cores $(CORES)
 
 test: $(STAMP)
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-all: $(STAMP)
 	$(BIN)/python -m pytest -n auto
 
 lint: $(STAMP)

@@ -205,6 +205,7 @@ def cell(row: pd.Series[Any]) -> str:
     return f"{row['sweep']}/{row['variant']}@{row['m']}:{row['regime']}"
 
 
+@pytest.mark.slow
 def test_filters_leave_the_rows_that_agree(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
     browser.open(file)
     assert browser.find("#count").text == f"{len(timings)} of {len(timings)} cells"
@@ -227,6 +228,7 @@ def test_filters_leave_the_rows_that_agree(browser: Browser, file: Path, timings
     assert "param=bk%3D8" in browser.driver.current_url
 
 
+@pytest.mark.slow
 def test_a_heading_sorts_all_rows(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
     browser.open(file, "problem=gemm")
     rates = timings[timings["problem"] == "gemm"]["tflops"].dropna()
@@ -242,6 +244,7 @@ def test_a_heading_sorts_all_rows(browser: Browser, file: Path, timings: pd.Data
     assert "sort=" not in browser.driver.current_url
 
 
+@pytest.mark.slow
 def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
     ladder = timings[(timings["sweep"] == "fp32_ladder") & timings["baseline"].isna()]
     row = ladder[ladder["m"] == 4096].iloc[-1]
@@ -258,6 +261,7 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
     assert browser.driver.current_url.endswith("#words=small")
 
 
+@pytest.mark.slow
 def test_the_keyboard_moves_through_the_rows_and_opens_one(browser: Browser, file: Path) -> None:
     browser.open(file, "sort=-speedup")
     first, second = browser.column("variant")[:2]
@@ -292,6 +296,7 @@ def test_every_kind_of_command_is_one_that_judge_takes(
         assert "no GPU is visible" in caplog.text, (ids[place], caplog.text)
 
 
+@pytest.mark.slow
 def test_without_rows_the_page_says_so(browser: Browser, text: str, tmp_path: Path) -> None:
     document = embedded(text)
     tables_of: dict[str, Any] = {
@@ -304,6 +309,7 @@ def test_without_rows_the_page_says_so(browser: Browser, text: str, tmp_path: Pa
     assert browser.find("#count").text == "0 of 0 cells"
 
 
+@pytest.mark.slow
 def test_two_runs_stand_side_by_side(browser: Browser, file: Path, tmp_path: Path) -> None:
     document = embedded(file.read_text(encoding="utf-8"))
     other = json.loads(json.dumps(document["runs"][0])) | {"gpu": "NVIDIA B200", "name": "published/b200"}
@@ -327,6 +333,7 @@ def test_two_runs_stand_side_by_side(browser: Browser, file: Path, tmp_path: Pat
     assert len(browser.texts("#detail [data-name=speedup] td")) == 2
 
 
+@pytest.mark.slow
 def test_nothing_is_wider_than_a_phone(browser: Browser, file: Path) -> None:
     size = {"width": 380, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -360,6 +367,7 @@ def enlarged(columns: dict[str, Any], times: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_twenty_thousand_rows_open_in_three_seconds(browser: Browser, text: str, tmp_path: Path) -> None:
     document = embedded(text)
     own = document["runs"][0]

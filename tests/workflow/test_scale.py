@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from scale import costs, make_run
 
 SECONDS = {"first parse": 20.0, "collect": 20.0, "report": 15.0}
 """Several times what 2,000 cells take."""
 
 
+@pytest.mark.slow
 def test_two_thousand_cells_and_five_devices_are_parsed_collected_and_reported_in_seconds(
     tmp_path: Path,
 ) -> None:

@@ -27,7 +27,7 @@ TIMES = {"compile_s"}
 
 _plugin = importlib.util.find_spec("snakemake_executor_plugin_slurm")
 _why = why_no_slurm() or (None if _plugin else "no snakemake-executor-plugin-slurm")
-pytestmark = pytest.mark.skipif(_why is not None, reason=_why or "")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(_why is not None, reason=_why or "")]
 
 
 @pytest.fixture(scope="module")

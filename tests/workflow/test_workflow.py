@@ -198,6 +198,7 @@ SHOWN = {
 """Changed file -> what is done again, beside the environment and the report."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", SHOWN)
 def test_a_change_under_an_old_file_time_is_seen(file: str, finished: Path) -> None:
     """Copying and unpacking keep times."""
@@ -209,6 +210,7 @@ def test_a_change_under_an_old_file_time_is_seen(file: str, finished: Path) -> N
     assert done == SHOWN[file] | {"Recording", "Writing", "Everything"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", ["tables", "environment.json", "figures"])
 def test_what_was_deleted_of_a_run_is_made_again(gone: str, finished: Path) -> None:
     path = finished / RESULTS / gone
@@ -217,6 +219,7 @@ def test_what_was_deleted_of_a_run_is_made_again(gone: str, finished: Path) -> N
     assert path.exists()
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
     report = finished / RESULTS / "methodology.md"
     text = report.read_text()
@@ -299,6 +302,7 @@ NO_JOBS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [words.split() for words in NO_JOBS], ids=" ".join)
 def test_what_runs_no_job_needs_no_cores(words: list[str], finished: Path) -> None:
     done = subprocess.run(
@@ -364,17 +368,21 @@ def written(project: Path) -> dict[str, int]:
     return times
 
 
-@pytest.mark.parametrize("everyone", [True, False], ids=["every process", "snakemake alone"])
+@pytest.mark.parametrize(("everyone", "kills"), [
+    (True, 1),
+    pytest.param(True, 5, marks=pytest.mark.slow),
+    pytest.param(False, 5, marks=pytest.mark.slow),
+], ids=["one kill", "every process", "snakemake alone"])  # fmt: skip
 def test_a_run_killed_at_random_moments_goes_on_and_ends_in_the_same_tables(
-    everyone: bool, project: Path, undisturbed: tuple[dict[str, pd.DataFrame], float]
+    everyone: bool, kills: int, project: Path, undisturbed: tuple[dict[str, pd.DataFrame], float]
 ) -> None:
-    """Five kills in a row, each a little further into the run; with both parameters ten moments."""
+    """Kills in a row, each a little further into the run; with both of five ten moments."""
     expected, seconds = undisturbed
     chance = random.Random(everyone)
     start_up = 1.0
     done: dict[str, int] = {}
-    for kill in range(6):
-        if kill < 5:
+    for kill in range(kills + 1):
+        if kill < kills:
             kill_after(project, start_up + chance.uniform(0, 0.5) * seconds, everyone)
             assert run_snakemake(project, "--unlock").code == 0
         else:
