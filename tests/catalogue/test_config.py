@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -349,3 +351,38 @@ def test_check_says_what_a_run_would_do(project: Path, capsys: pytest.CaptureFix
     text = capsys.readouterr().out
     assert "2 kernels; 4 variants to compile; 35 claims" in text
     assert "alone: 2 variants, 2 sizes, 4 cells" in text
+
+
+def test_what_the_rules_need_is_kept_while_nothing_changes(project: Path) -> None:
+    made = []
+
+    def make() -> dict[str, Any]:
+        made.append(1)
+        return {"external": {}, "count": len(made)}
+
+    def read() -> Any:
+        return set_up(project, over={"device": "none"}).cached_on_disk(make)["count"]
+
+    assert (read(), read()) == (1, 1)
+    (path,) = (project / ".snakemake").iterdir()
+    path.write_text(path.read_text()[:-5])
+    assert (read(), read()) == (2, 2), "a file cut short is no reason to fail"
+    (project / "kernels" / "new.cuh").write_text("// another")
+    assert (read(), read()) == (3, 3)
+
+
+def test_a_cache_that_others_may_write_runs_nothing(project: Path, tmp_path: Path) -> None:
+    class Command:
+        def __reduce__(self) -> Any:
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    for name in ("run", "rules"):
+        (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(("key", Command())))
+    assert main(["--root", str(project), "check", "--config", f"compile={{cache: {tmp_path}}}"]) == 0
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_name_that_is_not_utf_8_counts_as_any_other(project: Path) -> None:
+    (project / "kernels" / os.fsdecode(b"\xff.txt")).write_text("")
+    assert main(["--root", str(project), "check"]) == 0
+    set_up(project).cached_on_disk(lambda: {"external": {}})

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,22 @@ from killing import calls_of
 from ladder.claims.primitives import Tables
 from ladder.cli.app import main
 from ladder.model.files import tree_digest
+from ladder.model.intervals import group_ratios, median, median_interval
 from ladder.results import publish as publishing
 from ladder.results import tables
 from ladder.results.archive import read_archive
 
 SWEEPS = ["tensor_ladder", "bank_stride"]
+
+
+def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A record whose times give its speed-up, and the interval that they give."""
+    for regime in (record or {"regimes": {}})["regimes"].values():
+        scale = median(group_ratios(regime["variant_us"], regime["reference_us"])) / regime["speedup"]
+        regime["variant_us"] = [one * scale for one in regime["variant_us"]]
+        ratios = group_ratios(regime["variant_us"], regime["reference_us"])
+        regime["speedup_low"], regime["speedup_high"] = median_interval(ratios)
+    return record
 
 
 class Run(Lab):
@@ -61,6 +73,12 @@ class Run(Lab):
         here = {"digest": tree_digest(self.root), "commit": self.git("rev-parse", "HEAD"), "clean": True}
         self.session = replace(SESSION, **({"tree": here} | session))
         self.record(names or SWEEPS, change, facts)
+
+    def record(
+        self, names: Any = None, change: Any = lambda _, record: record, *rest: Any, **more: Any
+    ) -> None:
+        """Records whose speed-ups are those of their times."""
+        super().record(names, lambda place, record: settled(change(place, record)), *rest, **more)
 
     def publish(self, *options: str) -> int:
         return main(["--root", str(self.root), "publish", self.run, self.device, *options])
@@ -292,6 +310,71 @@ def test_an_incorrect_cell_is_refused_by_name(tmp_path: Path, caplog: pytest.Log
     assert "and 28 more" in caplog.text
 
 
+def forge(run: Run, kind: str, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change every line of a kind in the run's store."""
+    for path in run.folder.records.iterdir():
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line in lines:
+            if kind in line:
+                change(line[kind])
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def ten_times_faster(record: dict[str, Any]) -> None:
+    for name in ("speedup", "speedup_low", "speedup_high"):
+        if name in record["result"]:
+            record["result"][name] *= 10
+
+
+def surer(record: dict[str, Any]) -> None:
+    if "speedup" in record["result"]:
+        record["result"]["speedup_low"] = record["result"]["speedup"] * 0.9999
+
+
+FORGED: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+    (
+        "record",
+        ten_times_faster,
+        "cell(s) whose speed-up is not that of its times: wmma_naive-fp16@4096:cold",
+    ),
+    ("record", surer, "cell(s) whose speed-up is not that of its times"),
+    (
+        "record",
+        lambda one: one["result"].update(check={"max_error": 1e9, "error_bound": 1e-5}),
+        "cell(s) with an error above its bound",
+    ),
+    ("record", lambda one: one.update(time="2999-01-01T00:00:00Z"), "cell(s) with a time in the future"),
+    ("session", lambda one: one.update(started="2999-01-01T00:00:00Z"), "began in the future, at 2999"),
+    (
+        "session",
+        lambda one: one["tree"].update(commit="f" * 40),
+        f"the commit(s) {'f' * 40} are not in the git",
+    ),
+    (
+        "session",
+        lambda one: one["gpu"].update(name="NVIDIA L4"),
+        "is on 'NVIDIA L4', which is not nvidia-h200",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "says"), FORGED, ids=map(str, range(len(FORGED))))
+def test_what_does_not_follow_from_what_was_measured_is_refused(
+    run: Run, kind: str, change: Callable[[dict[str, Any]], Any], says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    forge(run, kind, change)
+    assert run.publish() == 2
+    assert says in caplog.text
+    assert not run.target.exists()
+
+
+def test_a_run_of_another_gpu_is_refused(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    other = Run(run.root, device="nvidia-l4")
+    shutil.copytree(run.folder.root, other.folder.root)
+    assert other.publish("--config", "device=nvidia-l4") == 2
+    assert "is on 'NVIDIA H200', which is not nvidia-l4" in caplog.text
+
+
 def test_a_failed_variant_alone_is_no_objection(tmp_path: Path) -> None:
     def change(place: Any, record: dict[str, Any]) -> dict[str, Any]:
         return failed("timeout", "60 s")(record) if place.variant.kernel.name == "wmma_naive" else record
@@ -460,7 +543,7 @@ def test_two_that_publish_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [path.name for path in run.target.parent.iterdir()] == [DEVICE]
 
 
-@pytest.mark.parametrize("kill_at", [60, 200, 400, 550])
+@pytest.mark.parametrize("kill_at", [40, 100, 160, 220])
 def test_a_publication_that_is_killed_loses_nothing(run: Run, kill_at: int) -> None:
     """Kills in its last part, where folders are swapped, are those of test_replacing."""
     assert run.publish() == 0

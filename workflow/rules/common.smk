@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
@@ -34,15 +35,16 @@ if workflow.is_main_process and not (
         logger.addHandler(Display())
 
 
-def _known():
-    from ladder.cli.rules import known  # slow to import, and needed only where something changed
+def _rule_inputs():
+    from ladder.cli.rules import rule_inputs  # slow to import, and needed only where something changed
 
-    return known(RUN)
+    return rule_inputs(RUN)
 
 
 try:
     RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
-    KNOWN = RUN.kept("rules", _known, lambda known: known.external)
+    KNOWN = SimpleNamespace(**RUN.cached_on_disk(_rule_inputs))
+    KNOWN.sweeps = {name: SimpleNamespace(**sweep) for name, sweep in KNOWN.sweeps.items()}
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 

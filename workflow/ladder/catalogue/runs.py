@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ladder.build.nvrtc import refuse_options
 from ladder.build.sources import include_closure
@@ -34,27 +33,19 @@ def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
     return {one.file: one.sha256 for plan in plans.values() for one in plan.external.values()}
 
 
-def _loaded(setup: Setup) -> tuple[Any, Any, Any]:
-    """Catalogue, sweeps and plans. Raises LadderError for the first mistake found."""
+def load(setup: Setup) -> Run:
+    """Load and check everything a run reads. Raises LadderError for the first mistake found."""
     project, config, arch = setup.project, setup.config, setup.arch
     refuse_options(arch, config.compile.options)
     catalog = load_catalog(project.kernels)
     for kernel in catalog.values():
         include_closure(kernel.source, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
-    return catalog, every, {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
-
-
-def load(setup: Setup) -> Run:
-    """Load and check everything a run reads. Raises LadderError for the first mistake found."""
-    catalog, every, plans = setup.kept(
-        "run", lambda: _loaded(setup), lambda loaded: external_files(loaded[2])
-    )
-    config = setup.config
+    plans = {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
     chosen = every if config.sweeps == "all" else named(config.sweeps, every)
     for index, name in enumerate(config.clock.sweeps if config.clock.enabled else ()):
         refuse_unknown("configuration", f"clock.sweeps[{index}]", name, every)
     gemms = [name for name, one in every.items() if one.problem.name == "gemm" and one.reference.libraries]
     for index, name in enumerate(config.extras.sweeps if config.extras.enabled else ()):
         refuse_unknown("configuration", f"extras.sweeps[{index}]", name, gemms)
-    return Run(setup.project, config, setup.device, setup.arch, catalog, chosen, every, plans)
+    return Run(project, config, setup.device, arch, catalog, chosen, every, plans)

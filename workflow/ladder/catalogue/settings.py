@@ -2,24 +2,21 @@
 
 import functools
 import glob
-import pickle
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from ladder.catalogue.config import Config
 from ladder.catalogue.documents import parse, parse_yaml, read_yaml
 from ladder.gpu.discovery import find_gpus
 from ladder.model.architecture import TUNED_FOR
 from ladder.model.code import PACKAGE
-from ladder.model.errors import refuse
-from ladder.model.files import digest_files, digest_json, file_sha256, replace_file
+from ladder.model.errors import LadderError, refuse
+from ladder.model.files import digest_files, digest_json, file_sha256, read_json, write_json
 from ladder.model.folders import NO_GPU, Project, PublishedFolder, RunFolder
-
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -58,21 +55,21 @@ class Setup:
         read = [str(root), digest_files(files, root), digest_files(code, PACKAGE), sys.version, installed]
         return digest_json([*read, self.config.model_dump(mode="json"), self.arch])
 
-    def kept(
-        self, name: str, make: Callable[[], Made], elsewhere: Callable[[Made], Mapping[str, str]]
-    ) -> Made:
-        """What `make` made from all that is read, from a file while that is the same.
+    def cached_on_disk(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `make` says of all that is read, as JSON: from a file of this checkout while that is the same.
 
-        `elsewhere` gives files of other folders that it depends on, with the digests that they must have.
+        Its field `external` has files of other folders that it depends on, with their digests.
         """
-        path, key = self.project.root / self.config.compile.cache / f"{name}.pickle", self._read
-        with suppress(Exception):  # no file, one of another version, or one cut short
-            known, made = pickle.loads(path.read_bytes())
-            if known == key and all(file_sha256(Path(file)) == of for file, of in elsewhere(made).items()):
-                return cast(Made, made)
-        made = make()
+        path, key = self.project.root / ".snakemake" / "ladder.json", self._read
+        with suppress(LadderError):  # of a file cut short, or one that is gone
+            known = read_json(path) or {}
+            if known.get("key") == key and all(
+                file_sha256(Path(file)) == of for file, of in known["external"].items()
+            ):
+                return known
+        made = {**make(), "key": key}
         with suppress(OSError):
-            replace_file(path, pickle.dumps((key, made)))
+            write_json(path, made)
         return made
 
 

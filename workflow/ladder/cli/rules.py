@@ -1,6 +1,5 @@
 """What the rules of the workflow ask of documents and code, as plain data."""
 
-from types import SimpleNamespace
 from typing import Any
 
 from ladder.build.variants import Wanted
@@ -23,7 +22,7 @@ def _code(step: str) -> str:
     return digest_json([sha256(path.read_bytes()) for path in closure([f"ladder.cli.{STEPS[step]}"])])
 
 
-def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
+def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
     wanted = Wanted(sweep, run.project.include, run.arch, run.config.compile.options)
     keys = {variant.id: request.key for variant, request in wanted.variants.items()}
     harness = [one.key for one in wanted.harness.values()]
@@ -31,25 +30,26 @@ def _sweep(run: Run, sweep: Sweep) -> SimpleNamespace:
     plan, code = sha256(to_json(given)), digest("ladder.build.variants")
     # At sizes that the plan does not have, a variant is verified as well.
     launched = {one.kernel.name: one.kernel.model_dump_json(include=_LAUNCHED) for one in sweep.variants}
-    return SimpleNamespace(
-        title=sweep.title,
-        question=sweep.question,
-        problem=sweep.problem.name,
-        figures=sweep.figure_names(),
-        variants=len(sweep.variants),
-        counted=bool(sweep.counter_groups),
-        code={regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
+    return {
+        "title": sweep.title,
+        "question": sweep.question,
+        "problem": sweep.problem.name,
+        "figures": sweep.figure_names(),
+        "variants": len(sweep.variants),
+        "counted": bool(sweep.counter_groups),
+        "code": {regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
         # Of what its plan says, and of everything that its cubins and their facts depend on.
-        asked=digest_json([plan, harness, keys, code, launched]),
-    )
+        "asked": digest_json([plan, harness, keys, code, launched]),
+    }
 
 
-def known(setup: Setup) -> SimpleNamespace:
-    """Every sweep, names of those chosen, digests of code by step. Raises LadderError for any mistake in a document."""
+def rule_inputs(setup: Setup) -> dict[str, Any]:
+    """As JSON: every sweep, names of those chosen, digests of code by step, files of other folders with theirs.
+
+    Raises LadderError for any mistake in a document.
+    """
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in run.every_sweep.items()}
-    external = external_files(run.plans)
-    return SimpleNamespace(
-        sweeps=sweeps, external=external, chosen=list(run.sweeps), code={step: _code(step) for step in STEPS}
-    )
+    code = {step: _code(step) for step in STEPS}
+    return {"sweeps": sweeps, "chosen": list(run.sweeps), "code": code, "external": external_files(run.plans)}

@@ -5,7 +5,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ _PACKAGES = """snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidi
 cupti-python ncu-report numpy scipy pandas seaborn matplotlib"""
 
 
-def _output(command: list[str]) -> str | None:
-    """What a command prints; None where it fails or there is no such command."""
+def _output(command: list[str], given: str | None = None) -> str | None:
+    """What a command prints that reads `given`; None where it fails or there is no such command."""
+    options: Any = {"capture_output": True, "text": True, "check": True, "timeout": 30}
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+        return str(subprocess.run(command, input=given, **options).stdout)
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -36,6 +37,16 @@ def tree(root: Path) -> dict[str, Any]:
         state = _output(["git", "-C", str(root), "status", "--porcelain", "--", *TREE_ROOMS])
         found |= {"commit": commit.strip(), "clean": state is not None and not state.strip()}
     return found
+
+
+def unknown_commits(root: Path, commits: Iterable[str]) -> list[str]:
+    """Those of some commits that the repository at `root` does not have; all of them where there is none."""
+    wanted = list(dict.fromkeys(commits))
+    text = "".join(f"{commit}^{{commit}}\n" for commit in wanted)
+    command = ["git", "-C", str(root), "cat-file", "--batch-check"]
+    found = _output(command, text) if (root / ".git").exists() else None
+    lines = found.splitlines() if found is not None else ["missing"] * len(wanted)
+    return [commit for commit, line in zip(wanted, lines, strict=True) if line.endswith("missing")]
 
 
 def host() -> dict[str, Any]:

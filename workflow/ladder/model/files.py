@@ -45,7 +45,8 @@ def digest_files(paths: Iterable[Path], root: Path) -> str:
     """SHA-256 over the names (relative to root) and contents of files, independent of order."""
     total = hashlib.sha256()
     for path in sorted(paths):
-        total.update(f"{path.relative_to(root).as_posix()}\0{sha256(path.read_bytes())}\n".encode())
+        name = os.fsencode(path.relative_to(root).as_posix())  # which may be no UTF-8
+        total.update(name + f"\0{sha256(path.read_bytes())}\n".encode())
     return total.hexdigest()
 
 
