@@ -7,7 +7,7 @@ import functools
 import io
 import itertools
 import struct
-from typing import Any
+from typing import Any, ClassVar
 
 from compiling import compile_request
 from elftools.elf.elffile import ELFFile
@@ -66,11 +66,15 @@ class FakeGpu:
 
     sms, full_rate_fp64, stream = 132, True, None
     maximum, count = 64, 72
+    guards: ClassVar[list[Any]] = []
 
     def __init__(self, problem: str, dtype: str) -> None:
         self.sizes = kernels(problem, dtype)
         self.harness, self.called = self, set[str]()
         self._free = itertools.count(2**40, 2**34)
+
+    def zeros_were_written(self) -> bool:
+        return False
 
     def allocate(self, size: int) -> FakeBuffer:
         return FakeBuffer(-(-size // 16) * 16, next(self._free))

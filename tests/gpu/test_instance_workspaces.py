@@ -25,7 +25,8 @@ class Buffer:
 class Gpu:
     """Notes looks of the harness; `changed` is what they find in all."""
 
-    stream, changed = None, 0
+    stream, changed, guards = None, 0, ()
+    zeros_were_written = staticmethod(lambda: False)
 
     def __init__(self) -> None:
         self.log = list[Any]()
@@ -95,10 +96,11 @@ def test_scratch_holds_nan_ahead_of_each_launch(instance: Any) -> None:
     assert noted(instance, lambda: instance.inspect({}, None)) == ["check"]
 
 
-def test_zeros_are_looked_for_behind_each_launch_and_never_written_again(instance: Any) -> None:
+def test_zeros_are_looked_for_behind_each_launch_timed_or_not_and_never_written_again(instance: Any) -> None:
+    """Ahead of what comes before a launch too: an untimed one comes before that."""
     assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [ZEROS]
-    assert noted(instance, instance.poison_outputs) == ["poison"]
-    assert noted(instance, lambda: instance.refresh(1)) == ["inputs", "poison"]
+    assert noted(instance, instance.poison_outputs) == ["poison", LOOK]
+    assert noted(instance, lambda: instance.refresh(1)) == ["inputs", "poison", LOOK]
     assert noted(instance, lambda: instance.inspect({}, None)) == ["check", LOOK]
 
 
@@ -118,3 +120,24 @@ def test_other_than_zeros_after_any_launch_is_a_state(instance: Any, monkeypatch
     monkeypatch.setattr(instance.gpu, "download", lambda *_: struct.pack("Q", 8) if _[1] else b"")
     reason = "8 bytes of the zeroed workspace of 4096 bytes, which launches must leave zero, were not"
     assert instance.damage() == ("stateful", reason)
+
+
+def test_each_place_has_workspaces_of_its_own_and_all_are_looked_at(
+    instance: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or launches of a chain could hand something on."""
+    monkeypatch.setattr(instance.gpu, "zero", lambda *_: None, raising=False)
+    monkeypatch.setattr(instance.gpu, "download", lambda pointer, size: bytes(size))
+    instance.provide_workspace(ZEROED)
+    first = instance.tensors[ZEROED["pointer"]]
+    for place in (2, 3):
+        with instance.writing_to(place):
+            assert ZEROED["pointer"] not in instance.tensors
+            assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [ZEROS]
+            assert instance.tensors[ZEROED["pointer"]] is not first
+    assert instance.tensors[ZEROED["pointer"]] is first
+    with instance.writing_to(3):
+        again = instance.tensors[ZEROED["pointer"]]
+    with instance.writing_to(3):
+        assert instance.tensors[ZEROED["pointer"]] is again
+    assert noted(instance, instance.damage).count(LOOK) == 3

@@ -65,7 +65,8 @@ def at(pointer: int, shape: tuple[int, ...], kind: Any = np.float32) -> Any:
 class Host:
     """A GPU, its harness and the libraries, in the host's memory."""
 
-    stream, full_rate_fp64, free = None, True, staticmethod(lambda: None)
+    stream, full_rate_fp64, free, guards = None, True, staticmethod(lambda: None), ()
+    zeros_were_written = staticmethod(lambda: False)
 
     def __init__(self) -> None:
         self.harness, self.drawn = self, 0

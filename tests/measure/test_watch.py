@@ -51,6 +51,9 @@ class FakeInstance:
         self.harness = FakeHarness()
         self.gpu = SimpleNamespace(harness=self.harness, stream="stream")
         self.place, self.log = 0, list[tuple[Any, ...]]()
+        self.workspaces = SimpleNamespace(
+            tensors={}, renew=lambda: self.log.append(("workspaces", self.place))
+        )
         self.inputs = "uniform"
 
     @contextlib.contextmanager
@@ -311,8 +314,8 @@ class FakeTimer:
     def pairs(self, sides: Any, rule: Any, regime: str, twice: bool = False, scale: float = 1.0) -> Any:
         self.called.append((regime, scale))
         for one in sides:
-            one.refresh()
             one.prime()
+            one.refresh()
             one.launch()
             one.inspect()
         return Pairs([self.median_us] * 3, [10.0] * 3)
@@ -376,13 +379,13 @@ def test_launches_of_a_chain_write_to_places_of_their_own(instance: Any, lab: La
     assert lab.timer.called == [("warm", length)]
 
 
-def test_a_chain_is_refreshed_poisoned_and_behind_one_launch_alone(instance: Any, lab: Lab) -> None:
+def test_a_chain_is_refreshed_and_poisoned_behind_one_launch_alone(instance: Any, lab: Lab) -> None:
     lab.run("warm")
     first = instance.log[: instance.log.index(("other alone", 0))]
     length = chain_length(100.0)
     named = [entry[0] for entry in first]
     around = ["refresh", *["poison"] * length]
-    assert named == [*around, "alone", *["variant"] * length, *["inspect"] * 4, *around]
+    assert named == ["alone", *around, *["variant"] * length, *["inspect"] * 4]
     poisoned = [place for _, place in instance.entries("poison")]
     assert poisoned == [place for _, place in instance.entries("variant")] * 2
     assert instance.entries("inspect")[0][1] in poisoned
@@ -462,6 +465,17 @@ def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(instance
     assert [place for _, place in instance.entries("variant")] == own
     assert instance.entries("poison") == [("poison", REFERENCE)] * len(instance.entries("poison"))
     assert [entry[1] for entry in instance.entries("refresh")][-2:] == [REFERENCE + 1] * 2, "of each chain"
+
+
+def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(instance: Any, lab: Lab) -> None:
+    instance.workspaces.tensors["scratch"] = None
+    lab.timing.launch_us, lab.timer.median_us = (1000.0, 1000.0), 1000.0
+    lab.run("sustained")
+    length = chain_length(1000.0, sustained=True)
+    own = list(range(REFERENCE + 1, REFERENCE + 1 + length))
+    assert [place for _, place in instance.entries("workspaces")] == own * 2, "ahead of each side's chain"
+    first = instance.log.index(("variant", own[0]))
+    assert all(instance.log.index(("workspaces", place)) < first for place in own)
 
 
 def test_short_kernels_are_not_sustained(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,6 @@ from ladder.build.variants import harness
 from ladder.gpu.device import Gpu, Harness, Launcher, Seal, _mixed
 from ladder.gpu.instance import Maker, Tensor
 from ladder.gpu.timing import Timer
-from ladder.gpu.workspace import Workspaces
 from ladder.measure.watch import Side, Watch
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
@@ -390,7 +389,7 @@ def emulated_instance(
     signed = 8 * (k + _PADDING)
     made._signed = cast(Any, SimpleNamespace(handle=on.allocate(signed), size=signed))
     made.gpu = cast(Any, SimpleNamespace(harness=on, zero=on.zero))
-    made.workspaces = Workspaces(made.gpu)
+    made._workspaces, made._place = {}, 0
     return made, on
 
 

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import math
+import secrets
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,12 @@ from ladder.model.problem import CLOCKS, NOTHING, READ, SCRUB
 Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
 SEALS = 4096  # checks whose results wait to be read
+
+GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
+GUARD_BYTE = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
+
+Guard = tuple[int, int, bool]
+"""Address, bytes, and whether it lies behind its buffer."""
 
 _RUNNING = 32  # bytes of what checking kernels share until the last block is done
 _THREADS = 256
@@ -46,6 +53,7 @@ class Gpu:
     def __init__(self, harness: bytes, symbols: Mapping[str, str]) -> None:
         self.device = Device(0)
         self.device.set_current()
+        self.guards: list[tuple[str, Guard]] = []  # of buffers that last as long as the process
         self.stream: Stream = self.device.create_stream()
         properties = self.device.properties
         self.sms: int = properties.multiprocessor_count
@@ -80,6 +88,14 @@ class Gpu:
             if "OUT_OF_MEMORY" in str(error):
                 raise OutOfDeviceMemory(f"{size} bytes of device memory were refused: {error}") from error
             raise
+
+    def allocate_guarded(self, name: str, size: int) -> Buffer:
+        """A buffer for the whole process, between guards that instances look at. Raises OutOfDeviceMemory."""
+        whole = self.allocate(size + 2 * GUARD_BYTES)
+        whole.fill(GUARD_BYTE, stream=self.stream)
+        begin = int(whole.handle) + GUARD_BYTES
+        self.guards += [(name, one) for one in guards_of(int(whole.handle), whole.size, begin, size)]
+        return Buffer.from_handle(begin, size, owner=whole)
 
     def sync(self) -> None:
         """Wait for everything enqueued. Raises what the device ran into."""
@@ -138,17 +154,22 @@ class Gpu:
         checked(driver.cuMemcpyDtoDAsync(target, source, size, self.stream.handle))
 
 
+def guards_of(whole: int, whole_bytes: int, begin: int, size: int) -> tuple[Guard, Guard]:
+    """What lies ahead of a buffer, and behind it, in the allocation that it is part of."""
+    return (whole, begin - whole, False), (begin + size, whole + whole_bytes - begin - size, True)
+
+
 class L2:
     """The state of a GPU's L2 cache before a launch, which a regime is made of: buffers that take its place."""
 
     def __init__(self, gpu: Gpu, size: int) -> None:
         self.gpu, self.bytes = gpu, max(size, _LEAST_L2_BYTES)
-        self._flush = gpu.allocate(self.bytes)
+        self._flush = gpu.allocate_guarded("the buffer that flushes the L2", self.bytes)
 
     @functools.cached_property
     def _clean(self) -> Buffer:
         """Zeros, four times what the L2 holds: less might leave what it means to evict."""
-        buffer = self.gpu.allocate(4 * self.bytes)
+        buffer = self.gpu.allocate_guarded("the buffer that cleans the L2", 4 * self.bytes)
         buffer.fill(0, stream=self.gpu.stream)
         return buffer
 
@@ -195,11 +216,13 @@ class Harness:
         self._functions = {
             name: driver.CUfunction(int(kernel.handle)) for name, kernel in self.kernels.items()
         }
-        self._gpu, self._scratch = gpu, gpu.allocate(_RUNNING + 16 + 16 * SEALS)
+        size = 16 + _RUNNING + 16 * SEALS
+        self._gpu, self._scratch = gpu, gpu.allocate_guarded("the results of checks", size + 16)
         self._scratch.fill(0, stream=gpu.stream)
         self._seal, self._packed = Seal(), dict[tuple[Any, ...], tuple[int, Any, list[Any]]]()
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
+        self._not_zero = self.maximum + size
         gpu.allow_shared(self.kernels[SCRUB], gpu.block_shared_bytes)
         config = LaunchConfig(grid=1, block=1)
         self.nothing: Launcher = functools.partial(launch, gpu.stream, config, self.kernels[NOTHING])
@@ -246,7 +269,11 @@ class Harness:
     def read_through(self, data: Buffer) -> None:
         """Enqueue a read of a whole buffer of zeros."""
         chunks = data.size // 16
-        self.run(READ, chunks, int(data.handle), chunks, self.maximum)
+        self.run(READ, chunks, int(data.handle), chunks, self._not_zero)
+
+    def zeros_were_written(self) -> bool:
+        """Whether something else than zeros was read by `read_through`."""
+        return any(self._gpu.download(self._not_zero, 4))
 
 
 def _typed(value: float) -> Any:

@@ -14,16 +14,14 @@ from typing import Any, ClassVar
 
 from cuda.core import Buffer
 
-from ladder.gpu.device import Gpu, Launcher, Seal
+from ladder.gpu.device import GUARD_BYTE, GUARD_BYTES, Gpu, Guard, Launcher, Seal, guards_of
 from ladder.gpu.timing import Timer
 from ladder.gpu.workspace import WORD, Workspaces
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, GUARD, INPUTS, Params
 
-_GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
 STEP = 256  # bytes: as aligned as libraries expect
 _STEPS = 256
-_GUARD = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,8 @@ class Tensor:
         begin, size = int(self.whole.handle) + offset, math.prod(self.shape) * ELEMENT_BYTES[self.dtype]
         return replace(self, buffer=Buffer.from_handle(begin, size, owner=self.guarded))
 
-    def guards(self) -> Iterator[tuple[int, int, bool]]:
-        """Of each guard its address, its bytes, and whether it lies behind the buffer."""
-        begin, size = int(self.whole.handle), self.whole.size
-        yield begin - _GUARD_BYTES, _GUARD_BYTES, False
-        yield begin + size, self.guarded.size - _GUARD_BYTES - size, True
+    def guards(self) -> tuple[Guard, Guard]:
+        return guards_of(int(self.guarded.handle), self.guarded.size, int(self.whole.handle), self.whole.size)
 
 
 @dataclass(frozen=True)
@@ -94,7 +89,7 @@ class Instance(ABC):
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
         self.gpu, self.size, self.dtype, self.layout = gpu, size, dtype, layout
         self.tensors: dict[str, Tensor] = {}
-        self.workspaces = Workspaces(gpu)
+        self._workspaces: dict[int, Workspaces] = {}  # by place
         self.scalars: dict[str, float] = {}
         self.inputs = INPUTS[0]  # the kind to draw
         self.algorithms: dict[str, str] = {}  # of libraries, by name: to be taken, or taken
@@ -102,7 +97,7 @@ class Instance(ABC):
         self._place = 0
         self._copies: dict[tuple[str, int], Tensor] = {}  # of moving inputs
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
-        self._table: tuple[list[str], list[tuple[int, int, bool]], Buffer] | None = None
+        self._table: tuple[list[str], list[Guard], Buffer] | None = None
         for name, (shape, element) in self.shapes().items():
             self.add_buffer(name, shape, element)
 
@@ -143,12 +138,12 @@ class Instance(ABC):
     def poison_outputs(self) -> None:
         """Overwrite every output and all scratch ahead of a launch."""
         self._poison_outputs()
-        self.workspaces.spoil()
+        self.workspaces.renew()
 
     def refresh(self, seed: int) -> None:
         """Enqueue what comes ahead of a timed launch: fresh inputs, poisoned outputs and scratch."""
         self._refresh(seed)
-        self.workspaces.spoil()
+        self.workspaces.renew()
 
     def inspect(self, params: Params, seal: Seal) -> None:
         """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the seal, and a look
@@ -187,6 +182,16 @@ class Instance(ABC):
         finally:
             self._move(before)
 
+    @property
+    def workspaces(self) -> Workspaces:
+        """Those of the place in use."""
+        return self._workspaces.setdefault(self._place, Workspaces(self.gpu))
+
+    def place_bytes(self) -> int:
+        """Device memory of one place: its outputs, and the workspaces that kernels have had so far."""
+        own = [self.tensors[name] for name in (*self.outputs, *self.workspaces.tensors)]
+        return sum(tensor.guarded.size for tensor in own)
+
     def places(self) -> int:
         """How many sets of outputs there are besides the one in use."""
         return len({place for _, place in self._elsewhere})
@@ -202,7 +207,10 @@ class Instance(ABC):
             if (name, number) not in self._copies:
                 self._copies[name, number] = self._allocated(here.shape, here.dtype, _STEPS * STEP)
             self.tensors[name] = self._copies[name, number].moved(shift if name == self.moving[0] else 0)
+        for name in self.workspaces.tensors:
+            del self.tensors[name]
         self._place = place
+        self.tensors |= self.workspaces.tensors
 
     def _variation(self, place: int) -> tuple[tuple[int, ...], int]:
         """Which copy of each moving input a place takes, and the shift of the first one in bytes.
@@ -228,7 +236,7 @@ class Instance(ABC):
             self._copies[name, 0] = self.tensors[name]
 
     def provide_workspace(self, argument: Mapping[str, Any]) -> None:
-        """Allocate the workspace of a kernel's argument, unless it is there. Raises OutOfDeviceMemory."""
+        """Allocate the workspace of a kernel's argument at this place, unless it is there. Raises OutOfDeviceMemory."""
         name, size = argument["pointer"], int(argument["bytes"])
         if name not in self.tensors:
             self.add_buffer(name, (max(1, size // ELEMENT_BYTES[WORD]),), WORD)
@@ -236,10 +244,10 @@ class Instance(ABC):
 
     def _allocated(self, shape: tuple[int, ...], dtype: str, room: int = 0) -> Tensor:
         size = math.prod(shape) * ELEMENT_BYTES[dtype] + room
-        guarded = self.gpu.allocate(size + 2 * _GUARD_BYTES)
-        guarded.fill(_GUARD, stream=self.gpu.stream)
+        guarded = self.gpu.allocate(size + 2 * GUARD_BYTES)
+        guarded.fill(GUARD_BYTE, stream=self.gpu.stream)
         self._table = None
-        whole = Buffer.from_handle(int(guarded.handle) + _GUARD_BYTES, size, owner=guarded)
+        whole = Buffer.from_handle(int(guarded.handle) + GUARD_BYTES, size, owner=guarded)
         return Tensor(whole, shape, dtype, whole, guarded).moved(0)
 
     def renew(self, seed: int) -> None:
@@ -288,7 +296,7 @@ class Instance(ABC):
         count, size = len(guards), 16 * len(guards)
         pointer, found = int(table.handle), int(table.handle) + 24 * count
         self.gpu.zero(found, size)
-        harness.run(GUARD, 4096 * count, found, found + 8 * count, pointer, count, ctypes.c_int32(_GUARD))
+        harness.run(GUARD, 4096 * count, found, found + 8 * count, pointer, count, ctypes.c_int32(GUARD_BYTE))
         words = struct.unpack(f"{count}Q{count}d", self.gpu.download(found, size))
         for name, (_, length, behind), changed, nearest in zip(
             names, guards, words, words[count:], strict=False
@@ -297,6 +305,8 @@ class Instance(ABC):
                 at = length - int(nearest)
                 place = f"{at} bytes behind the end" if behind else f"{at + 1} bytes before the start"
                 return "out_of_bounds", f"{changed} bytes around {name} were written, the nearest {place}"
+        if harness.zeros_were_written():
+            return "out_of_bounds", "the buffer that cleans the L2 was written"
         for name, tensor in self._buffers().values():
             if tensor.kind.value < 0:
                 continue
@@ -305,20 +315,22 @@ class Instance(ABC):
             _, changed = harness.reduce(entry, count, harness.count, begin, count, *drawn_with)
             if changed:
                 return "incorrect", f"{changed} elements of the input {name} were written"
-        return self.workspaces.damage()
+        return next((found for one in self._workspaces.values() if (found := one.damage())), None)
 
     def _buffers(self) -> dict[int, tuple[str, Tensor]]:
         """Name and tensor of every buffer, of each place and copy, by address."""
-        every = [*self.tensors.items()]
+        workspaces = (one.tensors for one in self._workspaces.values())
+        every = [item for of in (self.tensors, *workspaces) for item in of.items()]
         every += [
             (name, tensor) for of in (self._elsewhere, self._copies) for (name, _), tensor in of.items()
         ]
         return {int(tensor.whole.handle): (name, tensor) for name, tensor in every}
 
-    def _guards(self) -> tuple[list[str], list[tuple[int, int, bool]], Buffer]:
+    def _guards(self) -> tuple[list[str], list[Guard], Buffer]:
         """Of each guard its buffer's name and its place, and a table of them on the device with room for results."""
-        if self._table is None:
-            listed = [(name, guard) for name, tensor in self._buffers().values() for guard in tensor.guards()]
+        listed = [(name, guard) for name, tensor in self._buffers().values() for guard in tensor.guards()]
+        listed += self.gpu.guards
+        if self._table is None or self._table[1] != [guard for _, guard in listed]:
             names, guards = [name for name, _ in listed], [guard for _, guard in listed]
             packed = b"".join(struct.pack("3q", *guard) for guard in guards)
             self._table = names, guards, self.gpu.upload(packed + bytes(16 * len(guards)))
@@ -331,7 +343,7 @@ class Instance(ABC):
             tensor.whole.close()
             tensor.guarded.close(self.gpu.stream)
         self.tensors, self._elsewhere, self._copies, self._table = {}, {}, {}, None
-        self.workspaces = Workspaces(self.gpu)
+        self._workspaces = {}
 
 
 Maker = Callable[[Gpu, Mapping[str, int], str, str], Instance]

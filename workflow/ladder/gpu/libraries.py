@@ -78,7 +78,7 @@ class Libraries:
 
     def __init__(self, timer: Timer, candidates: int) -> None:
         self.timer, self.gpu, self._candidates = timer, timer.gpu, candidates
-        self._workspace = self.gpu.allocate(WORKSPACE_BYTES)
+        self._workspace = self.gpu.allocate_guarded("the workspace of the libraries", WORKSPACE_BYTES)
         self._cublas = cublas.create()
         cublas.set_stream(self._cublas, int(self.gpu.stream.handle))
         # A workspace of our own: the library then allocates nothing while a graph is captured.

@@ -1,7 +1,8 @@
 """Memory beside the outputs for kernels that ask for it, and what keeps it from telling one launch of another.
 
 A kernel's argument {workspace: zeroed} is memory that holds zeros ahead of the first launch, and must hold zeros after
-each; {workspace: scratch} is memory that holds NaN ahead of each launch that is timed alone or verified.
+each; {workspace: scratch} is memory that holds NaN ahead of each launch. Launches that follow one another without a
+pause have workspaces of their own, so that nothing passes from one to the next.
 """
 
 import ctypes
@@ -18,19 +19,22 @@ WORD = "fp32"
 """Element type of workspaces, which are whole numbers of it."""
 
 _NAN = b"\xff"
+_ZERO = ctypes.c_int32(0)
 _THREADS = 4096
 
 
 class Workspaces:
-    """The workspaces of one instance, by name."""
+    """The workspaces of an instance at one place, by name."""
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
+        self.tensors: dict[str, Tensor] = {}
         self._scratch: list[Tensor] = []
         self._zeroed: dict[str, Any] = {}  # a row for the harness's guard check, with room for what it counts
 
     def add(self, name: str, kind: str, tensor: "Tensor") -> None:
         """Take in a buffer that was just allocated, as `scratch` or `zeroed`."""
+        self.tensors[name] = tensor
         if kind == "scratch":
             self._scratch.append(tensor)
             self.spoil()
@@ -44,12 +48,16 @@ class Workspaces:
         for tensor in self._scratch:
             tensor.buffer.fill(_NAN, stream=self.gpu.stream)
 
+    def renew(self) -> None:
+        """Enqueue what comes ahead of a launch: a look at what the one before left, and NaN for the scratch."""
+        self.look()
+        self.spoil()
+
     def look(self) -> None:
         """Enqueue a count of the bytes that are not zero where zeros must be; it adds to earlier counts."""
         for table in self._zeroed.values():
             row, found = int(table.handle), int(table.handle) + 24
-            zero = ctypes.c_int32(0)
-            self.gpu.harness.run(GUARD, _THREADS, found, found + 8, row, 1, zero)
+            self.gpu.harness.run(GUARD, _THREADS, found, found + 8, row, 1, _ZERO)
 
     def damage(self) -> tuple[str, str] | None:
         """(status, reason) where a launch left other than zeros in a workspace that must hold zeros."""

@@ -129,8 +129,7 @@ class Bench:
 
     def places(self, instance: Instance) -> int:
         """For how many sets of outputs there is room, those that are there included."""
-        size = sum(instance.tensors[name].guarded.size for name in instance.outputs)
-        return max(1, int(self.gpu.free_bytes() // 2 // size) + instance.places())
+        return max(1, int(self.gpu.free_bytes() // 2 // instance.place_bytes()) + instance.places())
 
     def release(self) -> None:
         if self._instance is not None:
@@ -374,10 +373,11 @@ class Bench:
         """Whether a launch does its work while the stream is held: then the poison ahead of it comes behind it."""
 
         def launch() -> None:
+            instance.poison_outputs()
             launcher()
             time.sleep(_HELD_S)
 
-        self.timer.once(Watched(launch, prime=instance.poison_outputs))
+        self.timer.once(Watched(launch))
         with self.timer.working():
             return not instance.check(params).correct
 

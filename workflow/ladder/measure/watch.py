@@ -109,6 +109,11 @@ class Watch:
         with self.instance.writing_to(place):
             self.instance.poison_outputs()
 
+    def renew_workspaces(self, place: int) -> None:
+        """Enqueue what workspaces need ahead of a launch at `place`, where outputs are not poisoned."""
+        with self.instance.writing_to(place):
+            self.instance.workspaces.renew()
+
     def _inspect(self, side: Side, place: int) -> None:
         if len(self._waiting) == SEALS:
             self.settle()

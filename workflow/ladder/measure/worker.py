@@ -106,7 +106,7 @@ class Timing:
         )
 
     def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
-        """Chains of launches that each write to a place of their own. In warm one alone comes before each chain.
+        """Chains of launches that each have a place of their own. In warm one alone comes before their inputs.
 
         There are none where an external reference cannot be captured.
         """
@@ -135,8 +135,14 @@ class Timing:
                 why = f"not captured in a CUDA graph: {error}"
                 bench.note(self.name, f"{regime}: {why}")
                 return CellOutcome("unsupported", f"the reference {self.name}: {why}")
-            poisons = [partial(watch.poison, place) for place in places]
-            clear = graphs.enter_context(contextlib.closing(capture(stream, poisons)))
+            # Sustained chains are not poisoned: what places hold are answers to the inputs of the chain before.
+            ahead = watch.renew_workspaces if regime == SUSTAINED else watch.poison
+            clear: Launcher = nothing
+            if regime != SUSTAINED or self.instance.workspaces.tensors:
+                clears = [partial(ahead, place) for place in places]
+                clear = partial(
+                    graphs.enter_context(contextlib.closing(capture(stream, clears))).launch, stream
+                )
 
             def sides(poison: Launcher, checks: int) -> Sides:
                 own_side, other_side = (self.variant, own_places), (self.reference, other_places)
@@ -146,10 +152,9 @@ class Timing:
                 )
 
             if regime == SUSTAINED:
-                # Not poisoned: what places hold are answers to the inputs of the chain before.
-                return bench.timer.blocks(sides(nothing, 1), (len(own_places), len(other_places)))
+                return bench.timer.blocks(sides(clear, 1), (len(own_places), len(other_places)))
             return bench.timer.pairs(
-                sides(partial(clear.launch, stream), _CHECKED_OF_A_CHAIN),
+                sides(clear, _CHECKED_OF_A_CHAIN),
                 self.rule,
                 regime,
                 scale=len(places),

@@ -56,9 +56,10 @@ class GemmInstance(instance.Instance):
         self.m, self.n, self.k = (size[extent] for extent in "mnk")
         self.input, self.output = input_dtype(dtype), output_dtype(dtype)
         super().__init__(gpu, size, dtype, layout)
-        self._signed = gpu.allocate(8 * (self.k + _PADDING))
-        self._signed.fill(0, stream=gpu.stream)
-        self._squares = gpu.allocate(16)
+        for name, doubles in (("signed", self.k + _PADDING), ("squares", 2)):
+            self.add_buffer(name, (2 * doubles,), "fp32")
+        self._signed, self._squares = (self.tensors[name].buffer for name in ("signed", "squares"))
+        self._signed.fill(b"\0", stream=gpu.stream)
         self.use_scalars(1.0, 0.0)
 
     @classmethod
