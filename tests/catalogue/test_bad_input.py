@@ -690,12 +690,19 @@ def assert_says(message: str, fragments: tuple[str, ...]) -> None:
         at = found + len(fragment)
 
 
+def test_without_a_mistake_nothing_is_said(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    assert main(["check"]) == 0
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_a_mistake_names_file_field_value_and_what_is_accepted(
     mistake: Mistake, project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(project)
-    assert main(["check"]) == 0
     mistake.change(project)
     assert main(["check"]) == 2
     (record,) = caplog.records
