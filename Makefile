@@ -13,17 +13,21 @@ ifeq ($(shell home="$${XDG_CACHE_HOME:-$$HOME/.cache}"; mkdir -p "$$home" 2>/dev
 export XDG_CACHE_HOME := $(CURDIR)/.cache
 endif
 
-.PHONY: all test test-all lint format reference lock clean
+.PHONY: all test test-all check-published lint format reference lock clean
 .DEFAULT_GOAL := all
 
 all: $(STAMP)
 	$(BIN)/python -m snakemake --cores $(CORES)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto -m "not slow and not published"
 
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m "not published"
+
+# After a publication: what texts, bounds and the choice of repeated cells say of the numbers.
+check-published: $(STAMP)
+	$(BIN)/python -m pytest -m published
 
 lint: $(STAMP)
 	$(BIN)/ruff check

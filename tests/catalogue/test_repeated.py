@@ -50,6 +50,7 @@ def test_pairs_with_a_baseline_are_repeated_with_their_cells(
     assert all(task.repeated for task in own)
 
 
+@pytest.mark.published
 def test_every_pair_that_a_verdict_rests_on_is_repeated(run: Run, repeated: dict[Cell, list[Task]]) -> None:
     """A claim about the best of many rests on the best one: it may be another after new measurements."""
     data, missing, parts = Tables.read(PUBLISHED, run.every_sweep), Counter[str](), 0
@@ -66,6 +67,7 @@ def test_every_pair_that_a_verdict_rests_on_is_repeated(run: Run, repeated: dict
     assert not missing, "to be added to `repeated` of its sweep"
 
 
+@pytest.mark.published
 def test_the_fastest_of_each_dtype_at_each_large_size_is_repeated(repeated: dict[Cell, list[Task]]) -> None:
     timings = stats.ok_rows(tables.read("timings", PUBLISHED), "cold")
     timings = timings[timings["baseline"].isna()]
@@ -96,6 +98,7 @@ def test_the_rungs_that_readme_prints_are_repeated(run: Run, repeated: dict[Cell
         assert [variant for variant in rungs if (name, variant, *size) not in repeated] == []
 
 
+@pytest.mark.published
 def test_each_kind_of_reference_and_duration_is_repeated(repeated: dict[Cell, list[Task]]) -> None:
     """Components of variance are of a kind: without cells of it there are none."""
     timings = stats.ok_rows(tables.read("timings", PUBLISHED), "cold")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from conftest import ROOT
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
@@ -23,6 +24,7 @@ def test_an_entry_runs_in_the_dtypes_that_it_names() -> None:
     assert found == {"hopper_gemm": every, "hopper_ping_pong": every, "8_stream_k": halves}
 
 
+@pytest.mark.published
 def test_hopper_shapes_has_at_each_size_what_hopper_tiles_found_fastest() -> None:
     """Where this fails after a publication, `wanted` says what to write."""
     timings = tables.read("timings", PUBLISHED)

@@ -416,6 +416,7 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
         check_claims(sweeps, 0.05)
 
 
+@pytest.mark.published
 def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]) -> None:
     data = Tables.read(PUBLISHED, sweeps)
     empty = Tables({name: tables.frame(name, []) for name in ledger.TABLES}, sweeps)
@@ -434,6 +435,7 @@ def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]
             assert "without measurements" not in str(row["advice"]), row
 
 
+@pytest.mark.published
 def test_what_the_first_release_decided_wrongly_is_settled(sweeps: dict[str, Sweep]) -> None:
     data = Tables.read(PUBLISHED, sweeps)
     parts = {claim.id: rows_of(claim, data) for claim in CLAIMS}

@@ -19,32 +19,6 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 OWN = "own"
 """In place of a key: an idea of this project."""
 
-PRIVATE = {
-    "twin": "baseline, ablation or branch",
-    "dearest": "most expensive",
-    "copy engine": "TMA",
-    "technique less": "ablation",
-    "told": "said, printed or given",
-    "lack": "is missing",
-    "asks": "has, names or wants",
-}
-"""Words that this project made up, and the field's own."""
-
-PRIVATE_IN_KERNELS = {
-    "By|How|When|OfA|OfTiles|Ordered": "an argument's own noun, such as Loader Load",
-    "Either|Choice": "conditional_t",
-    "lesser|greater": "const_min and const_max",
-    "lay_down|lays": "store_shared",
-    "slabs?|slab_rows|slab_pitch": "shared_c",
-    "boxes|Boxes|SumBoxes": "buffers, or a box of TMA",
-    "pieces?": "fragment, part or rectangle",
-    "Neighbours|load_neighbours|store_neighbours": "Vector",
-    "blend|blended|blend_sums|blend_neighbours": "combine",
-    r"multiply_\w+": "wgmma_tiles, wgmma_loop, staged_loop or prefetch_loop",
-    "sum_row|sum_column|class Sum|WmmaSum|SumBoxes": "accumulator",
-}
-"""Names and words that kernels/ had of its own, and what it says now."""
-
 
 def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -134,27 +108,6 @@ def test_nothing_cites_a_source_by_its_number_or_a_row_of_a_catalogue_that_is_el
     assert found(r"""\btexts? 00\d\b|["'`]00[0-4]\b["'` ]|\bcatalogue [A-E]\d""", files) == []
 
 
-@pytest.mark.parametrize("word", PRIVATE)
-def test_private_words_stay_away(word: str) -> None:
-    files = [*sources_in("kernels", "config", "workflow", "profiles", "tests"), *PAGES]
-    files.remove(Path(__file__))
-    assert found(rf"(?i)\b{word}s?\b", files) == [], f"the field says {PRIVATE[word]}"
-
-
-@pytest.mark.parametrize("words", PRIVATE_IN_KERNELS)
-def test_private_words_stay_out_of_kernels(words: str) -> None:
-    """Of the code; the parameter `boxes` of hopper_gemm.yaml is public, since results are published by its name."""
-    code = [path for path in sources_in("kernels") if path.suffix in {".cu", ".cuh"}]
-    assert len(code) > 50
-    assert found(rf"\b({words})\b", code) == [], f"the field says {PRIVATE_IN_KERNELS[words]}"
-
-
-@pytest.mark.parametrize("name", ["Store", "Output", "Operand", "Split", "Tiles", "Walk"])
-def test_a_name_that_meant_two_things_is_no_type_of_a_kernel(name: str) -> None:
-    code = [path for path in sources_in("kernels") if path.suffix in {".cu", ".cuh"}]
-    assert found(rf"\b(enum class|struct|using) {name}\b", code) == []
-
-
 def test_the_glossary_is_alphabetical_and_has_one_line_a_term() -> None:
     lines = GLOSSARY.read_text(encoding="utf-8").splitlines()
     entries = lines[lines.index("") + 1 :]
@@ -163,10 +116,3 @@ def test_the_glossary_is_alphabetical_and_has_one_line_a_term() -> None:
     terms = [line.split("**")[1].lower() for line in entries]
     assert len(terms) > 40
     assert terms == sorted(set(terms))
-
-
-@pytest.mark.parametrize(
-    "term", ["cell", "claim", "rung", "regime", "record", "session", "speed-up", "wavefront"]
-)
-def test_the_glossary_has_the_terms_of_readme(term: str) -> None:
-    assert f"- **{term}**: " in GLOSSARY.read_text(encoding="utf-8")

@@ -435,6 +435,7 @@ def test_the_tile_sweep_has_144_variants() -> None:
     assert len({entry.variant.id for entry in sweep.entries}) == 144
 
 
+@pytest.mark.published
 def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu_and_sustained_as_much_again() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     jobs = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "jobs.csv").set_index("sweep")

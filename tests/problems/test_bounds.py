@@ -160,6 +160,7 @@ def test_a_rows_errors_lie_within_its_tolerance(dtype: str, depth: int, width: i
     assert of_rows.max() < 0.85 * row_tolerance(dtype, k)
 
 
+@pytest.mark.published
 def test_gpus_err_about_as_much_as_a_row_may() -> None:
     """Of millions of elements the largest error is some five times the root mean square; |A||B| is 3/4 of the norms."""
     paths = sorted((ROOT / "results" / "published").glob("*/timings.parquet"))

@@ -134,6 +134,7 @@ def test_no_bound_is_wider_than_that_of_any_inputs() -> None:
             assert 0 < accumulation_bound(dtype, k) <= general
 
 
+@pytest.mark.published
 def test_every_result_that_was_published_lies_within_its_bound() -> None:
     for path in sorted((ROOT / "results" / "published").glob("*/timings.parquet")):
         rows = pd.read_parquet(path)

@@ -19,7 +19,6 @@ from ladder.results.statistics import lag_1
 from ladder.results.verdicts import SESSION as AMONG_SESSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT.parent / "shared" / "data" / "sessions.parquet"
 SEEN = {"residual": 0.001, "session": 0.002, "gpu": 0.004, "host": 0.006}
 """Standard deviations of the synthetic log speed-ups."""
 
@@ -376,46 +375,11 @@ def shortfalls(rows: pd.DataFrame) -> list[str]:
     return found
 
 
-@pytest.mark.skipif(
-    not DATA.is_file(), reason="the sessions of the first release are not beside this checkout"
-)
-class TestSessionsOfTheFirstRelease:
-    """Seven sessions of 996 cells on H200s: hosts with one, two and four GPUs.
-
-    Their clock floors were not recorded. Multi-GPU hosts read every cell about 1.72 us longer.
-    """
-
-    @pytest.fixture
-    def given(self) -> pd.DataFrame:
-        rows = pd.read_parquet(DATA)
-        rows["regime"] = rows["regime"].map({"cold": "dirty", "clean": "cold"})  # their names since then
-        gpus = rows["session"].map({"published": 1, "x1": 1, "x2": 2}).fillna(4)
-        about = {"gpu_uuid": rows["session"], "host_gpus": gpus, "clock_floor_us": np.nan}
-        return tables.frame("sessions", rows.assign(**about).to_dict("records"))
-
-    @pytest.fixture
-    def with_floors(self, given: pd.DataFrame) -> pd.DataFrame:
-        return given.assign(clock_floor_us=np.where(given["host_gpus"] == 1, 3.2, 4.92))
-
-    def test_without_floors_they_cover_and_are_wide(self, given: pd.DataFrame) -> None:
-        short = shortfalls(held_out(given).reset_index())
-        assert not [line for line in short if "covered" in line]
-
-    def test_with_floors_libraries_are_within_2_percent(self, with_floors: pd.DataFrame) -> None:
-        found = held_out(with_floors).reset_index()
-        short = shortfalls(found[(found["left_out"] == "GPU") | (found["sessions"] == "all")])
-        # The published session is of two GPUs that are not known, one of another class: against kernels 1.2 to 1.9 %.
-        assert all("kernel: half-width" in line for line in short)
-
-    def test_where_gpus_are_known_everything_wanted_is_reached(self, with_floors: pd.DataFrame) -> None:
-        found = held_out(with_floors[with_floors["session"] != "published"].reset_index(drop=True))
-        assert shortfalls(found.reset_index()) == []
-
-
 def published() -> list[Path]:
     return sorted(path.parent for path in (ROOT / "results" / "published").glob("*/coverage.parquet"))
 
 
+@pytest.mark.published
 def test_the_published_coverage_follows_from_the_published_tables_and_is_what_is_wanted() -> None:
     known = {folder: tables.read("coverage", folder) for folder in published()}
     known = {folder: rows for folder, rows in known.items() if len(rows)}
