@@ -13,7 +13,6 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.gpu.card import theoretical_peaks
 from ladder.model.architecture import lacking, peaks
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -122,5 +121,3 @@ def test_peaks_are_those_of_data_sheets_and_unknown_where_products_differ() -> N
     assert of(120, "NVIDIA GeForce RTX 5090", 170, 2407, "tf32") == pytest.approx(104.8, rel=0.01)
     assert of(100, "NVIDIA B200", 148, 1965, "bf16") is None
     assert peaks(61, "NVIDIA TITAN Xp", 30, 1582) == (None, {})
-    for number in (75, 80, 90):  # what measuring takes for the least time of a launch says the same
-        assert theoretical_peaks(number, 132, 1980) == peaks(number, "", 132, 1980)

@@ -34,6 +34,7 @@ from ladder.problems.gemm.instance import GemmInstance
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16")
 LAUNCH_US = 900.0
+CYCLES = int(LAUNCH_US / 2 * 1980)  # as many as an event's time has at the clock below
 
 
 class Harness:
@@ -180,6 +181,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None)
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.observations", lambda *_: {})
+    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.reported_cycles", lambda _: CYCLES)
     graph = SimpleNamespace(launch=lambda stream: None, close=lambda: None)
     monkeypatch.setattr(worker, "capture", lambda stream, members: graph)
     monkeypatch.setattr(worker, "_REPLAYED", 0.0)  # a chain takes no longer than a launch here
@@ -286,3 +288,39 @@ def test_a_kernel_for_long_k_alone_is_verified_at_several_k_with_every_kind(
     assert {one[:3] + one[3:4] for one in seen} == {
         (*edge.size.values(), kind) for edge in long[plan.tasks[0].variant] for kind in INPUTS
     }
+
+
+@pytest.mark.parametrize(
+    ("share", "right"), [(1.0, True), (0.9, True), (0.98, True), (0.5, False), (1 / 32, False), (1.3, False)]
+)
+def test_cycles_that_a_kernel_reports_are_held_against_the_time_of_its_launch(
+    share: float, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that makes no access and reports one cycle for each; one that stops its clock early."""
+    plan = plan_of("bank_column", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    kind = "ladder.problems.banks.instance.BanksInstance"
+    monkeypatch.setattr(f"{kind}.reported_cycles", lambda self: int(share * CYCLES))
+    (result,) = worker.Worker(plan, tmp_path).answer(0, ["cold"], {})["results"].values()
+    assert result["status"] == ("ok" if right else "incorrect")
+    if not right:
+        assert result["reason"].startswith(
+            f"cold: the cycles that it reports take {share * 450:.2f} us at 1980 MHz"
+        )
+
+
+@pytest.mark.parametrize(
+    ("elements", "bytes_of_memory"), [(2**20, 4 * 2**20), (2**28, 8 * 2**28 - Gpu.l2_bytes)]
+)
+def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep(
+    elements: int, bytes_of_memory: int, tmp_path: Path
+) -> None:
+    """Inputs that are made up in registers take half of a stencil's time, which no memory allows."""
+    plan = plan_of("stencil_sizes", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path).bench
+    own.gpu.memory_bytes_per_us = 4.8e6
+    cell = replace(plan.tasks[0].cell, size={"elements": elements})
+    for regime, expected in (("cold", bytes_of_memory / 4.8e6), ("warm", 0.0)):
+        found = own.least_us(cell.in_regime(regime), {"k": 2}, own.instance(cell))
+        assert found == pytest.approx(expected, rel=0.001)

@@ -12,7 +12,7 @@ from typing import Any
 from cuda.bindings import driver
 from cuda.core import Buffer, Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
-from ladder.gpu.card import theoretical_peaks
+from ladder.model.architecture import peaks
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median
 from ladder.model.problem import CLOCKS, NOTHING, READ, SCRUB
@@ -65,8 +65,8 @@ class Gpu:
             properties.memory_clock_rate * properties.global_memory_bus_width / 4e3
         )
         number = int("".join(map(str, self.compute_capability)))
-        self.fp32_tflops, self.tensor_tflops = theoretical_peaks(
-            number, self.sms, properties.clock_rate / 1e3
+        self.fp32_tflops, self.tensor_tflops = peaks(
+            number, self.device.name, self.sms, properties.clock_rate / 1e3
         )
         # Data-centre parts have fp64 at half the rate of fp32 or better.
         self.full_rate_fp64 = self.compute_capability in {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}

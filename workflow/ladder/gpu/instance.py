@@ -169,6 +169,10 @@ class Instance(ABC):
         """Numbers the last launch wrote about itself, by metric and unit: rows of metrics.csv."""
         return {}
 
+    def reported_cycles(self) -> int | None:
+        """Cycles of the SM that the last launch says its work took; None where kernels report none."""
+        return None
+
     @contextlib.contextmanager
     def writing_to(self, place: int) -> Iterator[None]:
         """Inside, outputs are those of a place, allocated at its first use: for kernels loaded, poison and checks.
@@ -315,7 +319,7 @@ class Instance(ABC):
             _, changed = harness.reduce(entry, count, harness.count, begin, count, *drawn_with)
             if changed:
                 return "incorrect", f"{changed} elements of the input {name} were written"
-        return next((found for one in self._workspaces.values() if (found := one.damage())), None)
+        return next((lost for one in self._workspaces.values() if (lost := one.damage())), None)
 
     def _buffers(self) -> dict[int, tuple[str, Tensor]]:
         """Name and tensor of every buffer, of each place and copy, by address."""

@@ -30,6 +30,7 @@ _WEIGHTS = (
     (2.0, 0.0, "inf"),
 )
 """alpha, beta, and what C holds ahead of a launch with beta = 0."""
+_BOOST = 1.15  # of a clock over the one that a GPU reports
 _WARM_UP_S = 0.15  # the clocks of an idle GPU take about 0.1 s to rise
 _HELD_S = 0.05  # longer than most launches take
 _SPARE_BYTES = 256 * 1024 * 1024
@@ -426,14 +427,23 @@ class Bench:
         return min(times, key=lambda name: times[name]), times
 
     def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
-        """The least time (us) of an honest launch: operations at the peak rate, inputs at the memory's if flushed."""
+        """The least time (us) of an honest launch: operations at the peak rate, and if flushed bytes at the memory's.
+
+        Of the outputs those that the L2 cannot keep. GPUs that are not made for data centres may run above the clock
+        that they report.
+        """
         gpu, fp32 = self.gpu, cell.dtype == "fp32"
         # Tensor cores may reach the accuracy of fp32.
         peaks = [gpu.tensor_tflops.get("tf32" if fp32 else cell.dtype), gpu.fp32_tflops if fp32 else None]
         tflops = max((peak for peak in peaks if peak), default=math.inf)
+        tflops *= 1.0 if gpu.full_rate_fp64 else _BOOST
         arithmetic_us = self.problem.work(cell.size, cell.dtype, params).operations / tflops / 1e6
-        inputs = self._inputs(instance) if cell.regime not in CHAINED else ()
-        size = sum(tensor.buffer.size for tensor in inputs)
+        size = 0
+        if cell.regime not in CHAINED:
+            written = sum(instance.tensors[name].buffer.size for name in instance.outputs)
+            size = sum(tensor.buffer.size for tensor in self._inputs(instance)) + max(
+                0, written - gpu.l2_bytes
+            )
         return float(max(arithmetic_us, size / gpu.memory_bytes_per_us))
 
     def copy_us(self, instance: Instance) -> float | None:

@@ -30,6 +30,8 @@ from ladder.model.schemas import CHAINED, SUSTAINED
 _OBSERVED_LAUNCHES = 9
 _REPLAYED = 0.7  # of the time of a launch alone
 _CHECKED_OF_A_CHAIN = 4  # launches, in warm
+_BESIDE_CYCLES = (1.15, 10.0)
+"""By how much a launch may take longer than the cycles that it reports: a factor, and us (up to 7 were seen)."""
 _SUSTAINED_FROM_US = 90.0  # by one launch; those of 100 us are meant
 
 _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
@@ -173,6 +175,25 @@ class Timing:
             why = f"sustained: takes {us:.2f} us, of single launches one took {alone_us:.2f}"
             raise CellOutcome("stateful", why, spoilt=True)
 
+    def refuse_other_cycles(self, variant: Launcher, timed: Timed) -> None:
+        """Raises CellOutcome where the cycles that a launch reports are not those of its time, as one that makes no
+        access, or stops its clock, would report."""
+        if self.instance.reported_cycles() is None:
+            return
+        gpu = self.bench.gpu
+        before = gpu.read_clocks()
+        for _ in range(_OBSERVED_LAUNCHES):
+            variant()
+        mhz = gpu.mean_mhz(before, gpu.read_clocks())
+        own_us = (self.instance.reported_cycles() or 0) / mhz
+        for regime, pairs in timed.items():
+            if regime in CHAINED or not isinstance(pairs, Pairs):
+                continue
+            us, (more, fixed_us) = median(pairs.variant_us), _BESIDE_CYCLES
+            if not own_us / more - 1.0 <= us <= own_us * more + fixed_us:
+                why = f"the cycles that it reports take {own_us:.2f} us at {mhz:.0f} MHz, a launch {us:.2f}"
+                raise CellOutcome("incorrect", f"{regime}: {why}")
+
     def refuse_other_inputs(self, variant: Launcher) -> None:
         """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
         for kind in ("positive", "wide"):
@@ -214,6 +235,7 @@ class Worker:
         name, times = bench.fastest(launchers)
         timing = Timing(bench, self.plan, task, name, (launch_us, times[name]))
         timed = timing.run(loaded, launchers[name], regimes)
+        timing.refuse_other_cycles(loaded, timed)
         observations = self._observations(loaded, task.launch, instance)
         bench.refuse_damage(instance)  # of any launch so far
         timing.refuse_other_inputs(loaded)

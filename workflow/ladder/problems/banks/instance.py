@@ -97,12 +97,15 @@ class BanksInstance(instance.Instance):
         found, sizes = [self.pointer(name) for name in _REPEATED], (PATTERNS * LANES, MAX_THREADS)
         self.gpu.harness.run("compare_words", sum(sizes), seal, *found, *right, *sizes)
 
+    def reported_cycles(self) -> int:
+        return int(self._read("cycles", "<q")[0])
+
     def observations(self, params: Params) -> dict[tuple[str, str], float]:
         accesses = int(params["warps"]) * self.size["elements"]
         predicted = [predicted_wavefronts(row, params) for row in self._offsets()]
         return {
             ("accesses", "accesses"): accesses,
-            ("cycles_per_access", "cycles"): self._read("cycles", "<q")[0] / accesses,
+            ("cycles_per_access", "cycles"): self.reported_cycles() / accesses,
             ("predicted_wavefronts", "wavefronts"): sum(predicted) / len(predicted),
         }
 
