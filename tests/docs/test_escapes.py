@@ -1,0 +1,101 @@
+"""The table of what escapes the checks of a launch: as the page has it, and as planted errors show."""
+
+from __future__ import annotations
+
+import math
+
+import escapes
+import numpy as np
+import pytest
+from escapes import BEGIN, END, LAUNCHES, NAMES, PAGE, SIZES, Planted, by_rows, by_spots, caught
+from ladder.problems.gemm import PROBLEM
+from ladder.problems.gemm.bounds import accumulation_bound
+from problems.test_mutations import by_elements, by_signs, drawn, roundoff, stored
+
+
+def test_the_page_has_the_table_of_the_present_bounds() -> None:
+    """`python tests/escapes.py --write` puts it there."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.count(BEGIN) == page.count(END) == 1
+    assert escapes.written(page) == page
+
+
+def test_a_wrong_tile_escapes_no_run_but_in_fp8_at_16384() -> None:
+    for name in ("a 128 x 128 tile of another answer", "1 % of the tiles of another answer"):
+        for dtype in PROBLEM.dtypes:
+            for k in SIZES:
+                if (name, dtype, k) != ("a 128 x 128 tile of another answer", "fp8", 16384):
+                    assert caught(name, dtype, k)[1] > 0.999, (name, dtype, k)
+
+
+def test_fewer_bits_and_left_out_products_escape_no_run_but_in_fp8_at_16384() -> None:
+    for name in ("1/64 of the products left out", "fewer bits"):
+        for dtype in PROBLEM.dtypes:
+            for k in SIZES:
+                if (name, dtype, k) != ("fewer bits", "fp8", 16384):
+                    assert caught(name, dtype, k)[1] > 0.999, (name, dtype, k)
+
+
+def test_more_launches_see_more_and_larger_errors_are_seen_more_often() -> None:
+    for name in NAMES:
+        for dtype in PROBLEM.dtypes:
+            launch, run = caught(name, dtype, 4096)
+            assert 0 <= launch <= run <= 1
+            assert run == pytest.approx(1 - (1 - launch) ** LAUNCHES)
+    sizes = [by_rows(Planted(128, 128, 0.01 * 2**step), "bf16", 1024) for step in range(12)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 0.001 < 0.999 < sizes[-1]
+
+
+K, TRIALS = 256, 60
+"""Planted in true products of 256 x 256 x 256, with the inputs, signs and bounds of the checks."""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns"),
+    [
+        ("bf16", 1, 1),
+        ("fp8", 1, 1),
+        ("fp8", 1, 4),
+        ("fp16_acc16", 1, 1),
+        ("fp16_acc16", 2, 8),
+        ("fp16", 1, 1),
+    ],
+)
+def test_the_row_check_sees_planted_errors_as_often_as_the_table_says(
+    dtype: str, rows: int, columns: int
+) -> None:
+    random, seen = np.random.default_rng(7), 0
+    size = escapes.R * math.sqrt(2 * K)
+    for _ in range(TRIALS):
+        a, b = drawn(random, dtype, (1, K, K)), drawn(random, dtype, (1, K, K))
+        c = stored(a @ b.astype(np.float64), dtype)
+        c[:, :rows, :columns] += random.normal(0, size, (rows, columns))
+        c = stored(c, dtype)
+        x = random.choice([-1.0, 1.0], (1, K))
+        seen += bool(by_signs(c, a, b, x, roundoff(dtype), dtype)[0] > accumulation_bound(dtype, K))
+    expected = by_rows(Planted(rows, columns, size), dtype, K)
+    print(dtype, rows, columns, f"{seen / TRIALS:.2f}, expected {expected:.2f}")
+    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(max(expected * (1 - expected), 0.02) / TRIALS)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("fp8", 5.0), ("bf16", 0.2), ("fp16_acc16", 2.0)])
+def test_spots_see_planted_errors_as_often_as_the_table_says(dtype: str, size: float) -> None:
+    """A tile of 128 x 128, and 128 groups of eight neighbours drawn by chance as the check draws them."""
+    random, seen = np.random.default_rng(8), 0
+    a, b = drawn(random, dtype, (K, K)), drawn(random, dtype, (K, K))
+    right = stored(a @ b.astype(np.float64), dtype)
+    for _ in range(TRIALS):
+        c = right.copy()
+        c[:32, :32] += random.normal(0, size, (32, 32))
+        c, rows, groups = stored(c, dtype), random.integers(0, K, 8), random.integers(0, K // 8, 8)
+        found = [
+            by_elements(c[[row], at * 8 : at * 8 + 8], a[[row]], b[:, at * 8 : at * 8 + 8], roundoff(dtype))
+            for row, at in zip(rows, groups, strict=True)
+        ]
+        seen += max(found) > accumulation_bound(dtype, K)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(escapes, "ROWS", 8)
+        expected = by_spots(Planted(32, 32, size), dtype, K)
+    print(dtype, f"{seen / TRIALS:.2f}, expected {expected:.2f}")
+    assert abs(seen / TRIALS - expected) < 4 * math.sqrt(max(expected * (1 - expected), 0.02) / TRIALS)

@@ -1,0 +1,156 @@
+"""How often the checks of a timed launch see what is wrong with it: planted errors, by size and type.
+
+`python tests/escapes.py` prints the table of docs/judge.md; with --write it puts it there.
+
+Square GEMMs of inputs in [-1, 1): a product has a root mean square of R = 1/3, an element of C one of R sqrt(K), and
+|A||B| is K / 4. A planted error is normal; what the row check sees of a row is then normal with the error's root mean
+square times the root of how many elements of the row are wrong, and an element that a spot hits is normal as well. What
+both allow is what bounds.py says. Honest errors are far smaller and left out.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / "workflow")]
+
+from ladder.problems.gemm import PROBLEM, output_dtype  # noqa: E402
+from ladder.problems.gemm.bounds import (  # noqa: E402
+    ROUNDING,
+    accumulation_bound,
+    chance_factor,
+    rms_bound,
+    row_tolerance,
+)
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "judge.md"
+BEGIN, END = "<!-- escapes -->\n", "<!-- end of escapes -->\n"
+SIZES = (1024, 2048, 4096, 8192, 16384)
+LAUNCHES = 26  # of a variant in a short run
+ROWS, COLUMNS = 128, 8  # of spots, and neighbours that a spot compares
+TILE = 128
+R = 1 / 3
+FEWER_BITS = {
+    "fp32": "3 bf16 products",
+    "tf32": "bf16 inputs",
+    "fp16": "bf16 inputs",
+    "fp16_acc16": "fp8 inputs",
+    "bf16": "fp8 inputs",
+    "fp8": "3 bits",
+}
+_BITS = {"bf16 inputs": 8, "fp8 inputs": 4, "3 bits": 3}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Wrong elements: how many rows, how many in each of these, and the root mean square of what is wrong."""
+
+    rows: int
+    columns: int
+    size: float
+
+
+def _above(limit: float, spread: float) -> float:
+    """The chance that a normal number with this spread is further from 0 than the limit."""
+    return math.erfc(limit / spread / math.sqrt(2)) if spread > 0 else 0.0
+
+
+def planted(name: str, dtype: str, k: int) -> Planted:
+    """An error of that name in a GEMM of k x k x k."""
+    spread, other = R * math.sqrt(k), R * math.sqrt(2 * k)  # of an element, and of the difference of two
+    tiles = max(1, round(0.01 * (k / TILE) ** 2))
+    narrow = 85 / math.sqrt(k) * 2**-24 * k / 4  # of 3 bf16 products, see tests/problems/test_bounds.py
+    if (bits := _BITS.get(FEWER_BITS[dtype])) is not None:
+        narrow = 0.53 * 2.0**-bits * spread
+    return {
+        "an element of another answer": Planted(1, 1, other),
+        "a row of another answer": Planted(1, k, other),
+        "a 128 x 128 tile of another answer": Planted(TILE, TILE, other),
+        "a 128 x 128 tile of zeros": Planted(TILE, TILE, spread),
+        # Spread over C: in 128 rows each, as good as never in the same ones.
+        "1 % of the tiles of another answer": Planted(
+            min(k, TILE * tiles), TILE * max(1, TILE * tiles // k), other
+        ),
+        "1/64 of the products left out": Planted(k, k, R * math.sqrt(k / 64)),
+        "fewer bits": Planted(k, k, narrow),
+    }[name]
+
+
+NAMES = (
+    "an element of another answer",
+    "a row of another answer",
+    "a 128 x 128 tile of another answer",
+    "a 128 x 128 tile of zeros",
+    "1 % of the tiles of another answer",
+    "1/64 of the products left out",
+    "fewer bits",
+)
+
+
+def row_limit(dtype: str, k: int) -> float:
+    """What the sum of a row's errors with random signs may be."""
+    rounding = ROUNDING[output_dtype(dtype)] / math.sqrt(3) * R * math.sqrt(k)
+    return chance_factor(k) * math.sqrt(k) * (row_tolerance(dtype, k) * k / 3 + rounding)
+
+
+def by_rows(error: Planted, dtype: str, k: int) -> float:
+    """The chance that the row check of one launch sees it."""
+    one = _above(row_limit(dtype, k), error.size * math.sqrt(error.columns))
+    return float(-math.expm1(error.rows * math.log1p(-one))) if one < 1 else 1.0
+
+
+def by_spots(error: Planted, dtype: str, k: int) -> float:
+    """The chance that the spots of one launch see it, one by one or by the root mean square of all."""
+    limit = accumulation_bound(dtype, k) * k / 4 + ROUNDING[output_dtype(dtype)] * R * math.sqrt(k)
+    hit = error.rows / k * min(1.0, math.ceil(error.columns / COLUMNS) / (k / COLUMNS))
+    seen = 1 - (1 - _above(limit, error.size)) ** min(error.columns, COLUMNS)
+    single = 1 - (1 - hit * seen) ** ROWS
+    allowed = rms_bound(dtype, k, "uniform", ROWS * COLUMNS) * k / 4
+    if hit < 1 or error.size <= 0 or math.isinf(allowed):
+        return single
+    spread = math.sqrt(2 / (ROWS * COLUMNS))
+    together = 0.5 * math.erfc((allowed**2 / error.size**2 - 1) / spread / math.sqrt(2))
+    return 1 - (1 - single) * (1 - together)
+
+
+def caught(name: str, dtype: str, k: int) -> tuple[float, float]:
+    """The chances that one launch, and that one of LAUNCHES, is seen to be wrong."""
+    error = planted(name, dtype, k)
+    launch = 1 - (1 - by_rows(error, dtype, k)) * (1 - by_spots(error, dtype, k))
+    return launch, float(-math.expm1(LAUNCHES * math.log1p(-launch))) if launch < 1 else 1.0
+
+
+def share(value: float) -> str:
+    if value < 0.005:
+        return "0"
+    return "100" if value > 0.9995 else f"{100 * value:.{1 if value > 0.99 else 0}f}"
+
+
+def lines() -> Iterator[str]:
+    """The table, in Markdown."""
+    yield f"| planted in every timed launch | type | {' | '.join(map(str, SIZES))} |"
+    yield f"|---|---|{'---|' * len(SIZES)}"
+    for name in NAMES:
+        for dtype in PROBLEM.dtypes:
+            words = f"fewer bits: {FEWER_BITS[dtype]}" if name == "fewer bits" else name
+            cells = (
+                f"{share(launch)} / {share(run)}" for launch, run in (caught(name, dtype, k) for k in SIZES)
+            )
+            yield f"| {words} | {dtype} | {' | '.join(cells)} |"
+
+
+def written(page: str) -> str:
+    """The page with the table that is right now."""
+    before, rest = page.split(BEGIN)
+    return before + BEGIN + "\n" + "\n".join(lines()) + "\n\n" + END + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        print("\n".join(lines()))
