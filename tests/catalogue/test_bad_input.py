@@ -12,6 +12,8 @@ import math
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +63,37 @@ def parameter(name: str) -> Callable[[Path], object]:
     """Give the kernel another parameter."""
     axis = {"values": [1], "default": 1, "description": "more"}
     return document(KERNEL, lambda kernel: kernel["parameters"].update({name: axis}))
+
+
+def axis(*values: object) -> dict[str, Any]:
+    """An axis of a kernel."""
+    return {"values": list(values), "default": values[0], "description": "an axis"}
+
+
+def alike(project: Path) -> None:
+    """Two variants of one name: one value holds what ends another."""
+    axes = {"aa": axis(0, 1, "1-bb=2"), "bb": axis(0, 2)}
+    edit_yaml(project / KERNEL, lambda kernel: kernel["parameters"].update(axes))
+    params = [{"aa": 1, "bb": 2}, {"aa": "1-bb=2"}]
+    variants = [{"kernel": "alone", "params": one} for one in params]
+    edit_yaml(project / SWEEP, lambda sweep: sweep.update(variants=variants))
+
+
+def setting(field: str, value: object) -> Callable[[Path], object]:
+    """Change one setting of the configuration."""
+
+    def change(config: dict[str, Any]) -> None:
+        *parents, last = field.split(".")
+        for name in parents:
+            config = config[name]
+        config[last] = value
+
+    return document(CONFIG, change)
+
+
+def results_are_a_file(project: Path) -> None:
+    shutil.rmtree(project / "results", ignore_errors=True)
+    (project / "results").write_text("")
 
 
 def launch(**fields: object) -> Callable[[Path], object]:
@@ -264,7 +297,7 @@ MISTAKES = [
             SWEEP,
             lambda sweep: sweep["variants"][0].update(params={"k": [2] * 8000, "threads": [128] * 8000}),
         ),
-        (SWEEP, "variants[0].params", "64000000 combinations", "at most 100000"),
+        (SWEEP, "variants: 128000000 combinations", "at most 200000"),
     ),
     Mistake("long text", text(SWEEP, "The mean", "x" * 3001), (SWEEP, "line 1", "3000 characters")),
     Mistake("depth", text(SWEEP, "[fp32]", "[" * 40000 + "]" * 40000), (SWEEP, "line 4", "50 levels")),
@@ -661,6 +694,109 @@ MISTAKES = [
         (KERNEL, "parameters", "needs a parameter 'k'"),
     ),
     Mistake(
+        "a value as a number and as a word",
+        document(KERNEL, lambda kernel: kernel["parameters"]["k"].update(values=[2, 4, "4"])),
+        (KERNEL, "parameters.k.values: [2, 4, '4'] is not accepted", "each value once"),
+    ),
+    Mistake(
+        "a value three times",
+        document(KERNEL, lambda kernel: kernel["parameters"]["k"].update(values=[2, 2, 4])),
+        (KERNEL, "parameters.k.values: [2, 2, 4] is not accepted", "each value once"),
+    ),
+    Mistake(
+        "two variants of one name",
+        alike,
+        (SWEEP, "variants[1].params", "have one name, alone-fp32-aa=1-bb=2"),
+    ),
+    Mistake(
+        "a line break in a value",
+        document(KERNEL, lambda kernel: kernel["parameters"].update(word=axis("a\nb"))),
+        (KERNEL, "parameters.word.values", "a whole number or a word, of printable characters"),
+    ),
+    *[
+        Mistake(
+            f"a parameter called {name}", parameter(name), (KERNEL, f"parameters: '{name}' is not accepted")
+        )
+        for name in ("rung", "dtype", "kernel")
+    ],
+    *[
+        Mistake(
+            f"a workspace of {size} bytes",
+            document(
+                KERNEL,
+                lambda kernel, size=size: kernel["arguments"].append({"workspace": "zeroed", "bytes": size}),
+            ),
+            (KERNEL, "bytes", "accepted: a whole number"),
+        )
+        for size in (-1, "2**60")
+    ],
+    Mistake(
+        "4000 arguments",
+        document(KERNEL, lambda kernel: kernel.update(arguments=kernel["arguments"] * 4000)),
+        (KERNEL, "arguments", "at most 128 of them"),
+    ),
+    Mistake(
+        "a number with colons",
+        text(KERNEL, "grid: [", "grid: [1:30:00, "),
+        (KERNEL, "launch", "1:30:00", "invalid syntax"),
+    ),
+    Mistake("a sweep in capitals", copied(SWEEP, "MORE.YAML"), ("MORE.YAML: file name", "NAME.yaml")),
+    Mistake(
+        "a title of 2900 characters",
+        document(SWEEP, lambda sweep: sweep.update(title="t" * 2900)),
+        (SWEEP, "title: 'ttt", "at most 200"),
+    ),
+    Mistake(
+        "100000 sizes",
+        document(SWEEP, lambda sweep: sweep.update(sizes=[2**20 + 256 * i for i in range(50_000)])),
+        (SWEEP, "sizes", "at most 1000 of them"),
+    ),
+    Mistake(
+        "entries that stand for too much together",
+        document(
+            SWEEP,
+            lambda sweep: sweep.update(variants=[{"kernel": "alone", "params": {"k": [2] * 9000}}] * 51),
+        ),
+        (SWEEP, "variants: 918000 combinations", "accepted: at most 200000 in a sweep"),
+    ),
+    Mistake(
+        "a million brackets",
+        lambda project: (project / SWEEP).write_text("[" * 900_000),
+        (SWEEP, "line 1: over 50 levels"),
+    ),
+    Mistake(
+        "a sweep of two megabytes",
+        lambda project: (project / SWEEP).write_text("# more\n" * 300_000),
+        (SWEEP, "accepted: at most 1000000"),
+    ),
+    Mistake(
+        "a pipe among sweeps",
+        lambda project: os.mkfifo(project / "config/sweeps/pipe.yaml"),
+        ("pipe.yaml: cannot be read: it is no regular file",),
+    ),
+    Mistake(
+        "a sweep that is a link to a device",
+        lambda project: (project / "config/sweeps/zero.yaml").symlink_to("/dev/zero"),
+        ("zero.yaml: cannot be read: it is no regular file",),
+    ),
+    Mistake("results that are a file", results_are_a_file, ("results: a folder is expected",)),
+    *[
+        Mistake(f"{field} of {value!r}", setting(field, value), (CONFIG, field, says))
+        for field, value, says in (
+            ("measure.split", 100_000, "a number <= 256"),
+            ("measure.max_pairs", 10**30, ""),
+            ("measure.lt_heuristics", 10**30, ""),
+            ("measure.lock_clocks", 10**30, ""),
+            ("extras.error_rows", 10**30, ""),
+            ("published", "/etc", "a folder name under results/published"),
+            ("run", "r" * 300, "up to 100 letters"),
+            ("compile.cache", "a\0b", "a folder"),
+            ("compile.options", ["--time=/tmp/x"], "concerns no other file"),
+            ("compile.options", ["-create-pch=/tmp/x"], "concerns no other file"),
+            ("compile.options", ["--fdevice-time-trace=/tmp/x"], "concerns no other file"),
+        )
+    ],
+    Mistake(
         "two kernels of one name",
         lambda project: shutil.copytree(project / "kernels/stencil", project / "kernels/another"),
         (KERNEL, "the name 'alone' is taken by", "kernels/another/alone.yaml"),
@@ -754,7 +890,7 @@ def test_an_include_that_the_compiler_finds_or_does_not_read_is_no_mistake(
         (["claims", "results/a/b", "alnoe"], ("configuration", "sweeps", "'alnoe'", "'alone'")),
         (["environment", "results/a/b", "--arch", "banana"], ("--arch", "'banana'", "such as sm_80")),
         (["check", "--configfile", "config"], ("config", "cannot be read: Is a directory")),
-        (["collect", "results/a/b", "alone", "--into", CONFIG], ("results/a/b/plans/alone.json",)),
+        (["collect", "results/a/b", "alone", "--into", CONFIG], ("folder", CONFIG, "a folder")),
     ],
     ids=lambda value: " ".join(value)[:40],
 )
@@ -872,6 +1008,47 @@ def test_a_json_file_that_is_another_thing_is_refused_by_file_field_and_value(
     (message,) = caplog.messages
     assert_says(message, ("error: ", re.sub(r"\bS\b", name, says)))
     assert len(message) < 800
+
+
+def test_settings_may_follow_one_another_as_for_snakemake(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--root", str(project), "check", "--config", "run=other", "device=none", "measure={seed: 3}"]
+    assert main([*words, "--cells"]) == 0
+    assert "results/other/no-gpu" in capsys.readouterr().out
+    assert main(["--root", str(project), "check", "run=other"]) == 2, "only behind --config"
+
+
+def test_a_root_with_dots_is_a_root(project: Path) -> None:
+    assert main(["--root", f"{project}/config/..", "check"]) == 0
+
+
+def test_a_closed_output_is_no_crash(project: Path) -> None:
+    command = f"{sys.executable} -m ladder --root {project} check >&-"
+    done = subprocess.run(command, shell=True, env=os.environ | {"PYTHONPATH": "workflow"}, check=False)
+    assert done.returncode == 0
+
+
+def test_empty_and_wrong_folders_on_the_command_line_are_refused(
+    measured_once: Lab, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = str(measured_once.folder.root)
+    root, name = ["--root", str(measured_once.root)], "tensor_ladder"
+    for step, says in (
+        (["collect", folder, name, "--into", ""], "folder: '' is not accepted"),
+        (["collect", "/dev/null", name], "folder: '/dev/null' is not accepted"),
+        (["report", folder, name, "--beside", "/"], "--beside: '/' is not accepted"),
+        (["history", "x", "--device", "*"], "device: '*' is not accepted"),
+    ):
+        caplog.clear()
+        assert main([*root, *step]) == 2, step
+        said = "".join([*capsys.readouterr().err.split("\n"), caplog.text])
+        assert says in re.sub(r"\W*\n\W*", " ", said), step
+
+
+def test_an_architecture_of_no_letters_is_refused(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["--root", str(project), "prepare", "results/a/b", "alone", "--arch", ""]) == 2
+    assert "arch: '' is not accepted" in caplog.text
 
 
 def test_a_published_folder_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -685,3 +686,14 @@ def test_times_come_with_their_spread(samples: list[float], cv: float | None) ->
 
 def test_times_of_an_imported_record_are_its_summary() -> None:
     assert figures({"summary": {"median_us": 3.0}})["median_us"] == 3.0
+
+
+def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(tmp_path: Path) -> None:
+    texts = ['=HYPERLINK("http://evil/","x")', "+1", "-1", "@x", "'=1", "'quoted'", "plain = 1", None]
+    notes = tables.frame("notes", [{"sweep": "s", "reason": text} for text in texts])
+    tables.write({"notes": notes}, tmp_path)
+    with (tmp_path / "notes.csv").open(newline="") as file:
+        fields = [row["reason"] for row in csv.DictReader(file)]
+    assert not [field for field in fields if field.startswith(("=", "+", "-", "@"))]
+    pd.testing.assert_frame_equal(tables.read("notes", tmp_path), notes)
+    assert list(pd.read_parquet(tmp_path / "notes.parquet")["reason"])[:4] == texts[:4]

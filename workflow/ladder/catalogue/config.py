@@ -7,12 +7,16 @@ from pydantic import Field
 from ladder.model.document import ARCH, Document, Share, Some, Text, matching, taking
 
 Positive = Annotated[float, Field(gt=0)]
-Pairs = Annotated[int, Field(ge=12)]
-Option = Annotated[str, *matching(r"-.*", "an NVRTC option that begins with a dash")]
-_RUN = "a folder name of letters, digits, '.', '_' and '-', other than published"
-RunName = Annotated[str, *matching(r"(?!published$)[A-Za-z0-9][A-Za-z0-9._-]*", _RUN)]
+Pairs = Annotated[int, Field(ge=12, le=1_000_000)]
+_WRITES = "time|create-pch|pch|pch-dir|use-pch|fdevice-time-trace"
+_OPTION = "an NVRTC option that begins with a dash and concerns no other file"
+Option = Annotated[str, *matching(rf"-(?!-?({_WRITES})\b).*", _OPTION)]
+Folder = Annotated[str, *matching(r"[^\0]{1,1000}", "a folder")]
+_RUN = "a folder name of up to 100 letters, digits, '.', '_' and '-', other than published"
+RunName = Annotated[str, *matching(r"(?!published$)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _RUN)]
 _DEVICE = "auto, none, or the slug of a GPU such as nvidia-h200"
 Device = Annotated[str, *matching(r"[a-z0-9][a-z0-9-]*", _DEVICE)]
+_A_PUBLISHED = "a folder name under results/published, such as nvidia-h200"
 AutoArch = Annotated[str, *matching(f"auto|{ARCH}", "auto or an architecture such as sm_90a")]
 
 
@@ -29,7 +33,7 @@ class CompileConfig(Document):
 
     options: list[Option]
     """further NVRTC options for every variant"""
-    cache: Text
+    cache: Folder
     """folder of compiled kernels, by what they are made from; all runs share it"""
     timeout_s: Positive
     """a variant whose compiler takes longer counts as one that does not compile"""
@@ -54,17 +58,17 @@ class MeasureConfig(Document):
     """a cell is throttled when its SM clock lies by more than this share below the GPU's highest"""
     busy: Literal["refuse", "mark"]
     """when another process uses the GPU: refuse to measure, or mark the cells"""
-    lock_clocks: Annotated[int, Field(ge=1)] | None
+    lock_clocks: Annotated[int, Field(ge=1, le=100_000)] | None
     """SM clock in MHz to lock during measuring and restore after; null leaves the clocks alone"""
-    lt_heuristics: Annotated[int, Field(ge=1)]
+    lt_heuristics: Annotated[int, Field(ge=1, le=1000)]
     """algorithms of cuBLASLt's heuristic list to try"""
     remeasure: bool
     """measure every cell anew"""
-    sessions: Annotated[int, Field(ge=1)]
+    sessions: Annotated[int, Field(ge=1, le=1000)]
     """processes on each GPU that measure the repeated cells of a sweep; from 2 on, each GPU that is used has as many"""
-    split: Annotated[int, Field(ge=1)]
+    split: Annotated[int, Field(ge=1, le=256)]
     """jobs that share the variants of each sweep, so that as many GPUs measure it at a time"""
-    seed: Annotated[int, Field(ge=0)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
     """seed of the inputs"""
 
 
@@ -84,7 +88,7 @@ class ClockConfig(Document):
     """run them"""
     sweeps: Some[Text]
     """sweeps whose measured cells serve as subjects, each on its own"""
-    trials: Annotated[int, Field(ge=10)]
+    trials: Annotated[int, Field(ge=10, le=100_000)]
     """trials of a kernel against itself, at most: those of a kernel end after 20 seconds, and are 10 at least"""
 
 
@@ -95,13 +99,13 @@ class ExtrasConfig(Document):
     """measure them, where the run has all of these sweeps"""
     sweeps: Some[Text]
     """sweeps of GEMMs against libraries, whose fastest variants are taken"""
-    beta_sizes: Some[Annotated[int, Field(ge=1)]]
+    beta_sizes: Some[Annotated[int, Field(ge=1, le=2**20)]]
     """M = N = K of launches with beta = 0 and beta = 1, and where a variant is to be the fastest"""
     error_dtypes: Some[Literal["fp32", "tf32"]]
     """dtypes of the variants whose errors are looked at"""
-    error_rows: Annotated[int, Field(ge=1)]
+    error_rows: Annotated[int, Field(ge=1, le=2**17)]
     """M = N there"""
-    error_depths: Some[Annotated[int, Field(ge=1)]]
+    error_depths: Some[Annotated[int, Field(ge=1, le=2**20)]]
     """K there, one after the other"""
     error_inputs: Some[Literal["uniform", "positive", "integers", "wide"]]
     """kinds of inputs there"""
@@ -123,5 +127,5 @@ class Config(Document):
     profile: ProfileConfig
     clock: ClockConfig
     extras: ExtrasConfig
-    published: Text
+    published: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _A_PUBLISHED)]
     """device under results/published whose measurements a host without a GPU reports"""

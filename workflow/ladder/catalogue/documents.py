@@ -17,7 +17,7 @@ from ladder.model.problem import Problem
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MOST_FIELDS = 1000
+_MOST_FIELDS, _MOST_CHARACTERS = 1000, 1_000_000
 Kind = TypeVar("Kind", bound=Document)
 
 
@@ -46,6 +46,13 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, An
     return mapping
 
 
+# Not as YAML 1.1 has it, where 1:30 is 90; as YAML 1.2 does.
+_StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:int"]
+    for first, known in _Loader.yaml_implicit_resolvers.items()
+}
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+|0[0-7_]+)$")
+_StrictLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
@@ -53,7 +60,10 @@ def parse_yaml(text: str, where: File) -> Any:
     """What YAML text says. Raises LadderError, after `where`, for malformed text."""
     depth = 0
     try:
-        for event in list[Any](yaml.parse(text, Loader=_Loader)):  # loading recurses, and its C code crashes
+        if len(text) > _MOST_CHARACTERS:
+            raise ValueError(f"{len(text)} characters; accepted: at most {_MOST_CHARACTERS}")
+        event: Any
+        for event in yaml.parse(text, Loader=_Loader):  # loading recurses, and its C code crashes
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > 50 or len(getattr(event, "value", "")) > 3000:
                 raise ValueError(f"line {event.start_mark.line + 1}: over 50 levels or 3000 characters")
@@ -68,6 +78,8 @@ def parse_yaml(text: str, where: File) -> Any:
 def documents_in(folder: Path, pattern: str) -> Iterator[Path]:
     """YAML files in a folder, sorted. Raises LadderError for a name that is not fit for paths and commands."""
     for path in sorted(folder.glob(pattern)):
+        if path.suffix.lower() not in (".yaml", ".yml"):
+            continue
         if path.suffix != ".yaml" or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", path.stem):
             raise refuse(path, "file name", path.name, "NAME.yaml, of letters, digits, '_' and '-'")
         yield path

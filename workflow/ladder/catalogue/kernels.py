@@ -39,11 +39,15 @@ def _check_fields(kernel: Kernel) -> None:
             refuse_unknown(path, f"entry (for {dtype})", field, known)
     for index, layout in enumerate(kernel.layouts):
         refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
-    taken = {*problem.size_fields, "layout", "element_bytes", *FUNCTIONS, *keyword.kwlist}
+    taken = {*problem.size_fields, "layout", "element_bytes", "kernel", "dtype", "rung", *FUNCTIONS}
+    taken |= {*keyword.kwlist}
     for name, axis in kernel.parameters.items():
         if name in taken:
             raise refuse(path, "parameters", name, "a name without another meaning in expressions")
         refuse_unknown(path, f"parameters.{name}.default", axis.default, axis.values)
+        if len({*map(str, axis.values)}) < len(axis.values):
+            accepted = "each value once, be it a number or the same as a word"
+            raise refuse(path, f"parameters.{name}.values", axis.values, accepted)
 
 
 def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
@@ -88,7 +92,7 @@ def _try_expressions(kernel: Kernel) -> None:
 
 def load_catalog(root: Path) -> Mapping[str, Kernel]:
     catalog: dict[str, Kernel] = {}
-    for kernel in map(load_kernel, documents_in(root, "**/*.y*ml")):
+    for kernel in map(load_kernel, documents_in(root, "**/*.[yY]*[mM][lL]")):
         if kernel.name in catalog:
             taken = catalog[kernel.name].path
             raise LadderError(f"{kernel.path}: the name {kernel.name!r} is taken by {taken}")

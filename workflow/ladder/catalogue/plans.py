@@ -6,13 +6,14 @@ from typing import Any
 
 from ladder.catalogue.config import Config
 from ladder.model.cell import Cell, Reference, size_label
-from ladder.model.errors import LadderError, within
+from ladder.model.errors import LadderError, refuse, within
 from ladder.model.expressions import whole
 from ladder.model.kernel import Argument, Variant
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import Size
 from ladder.model.sweep import Entry, Sweep
 
+_MOST_BYTES = 2**40  # of a workspace, more than any GPU has
 _JOB = ("deadline_s", "busy", "remeasure", "throttle_share", "sessions", "split")
 
 
@@ -22,6 +23,8 @@ def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[
     if argument.kind == "workspace":
         with within(f"{where}.bytes"):
             size = whole(argument.bytes or 0, names)
+        if not 0 <= size <= _MOST_BYTES:
+            raise refuse(where, "bytes", size, f"a whole number from 0 to {_MOST_BYTES}")
         # A buffer for each size: one that grew would move, and kernels that are loaded hold its address.
         return {
             "pointer": f"{argument.name} workspace of {size} bytes",

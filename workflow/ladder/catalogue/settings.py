@@ -114,6 +114,8 @@ def choose_device(config: Config) -> tuple[str, str]:
 def set_up(root: Path, files: Iterable[Path] = (), over: Mapping[str, Any] | None = None) -> Setup:
     """The settings of a run, checked for themselves, and its device. Raises LadderError for the first mistake."""
     project = Project(root)
+    if project.results.exists() and not project.results.is_dir():
+        raise LadderError(f"{project.results}: a folder is expected, for runs and publications")
     config = read_settings(project, files, over or {})
     if (least := config.measure.min_pairs) > (most := config.measure.max_pairs):
         raise refuse("configuration", "measure.min_pairs", least, f"at most max_pairs, which is {most}")

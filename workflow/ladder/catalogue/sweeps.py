@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
 from ladder.model.cell import External
-from ladder.model.document import Document, Share, Some, Text, Value, is_value, matching, taking
+from ladder.model.document import A_VALUE, Document, Share, Some, Text, Value, is_parameter, matching, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
 from ladder.model.files import file_sha256
@@ -23,10 +23,12 @@ from ladder.problems.registry import PROBLEMS
 
 
 def _is_axis(value: Any) -> bool:
-    return all(map(is_value, value if isinstance(value, list) and value else [value]))
+    return all(map(is_parameter, value if isinstance(value, list) and value else [value]))
 
 
-Axis = Annotated[Value | list[Value], *taking("a whole number, a word, or a list of them", _is_axis)]
+Axis = Annotated[Value | list[Value], *taking(f"{A_VALUE}, or a list of them", _is_axis)]
+_MOST_CELLS = 200_000
+"""Of a sweep, with the combinations that constraints exclude: so many take half a minute to look at."""
 
 
 class EntryDocument(Document):
@@ -133,7 +135,7 @@ class CountersDocument(SelectionDocument):
 class SweepDocument(Document):
     """One question, and the variants and sizes that answer it (config/sweeps/NAME.yaml)."""
 
-    title: Text
+    title: Annotated[str, Field(min_length=1, max_length=200)]
     """heading in the report"""
     question: Text
     """the question in one sentence"""
@@ -143,7 +145,7 @@ class SweepDocument(Document):
     """dtypes it runs in"""
     layout: str | None = None
     """layout of a GEMM, NN (default) or TN"""
-    sizes: Some[SizeText]
+    sizes: Annotated[list[SizeText], Field(min_length=1, max_length=1000)]
     """sizes: a number (all fields alike), an expression such as 2**28, or a mapping of size fields"""
     variants: Some[EntryDocument]
     """kernels and their parameters"""
@@ -197,16 +199,35 @@ class _SweepFile:
             self.sizes.append(size)
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
+        self._refuse_too_many()
         self.excluded = 0
         self.entries: dict[Variant, Entry] = {}
+        ids = dict[str, Variant]()
         for index, given in enumerate(document.variants):
             for entry in self._entries(index, given):
                 if entry.variant in self.entries:
                     raise refuse(path, f"variants[{index}]", entry.variant.id, "each variant once")
                 self.entries[entry.variant] = entry
+                if (same := ids.setdefault(entry.variant.id, entry.variant)) is not entry.variant:
+                    both = f"{dict(same.params)} and {dict(entry.variant.params)} have one name, {entry.variant.id}"
+                    raise refuse(
+                        path, f"variants[{index}].params", both, "values that lead to different names"
+                    )
         self._pair_rungs()
         asked = [size for entry in self.entries.values() for size in entry.sizes]
         self.asked = tuple(size for size in self.sizes if size in asked)
+
+    def _refuse_too_many(self) -> None:
+        """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
+        count = 0
+        for given in self.document.variants:
+            axes = [len(value) for value in given.params.values() if isinstance(value, list)]
+            count += math.prod(axes) * len(given.dtypes or self.document.dtypes) * len(self.sizes)
+        if count > _MOST_CELLS:
+            raise LadderError(
+                f"{self.path}: variants: {count} combinations of parameters, dtypes and sizes; accepted: at most "
+                f"{_MOST_CELLS} in a sweep"
+            )
 
     def _pair_rungs(self) -> None:
         """Give each rung that names a baseline the entry of that rung in its dtype."""
@@ -245,8 +266,6 @@ class _SweepFile:
             why = "the sweep has no such dtype"
             refuse_unknown(self.path, f"{where}dtypes[{place}]", dtype, self.document.dtypes, why=why)
         dtypes = given.dtypes or self.document.dtypes
-        if (count := math.prod(map(len, axes)) * len(dtypes)) > 100_000:
-            raise LadderError(f"{self.path}: {where}params: {count} combinations; accepted: at most 100000")
         combinations = [dict(zip(given.params, values, strict=True)) for values in itertools.product(*axes)]
         if given.rung and len(combinations) > 1:
             accepted = "a rung for one combination of parameters only"
@@ -404,7 +423,7 @@ def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
 
 def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:
     """The chosen sweeps by name, or all, by problem and name. Raises LadderError where a chosen one has no file."""
-    paths = {path.stem: path for path in documents_in(folder, "*.y*ml")}
+    paths = {path.stem: path for path in documents_in(folder, "*.[yY]*[mM][lL]")}
     if not paths:
         raise LadderError(f"{folder}: no sweep (*.yaml) found")
     if chosen is not None:

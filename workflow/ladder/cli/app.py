@@ -4,6 +4,7 @@ import importlib
 import io
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def _begin(
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
 ) -> None:
     """Every step of the pipeline, as the workflow runs it and by hand."""
-    context.obj = root
+    context.obj = root.resolve() if ".." in root.parts else root
     logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
@@ -60,9 +61,23 @@ def _app(words: Sequence[str]) -> typer.Typer:
     return app
 
 
+def _settings_apart(words: Sequence[str]) -> list[str]:
+    """`--config a=1 b=2`, as snakemake has it, with an option for each setting."""
+    found, setting = list[str](), False
+    for word in words:
+        setting = setting and re.match(r"[a-z]\w*=", word) is not None
+        if setting and found[-1] != "--config":
+            found.append("--config")
+        found.append(word)
+        setting = setting or word == "--config" or word.startswith("--config=")
+    return found
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run one step and return its exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
+    words = _settings_apart(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:  # closed by who started it
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     judges = next((word for word in words if word in STEPS), "") == "judge"
     mistake, crash, unread = (UNJUDGED, UNJUDGED, UNJUDGED) if judges else (MISTAKE, CRASH, 0)
     if isinstance(sys.stdout, io.TextIOWrapper):

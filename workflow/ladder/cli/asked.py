@@ -14,7 +14,7 @@ from ladder.model.sweep import Sweep
 
 def settings_of(given: Config, **options: str | None) -> dict[str, Any]:
     """Settings given as KEY=VALUE, with those on top for which a step has options, as far as they are given."""
-    return parse_over(given or ()) | {name: value for name, value in options.items() if value}
+    return parse_over(given or ()) | {name: value for name, value in options.items() if value is not None}
 
 
 def run_of(context: typer.Context, files: Configfile, given: Config, **options: str | None) -> Run:

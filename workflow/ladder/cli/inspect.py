@@ -136,6 +136,7 @@ def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
 
 def history(context: typer.Context, cell: Pattern, device: Device = "nvidia-h200") -> None:
     """Show every record of a cell, by commit, driver and GPU; of cells of one name each by its parameters."""
+    project(context).published(device)  # refuses what is no name
     folders = [path.parent for path in sorted(project(context).results.glob(f"*/{device}/records"))]
     folders.sort(key=lambda folder: folder.parent.name != "published")
     found = past.history({folder.parent.name: read_records(folder) for folder in folders}, cell)

@@ -17,7 +17,7 @@ from ladder.cli.alone import measured_alone
 from ladder.cli.asked import settings_of
 from ladder.cli.options import Config, project
 from ladder.gpu.discovery import slug_of
-from ladder.model.document import is_value
+from ladder.model.document import A_VALUE, is_parameter
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import write_json
 from ladder.model.folders import Project
@@ -80,8 +80,8 @@ def _parameters(given: Words) -> dict[str, Any]:
     for one in given or ():
         name, equals, value = one.partition("=")
         found[name] = parse_yaml(value, f"{_LINE}: --param: {one!r}")
-        if not equals or not is_value(found[name]):
-            raise refuse(_LINE, "--param", one, "NAME=VALUE, the value a whole number or a word")
+        if not equals or not is_parameter(found[name]):
+            raise refuse(_LINE, "--param", one, f"NAME=VALUE, the value {A_VALUE}")
     return found
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ladder.model.errors import refuse
 from ladder.model.folders import Project, PublishedFolder, RunFolder
 
 Configfile = Annotated[list[Path] | None, typer.Option(help="File merged over config.yaml; may be repeated.")]
@@ -17,23 +18,43 @@ PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="results/RUN/DEVI
 PlanFiles = Annotated[
     list[Path], typer.Argument(metavar="PLAN", help="As of one sweep, of several of a run.")
 ]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="results/RUN/DEVICE")]
+
+
+def _folder(text: str) -> Path:
+    """A folder that is there or will be."""
+    path = Path(text)
+    if not text or (path.exists() and not path.is_dir()):
+        raise refuse("command line", "folder", text, "a folder, results/RUN/DEVICE or a new one")
+    return path
+
+
+Folder = Annotated[Path, typer.Argument(parser=_folder, metavar="FOLDER", help="results/RUN/DEVICE")]
 SweepNames = Annotated[list[str], typer.Argument(metavar="SWEEP", help="Names of sweeps, in order.")]
 SweepName = Annotated[str, typer.Argument(metavar="SWEEP", help="Name of a sweep.")]
 _STAND_IN = "Without a GPU: published folder whose measurements stand in."
 Published = Annotated[Path | None, typer.Option(help=_STAND_IN, exists=True, file_okay=False)]
+_INTO = "Folder for tables and figures (default: tables/ and figures/ of the run)."
+
 Into = Annotated[
     Path | None,
-    typer.Option(help="Folder for tables and figures (default: tables/ and figures/ of the run)."),
+    typer.Option(parser=_folder, metavar="FOLDER", help=_INTO),
 ]
 _BESIDE = "Folder of another run, or a published one, to compare with; may be repeated."
 Beside = Annotated[list[Path] | None, typer.Option(help=_BESIDE, exists=True, file_okay=False)]
 
 
 def folders(beside: list[Path] | None) -> list[RunFolder]:
-    """Folders to compare with, each of a run or published."""
-    found = [RunFolder(path) for path in beside or ()]
-    return [one if one.tables.is_dir() else PublishedFolder(one.root) for one in found]
+    """Folders to compare with, each of a run or published. Raises LadderError for one without tables."""
+    found = list[RunFolder]()
+    for path in beside or ():
+        kinds = (RunFolder(path), PublishedFolder(path))
+        one = next((one for one in kinds if (one.tables / "timings.csv").is_file()), None)
+        if one is None:
+            raise refuse(
+                "command line", "--beside", str(path), "results/RUN/DEVICE or results/published/DEVICE"
+            )
+        found.append(one)
+    return found
 
 
 def folder_of(plan: Path) -> RunFolder:

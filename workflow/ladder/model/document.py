@@ -55,15 +55,21 @@ def matching(pattern: str, accepted: str) -> Any:
 
 
 def is_value(value: Any) -> bool:
-    """Whether it is a whole number or a word, as YAML gives them."""
+    """Whether it is a whole number or text, as YAML gives them."""
     return isinstance(value, int | str) and not isinstance(value, bool)
+
+
+def is_parameter(value: Any) -> bool:
+    """Whether it may be the value of a parameter, which stands in names of variants."""
+    return is_value(value) and str(value).isprintable()
 
 
 Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, le=0.5)]
-Value = Annotated[ParamValue, *taking("a whole number or a word", is_value)]
+A_VALUE = "a whole number or a word, of printable characters"
+Value = Annotated[ParamValue, *taking(A_VALUE, is_parameter)]
 _EXPRESSION = "a whole number or an expression over parameters, sizes and ceil_div, align_up, min, max, gcd"
 Expression = Annotated[int | str, *taking(_EXPRESSION, lambda value: is_value(value) and value != "")]
 Name = Annotated[str, *matching(r"[a-z][a-z0-9_]*", "a name in lower case, digits and underscores")]

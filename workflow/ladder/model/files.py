@@ -14,7 +14,9 @@ _PASSING = ("__pycache__", ".pyc", ".egg-info")
 
 
 def read_text(path: Path) -> str:
-    """Text of a file in UTF-8. Raises LadderError where it cannot be read or is none."""
+    """Text of a file in UTF-8. Raises LadderError where it cannot be read or is none, such as a pipe or a device."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise LadderError(f"{path}: cannot be read: it is no regular file")
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

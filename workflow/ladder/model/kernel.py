@@ -129,7 +129,7 @@ class Kernel(Document):
     """what must hold over the parameters for a variant to exist, or over the size for it to be right there; elsewhere a
     cell is unsupported, with the reason"""
     launch: LaunchRule
-    arguments: Some[Argument]
+    arguments: Annotated[list[Argument], Field(min_length=1, max_length=128)]
     """the kernel's arguments in order"""
     spills: Literal["never", "allowed"] = "never"
     """whether register spills are expected on sm_90a, for variants that show them; elsewhere they are only reported"""

@@ -27,9 +27,9 @@ def _check_time(text: str) -> str:
 
 # Records are merged by copying files, so that those of others are read too: nothing in them may serve as a path.
 Time = Annotated[str, AfterValidator(_check_time)]
-Name = Annotated[str, Field(pattern=r"^[^./\x00-\x1f\x7f-][^/\x00-\x1f\x7f]*$")]
+Name = Annotated[str, Field(max_length=200, pattern=r"^[^./\x00-\x1f\x7f-][^/\x00-\x1f\x7f]*$")]
 _Hex = Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")]
-_Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+_Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _Positive = Annotated[float, Field(gt=0)]
 _Times = Annotated[list[_Positive], Field(min_length=1)]
 _Number = float | None

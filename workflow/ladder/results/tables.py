@@ -1,6 +1,7 @@
 """Tables as frames: made from rows, written as CSV with parquet beside it, and read back."""
 
 import io
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,9 +40,26 @@ def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
     """Write each frame as FOLDER/NAME.csv and .parquet, each file replaced whole."""
     for name, data in frames.items():
         ordered = data[list(SCHEMAS[name])]
-        text = ordered.to_csv(index=False, float_format="%.7g").replace("\r", " ")  # which is not quoted
+        text = (
+            _marked(ordered).to_csv(index=False, float_format="%.7g").replace("\r", " ")
+        )  # which is not quoted
         replace_file(folder / f"{name}.csv", text.encode("utf-8"))
         replace_file(folder / f"{name}.parquet", ordered.to_parquet(None, index=False))
+
+
+def _replaced(data: pd.DataFrame, pattern: str, by: str) -> pd.DataFrame:
+    texts = [name for name, kind in data.dtypes.items() if kind == _KINDS["text"]]
+    return data.assign(**{str(name): data[name].str.replace(pattern, by, regex=True) for name in texts})
+
+
+def _marked(data: pd.DataFrame) -> pd.DataFrame:
+    """With an apostrophe ahead of text that a spreadsheet would take for a formula."""
+    return _replaced(data, r"^('*[=+@\t-])", r"'\1")
+
+
+def _unmarked(data: pd.DataFrame) -> pd.DataFrame:
+    """Text as it was before `_marked`."""
+    return _replaced(data, r"^'('*[=+@\t-])", r"\1")
 
 
 def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
@@ -61,6 +79,10 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         whole = arrow.ReadOptions(block_size=len(data) + 1)
         arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
         found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
+        found = _unmarked(found)
+        for text in found.get("params", ()):
+            if not isinstance(json.loads(text), dict):
+                raise ValueError(f"params: {text!r} is no JSON object")
         if not data.endswith(b"\n"):
             raise ValueError("its last line is cut short")
         beside = path.with_suffix(".parquet")
