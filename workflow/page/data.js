@@ -35,7 +35,9 @@ function readRun(given) {
   const rows = decode(given.timings);
   const count = (rows.sweep || []).length;
   const column = (name) => rows[name] || (rows[name] = new Array(count).fill(null));
-  ["regime", "baseline", "reference", "rung", "reason", "speedup", "speedup_low", "speedup_high", "median_us", "layout"].forEach(column);
+  ["regime", "baseline", "reference", "rung", "reason", "speedup", "speedup_low", "speedup_high", "predicted_low", "predicted_high", "median_us", "layout"].forEach(column);
+  // Between single launches the GPU rests: the power of both together says nothing.
+  if (rows.power_w) rows.power_w = rows.power_w.map((value, place) => (rows.regime[place] === "sustained" ? value : null));
   const run = { ...given, rows, count, has: (name) => rows[name].some((value) => value !== null) };
 
   run.ids = Array.from({ length: count }, (_, place) =>
@@ -59,6 +61,11 @@ function readRun(given) {
   for (let place = 0; place < count; place += 1) {
     run.variants.set(rows.variant[place], { kernel: rows.kernel[place], params: run.parameterWords[parameters.codes[place]] || {} });
   }
+
+  // What the speed-up is over, so that no two are ranked that are over different things.
+  rows.against = run.ids.map((_, place) => rows.baseline[place] !== null ? "previous rung"
+    : rows.reference[place] === null ? null : given.sweeps[rows.sweep[place]]?.libraries.includes(rows.reference[place]) ? "library" : "baseline");
+  rows.range = run.ids.map((_, place) => (rows.predicted_low[place] === null ? null : [rows.predicted_low[place], rows.predicted_high[place]]));
 
   const own = sizedKey(rows), sessionsAt = sizedRows(given.sessions), metricsAt = sizedRows(given.metrics);
   run.sessionsOf = (place) => sessionsAt(own(place)).filter((one) => one.regime === rows.regime[place] && (one.baseline ?? null) === rows.baseline[place]);
@@ -87,9 +94,47 @@ function figure(value, digits = 4) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "number") return String(value);
   if (value === 0 || digits === 0) return String(value);
-  if (Math.abs(value) >= 10 ** (digits - 1)) return value.toFixed(0);
+  if (Math.abs(value) >= 10 ** (digits - 1)) return String(Number(value.toPrecision(digits)));
   return Math.abs(value) < 1e-3 ? value.toExponential(digits - 2) : value.toPrecision(digits);
 }
+
+/** 37.75 M: four significant digits and a prefix where the number is large. */
+function magnitude(value) {
+  if (typeof value !== "number") return String(value ?? "");
+  for (const [limit, prefix] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) if (Math.abs(value) >= limit) return `${figure(value / limit * (prefix === "k" ? 10 : 1))} ${prefix}`;
+  return figure(value);
+}
+
+/** +3 %, or from two times on 2.6 times. */
+function times(value) {
+  if (value >= 2 || value <= 0.5) return `${value >= 9.95 ? value.toFixed(0) : value.toPrecision(2)} times`;
+  const percent = 100 * (value - 1), text = percent.toFixed(Math.abs(percent) >= 0.95 || percent === 0 ? 0 : 1);
+  return Number(text) === 0 ? "0 %" : `${percent > 0 ? "+" : "−"}${text.replace("-", "")} %`;
+}
+
+/** faster, slower or tied: by what another GPU would read, where that is known, else by the interval. */
+function verdict([value, low, high], [elsewhereLow, elsewhereHigh]) {
+  const [from, to] = elsewhereLow == null ? [low ?? value, high ?? value] : [elsewhereLow, elsewhereHigh];
+  return from > 1 ? "faster" : to < 1 ? "slower" : "tied";
+}
+const verdictOf = ({ rows }, place) => verdict(["", "_low", "_high"].map((end) => rows[`speedup${end}`][place]), [rows.predicted_low[place], rows.predicted_high[place]]);
+
+/** "+1 % to +5 %": what another GPU would read; empty where that is not known. */
+const elsewhere = ([low, high]) => (low == null ? "" : [...new Set([times(low), times(high)])].join(" to "));
+
+const PROPER = { cublas: "cuBLAS", cublaslt: "cuBLAS", cublaslt_fast: "cuBLASLt", copy: "a copy" };
+/** What a row is timed against, as people call it; cuBLAS is the faster of cuBLAS and cuBLASLt, which alone has fp8. */
+const libraryName = ({ rows }, place) => (rows.dtype[place] === "fp8" ? "cuBLASLt" : PROPER[rows.reference[place]] ?? rows.reference[place]);
+
+/** Labels such as "bk=8, stages=3" without the parts that all of them have. */
+function differing(labels) {
+  const parts = new Map(labels.map((label) => [label, label.split(", ")])), all = [...parts.values()];
+  const common = new Set(all.length > 1 ? all[0].filter((part) => all.every((own) => own.includes(part))) : []);
+  return new Map([...parts].map(([label, own]) => [label, own.filter((part) => !common.has(part)).join(", ") || label]));
+}
+
+/** Whether all rows were timed against libraries, or against one kernel, so that their speed-ups compare. */
+const comparable = ({ rows }, places) => places.every((place) => rows.against[place] === "library") || new Set(places.map((place) => rows.reference[place])).size <= 1;
 
 /** 1.234 [1.230, 1.238], with as many `digits` or all there are; empty where it is unknown. */
 function spread(rows, name, place, digits = 4) {
@@ -100,8 +145,8 @@ function spread(rows, name, place, digits = 4) {
 
 /** Text that HTML shows as it is. */
 function escaped(text) {
-  const marks = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
-  return String(text).replace(/[&<>"]/g, (mark) => marks[mark]);
+  const marks = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+  return String(text ?? "").replace(/[&<>"']/g, (mark) => marks[mark]);
 }
 
 /** own / other with the worst ends, so that the interval errs on the wide side; null where one is unknown. */
@@ -120,7 +165,7 @@ function summary(run, place) {
   const at = (name) => rows[name]?.[place] ?? null;
   if (at("status") !== "ok") say("no result", at("status") + (at("reason") ? `: ${at("reason")}` : ""));
   say("speed-up", spread(rows, "speedup", place) && `${spread(rows, "speedup", place)} x ${at("reference") === at("variant") ? "itself" : at("reference")}`);
-  if (at("predicted_low") !== null) say("another GPU would read", `${figure(at("predicted_low"))} to ${figure(at("predicted_high"))}`);
+  if (at("predicted_low") !== null) say("another GPU would read", `${figure(at("predicted_low"), 3)} to ${figure(at("predicted_high"), 3)}`);
   say("median", spread(rows, "median_us", place), " µs");
   say("rate", figure(at("tflops")), " TFLOP/s");
   say("bandwidth", at("tflops") === null ? figure(at("gbytes_per_s")) : "", " GB/s");

@@ -2,9 +2,12 @@
 // The page's state, which the address holds after #, and what follows from it: filters, table, charts, panel.
 
 const $ = (id) => document.getElementById(id);
-const FACETS = [["problem", "Problem"], ["sweep", "Sweep"], ["dtype", "Dtype"], ["size", "Size"], ["regime", "Regime"], ["kernel", "Kernel"], ["status", "Status"]];
-const EMPTY = { words: "", param: "", sort: "", cell: "", run: "0", beside: "", chart: "", at: "", by: "", lit: "",
-  ...Object.fromEntries(FACETS.map(([name]) => [name, ""])) };
+const FACETS = [["problem", "Problem"], ["dtype", "Dtype"], ["layout", "Layout"], ["size", "Size"], ["regime", "Regime"], ["against", "Against"],
+  ["sweep", "Sweep"], ["kernel", "Kernel"], ["status", "Status"]];
+const EVERY = "all"; // the value of `against` that lets every row pass
+const EMPTY = { words: "", param: "", sort: "", cell: "", run: "0", beside: "", chart: "", at: "", by: "", lit: "", use: "", ladder: "", refuted: "",
+  ...Object.fromEntries(FACETS.map(([name]) => [name, ""])), against: "library" };
+const FILTERS = [...FACETS.map(([name]) => name), "words", "param"];
 const byNature = new Intl.Collator("en", { numeric: true });
 let state = { ...EMPTY };
 let run = RUNS[0], beside = null, opened = null;
@@ -21,6 +24,7 @@ function writeAddress() {
   const said = Object.entries(state).filter(([name, value]) => value !== EMPTY[name]);
   history.replaceState(null, "", said.length ? `#${new URLSearchParams(said)}` : location.href.split("#")[0]);
 }
+const NO_FILTER = Object.fromEntries(FILTERS.map((name) => [name, EMPTY[name]]));
 function change(over) {
   state = { ...state, ...over };
   writeAddress();
@@ -33,30 +37,47 @@ function haystackOf(own) {
   if (!haystacks.has(own)) {
     const { rows } = own, known = ["label", "variant", "kernel", "sweep", "dtype", "size", "regime", "status", "reason", "rung", "reference"];
     const columns = known.map((name) => rows[name]);
-    haystacks.set(own, own.ids.map((_, place) => columns.map((column) => column[place] ?? "").join(" ").toLowerCase()));
+    const about = (place) => { const sweep = own.sweeps[rows.sweep[place]]; return sweep ? `${sweep.title} ${sweep.question} ${sweep.rungs?.[rows.variant[place]] ?? ""}` : ""; };
+    haystacks.set(own, own.ids.map((_, place) => `${columns.map((column) => column[place] ?? "").join(" ")} ${about(place)} ${own.gpu}`.toLowerCase()));
   }
   return haystacks.get(own);
 }
 
+/**
+ * A test of rows for one word: a dtype, layout or regime is that column's value, a number is M = N = K or the elements,
+ * name=value a parameter, "words" in quotes a variant; anything else stands somewhere in what is known of the row.
+ */
+function wordTest(own, word) {
+  const { rows } = own, lower = word.toLowerCase();
+  if (/^".*"$/.test(word)) return (place) => rows.variant[place] === word.slice(1, -1);
+  if (/^\w+=./.test(word)) {
+    const fits = own.parameterPairs.map((found) => found.some((pair) => pair.toLowerCase() === lower));
+    return (place) => fits[own.parameterCode[place]];
+  }
+  for (const name of ["dtype", "layout", "regime", "size"]) {
+    const values = new Set(rows[name].filter((value) => value !== null && value.toLowerCase() === lower));
+    if (values.size) return (place) => values.has(rows[name][place]);
+  }
+  if (/^\d+$/.test(word)) return (place) => EXTENTS.some((name) => String(rows[name]?.[place]) === word);
+  const haystack = haystackOf(own);
+  return (place) => haystack[place].includes(lower);
+}
+
 /** Places of the rows that pass, and for each facet how many rows each value would leave. */
-function filtered(own) {
-  const { rows } = own, facets = FACETS.map(([name]) => [rows[name], state[name]]);
-  const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
-  const assigned = words.filter((word) => /^\w+=./.test(word)), plain = words.filter((word) => !/^\w+=./.test(word));
-  const haystack = plain.length ? haystackOf(own) : null;
-  const pairs = own.parameterPairs.map((found) => found.map((pair) => pair.toLowerCase()));
-  const fits = pairs.map((found) => assigned.every((word) => found.includes(word)));
+function filtered(own, against) {
+  const { rows } = own, facets = FACETS.map(([name]) => [rows[name], name === "against" ? (against === EVERY ? "" : against) : state[name]]);
+  const tests = (state.words.match(/"[^"]*"|\S+/g) || []).map((word) => wordTest(own, word));
   const wanted = own.parameterPairs.map((found) => !state.param || found.includes(state.param));
   const places = [], counts = facets.map(() => new Map()), byCode = new Map();
   for (let place = 0; place < own.count; place += 1) {
     const code = own.parameterCode[place] ?? -1;
-    if (assigned.length && !fits[code]) continue;
-    if (haystack && !plain.every((word) => haystack[place].includes(word))) continue;
+    if (!tests.every((test) => test(place))) continue;
     // With one objection a row still counts for the facet that has it, so that one can change one's mind.
     let failing = state.param && !wanted[code] ? FACETS.length : -1, failures = failing < 0 ? 0 : 1;
     for (let index = 0; index < facets.length && failures < 2; index += 1) {
       const [column, value] = facets[index];
-      if (value && column[place] !== value) {
+      // A row without a result is against nothing: it passes.
+      if (value && column[place] !== value && !(column === rows.against && column[place] === null)) {
         failing = index;
         failures += 1;
       }
@@ -82,10 +103,20 @@ function options(select, values, chosen, all, title = (value) => value) {
     `<option value="${escaped(value)}"${value === chosen ? " selected" : ""}>${escaped(title(value))}${number === null ? "" : ` (${number})`}</option>`).join("");
 }
 
-function showFacets({ counts, parameters }) {
+/** Sizes with the cubes first, by their work; a number alone is M = N = K. */
+const bySize = ([one], [other]) => one.includes("x") - other.includes("x") || byNature.compare(one, other);
+const AGAINST = { library: "library", baseline: "a baseline kernel", "previous rung": "previous rung" };
+
+function showFacets({ counts, parameters }, against) {
   FACETS.forEach(([name], index) => {
-    const values = [...counts[index]].filter(([value]) => value !== null).sort(([one], [other]) => byNature.compare(one, other));
-    options($(`by-${name}`), values, state[name], "all");
+    const values = [...counts[index]].filter(([value]) => value !== null).sort(name === "size" ? bySize : ([one], [other]) => byNature.compare(one, other));
+    if (name === "size") {
+      $("sizes").innerHTML = values.map(([value, number]) => `<option value="${escaped(value)}">${number} cells</option>`).join("");
+      if ($("by-size").value !== state.size) $("by-size").value = state.size;
+    } else if (name === "against") {
+      const known = Object.keys(AGAINST).map((value) => [value, counts[index].get(value) || 0]);
+      options($("by-against"), [...known, [EVERY, null]], against, null, (value) => AGAINST[value] ?? "all, each apart");
+    } else options($(`by-${name}`), values, state[name], "all");
   });
   const byName = new Map();
   for (const [pair, number] of [...parameters].sort(([one], [other]) => byNature.compare(one, other))) {
@@ -102,10 +133,14 @@ function tableColumns() {
   const { rows } = run, narrow = scroller.clientWidth < 560;
   const number = (name, title, width, digits = 4) => ({ name, title, width, number: true, value: (place) => rows[name]?.[place] ?? null, cell: (place) => figure(rows[name]?.[place], digits) });
   const text = (name, title, width) => ({ name, title, width, value: (place) => rows[name][place], cell: (place) => rows[name][place] ?? "" });
+  const range = (place) => (rows.range[place] === null ? "" : `${figure(rows.range[place][0], 3)} to ${figure(rows.range[place][1], 3)}`);
   const found = [
-    text("label", "variant", narrow ? 122 : 290),
-    { ...text("size", "size", narrow ? 72 : 128), value: (place) => WORK(rows, place) },
-    { ...number("speedup", "speed-up [95 %]", narrow ? 166 : 212), cell: (place) => spread(rows, "speedup", place, narrow ? 3 : 4) },
+    text("label", "variant", narrow ? 122 : 222),
+    { ...text("size", "size", narrow ? 72 : 100), value: (place) => WORK(rows, place) },
+    text("dtype", "dtype", 56), text("layout", "layout", 54),
+    { ...number("speedup", "speed-up [95 %]", narrow ? 150 : 176), cell: (place) => spread(rows, "speedup", place, narrow ? 3 : 4) },
+    { ...number("range", "another GPU", 118), value: (place) => rows.range[place]?.[0] ?? null, cell: range },
+    { ...text("reference", "over", 84), cell: (place) => (rows.against[place] === "library" ? libraryName(run, place) : rows.reference[place] ?? "") },
   ];
   if (beside) {
     const counterpart = (place) => beside.places.get(run.ids[place]);
@@ -116,14 +151,13 @@ function tableColumns() {
       cell: (place) => { const own = moved(place); return own ? `${figure(own.value)} [${figure(own.low)}, ${figure(own.high)}]` : ""; } });
   }
   const more = [
-    text("reference", "reference", 110), text("dtype", "dtype", 64), text("regime", "regime", 76),
-    number("median_us", "median, µs", 100), number("tflops", "TFLOP/s", 84, 3), number("gbytes_per_s", "GB/s", 76, 4),
-    number("sm_clock_mhz", "clock, MHz", 70), number("power_w", "power, W", 70, 3), number("registers", "registers", 84, 0),
-    { ...number("occupancy", "occupancy, %", 98), cell: (place) => (rows.occupancy[place] === null ? "" : figure(100 * rows.occupancy[place], 3)) },
-    number("local_bytes", "spilled bytes", 80, 0),
-    { ...text("status", "status, reason", 230), mark: (place) => (rows.status[place] === "ok" ? "" : "failed"),
+    text("regime", "regime", 82), number("tflops", "TFLOP/s", 72, 3), number("median_us", "median, µs", 82),
+    { ...text("status", "status, reason", 84), mark: (place) => (rows.status[place] === "ok" ? "" : "failed"),
       cell: (place) => rows.status[place] + (rows.reason[place] ? `: ${rows.reason[place]}` : "") },
-    text("sweep", "sweep", 150), text("kernel", "kernel", 150),
+    text("sweep", "sweep", 128), text("kernel", "kernel", 104),
+    number("gbytes_per_s", "GB/s", 66, 4), number("sm_clock_mhz", "clock, MHz", 66), number("power_w", "power, W", 66, 3), number("registers", "registers", 76, 0),
+    { ...number("occupancy", "occupancy, %", 92), cell: (place) => (rows.occupancy[place] === null ? "" : figure(100 * rows.occupancy[place], 3)) },
+    number("local_bytes", "spilled bytes", 76, 0),
   ];
   return [...found, ...more.filter((column) => rows[column.name] && run.has(column.name))];
 }
@@ -138,7 +172,9 @@ function sorted(places, column, down) {
     const order = new Map([...new Set(known.map((place) => values.get(place)))].sort(compare).map((value, index) => [value, index]));
     for (const place of known) values.set(place, order.get(values.get(place)));
   }
-  known.sort((one, other) => (values.get(one) - values.get(other)) * (down ? -1 : 1));
+  // Speed-ups over different things are not ranked together: those over libraries first, then by what they are over.
+  const kind = column.name === "speedup" || column.name === "range" ? (place) => (run.rows.against[place] === "library" ? "" : `${run.rows.against[place]} ${run.rows.reference[place]}`) : () => "";
+  known.sort((one, other) => byNature.compare(kind(one), kind(other)) || (values.get(one) - values.get(other)) * (down ? -1 : 1));
   return [...known, ...unknown];
 }
 function sortBy(name) {
@@ -157,13 +193,50 @@ function showTable() {
   const key = JSON.stringify([...FACETS.map(([name]) => state[name]), state.words, state.param, state.sort, state.run, state.beside, scroller.clientWidth < 560]);
   if (key === lastTable) return;
   lastTable = key;
-  const found = filtered(run), columns = tableColumns(), down = state.sort.startsWith("-"), name = state.sort.replace(/^-/, "");
-  showFacets(found);
+  let against = state.against, found = filtered(run, against);
+  // What is asked for may be timed against no library at all.
+  if (!found.places.length && against === EMPTY.against && filtered(run, EVERY).places.length) {
+    against = EVERY;
+    found = filtered(run, against);
+  }
+  const columns = tableColumns(), down = state.sort.startsWith("-"), name = state.sort.replace(/^-/, "");
+  showFacets(found, against);
+  showChips(against);
   table.show(sorted(found.places, columns.find((column) => column.name === name), down), columns, { name, down });
-  $("count").textContent = `${found.places.length} of ${run.count} cells`;
+  $("count").textContent = `${found.places.length} of ${run.count} cells` + (against === EVERY && against !== state.against ? ", none of them against a library" : "");
+  showHints(found.places.length);
 }
 
+/** What the table is filtered by, each with a button that takes it away. */
+function showChips(against) {
+  const titles = { ...Object.fromEntries(FACETS), words: "Words", param: "Parameter" };
+  const set = FILTERS.filter((name) => name !== "against" && state[name]);
+  $("chips").innerHTML = `<span class="muted">${set.length ? "Filtered by" : ""}</span>` + set.map((name) =>
+    `<button type="button" data-filter="${name}" aria-label="Take away ${titles[name]}">${titles[name]}: ${escaped(state[name])} ✕</button>`).join("")
+    + `<span class="muted">${against === EVERY ? "speed-ups over different things stand apart" : `speed-ups over ${AGAINST[against] ?? against}`}</span>`;
+}
+
+/** Findings that have all the words that were looked for. */
+function showHints(count) {
+  const words = state.words.toLowerCase().split(/\s+/).filter((word) => word.length > 2);
+  const cards = words.length ? [...document.querySelectorAll(".card")].filter((card) => words.every((word) => card.textContent.toLowerCase().includes(word))) : [];
+  $("hints").innerHTML = (count || !state.words ? "" : "No cell has these words. ")
+    + (cards.length ? `In the findings: ${cards.slice(0, 4).map((card) => `<a href="#findings" data-card="${escaped(card.dataset.name)}">${escaped(card.querySelector("h3").textContent)}</a>`).join(" ")}` : "");
+}
+$("hints").addEventListener("click", (event) => {
+  const name = event.target.dataset.card, card = [...document.querySelectorAll(".card")].find((one) => one.dataset.name === name);
+  if (!card) return;
+  event.preventDefault();
+  card.querySelector("details")?.setAttribute("open", "");
+  card.scrollIntoView();
+});
+$("chips").addEventListener("click", (event) => {
+  const name = event.target.closest("button")?.dataset.filter;
+  if (name) change({ [name]: EMPTY[name] });
+});
+
 // The panel.
+let opensAt = "", openedFrom = null; // the part of the panel that is wanted, and what had the keyboard
 function showDetail() {
   const place = run.places.get(state.cell) ?? null, panel = $("detail"), was = opened;
   const key = place === null ? null : `${state.run}|${state.beside}|${state.cell}`;
@@ -172,10 +245,20 @@ function showDetail() {
   table.select(place);
   panel.hidden = place === null;
   if (place !== null) {
+    if (was === null) openedFrom = document.activeElement;
     panel.innerHTML = detailHtml(run, place, beside);
     panel.scrollTop = 0;
-    $("close").focus();
-  } else if (was !== null) table.focus();
+    $("close").focus({ preventScroll: true });
+    if (opensAt === "source") {
+      panel.querySelector("details:has(> pre.source):not(.changes)")?.setAttribute("open", "");
+      $("source").scrollIntoView();
+    }
+    opensAt = "";
+  } else if (was !== null) {
+    if (openedFrom?.isConnected && openedFrom !== document.body) openedFrom.focus({ preventScroll: true });
+    else table.focus();
+    openedFrom = null;
+  }
 }
 function copyText(text, button) {
   const done = () => { button.textContent = "Copied"; };
@@ -184,6 +267,10 @@ function copyText(text, button) {
 $("detail").addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button?.id === "close") change({ cell: "" });
+  if (button?.matches(".all")) {
+    change({ ...NO_FILTER, cell: "", against: EVERY, words: `"${button.dataset.variant}"` });
+    $("cells").scrollIntoView();
+  }
   if (button?.matches(".copy")) copyText(button.dataset.copy ? location.href : button.parentElement.nextElementSibling.textContent, button);
 });
 document.addEventListener("keydown", (event) => {
@@ -191,7 +278,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 // The charts.
-let lastChart = "";
+let lastChart = "", shownLines = [];
 function showCharts() {
   const names = Object.keys(run.sweeps);
   // Of a tuning sweep rungs are variants side by side, and no ladder.
@@ -216,50 +303,77 @@ function showCharts() {
   options($("chart-size"), sizes.map((one) => [one, null]), size, null);
   options($("chart-regime"), regimes.map((one) => [one, null]), regime, null);
   $("chart-question").textContent = about.question;
-  $("chart-findings").innerHTML = about.findings;
+  // The words are about one size and regime.
+  const same = regime === about.regime && (about.shapes || size === about.size);
+  $("chart-findings").innerHTML = same ? about.findings : `<p class="muted">What was found is told at ${escaped(about.size)}, ${escaped(about.regime)}.</p>`;
   const fastest = fastestAt(run, sweep);
   let here = sized.filter((place) => (about.shapes ? fastest.has(sizedId(run, place)) : rows.size[place] === size));
-  const several = here.length;
+  const several = here.length, column = speedColumn(run, here.filter((place) => rows.speedup[place] !== null));
   $("chart-size").disabled = about.shapes;
-  if (about.rungs) {
+  if (about.steps.length) {
     const order = Object.keys(about.rungs);
     here.sort((one, other) => order.indexOf(rows.variant[one]) - order.indexOf(rows.variant[other]));
   } else if (!about.shapes) {
-    here = sorted(here, { number: true, value: (place) => rows.speedup[place] }, true);
+    here = sorted(here, { number: true, value: (place) => measure(run, place, column)[0] }, true);
     // The fastest of a tuning sweep are those that were measured again: the others' luck was not tried.
     here.sort((one, other) => Boolean(rows.fresh?.[other]) - Boolean(rows.fresh?.[one]));
   }
   here = here.slice(0, MOST_BARS);
+  const short = differing(here.map((place) => rows.label[place]));
   const cut = several > here.length ? `, the ${here.length} fastest of ${several}` : "";
-  const what = about.rungs ? `Ladder: speed of each rung at ${size}` : about.shapes ? "Speed of the fastest at each shape, M x N x K" : `Speed of each variant at ${size}`;
-  $("bars-title").textContent = `${what}${cut}, relative to ${about.reference}`;
-  drawBars($("bars"), run, here, beside, about.shapes ? (place) => `${rows.size[place]} (${rows.dtype[place]})` : (place) => rows.label[place]);
+  const over = here.some((place) => rows.against[place] === "library") ? libraryName(run, here.find((place) => rows.against[place] === "library")) : about.reference;
+  const relative = column === "speedup" ? `relative to ${over}` : "by rate, for their baselines differ";
+  const what = about.steps.length ? `Speed of each rung at ${size}` : about.shapes ? "Speed of the fastest at each shape, M x N x K" : `Speed of each variant at ${size}`;
+  $("bars-title").textContent = `${what}${cut}, ${relative}`;
+  drawSpeeds($("bars"), run, here, beside, about.shapes ? (place) => `${rows.size[place]} (${rows.dtype[place]})` : (place) => short.get(rows.label[place]), column);
   $("chart-legend").innerHTML = beside ? `<span><span class="swatch" style="background:var(--bar)"></span> ${escaped(runName(run))}</span>`
     + ` <span><span class="swatch" style="background:var(--other)"></span> beside it: ${escaped(runName(beside))}</span>` : "";
-  const { series, names: curves, title } = curveSeries(run, sweep, regime, here, beside);
-  const drawn = drawCurves($("curves"), series, title, curves.includes(state.lit) ? state.lit : "", beside);
-  $("curves-title").textContent = drawn ? `${about.shapes ? "Shapes: the fastest" : "The same"} over ${title}, relative to ${about.reference}` : "";
-  $("curves-legend").innerHTML = drawn ? curves.map((name, at) => {
-    const [colour, shape] = look(at);
-    return `<button type="button" aria-pressed="${name === state.lit}" data-name="${escaped(name)}">`
-      + `<svg class="swatch" viewBox="0 0 12 12" style="fill:${colour}" aria-hidden="true">${mark(shape, 6, 6, 4)}</svg>${escaped(name)}</button>`;
-  }).join("") : "";
+  const all_ = curveSeries(run, sweep, regime, beside), usual = all_.series.length ? chosenLines(all_.series, run) : [];
+  shownLines = state.lit ? litNames().filter((name) => all_.names.includes(name)) : usual;
+  const shown = shownLines.length ? shownLines : usual, brief = new Map([...differing(all_.names), ...differing(shown)]);
+  const lines = all_.series.filter((one) => shown.includes(one.name)).map((one) => ({ ...one, at: shown.indexOf(one.name), name: brief.get(one.name) }));
+  const drawn = lines.length > 0 && drawCurves($("curves"), lines, all_.title, all_.column, beside);
+  if (!lines.length) $("curves").innerHTML = "";
+  const isOf = all_.column === "speedup" ? `relative to ${over}` : "as a share of the fastest at each size";
+  $("curves-title").textContent = drawn ? `${about.shapes ? "Shapes: the fastest" : "The same"} over ${all_.title}, ${isOf}` : "";
+  const order = [...shown, ...all_.names.filter((name) => !shown.includes(name)).sort(byNature.compare)];
+  $("curves-legend").innerHTML = drawn ? order.map((name) => {
+    const at = shown.indexOf(name), [colour, shape] = at < 0 ? ["var(--line)", "circle"] : look(at);
+    return `<button type="button" aria-pressed="${at >= 0}" data-name="${escaped(name)}">`
+      + `<svg class="swatch" viewBox="0 0 12 12" style="fill:${colour};stroke:${colour}" aria-hidden="true">${mark(shape, 6, 6, 4)}</svg>${escaped(brief.get(name))}</button>`;
+  }).join("") + (all_.names.length > 2 ? `<button type="button" data-only="first">Only the first two</button>` : "") + (state.lit ? `<button type="button" data-only="usual">As at first</button>` : "") : "";
   $("chart-rows").onclick = () => {
-    change({ ...Object.fromEntries(FACETS.map(([name]) => [name, ""])), words: "", param: "", sweep, size: about.shapes ? "" : size, regime: regime ?? "" });
+    change({ ...NO_FILTER, sweep, against: EVERY, size: about.shapes ? "" : size, regime: regime ?? "" });
     $("cells").scrollIntoView();
     table.focus();
   };
 }
+/** Names of lines that were chosen, as the address has them. */
+function litNames() {
+  try {
+    const found = JSON.parse(state.lit);
+    return Array.isArray(found) ? found.map(String).slice(-MOST_LINES) : [];
+  } catch {
+    return [];
+  }
+}
 $("curves-legend").addEventListener("click", (event) => {
-  const name = event.target.closest("button")?.dataset.name;
-  if (name === undefined) return;
-  change({ lit: state.lit === name ? "" : name });
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.only) {
+    change({ lit: button.dataset.only === "usual" ? "" : JSON.stringify(shownLines.slice(0, 2)) });
+    return;
+  }
+  const { name } = button.dataset, known = shownLines.includes(name);
+  // Of more than six the one that was chosen first goes.
+  const next = known ? shownLines.filter((one) => one !== name) : [...shownLines, name].slice(-MOST_LINES);
+  change({ lit: next.length ? JSON.stringify(next) : "" });
   $("curves-legend").querySelector(`[data-name="${CSS.escape(name)}"]`)?.focus();
 });
 for (const [id, name] of [["chart-sweep", "chart"], ["chart-size", "at"], ["chart-regime", "by"]]) {
   $(id).addEventListener("change", (event) => change({ ...(name === "chart" ? { at: "", by: "", lit: "" } : {}), [name]: event.target.value }));
 }
-for (const id of ["bars", "curves"]) {
+for (const id of ["bars", "curves", "rungs"]) {
   const openMark = (event) => {
     const found = event.target.closest("[data-cell]");
     if (!found) return;
@@ -274,6 +388,7 @@ for (const id of ["bars", "curves"]) {
 function tipFor(target) {
   const row = target.closest?.("tr[data-index]"), found = target.closest?.("[data-cell]");
   if (row) return summary(run, table.placeOf(row));
+  if (found?.dataset.tip) return found.dataset.tip;
   return found ? `${RUNS.length > 1 ? `${runName(RUNS[found.dataset.run])}\n` : ""}${summary(RUNS[found.dataset.run], Number(found.dataset.cell))}` : "";
 }
 function placeTip(x, y) {
@@ -299,6 +414,57 @@ document.addEventListener("focusin", (event) => {
 });
 for (const event of ["scroll", "pointerleave"]) document.addEventListener(event, () => { $("tip").hidden = true; }, true);
 
+// What to use, and the ladder.
+let lastUse = "", lastLadder = "";
+function showUse() {
+  const key = `${state.run}|${state.use}`;
+  if (key === lastUse) return;
+  lastUse = key;
+  const { asked, kinds, layouts, regimes } = askedUse(run, state.use);
+  $("use-form").hidden = !run.uses.length;
+  options($("use-kind"), kinds.map((one) => [one, null]), asked.kind, null);
+  options($("use-layout"), layouts.map((one) => [one, null]), asked.layout, null, (one) => ({ NN: "NN (B is K x N)", TN: "TN (B is N x K)" })[one] ?? one);
+  options($("use-regime"), regimes.map((one) => [one, null]), asked.regime, null, (one) => REGIMES[one] ?? one);
+  for (const name of ["m", "n", "k"]) if (document.activeElement !== $(`use-${name}`)) $(`use-${name}`).value = asked[name];
+  $("use-answer").innerHTML = useHtml(run, asked);
+}
+/** What was chosen: with another dtype the layout is chosen anew. */
+function changeUse(event) {
+  const sides = ["m", "n", "k"].map((name) => Number($(`use-${name}`).value));
+  if (!sides.every((side) => Number.isInteger(side) && side >= 1)) return;
+  const layout = event.target.id === "use-kind" ? "" : $("use-layout").value;
+  change({ use: [$("use-kind").value, layout, sides.join("x"), $("use-regime").value].join("/") });
+}
+$("use-form").addEventListener("input", changeUse);
+$("use-form").addEventListener("submit", (event) => event.preventDefault());
+$("use-answer").addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (button?.dataset.open) {
+    opensAt = button.dataset.part ?? "";
+    change({ cell: button.dataset.open });
+  }
+  if (button?.matches(".copy")) copyText(button.parentElement.nextElementSibling.textContent, button);
+});
+function showLadder() {
+  const names = Object.keys(run.sweeps).filter((name) => run.sweeps[name].steps.length);
+  $("ladder").hidden = !names.length;
+  if (!names.length) return;
+  const longest = names.reduce((one, other) => (run.sweeps[other].steps.filter((step) => step.main).length > run.sweeps[one].steps.filter((step) => step.main).length ? other : one));
+  const sweep = names.includes(state.ladder) ? state.ladder : longest, about = run.sweeps[sweep];
+  const key = JSON.stringify([state.run, sweep, $("rungs").clientWidth]);
+  if (key === lastLadder) return;
+  lastLadder = key;
+  options($("ladder-sweep"), names.map((name) => [name, null]), sweep, null, (name) => run.sweeps[name].title);
+  $("ladder-about").textContent = `Gain of each rung at ${about.size}, ${about.regime}; the path in blue, what was tried beside it pale. Choose a rung for its source, its changes, its counters and its cells.`;
+  drawLadder($("rungs"), run, sweep);
+}
+$("ladder-sweep").addEventListener("change", (event) => change({ ladder: event.target.value }));
+function showClaims() {
+  $("refuted").checked = Boolean(state.refuted);
+  for (const row of document.querySelectorAll("tr.claim")) row.hidden = Boolean(state.refuted) && row.dataset.verdict !== "refuted";
+}
+$("refuted").addEventListener("change", (event) => change({ refuted: event.target.checked ? "1" : "" }));
+
 // Everything, from the state.
 function show() {
   run = RUNS[state.run] || RUNS[0];
@@ -306,20 +472,38 @@ function show() {
   $("run").value = String(RUNS.indexOf(run));
   const others = RUNS.flatMap((own, index) => (own === run ? [] : [[String(index), null]]));
   options($("beside"), others, beside ? state.beside : "", "nothing", (index) => runName(RUNS[index]));
-  if ($("words").value !== state.words) $("words").value = state.words;
+  for (const id of ["words", "find"]) if ($(id).value !== state.words) $(id).value = state.words;
+  showUse();
+  showLadder();
+  showClaims();
   showTable();
   showCharts();
   showDetail();
 }
-$("facets").innerHTML = [...FACETS, ["param", "Parameter"]].map(([name, title]) => `<label>${title} <select id="by-${name}" data-name="${name}"></select></label>`).join("");
-$("facets").addEventListener("change", (event) => change({ [event.target.dataset.name]: event.target.value }));
-$("words").addEventListener("input", (event) => change({ words: event.target.value }));
+$("facets").innerHTML = [...FACETS, ["param", "Parameter"]].map(([name, title]) => `<label>${title} ${name === "size"
+  ? '<input id="by-size" data-name="size" list="sizes" placeholder="all" autocomplete="off"><datalist id="sizes"></datalist>' : `<select id="by-${name}" data-name="${name}"></select>`}</label>`).join("");
+$("facets").addEventListener("change", (event) => change({ [event.target.dataset.name]: event.target.value.trim() }));
+for (const id of ["words", "find"]) $(id).addEventListener("input", (event) => change({ words: event.target.value }));
+$("jump").addEventListener("submit", (event) => {
+  event.preventDefault();
+  $("cells").scrollIntoView();
+  table.focus();
+});
 $("filters").addEventListener("submit", (event) => event.preventDefault());
-$("reset").addEventListener("click", () => change({ ...EMPTY, run: state.run, beside: state.beside, chart: state.chart, at: state.at, by: state.by }));
+$("reset").addEventListener("click", () => change({ ...NO_FILTER, sort: "" }));
 options($("run"), RUNS.map((own, index) => [String(index), null]), "0", null, (index) => runName(RUNS[index]));
 for (const name of ["run", "beside"]) $(name).addEventListener("change", (event) => change({ [name]: event.target.value }));
 for (const label of document.querySelectorAll("label.runs")) label.hidden = RUNS.length < 2;
-addEventListener("hashchange", () => readAddress() && show());
+/** The part of the page that the address is about. */
+function goThere() {
+  const part = state.use ? "use" : FILTERS.some((name) => state[name] !== EMPTY[name]) || state.sort ? "cells" : state.chart || state.lit ? "charts" : state.ladder ? "ladder" : state.refuted ? "claims" : "";
+  if (part) $(part).scrollIntoView();
+}
+addEventListener("hashchange", () => {
+  if (!readAddress()) return;
+  show();
+  goThere();
+});
 let resized = 0;
 addEventListener("resize", () => {
   cancelAnimationFrame(resized);
@@ -327,4 +511,5 @@ addEventListener("resize", () => {
 });
 readAddress();
 show();
+goThere();
 document.documentElement.dataset.ready = "yes";

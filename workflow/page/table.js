@@ -93,6 +93,7 @@ function makeTable(scroller, on) {
       }).join("")}</tr>`;
       if (back) head.querySelector(`[data-column="${back}"]`)?.focus();
       if (before === undefined || places[current] !== before) scroller.scrollTop = 0;
+      else scroller.scrollTop = Math.min(scroller.scrollTop, Math.max(0, places.length * height - scroller.clientHeight + head.offsetHeight)); // there may be fewer rows now
       draw(true);
     },
     select(place) {

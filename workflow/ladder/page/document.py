@@ -11,13 +11,16 @@ from ladder import __version__
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.page.gather import kernels, run
+from ladder.report.answers import OTHER_GPU
 from ladder.report.evidence import Evidence
+from ladder.report.markdown import figure
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"
-_SCRIPTS = ("data", "table", "charts", "detail", "explorer")  # in the order that they run
+_SCRIPTS = ("data", "table", "charts", "ladder", "use", "detail", "explorer")  # in the order that they run
 _PAGES = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_ROOM), undefined=jinja2.StrictUndefined, autoescape=True, trim_blocks=True
 )
+_PAGES.filters["figure"] = figure
 
 
 def page(document: Mapping[str, Any]) -> str:
@@ -28,6 +31,7 @@ def page(document: Mapping[str, Any]) -> str:
         style=read_text(_ROOM / "page.css"),
         scripts=[read_text(_ROOM / f"{name}.js") for name in _SCRIPTS],
         data=text.replace("<", "\\u003c"),  # nothing in it ends the script that holds it
+        other_gpu=OTHER_GPU,
         version=__version__,
     )
 

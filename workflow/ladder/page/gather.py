@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,24 @@ import pandas as pd
 from markdown_it import MarkdownIt
 
 from ladder.claims.ledger import overall
+from ladder.claims.sources import titles
 from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.sweep import Sweep
-from ladder.report.answers import answers
+from ladder.report.answers import Answer, answers
+from ladder.report.choices import rankings
 from ladder.report.document import said
 from ladder.report.evidence import Evidence
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
+from ladder.report.steps import path, steps
 from ladder.report.sweep_data import SweepData
 from ladder.results import tables
 from ladder.results.statistics import records, size_of
 
 _UNSEEN = ["source_sha256", "cubin_sha256"]
+MOST_NEXT = 6  # configurations of one size that are shown: the recommended one and the next
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
@@ -59,13 +64,83 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "shapes": data.over_shapes,
         "findings": _rendered("findings", data=data),
         "libraries": [*sweep.problem.libraries],
+        "steps": _steps(data),
         "fastest": data.fastest_by_size.index.tolist() if len(data.ok) else [],
     }
 
 
+def _steps(data: SweepData) -> list[dict[str, Any]]:
+    """The rungs of a ladder in reading order: its gain over the rung `below`, and why; else []."""
+    found = [] if data.sweep.tuning else steps(data)
+    if not any(step.gain.known for step in found):
+        return []
+    main = {entry.variant.id for entry in path(data)}
+    return [
+        {
+            "variant": step.row["variant"],
+            "below": step.below,
+            "gain": [_plain(value) for value in astuple(step.gain)],
+            "predicted": [_plain(value) for value in astuple(step.predicted)],
+            "verdict": step.as_gain.verdict if step.gain.known else "",
+            "why": step.why,
+            "main": step.row["variant"] in main,
+        }
+        for step in found
+    ]
+
+
+def _uses(data: Evidence, places: Mapping[tuple[Any, ...], int]) -> list[dict[str, Any]]:
+    """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended."""
+    found = []
+    for kind, layout, rows in rankings(data):
+        first = rows[0]
+        shown = rows[:MOST_NEXT]
+        found.append(
+            {
+                "kind": kind,
+                "layout": layout,
+                "size": size_label(first.size),
+                "m": first.size["m"],
+                "n": first.size["n"],
+                "k": first.size["k"],
+                "regime": first["regime"],
+                "places": [
+                    places[row["sweep"], row["variant"], size_label(row.size), row["regime"]] for row in shown
+                ],
+                "names": [data.configuration(row) for row in shown],
+            }
+        )
+    return found
+
+
+def _card(answer: Answer) -> dict[str, Any]:
+    """An answer with its sentences as HTML."""
+    parts = [
+        ("", answer.also),
+        ("Why. ", answer.why),
+        ("But. ", answer.exceptions),
+        ("", said("table", table=answer.table) if answer.table.rows else ""),
+    ]
+    return {
+        "name": answer.name,
+        "question": answer.question,
+        "headline": _html(answer.headline),
+        "more": "".join(
+            _html(f"**{head.strip()}** {text}" if head else text) for head, text in parts if text
+        ),
+        "sweep": answer.sweep,
+        "absent": answer.absent,
+    }
+
+
+def _html(text: str) -> str:
+    """Markdown as HTML, without links, which the page's place need not have."""
+    return str(_MARKDOWN.render(unlinked(text)))
+
+
 def _rendered(template: str, **known: Any) -> str:
-    """A template of the report as HTML, without links, which the page's place need not have."""
-    return str(_MARKDOWN.render(unlinked(said(template, **known))))
+    """A template of the report as HTML."""
+    return _html(said(template, **known))
 
 
 def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
@@ -80,6 +155,11 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
     parts = {one: part for one, part in data.parts.items() if one in set(timings["sweep"])}
     labels = {(one, *pair): label for one, data in parts.items() for *pair, label in data.names.items()}
     rows = records(timings)
+    places = {
+        (row["sweep"], row["variant"], size_label(size_of(row)), row["regime"]): place
+        for place, row in enumerate(rows)
+        if pd.isna(row["baseline"])
+    }
     shown = timings.assign(
         label=[labels.get((row["sweep"], row["variant"]), row["variant"]) for row in rows],
         size=[size_label(size_of(row)) for row in rows],
@@ -91,18 +171,31 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
         "gpu": data.name,
         "measured": bool((timings["status"] == "ok").any()),
         "origin": _rendered("origin", **about),
+        "day": max(
+            (str(card.get("started") or "")[:10] for card in data.source.get("gpus") or [data.source]),
+            default="",
+        ),
+        "timings_from": data.environment["timings_from"],
         # Empty where nothing was measured that an answer speaks of.
-        "lines": ""
-        if all(one.absent or not one.sweep for one in found)
-        else _rendered("answers", answers=found),
+        "cards": [] if all(one.absent or not one.sweep for one in found) else [_card(one) for one in found],
+        "uses": _uses(data, places),
         "verdicts": dict(overall(claims)),
-        "claims": records(claims.astype(object).where(claims.notna(), None)),
+        "claims": [
+            row | {"text": _source(row["source"])}
+            for row in records(claims.astype(object).where(claims.notna(), None))
+        ],
         "sweeps": {one: _sweep(data) for one, data in parts.items()},
         "timings": columns(shown),
         "resources": columns(data.frames["resources"].drop(columns=["params", *_UNSEEN])),
         "sessions": columns(tables.read("sessions", folder.tables)),
         "metrics": columns(data.frames["metrics"]),
     }
+
+
+def _source(key: str) -> str:
+    """A source by its English title; by its key where docs/sources.md has none."""
+    first, _, where = key.partition(" ")
+    return f"{titles().get(first, first).rpartition('; ')[2]} {where}".strip()
 
 
 def kernels(root: Path, sweeps: Mapping[str, Sweep]) -> dict[str, dict[str, str]]:

@@ -1,18 +1,22 @@
 """What to use: of each dtype and layout the configuration that is fastest at a square size."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ladder.claims.primitives import Row
 from ladder.model.problem import ELEMENT_BYTES
 from ladder.model.schemas import SUSTAINED
-from ladder.report.evidence import Evidence, Gain, gain, is_cube
+from ladder.report.evidence import Evidence, Gain, gain
 
 PRODUCTS_SWEEP = "fp32_tensor"  # GEMMs with FP32 accuracy by three products of TF32
 THREE_PRODUCTS = "fp32 by 3xTF32"
 _CLOSE = 0.005  # share of the speed by which single sessions differ
 _DTYPES = tuple(ELEMENT_BYTES)  # the widest first
+
+
+Place = tuple[str, str, tuple[int, ...]]
+"""Kind, layout, and M, N and K of a GEMM."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,10 @@ def choices(data: Evidence) -> list[Choice]:
     regime = max(counts, key=lambda one: counts[one], default="")
     cold, held = _by_place(data, regime), _by_place(data, SUSTAINED)
     found = []
-    for place, rows in sorted(cold.items(), key=lambda one: (_DTYPES.index(one[0][0].split()[0]), one[0])):
-        kind, layout, size = place
+    for place, rows in _in_order(cold):
+        kind, layout, (size, *others) = place
+        if {size} != {size, *others}:
+            continue
         top = _surest(data.over_most_libraries(rows))
         by_variant = {row["variant"]: row for row in rows}
         later = data.over_most_libraries(held.get(place, []))
@@ -77,6 +83,23 @@ def choices(data: Evidence) -> list[Choice]:
     return found
 
 
+def rankings(data: Evidence) -> list[tuple[str, str, list[Row]]]:
+    """Kind, layout and rows of every size and regime of GEMMs against libraries: what to use there, then the next."""
+    regimes = {regime for sweep in data.against_libraries for regime in (sweep.regimes[0], SUSTAINED)}
+    found = []
+    for regime in sorted(regimes):
+        for (kind, layout, _), rows in _in_order(_by_place(data, regime)):
+            known = data.over_most_libraries(rows)
+            top = _surest(known)
+            others = sorted((row for row in known if row is not top), key=lambda row: -row["speedup"])
+            found.append((kind, layout, [top, *others]))
+    return found
+
+
+def _in_order(places: Mapping[Place, list[Row]]) -> list[tuple[Place, list[Row]]]:
+    return sorted(places.items(), key=lambda one: (_DTYPES.index(one[0][0].split()[0]), one[0]))
+
+
 def _surest(rows: list[Row]) -> Row:
     """The fastest; of those that are as fast within _CLOSE the one with the most sessions."""
     top = max(row["speedup"] for row in rows)
@@ -84,21 +107,17 @@ def _surest(rows: list[Row]) -> Row:
     return max(close, key=lambda row: (row.names.get("sessions", 1), row["speedup"]))
 
 
-def _by_place(data: Evidence, regime: str) -> dict[tuple[str, str, int], list[Row]]:
-    """Rows of square GEMMs by kind, layout and size, one a configuration."""
-    best: dict[tuple[Any, ...], Row] = {}
+def _by_place(data: Evidence, regime: str) -> dict[Place, list[Row]]:
+    """Rows of GEMMs by kind, layout and size, one a configuration: that with the most sessions."""
+    found: dict[Place, dict[str, Row]] = {}
     for sweep in data.against_libraries:
         for row in data.tables.timed(sweep.name, regime=regime).found:
-            if not is_cube(row) or (
-                sweep.tuning and regime != SUSTAINED and row.names.get("fresh") is not True
-            ):
+            if sweep.tuning and regime != SUSTAINED and row.names.get("fresh") is not True:
                 continue
             kind = THREE_PRODUCTS if sweep.name == PRODUCTS_SWEEP else row["dtype"]
-            place = kind, row.names.get("layout", ""), row["m"], row["variant"]
-            sessions = row.names.get("sessions", 1)
-            if place not in best or sessions > best[place].names.get("sessions", 1):
-                best[place] = row
-    found: dict[tuple[str, str, int], list[Row]] = {}
-    for (*where, _), row in best.items():
-        found.setdefault((where[0], where[1], where[2]), []).append(row)
-    return found
+            place = kind, row.names.get("layout", ""), tuple(row.size.values())
+            known = found.setdefault(place, {})
+            other = known.get(row["variant"])
+            if other is None or row.names.get("sessions", 1) > other.names.get("sessions", 1):
+                known[row["variant"]] = row
+    return {place: list(known.values()) for place, known in found.items()}
