@@ -261,3 +261,32 @@ def test_a_path_ends_at_no_rung_that_is_slower_than_what_it_changes(tmp_path: Pa
     assert end((0.97, 1.01)) == "2b transposed A"
     assert end((0.97, 0.99)) == "2 plain A"
     assert end((0.97, 0.99), over_library=(1.1, 1.2)) == "2b transposed A"
+
+
+def test_of_two_paths_of_one_length_the_one_that_ends_faster_is_walked(tmp_path: Path) -> None:
+    lab, name = Lab(tmp_path), "fp32_transpose"
+    tile = {"kernel": "gemm_register_tile"}
+    variants = [
+        {"kernel": "gemm_naive", "rung": "1 naive"},
+        {**tile, "params": {"transpose_a": 0}, "rung": "2 plain A", "baseline": "1 naive"},
+        {**tile, "params": {"bm": 64}, "rung": "2b small", "baseline": "2 plain A"},
+        {**tile, "rung": "2c transposed A", "baseline": "2 plain A"},
+    ]
+    edit_yaml(
+        lab.project.sweeps / f"{name}.yaml",
+        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
+    )
+    lab.record([name])
+    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+
+    def end(**speeds: float) -> str:
+        timings = frames["timings"].copy()
+        for rung, speed in {"1 naive": 0.1, "2 plain A": 1.0, **speeds}.items():
+            own = timings["baseline"].isna() & (timings["rung"] == rung)
+            timings.loc[own, ["speedup", "speedup_low", "speedup_high"]] = (speed, 0.9 * speed, 1.1 * speed)
+        paired = timings["baseline"].notna()
+        timings.loc[paired, ["speedup", "speedup_low", "speedup_high"]] = (1.0, 0.9, 1.1)
+        return path(of_sweep(sweep, {**frames, "timings": timings}, {}))[-1].rung
+
+    assert end(**{"2b small": 1.02, "2c transposed A": 1.01}) == "2b small"
+    assert end(**{"2b small": 1.01, "2c transposed A": 1.02}) == "2c transposed A"

@@ -143,6 +143,13 @@ function spread(rows, name, place, digits = 4) {
   return value === null ? "" : shown(value) + (low === null ? "" : ` [${shown(low)}, ${shown(high)}]`);
 }
 
+/** A speed-up with its interval, all to a thousandth, so that a column of them is aligned. */
+function ratioSpread(rows, place) {
+  const [value, low, high] = ["", "_low", "_high"].map((end) => rows[`speedup${end}`]?.[place] ?? null);
+  const shown = (one) => (one < 0.1 || one >= 10 ? figure(one, 3) : one.toFixed(3));
+  return value === null ? "" : shown(value) + (low === null ? "" : ` [${shown(low)}, ${shown(high)}]`);
+}
+
 /** Text that HTML shows as it is. */
 function escaped(text) {
   const marks = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };

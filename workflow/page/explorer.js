@@ -105,7 +105,7 @@ function options(select, values, chosen, all, title = (value) => value) {
 
 /** Sizes with the cubes first, by their work; a number alone is M = N = K. */
 const bySize = ([one], [other]) => one.includes("x") - other.includes("x") || byNature.compare(one, other);
-const AGAINST = { library: "library", baseline: "a baseline kernel", "previous rung": "previous rung" };
+const AGAINST = { library: "a library", baseline: "a baseline kernel", "previous rung": "previous rung" };
 
 function showFacets({ counts, parameters }, against) {
   FACETS.forEach(([name], index) => {
@@ -134,19 +134,21 @@ function tableColumns() {
   const number = (name, title, width, digits = 4) => ({ name, title, width, number: true, value: (place) => rows[name]?.[place] ?? null, cell: (place) => figure(rows[name]?.[place], digits) });
   const text = (name, title, width) => ({ name, title, width, value: (place) => rows[name][place], cell: (place) => rows[name][place] ?? "" });
   const range = (place) => (rows.range[place] === null ? "" : `${figure(rows.range[place][0], 3)} to ${figure(rows.range[place][1], 3)}`);
+  const kinds = [text("dtype", "dtype", 56), text("layout", "layout", 54)];
   const found = [
-    text("label", "variant", narrow ? 122 : 222),
+    text("label", "variant", narrow ? 122 : 216),
     { ...text("size", "size", narrow ? 72 : 100), value: (place) => WORK(rows, place) },
-    text("dtype", "dtype", 56), text("layout", "layout", 54),
-    { ...number("speedup", "speed-up [95 %]", narrow ? 150 : 176), cell: (place) => spread(rows, "speedup", place, narrow ? 3 : 4) },
-    { ...number("range", "another GPU", 118), value: (place) => rows.range[place]?.[0] ?? null, cell: range },
+    ...(narrow ? [] : kinds),
+    { ...number("speedup", "speed-up [95 %]", narrow ? 150 : 166), cell: (place) => ratioSpread(rows, place) },
+    { ...number("range", "another GPU", 122), value: (place) => rows.range[place]?.[0] ?? null, cell: range },
     { ...text("reference", "over", 84), cell: (place) => (rows.against[place] === "library" ? libraryName(run, place) : rows.reference[place] ?? "") },
+    ...(narrow ? kinds : []),
   ];
   if (beside) {
     const counterpart = (place) => beside.places.get(run.ids[place]);
     const moved = (place) => (counterpart(place) === undefined ? null : ratio(run, place, beside, counterpart(place)));
     found.push({ name: "their_speedup", title: `beside it: ${runName(beside)}`, width: 212, number: true,
-      value: (place) => beside.rows.speedup[counterpart(place)] ?? null, cell: (place) => (counterpart(place) === undefined ? "" : spread(beside.rows, "speedup", counterpart(place))) });
+      value: (place) => beside.rows.speedup[counterpart(place)] ?? null, cell: (place) => (counterpart(place) === undefined ? "" : ratioSpread(beside.rows, counterpart(place))) });
     found.push({ name: "moved", title: "beside it / this", width: 212, number: true, value: (place) => moved(place)?.value ?? null,
       cell: (place) => { const own = moved(place); return own ? `${figure(own.value)} [${figure(own.low)}, ${figure(own.high)}]` : ""; } });
   }
@@ -154,7 +156,7 @@ function tableColumns() {
     text("regime", "regime", 82), number("tflops", "TFLOP/s", 72, 3), number("median_us", "median, µs", 82),
     { ...text("status", "status, reason", 84), mark: (place) => (rows.status[place] === "ok" ? "" : "failed"),
       cell: (place) => rows.status[place] + (rows.reason[place] ? `: ${rows.reason[place]}` : "") },
-    text("sweep", "sweep", 128), text("kernel", "kernel", 104),
+    text("sweep", "sweep", 124), text("kernel", "kernel", 104),
     number("gbytes_per_s", "GB/s", 66, 4), number("sm_clock_mhz", "clock, MHz", 66), number("power_w", "power, W", 66, 3), number("registers", "registers", 76, 0),
     { ...number("occupancy", "occupancy, %", 92), cell: (place) => (rows.occupancy[place] === null ? "" : figure(100 * rows.occupancy[place], 3)) },
     number("local_bytes", "spilled bytes", 76, 0),
@@ -213,7 +215,7 @@ function showChips(against) {
   const set = FILTERS.filter((name) => name !== "against" && state[name]);
   $("chips").innerHTML = `<span class="muted">${set.length ? "Filtered by" : ""}</span>` + set.map((name) =>
     `<button type="button" data-filter="${name}" aria-label="Take away ${titles[name]}">${titles[name]}: ${escaped(state[name])} ✕</button>`).join("")
-    + `<span class="muted">${against === EVERY ? "speed-ups over different things stand apart" : `speed-ups over ${AGAINST[against] ?? against}`}</span>`;
+    + `<span class="muted">${against === EVERY ? "speed-ups over different things stand apart" : `speed-ups over ${against === "previous rung" ? "the previous rung" : AGAINST[against] ?? against}`}</span>`;
 }
 
 /** Findings that have all the words that were looked for. */

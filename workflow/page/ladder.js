@@ -24,7 +24,7 @@ function drawLadder(element, run, sweep) {
   const right = narrow ? 76 : 128, row = narrow ? 34 : 21, top = 18, bottom = top + row * steps.length;
   // Words stand beside the bars on both sides.
   const x = logarithmic(low, high, left + 58, width - right - 58);
-  const marks = (high / low > 4 ? [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50] : ticks(low, high, 5)).filter((value) => value >= low && value <= high);
+  const marks = (high / low > 4 ? [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50] : ticks(low, high, 7)).filter((value) => value >= low && value <= high);
   const parts = marks.map((value) => `<line class="grid" x1="${x(value)}" x2="${x(value)}" y1="${top}" y2="${bottom}"/><text class="muted" text-anchor="middle" x="${x(value)}" y="${bottom + 14}">${value}</text>`);
   const reference = libraryName(run, steps[0].place);
   parts.push(`<text class="muted" text-anchor="end" x="${width}" y="${top - 6}">${narrow ? "" : `TFLOP/s, / ${escaped(reference)}`}</text>`);

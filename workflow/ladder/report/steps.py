@@ -231,8 +231,9 @@ def path(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
     Of rungs that tie with the fastest and are not slower than the rung that they change, the one at the end of the
-    longest chain; without results that of all rungs. Where no chain is longer than a step, as in an ablation, and in a
-    tuning sweep it is the shortest chain: the rung that the others change, or a fast one that changes none.
+    longest chain, of equally long ones the fastest; without results that of all rungs. Where no chain is longer than a
+    step, as in an ablation, and in a tuning sweep it is the shortest chain: the rung that the others change, or a fast
+    one that changes none.
     """
     chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
     here = data.here[data.here["variant"].isin(chains)]
@@ -243,8 +244,11 @@ def path(data: SweepData) -> list[Entry]:
         pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
         tied -= {*pairs[verdicts(pairs) == SLOWER]["variant"]} - {best["variant"]}
     leads = max(map(len, chains.values())) > _ABLATION and not data.sweep.tuning
-    choose = max if leads else min
-    return choose((chain for variant, chain in chains.items() if variant in tied), key=len)
+    speeds = dict(zip(here["variant"], here["speedup"], strict=True))
+    kept = [chain for variant, chain in chains.items() if variant in tied]
+    if not leads:
+        return min(kept, key=len)
+    return max(kept, key=lambda chain: (len(chain), speeds.get(chain[-1].variant.id, 0.0)))
 
 
 def _chain(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:

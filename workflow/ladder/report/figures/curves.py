@@ -182,6 +182,8 @@ def _limits(axis: Axes, rows: pd.DataFrame, one: bool, shown: float) -> None:
     best = rows.groupby("x")["value"].max()
     every = [*rows["value"], *rows["low"].dropna(), *rows["high"].dropna(), *rows["predicted_high"].dropna()]
     low = max(min([*every, *rows["predicted_low"].dropna()]), shown * best.min())
+    if one and best.min() > _NEAR:  # all the news is above the reference: it is shown from there on
+        low = min(every)
     near = one and low / _NEAR < 1 < max(every) * _NEAR
     ends = [low, max(every), *([1.0] if near else [])]
     base.factor_axis(axis, min(ends), max(ends), upright=True)

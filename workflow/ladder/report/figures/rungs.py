@@ -112,7 +112,7 @@ def _ladder(
             "ha": "right",
         }
         speeds.annotate("TFLOP/s", (1.24, 1), (0, 2), color=style.MUTED, **head)
-    gains.set_yticks(range(len(order)), labels, fontsize=min(9.5, 36 * height / len(order)))
+    gains.set_yticks(range(len(order)), labels, fontsize=min(9.5, 42 * height / len(order)))
     gains.set_ylim(len(order) - 0.4, -0.6)
     for label, variant in zip(gains.get_yticklabels(), order, strict=True):
         label.set_color(style.INK if variant in main else style.MUTED)
