@@ -128,11 +128,13 @@ def test_each_place_has_workspaces_of_its_own_and_all_are_looked_at(
     """Or launches of a chain could hand something on."""
     monkeypatch.setattr(instance.gpu, "zero", lambda *_: None, raising=False)
     monkeypatch.setattr(instance.gpu, "download", lambda pointer, size: bytes(size))
+    assert not instance.has_workspaces()
     instance.provide_workspace(ZEROED)
     first = instance.tensors[ZEROED["pointer"]]
     for place in (2, 3):
         with instance.writing_to(place):
             assert ZEROED["pointer"] not in instance.tensors
+            assert instance.has_workspaces()
             assert noted(instance, lambda: instance.provide_workspace(ZEROED)) == [ZEROS]
             assert instance.tensors[ZEROED["pointer"]] is not first
     assert instance.tensors[ZEROED["pointer"]] is first

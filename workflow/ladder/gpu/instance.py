@@ -191,6 +191,10 @@ class Instance(ABC):
         """Those of the place in use."""
         return self._workspaces.setdefault(self._place, Workspaces(self.gpu))
 
+    def has_workspaces(self) -> bool:
+        """Whether some kernel has had one, at whatever place."""
+        return any(one.tensors for one in self._workspaces.values())
+
     def place_bytes(self) -> int:
         """Device memory of one place: its outputs, and the workspaces that kernels have had so far."""
         own = [self.tensors[name] for name in (*self.outputs, *self.workspaces.tensors)]

@@ -140,7 +140,7 @@ class Timing:
             # Sustained chains are not poisoned: what places hold are answers to the inputs of the chain before.
             ahead = watch.renew_workspaces if regime == SUSTAINED else watch.poison
             clear: Launcher = nothing
-            if regime != SUSTAINED or self.instance.workspaces.tensors:
+            if regime != SUSTAINED or self.instance.has_workspaces():
                 clears = [partial(ahead, place) for place in places]
                 clear = partial(
                     graphs.enter_context(contextlib.closing(capture(stream, clears))).launch, stream
