@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,15 @@ from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, philox, value
 from emulator.ptx import Array, Instruction, Memory
 from fake_gpu import FakeBuffer, FakeGpu
+from ladder.build.variants import harness
 from ladder.gpu import instance as instances
+from ladder.gpu.device import Gpu
+from ladder.gpu.timing import Timer, Watched
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.problems.stencil.instance import StencilInstance
+from measuring import GPUS
 
 KEY = 0x0123_4567_89AB_CDEF
 CHECK = PACKAGE / "problems" / "stencil" / "check.cu"
@@ -113,6 +118,26 @@ def test_drawing_takes_about_as_long_as_writing(dtype: str) -> None:
     machine.run()
     print(dtype, machine.steps)
     assert machine.steps <= {"fp32": 160, "bf16": 210, "fp8": 320}[dtype]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPUS, reason="needs a GPU")
+def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
+    cubin, facts = harness(PROBLEMS["gemm"], "fp32", GPUS[0].arch).compile()
+    gpu = Gpu(cubin, facts["symbols"])
+    timer, count = Timer(gpu), 2**28
+    buffer = gpu.allocate(4 * count)
+    for dtype in TYPES:
+        size = np.dtype(WORD.get(dtype, np.uint16)).itemsize
+        for kind in INPUTS:
+            given = (int(buffer.handle), count, ctypes.c_uint64(KEY), ctypes.c_int32(INPUTS.index(kind)))
+            us = timer.once(Watched(partial(gpu.harness.run, f"fill<{C_TYPES[dtype]}>", count, *given)))
+            rate = size * count / us / 1e3
+            print(f"{dtype} {kind}: {rate:.0f} GB/s")
+            own = gpu.download(int(buffer.handle), 100_000 * size)
+            assert own == drawn(dtype, 100_000, KEY, kind).tobytes(), (dtype, kind)
+            assert rate > 0.3 * gpu.memory_bytes_per_us / 1e3
+    buffer.close(gpu.stream)
 
 
 # Keys and places.
