@@ -21,6 +21,7 @@ from ladder.gpu.timing import Timer, Watched
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.gemm.instance import GemmInstance
+from ladder.problems.registry import PROBLEMS
 from ladder.problems.stencil.instance import StencilInstance
 from measuring import GPUS
 
