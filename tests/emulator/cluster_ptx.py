@@ -48,9 +48,9 @@ class ClusterMachine(TensorMachine):
             "%cluster_ctarank": rank,
         }
         self.cluster_barriers = np.zeros(tiles, np.int64)
-        self.written_in_cluster = np.full(self.shared.shape, -1, np.int64)
+        self.written_in_cluster = np.full(self.shared.shape, -1, np.int32)
         # The cluster barrier behind which another block read a word last.
-        self.read_from_afar = np.full(self.shared.shape, -1, np.int64)
+        self.read_from_afar = np.full(self.shared.shape, -1, np.int32)
 
     def run(self) -> None:
         super().run()
@@ -88,10 +88,11 @@ class ClusterMachine(TensorMachine):
         self.accesses.append((step.opcode, min(offsets), count))
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
-        if (self.read_from_afar[block, word] >= self.cluster_barriers[block % self.tiles]).any():
+        at, barriers = block * self.shared.shape[1] + word, self.cluster_barriers[block % self.tiles]
+        if (self.read_from_afar.take(at) >= barriers).any():
             raise Fault("shared memory is overwritten before the cluster barrier that follows its reading")
         super()._write_shared(block, word, value, thread)
-        self.written_in_cluster[block, word] = self.cluster_barriers[block % self.tiles]
+        self.written_in_cluster.put(at, barriers)
 
     def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
         if not mask.any():

@@ -156,8 +156,8 @@ class Machine:
         shape = (int(np.sum(blocks)), max(program.shared_bytes // 4, 1))
         self.shared = np.full(shape, UNSET, np.uint32)
         # Who wrote a shared word between which barriers.
-        self.writer = np.full(shape, -1, np.int64)
-        self.written = np.full(shape, -1, np.int64)
+        self.writer = np.full(shape, -1, np.int32)
+        self.written = np.full(shape, -1, np.int32)
         self.barriers = np.zeros(shape[0], np.int64)
         self.registers: dict[str, Array] = {}
 
@@ -206,7 +206,8 @@ class Machine:
     def _set(self, register: str, value: Array, mask: Array) -> None:
         bits = np.bool_ if value.dtype == np.bool_ else _BITS[value.dtype.itemsize]
         if (held := self.registers.get(register)) is None:
-            held = self.registers[register] = np.full(self.count, 0 if bits is np.bool_ else UNSET, bits)
+            held = self.registers[register] = np.empty(self.count, bits)
+            held[~mask] = 0 if bits is np.bool_ else UNSET
         np.copyto(held, value.view(bits), where=mask)
 
     def _address(self, operand: str) -> Array:
@@ -306,7 +307,8 @@ class Machine:
         return None
 
     def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
-        block, thread = self.block[mask], np.flatnonzero(mask)
+        thread = np.flatnonzero(mask)
+        block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
         if value is None:

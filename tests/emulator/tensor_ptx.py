@@ -75,11 +75,11 @@ class TensorMachine(Machine):
         self.open: list[tuple[Array, Array, Array]] = []
         self.groups: list[list[tuple[Array, Array, Array]]] = []
         self.warp_barriers = np.zeros(self.count // 32, np.int64)
-        self.written_in_warp = np.full(self.shared.shape, -1, np.int64)
+        self.written_in_warp = np.full(self.shared.shape, -1, np.int32)
         # Who read a shared word last (of several threads one) and between which barriers.
-        self.reader = np.full(self.shared.shape, -1, np.int64)
-        self.read = np.full(self.shared.shape, -1, np.int64)
-        self.read_in_warp = np.full(self.shared.shape, -1, np.int64)
+        self.reader = np.full(self.shared.shape, -1, np.int32)
+        self.read = np.full(self.shared.shape, -1, np.int32)
+        self.read_in_warp = np.full(self.shared.shape, -1, np.int32)
         self.lane = np.arange(self.count) % 32
         self.wavefronts: dict[str, list[int]] = defaultdict(list)
         self.touched = 0
@@ -226,17 +226,19 @@ class TensorMachine(Machine):
         return bool((by_block | by_warp).all())
 
     def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
-        block, thread = self.block[mask], np.flatnonzero(mask)
+        thread = np.flatnonzero(mask)
+        block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
         if value is None:
-            since = self.written[block, word], self.written_in_warp[block, word]
-            if not self._ordered(self.writer[block, word], *since, block, thread):
+            at = block * self.shared.shape[1] + word
+            since = self.written.take(at), self.written_in_warp.take(at)
+            if not self._ordered(self.writer.take(at), *since, block, thread):
                 raise Fault("shared memory is read before the barrier that follows its writing")
-            self.reader[block, word] = thread
-            self.read[block, word] = self.barriers[block]
-            self.read_in_warp[block, word] = self.warp_barriers[thread // 32]
-            return np.asarray(self.shared[block, word])
+            self.reader.put(at, thread)
+            self.read.put(at, self.barriers[block])
+            self.read_in_warp.put(at, self.warp_barriers[thread // 32])
+            return self.shared.take(at)
         self._write_shared(block, word, value, thread)
         return None
 
@@ -247,14 +249,15 @@ class TensorMachine(Machine):
         self.wavefronts[opcode].append(count)
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
-        since = self.read[block, word], self.read_in_warp[block, word]
-        if not self._ordered(self.reader[block, word], *since, block, thread):
+        at = block * self.shared.shape[1] + word
+        since = self.read.take(at), self.read_in_warp.take(at)
+        if not self._ordered(self.reader.take(at), *since, block, thread):
             raise Fault("shared memory is overwritten before the barrier that follows its reading")
         self.touched = max(self.touched, 4 * (int(word.max(initial=-1)) + 1))
-        self.shared[block, word] = value
-        self.writer[block, word] = thread
-        self.written[block, word] = self.barriers[block]
-        self.written_in_warp[block, word] = self.warp_barriers[thread // 32]
+        self.shared.put(at, value)
+        self.writer.put(at, thread)
+        self.written.put(at, self.barriers[block])
+        self.written_in_warp.put(at, self.warp_barriers[thread // 32])
 
     # cp.async.
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from compiling import compile_ptx, compile_variant
 from conftest import edit
+from covering import all_pairs
 from emulator.cluster_ptx import ClusterMachine
 from emulator.grid_ptx import GridMachine
 from emulator.hopper import arguments_of
@@ -162,6 +163,16 @@ SIZES = [(65, 72, 24), (33, 36, 8), (70, 132, 44)]
 ODD_SIZES = [(1, 1, 1), (33, 37, 7), (5, 3, 70), (129, 65, 33)]
 
 
+LANDINGS = ("wait", "once")
+"""When asynchronous copies land."""
+TUNED_SIZES = [(256, 512, 40), (33, 37, 7), (130, 259, 21)]
+
+
+def landings(rows: list[tuple[Any, ...]], params: Any) -> list[tuple[tuple[int, int, int], str]]:
+    """(size, landing) of the rows of a form."""
+    return [(size, landing) for form, size, landing in rows if form == params]
+
+
 def label(params: Any) -> str:
     return "-".join(f"{name}={value}" for name, value in params.items())
 
@@ -169,20 +180,18 @@ def label(params: Any) -> str:
 @pytest.mark.parametrize("params", FORMS, ids=label)
 def test_gemm_is_right_at_any_size_and_whenever_copies_land(params: dict[str, Any]) -> None:
     given = variant(**{**SMALL, **params})
-    landings = ("wait", "once") if given.params["loader"] == "async" else ("wait",)
-    for size in SIZES if given.params["vector"] == 4 else SIZES + ODD_SIZES:
-        for landing in landings:
-            _, error = run(given, size, landing)
-            assert error <= 1, f"{size}, copies land at {landing}"
+    sizes = SIZES if given.params["vector"] == 4 else SIZES + ODD_SIZES
+    for size, landing in landings(all_pairs(FORMS, sizes, LANDINGS), params):
+        _, error = run(given, size, landing)
+        assert error <= 1, f"{size}, copies land at {landing}"
     assert run(given, SIZES[0], beta=0.5)[1] <= 1
 
 
 @pytest.mark.parametrize("rung", tuned())
 def test_the_tuned_kernels_are_right_at_full_and_at_odd_tiles(rung: str) -> None:
     given = tuned()[rung]
-    for size in ((256, 512, 40), (33, 37, 7), (130, 259, 21)):
-        for landing in ("wait", "once"):
-            assert run(given, size, landing)[1] <= 1
+    for size, landing in landings(all_pairs([*tuned()], TUNED_SIZES, LANDINGS), rung):
+        assert run(given, size, landing)[1] <= 1
     assert run(given, (33, 37, 7), beta=0.5)[1] <= 1
 
 
@@ -228,9 +237,8 @@ THIN_SIZES = [(1, 1, 1), (1, 260, 300), (130, 1, 301), (3, 133, 70), (65, 5, 36)
 @pytest.mark.parametrize("params", SLICED, ids=label)
 def test_sliced_k_is_right_at_thin_and_at_odd_sizes(params: dict[str, Any]) -> None:
     given = sliced(**params)
-    for size in THIN_SIZES:
-        for landing in ("wait", "once"):
-            assert run(given, size, landing)[1] <= 1, f"{size}, copies land at {landing}"
+    for size, landing in landings(all_pairs(SLICED, THIN_SIZES, LANDINGS), params):
+        assert run(given, size, landing)[1] <= 1, f"{size}, copies land at {landing}"
     assert run(given, (18, 33, 70), beta=0.5)[1] <= 1
     assert run(given, (17, 20, 9), beta=1.0, alpha=0.0)[1] <= 1
     assert run(given, (5, 6, 0), beta=0.5)[1] <= 1, "without a step of K, C is scaled by beta"
@@ -249,14 +257,14 @@ OVER_GRID: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "params", [params for name, params in OVER_GRID if name == "gemm_split_k"], ids=label
-)
+SPLIT_K = [params for name, params in OVER_GRID if name == "gemm_split_k"]
+
+
+@pytest.mark.parametrize("params", SPLIT_K, ids=label)
 def test_split_k_is_right_at_any_size(params: dict[str, Any]) -> None:
     given = catalog()["gemm_split_k"].variant(params, "fp32")
-    for size in SIZES + ODD_SIZES:
-        for landing in ("wait", "once"):
-            assert run(given, size, landing)[1] <= 1, f"{size}, copies land at {landing}"
+    for size, landing in landings(all_pairs(SPLIT_K, SIZES + ODD_SIZES, LANDINGS), params):
+        assert run(given, size, landing)[1] <= 1, f"{size}, copies land at {landing}"
     assert run(given, (65, 37, 50), beta=0.5)[1] <= 1
     assert run(given, (65, 37, 0), beta=0.5)[1] <= 1, "without a step of K, C is scaled by beta"
     assert run(given, (65, 37, 0))[1] <= 1, "and NaN in C stays out of beta = 0"

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from compiling import compile_variant, instructions
 from conftest import ROOT
+from covering import all_pairs
 from emulator.hopper import ARCH, INCLUDE, wrong_in_fp32
 from emulator.ptx import Fault
 from ladder.catalogue.kernels import load_kernel
@@ -28,11 +29,10 @@ def variant(bk: int = 8, stages: int = 3, walk: str = "searched") -> Variant:
     return KERNEL.variant({"bk": bk, "stages": stages, "walk": walk}, "fp32", "NN")
 
 
-@pytest.mark.parametrize("loads", LOADS)
-@pytest.mark.parametrize(("size", "tiles"), SIZES)
-@pytest.mark.parametrize("stages", [2, 3, 8])
-def test_results_are_right(stages: int, size: tuple[int, int, int], tiles: int, loads: str) -> None:
+@pytest.mark.parametrize(("stages", "launch", "loads"), all_pairs([2, 3, 8], SIZES, LOADS))
+def test_results_are_right(stages: int, launch: tuple[tuple[int, int, int], int], loads: str) -> None:
     """More stages than steps, as many, and fewer."""
+    size, tiles = launch
     assert wrong_in_fp32(variant(stages=stages), size, tiles, loads=loads) == 0
 
 

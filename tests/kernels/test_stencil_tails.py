@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from compiling import compile_ptx
 from conftest import edit
+from covering import all_pairs
 from emulator.ptx import Array, Fault, Machine, Memory, parse
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
@@ -100,9 +101,7 @@ def test_every_stencil_kernel_is_tried() -> None:
     assert set(SHAPES) == {path.stem for path in (KERNELS / "stencil").glob("*.yaml")}
 
 
-@pytest.mark.parametrize("reach", REACHES)
-@pytest.mark.parametrize("dtype", ["int32", "fp32"])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("name", "dtype", "reach"), all_pairs([*SHAPES], ["int32", "fp32"], REACHES))
 def test_every_length_is_right(name: str, dtype: str, reach: int) -> None:
     for shape in SHAPES[name]:
         given = variant(name, dtype, k=reach, **shape)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from compiling import compile_ptx, compile_variant, instructions
 from conftest import ROOT, edit
+from covering import all_pairs
 from emulator.hopper import ARCH, INCLUDE, arguments_of, hold, wrong_in_fp32
 from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.ptx import Array, Fault, Memory
@@ -182,9 +183,9 @@ def wrong_mma(
     return int((found != values_of(bits_of(exact, one.dtype), one.dtype)).sum())
 
 
-@pytest.mark.parametrize("loads", ["early", "late"])
-@pytest.mark.parametrize("blocks", [1, 4, 7, 12])
-@pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32"])
+@pytest.mark.parametrize(
+    ("dtype", "blocks", "loads"), all_pairs(["bf16", "fp16", "tf32"], [1, 4, 7, 12], ["early", "late"])
+)
 def test_mma_is_right(dtype: str, blocks: int, loads: str) -> None:
     """Of nine tiles four blocks cut five, seven all; one has all to itself, and of twelve three have none."""
     size = ODD["tf32" if dtype == "tf32" else "half"]

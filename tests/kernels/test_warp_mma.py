@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from compiling import compile_text, compile_variant, opcodes
 from conftest import edit
+from covering import all_pairs
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import TensorMachine, compiled_program, from_bits, to_bits
 from ladder.catalogue.kernels import load_catalog
@@ -124,21 +125,18 @@ WMMA: list[dict[str, Any]] = [
 SIZES = [(33, 40, 24), (1, 8, 8), (65, 136, 104), (64, 64, 64)]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+FORMS = [("mma_staged", params) for params in MMA] + [("wmma_staged", params) for params in WMMA]
+BETAS = [0.0, 0.5]
+
+
 @pytest.mark.parametrize(
-    ("name", "params"),
-    [("mma_staged", params) for params in MMA] + [("wmma_staged", params) for params in WMMA],
-    ids=lambda given: given if isinstance(given, str) else "-".join(f"{k}={v}" for k, v in given.items()),
+    ("form", "dtype", "size", "landing", "beta"), all_pairs(FORMS, DTYPES, SIZES, ["wait", "once"], BETAS)
 )
 def test_gemm_is_right_at_any_size_and_whenever_copies_land(
-    name: str, params: dict[str, Any], dtype: str
+    form: tuple[str, dict[str, Any]], dtype: str, size: tuple[int, int, int], landing: str, beta: float
 ) -> None:
-    given = variant(name, dtype, **{**SMALL, **params})
-    for size in SIZES:
-        for landing in ("wait", "once"):
-            _, error = run(given, size, landing)
-            assert error <= 1, f"{size}, copies land at {landing}"
-    assert run(given, (33, 40, 24), beta=0.5)[1] <= 1
+    name, params = form
+    assert run(variant(name, dtype, **{**SMALL, **params}), size, landing, beta=beta)[1] <= 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
