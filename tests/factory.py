@@ -360,6 +360,7 @@ class Lab:
 
     def _records(self, plan: Plan, task: Any, measured: dict[str, Any]) -> Iterator[Record]:
         shared = {name: measured[name] for name in ("check", "device", "observations", "copy_us", "built")}
+        shared |= {"transient": True} if measured.get("transient") else {}
         for regime in plan.regimes_of(task):
             timed = measured["regimes"].get(regime)
             if timed and task.baseline:

@@ -297,12 +297,51 @@ def test_a_timeout_is_tried_again_when_the_limit_grows(tmp_path: Path, deadline_
     assert [task.cell.kernel for _, task, _ in found] == ["wmma_naive"] * again
 
 
-@pytest.mark.parametrize("status", ["launch_error", "incorrect", "unsupported"])
+@pytest.mark.parametrize("status", ["incorrect", "out_of_bounds", "stateful", "unsupported"])
 def test_other_failures_are_results_and_stand(tmp_path: Path, status: str) -> None:
     measured = Measured(Lab(tmp_path))
     measured.lab.record(["tensor_ladder"], lambda _, record: failed(status, "because")(record))
     measured.settings(deadline_s=600)
     assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
+
+
+def test_a_launch_error_is_tried_again_by_one_later_run(tmp_path: Path) -> None:
+    measured = Measured(Lab(tmp_path))
+    due_cells = []
+    for number in (1, 2):
+        measured.lab.session = replace(SESSION, id=f"session-{number}")
+        measured.lab.record(["tensor_ladder"], lambda _, record: failed("launch_error", "because")(record))
+        due_cells.append([one for one in measured.due() if one[0] == "tensor_ladder"])
+    assert [bool(cells) for cells in due_cells] == [True, False]
+
+
+def test_a_cell_that_lacked_memory_because_of_others_is_tried_again_until_it_is_measured(
+    tmp_path: Path,
+) -> None:
+    def lacking(_: Place, record: dict[str, Any]) -> dict[str, Any]:
+        reason = "needs 9 bytes of device memory, 3 are free"
+        return failed("unsupported", reason)(record) | {"transient": True}
+
+    measured = Measured(Lab(tmp_path))
+    for number in (1, 2, 3):
+        measured.lab.session = replace(SESSION, id=f"session-{number}")
+        measured.lab.record(["tensor_ladder"], lacking)
+        assert [one for one in measured.due() if one[0] == "tensor_ladder"], "however often that was"
+    measured.lab.session = replace(SESSION, id="session-4")
+    measured.lab.record(["tensor_ladder"])
+    assert [one for one in measured.due() if one[0] == "tensor_ladder"] == []
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_the_run_that_saw_a_cell_fail_does_not_try_it_again(tmp_path: Path, transient: bool) -> None:
+    status = "unsupported" if transient else "launch_error"
+    lab = Lab(tmp_path)
+    lab.record(
+        ["tensor_ladder"], lambda _, record: failed(status, "because")(record) | {"transient": transient}
+    )
+    view, on = lab.view("tensor_ladder"), lab.on("gemm")
+    assert due(view, on)
+    assert due(view, on, began="2026-11-20T10:00:00Z") == [], "it began before the records were made"
 
 
 def test_a_variant_that_did_not_compile_is_measured_once_it_does(tmp_path: Path) -> None:

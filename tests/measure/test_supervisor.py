@@ -312,6 +312,7 @@ def test_a_cell_whose_worker_is_killed_twice_is_lost(run: Run) -> None:
     assert statuses(records) == ["ok", "launch_error", "ok", "ok", "ok"]
     assert "SIGKILL" in records[1].reason
     assert run.tasks == [0, 1, 1, 2, 3, 4]
+    assert [bool(record.result.get("transient")) for record in records] == [False, True, False, False, False]
 
 
 def test_each_of_many_lost_workers_is_replaced(run: Run) -> None:

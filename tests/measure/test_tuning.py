@@ -123,7 +123,10 @@ def test_one_that_fails_when_measured_again_is_not_tried_for_ever(
 
     again(lab, fails)
     # What is wrong is no rival, so that the next one moves up.
-    assert asked(lab) == ({(FOURTH, 4096)} if fourth else set())
+    assert asked(lab) == ({(FOURTH, 4096)} if fourth else {(SECOND, 4096)})
+    if not fourth:  # and an error of a launch may be another's fault, once
+        again(lab, fails, 3)
+        assert asked(lab) == set()
 
 
 def test_one_that_took_too_long_is_tried_again_under_a_longer_deadline(tmp_path: Path) -> None:

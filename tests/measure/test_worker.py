@@ -324,3 +324,19 @@ def test_the_least_time_counts_inputs_and_what_of_the_outputs_the_l2_cannot_keep
     for regime, expected in (("cold", bytes_of_memory / 4.8e6), ("warm", 0.0)):
         found = own.least_us(cell.in_regime(regime), {"k": 2}, own.instance(cell))
         assert found == pytest.approx(expected, rel=0.001)
+
+
+@pytest.mark.parametrize(("total", "transient"), [(10**18, True), (10**11, False)])
+def test_a_lack_of_memory_passes_where_another_process_holds_it(
+    total: int, transient: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    monkeypatch.setattr(Gpu, "free_bytes", lambda self: 2**29)
+    monkeypatch.setattr(Gpu, "total_bytes", lambda self: total, raising=False)
+    own = worker.Worker(plan, tmp_path)
+    monkeypatch.setattr(own.bench.problem.__class__, "device_bytes", lambda *_: 10**12)
+    result = own.answer(0, ["dirty"], {})["results"]["dirty"]
+    assert result["status"] == "unsupported"
+    assert result["reason"].startswith("needs 1000000000000 bytes of device memory, ")
+    assert result.get("transient", False) == transient

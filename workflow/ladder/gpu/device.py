@@ -80,6 +80,9 @@ class Gpu:
     def free_bytes(self) -> int:
         return int(checked(driver.cuMemGetInfo())[0])
 
+    def total_bytes(self) -> int:
+        return int(checked(driver.cuMemGetInfo())[1])
+
     def allocate(self, size: int) -> Buffer:
         """A buffer of `size` bytes, rounded up to whole words. Raises OutOfDeviceMemory."""
         try:

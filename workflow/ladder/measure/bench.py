@@ -38,11 +38,16 @@ _COPY_BYTES = 2**31
 
 
 class CellOutcome(Exception):
-    """Ends a cell with a status other than ok; with it the process where memory was `spoilt`."""
+    """Ends a cell with a status other than ok; with it the process where memory was `spoilt`.
 
-    def __init__(self, status: str, reason: str, spoilt: bool = False) -> None:
+    `transient`: because of what else the GPU was in use for.
+    """
+
+    def __init__(self, status: str, reason: str, spoilt: bool = False, transient: bool = False) -> None:
         super().__init__(reason)
-        self.result, self.spoilt = {"status": status, "reason": reason}, spoilt
+        self.result: dict[str, Any] = {"status": status, "reason": reason}
+        self.result |= {"transient": True} if transient else {}
+        self.spoilt = spoilt
 
 
 class Bench:
@@ -117,7 +122,9 @@ class Bench:
             needed = self.problem.device_bytes(cell.size, cell.dtype)
             free = self.gpu.free_bytes() - _SPARE_BYTES
             if needed > free:
-                raise CellOutcome("unsupported", f"needs {needed} bytes of device memory, {free} are free")
+                reason = f"needs {needed} bytes of device memory, {free} are free"
+                held = needed <= self.gpu.total_bytes() - _SPARE_BYTES  # by another process
+                raise CellOutcome("unsupported", reason, transient=held)
             self._use_harness(cell.dtype)
             instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
             self.draw(instance)

@@ -34,27 +34,42 @@ _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cl
 Due = list[tuple[int, list[str]]]  # tasks by their index in the plan, with the regimes to measure
 
 
-def is_due(record: Record | None, deadline_s: float) -> bool:
-    """Whether a cell must be measured: it never was, or ran into a deadline shorter than today's."""
-    return record is None or (record.status == "timeout" and (record.limit_s or 0.0) < deadline_s)
+def settled(records: Sequence[Record], deadline_s: float, began: str) -> bool:
+    """Whether a cell's records under equal conditions say what becomes of it.
+
+    None does that ran into a deadline shorter than today's, nor did another process's memory in an earlier run than the
+    one that `began` then. An error of a launch counts once two sessions had it, or this run.
+    """
+    failed = {record.session for record in records if record.status == "launch_error"}
+
+    def counts(record: Record) -> bool:
+        if record.status == "timeout":
+            return (record.limit_s or 0.0) >= deadline_s
+        if record.result.get("transient"):
+            return record.time >= began
+        return record.status != "launch_error" or len(failed) > 1 or record.time >= began
+
+    return any(map(counts, records))
 
 
-def unmeasured(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
+def unmeasured(view: View, on: Mapping[str, str] | None, uuid: str | None = None, began: str = "") -> Due:
     """What of a plan no record stands for, on a host with the conditions `on` (any, if None).
 
-    On the GPU `uuid` also what has fewer sessions there than a repeated cell must have.
+    On the GPU `uuid` also what has fewer sessions there than a repeated cell must have. `began`: when the run did, now
+    if it is "".
     """
     plan, deadline_s, least = view.plan, view.plan.job["deadline_s"], view.plan.job["sessions"]
+    began = began or now()
 
     def wanted(task: Task, regime: str) -> bool:
         record = view.find(task, regime, on)
-        if is_due(record, deadline_s) or record is None:
+        if record is None or not settled(view.alike(record), deadline_s, began):
             return True
         if uuid is None or least == 1 or not task.repeated or record.status != "ok":
             return False
         if regime not in plan.regimes:  # sustained beside the sweep's own regimes: once, since it takes long
             return False
-        good = [one for one in view.alike(record) if one.status == "ok" and on in (None, one.conditions.host)]
+        good = [one for one in view.alike(record) if one.status == "ok"]
         here = {one.session for one in good if view.session(one).gpu.get("uuid") == uuid}
         return len(here) < int(least)
 
@@ -72,16 +87,17 @@ def _undecided(view: View, todo: Due) -> tuple[list[Rivals], list[Rivals]]:
     return parts
 
 
-def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None) -> Due:
+def due(view: View, on: Mapping[str, str] | None, uuid: str | None = None, began: str = "") -> Due:
     """What of a plan is to be measured: what is `unmeasured`, and the fastest of rivals that are all measured.
 
     These are due until a later process than the one that chose them has measured them.
     """
-    todo = unmeasured(view, on, uuid)
+    began = began or now()
+    todo = unmeasured(view, on, uuid, began)
     found, deadline_s = dict(todo), view.plan.job["deadline_s"]
     for among in _undecided(view, todo)[1]:
         for chosen in fastest(view, among, on):
-            if all(is_due(one, deadline_s) for one in chosen.later):
+            if not settled(chosen.later, deadline_s, began):
                 found[chosen.index] = [view.plan.regimes[0], *found.get(chosen.index, [])]
     return sorted(found.items())
 
@@ -254,7 +270,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int | 
         view = view_of(read_store(folder.records))
 
     def todo(gpu: FoundGpu | None) -> Due:
-        found = (unmeasured if share else due)(view, on, gpu.uuid if gpu else None)
+        found = (unmeasured if share else due)(view, on, gpu.uuid if gpu else None, job.started)
         return [one for one in found if one[0] in own]
 
     job.cells, sessions, used = (

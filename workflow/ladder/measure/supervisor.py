@@ -107,6 +107,7 @@ class Supervisor:
                 return self.measure(index, regimes, algorithms, again=True)
             limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
             result = {"status": lost.status, "reason": str(lost), **limit}
+            result |= {"transient": True} if lost.interrupted else {}
             wall_s = round(time.monotonic() - begun, 3)
             return {"results": dict.fromkeys(regimes, result), "gpu_s": 0.0, "check_s": 0.0, "wall_s": wall_s}
         if answer["fatal"]:

@@ -59,7 +59,7 @@ def fastest(view: View, among: Rivals, on: Mapping[str, str] | None = None) -> l
     for index, task in among:
         record = view.find(task, on=on)
         if record is not None and record.status == "ok":
-            known = [one for one in view.alike(record) if on in (None, one.conditions.host)]
+            known = view.alike(record)
             place = next(place for place, one in enumerate(known) if one.status == "ok")
             first = known[place]
             later = [one for one in known[place:] if one.session != first.session]

@@ -9,8 +9,8 @@ from ladder.measure.store import Records, now
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Conditions, Record, Session
 
-_PASSING = ("timeout", "launch_error", "unsupported")
-"""What a later session may run into without saying anything against the result of an earlier one."""
+WRONG = ("incorrect", "out_of_bounds", "stateful")
+"""What says something against a kernel, whenever it was seen: no later result hides it."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,19 @@ class View:
         """A launched task's record in a regime (the plan's first), from a host with the conditions `on` or any."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
         record = self.records.latest(cell, tree_conditions(self.plan, task, cell.regime), on)
-        if record is not None and record.status in _PASSING:
-            host = record.conditions.host
-            good = [one for one in self.alike(record) if one.status == "ok" and one.conditions.host == host]
-            record = good[-1] if good else record
-        if record is not None or not self.earlier:
-            return record
-        # By time, those of this sweep last.
-        known = sorted(self.records.of(cell), key=lambda one: one.sweep == self.plan.sweep)
-        return known[-1] if known else None
+        if record is None and self.earlier:
+            # By time, those of this sweep last.
+            known = sorted(self.records.of(cell), key=lambda one: one.sweep == self.plan.sweep)
+            record = known[-1] if known else None
+        return self._standing(self.alike(record)) if record is not None else None
+
+    @staticmethod
+    def _standing(alike: list[Record]) -> Record:
+        """Of records under equal conditions the latest that is wrong, else the latest result, else the latest."""
+        for statuses in (WRONG, ("ok",)):
+            if found := [one for one in alike if one.status in statuses]:
+                return found[-1]
+        return alike[-1]
 
     def is_current(self, task: Task, record: Record) -> bool:
         """Whether a task's record was made under the conditions of this checkout."""
@@ -55,9 +59,18 @@ class View:
         return Record(*about, **rest)
 
     def alike(self, record: Record) -> list[Record]:
-        """Records of the same cell under the same conditions of the checkout; this one alone where they are unknown."""
-        tree, known = record.conditions.tree, self.records.of(record.cell)
-        return [one for one in known if one is record or (tree and one.conditions.tree == tree)]
+        """Records of the same cell under equal conditions, the latest last; this one alone where they are unknown."""
+        conditions = record.conditions
+        if not (conditions.tree and conditions.host):
+            return [record]
+        return [one for one in self.records.of(record.cell) if one.conditions == conditions]
+
+    def sessions_of(self, record: Record) -> tuple[int, int]:
+        """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
+        alike = self.alike(record)
+        return len({one.session for one in alike if one.status == record.status}), len(
+            {one.session for one in alike}
+        )
 
     def session(self, record: Record) -> Session:
         """The session a record is from, as far as it is known."""

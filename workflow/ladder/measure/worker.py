@@ -284,7 +284,7 @@ class Worker:
             results, fatal = dict.fromkeys(regimes, outcome.result), outcome.spoilt
         except OutOfDeviceMemory as error:
             bench.release()
-            results = dict.fromkeys(regimes, CellOutcome("unsupported", str(error)).result)
+            results = dict.fromkeys(regimes, CellOutcome("unsupported", str(error), transient=True).result)
         except _MISTAKES:
             raise
         except Exception as error:

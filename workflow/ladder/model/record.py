@@ -99,7 +99,7 @@ class Result(TypedDict, total=False):
 
     `variant_us` and `reference_us` are in the order taken; an imported record has a `summary` in their place.
     `reference` is the library or kernel, `algorithm` that of cuBLASLt, else "". `references` are times to choose by.
-    `built`: digests of source and cubin.
+    `built`: digests of source and cubin. `transient`: of a failure that came of what else the GPU or host was used for.
     """
 
     __pydantic_config__ = _OPEN  # type: ignore[misc]
@@ -122,6 +122,7 @@ class Result(TypedDict, total=False):
     copy_us: _Number
     built: dict[str, str | None] | None
     sustained: dict[str, dict[str, _Number]] | None
+    transient: bool
 
 
 class _OfRecord(TypedDict):

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from ladder.measure.job import Job, accounts
 from ladder.measure.ncu import Note
 from ladder.measure.tuning import fastest, rivals
-from ladder.measure.view import View
+from ladder.measure.view import WRONG, View
 from ladder.model.cell import COUNTERS
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import group_ratios, median, median_interval
@@ -119,6 +119,13 @@ class Collector:
         outcome = {"status": status, "reason": reason or None, "regime": self.plan.regimes[0]}
         self.rows["timings"].append({**known, **self.about(task), **outcome})
 
+    def reason(self, record: Record) -> str:
+        """Why a record has no result; in how many sessions, where others found the kernel right."""
+        number, sessions = self.view.sessions_of(record)
+        if record.status not in WRONG or number == sessions:
+            return record.reason
+        return f"{record.status} in {number} of {sessions} sessions: {record.reason}"
+
     def measured(self, task: Task, record: Record) -> None:
         """A row of timings.csv."""
         result, gpu = record.result, self.view.session(record).gpu
@@ -132,7 +139,7 @@ class Collector:
         slow = clock < highest * (1 - self.plan.job["throttle_share"]) if clock and highest else None
         known = {"throttled": slow, **(result.get("built") or {}), **(result.get("check") or {}), **device}
         if record.status != "ok":
-            self.failed(task, known, record.status, record.reason)
+            self.failed(task, known, record.status, self.reason(record))
             return
         found, cell = figures(result), task.cell
         middle = found["median_us"]
@@ -186,16 +193,21 @@ class Collector:
             self.failed(task, facts, status, broken or task.absent)
             return
         found = [self.view.find(task, regime) for regime in self.plan.regimes_of(task)]
+        own = f"{task.variant} at {dict(task.cell.size)}"
         if found[0] is None and not task.baseline:
-            self.note("measure", f"{task.variant} at {dict(task.cell.size)}", "not measured")
+            self.note("measure", own, "not measured")
+        wrong = [record for record in found if record is not None and record.status in WRONG]
+        if wrong and (wrong[0] is not found[0] or self.reason(wrong[0]) != wrong[0].reason):
+            self.note("measure", own, self.reason(wrong[0]))
         for place, record in enumerate(found):
-            if record is None or (place and record.status != "ok"):
-                if record is not None and record.cell.regime == SUSTAINED:
-                    self.note(
-                        "measure", f"{task.variant} at {dict(task.cell.size)}, sustained", record.reason or ""
-                    )
+            if record is None:
                 continue
-            self.sessions(task, record)
+            if place and record.status != "ok":
+                if record.cell.regime == SUSTAINED and record.status not in WRONG:
+                    self.note("measure", f"{own}, sustained", record.reason or "")
+                continue
+            if record.status == "ok":
+                self.sessions(task, record)
             for given in record.result.get("notes") or ():
                 self.note("reference", task.variant, given)
             self.measured(task, self.typical(record))

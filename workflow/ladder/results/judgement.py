@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.measure.view import View
+from ladder.measure.view import WRONG, View
 from ladder.model.errors import LadderError
 from ladder.model.plan import Task
 from ladder.model.schemas import SIZE_COLUMNS
@@ -16,7 +16,6 @@ from ladder.results.templates import TEMPLATES
 
 VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
 """By the exit code that they have."""
-_WRONG = ("incorrect", "out_of_bounds", "stateful")
 _HERE, _ELSEWHERE = ("session",), ("session", "gpu", "host")
 """What a reading deviates by: on this GPU from session to session, on another one by all of it."""
 _NORMAL = 1.96  # 95 % of a normal distribution lie within so many standard deviations
@@ -109,7 +108,7 @@ def decide(cells: Sequence[Cell]) -> tuple[int, list[Cell]]:
     first = [one for one in cells if one["regime"] == cells[0]["regime"]]
     failed = [one for one in cells if one["status"] not in ("ok", "unsupported")]
     failed += [one for one in first if one["status"] == "unsupported"]
-    wrong = [one for one in failed if one["status"] in _WRONG]
+    wrong = [one for one in failed if one["status"] in WRONG]
     slower = [one for one in first if not failed and one["speedup_high"] < 1]
     tied = [one for one in first if not failed and one["speedup_low"] <= 1]
     by_code = ((3, wrong), (4, failed), (2, slower), (1, tied), (0, first))

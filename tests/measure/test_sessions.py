@@ -1,0 +1,139 @@
+"""Which sessions stand for one number: those under equal conditions; and none hides what another found wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from factory import SESSION, Lab, Place, failed, later
+from ladder.measure.store import appending
+from ladder.measure.view import WRONG
+from ladder.model.record import Conditions
+from ladder.results import tables
+
+SWEEP, CHANGED = "tensor_ladder", "wmma_tile"
+
+
+def again(lab: Lab, number: int, change: Any = lambda _, record: record) -> None:
+    """A later session."""
+    lab.session = later(SESSION, id=f"session-{number}")
+    lab.finished = f"2026-11-20T{10 + number}:20:00Z"
+    lab.record([SWEEP], change)
+
+
+def slower(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+    """Every kernel takes 1.25 times as long."""
+    for timed in record["regimes"].values():
+        timed |= {name: timed[name] / 1.25 for name in ("speedup", "speedup_low", "speedup_high")}
+        timed["variant_us"] = [us * 1.25 for us in timed["variant_us"]]
+    return record
+
+
+def wrong(status: str) -> Any:
+    """One of the kernels fails."""
+
+    def change(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+        bad = place.variant.kernel.name == CHANGED
+        return failed(status, "3 of 9 elements are wrong")(record) if bad else record
+
+    return change
+
+
+def rows(lab: Lab, table: str = "timings") -> pd.DataFrame:
+    lab.collect([SWEEP])
+    found = tables.read(table, lab.folder.tables)
+    return found[found["variant"].str.startswith(CHANGED)] if "variant" in found else found
+
+
+@pytest.mark.parametrize("name", ["driver", "GPU model", "library"])
+def test_sessions_under_other_conditions_are_never_averaged(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = {"nvidia-cublas": "13.1"}
+    monkeypatch.setattr("ladder.measure.conditions.package_version", packages.get)
+    lab = Lab(tmp_path)
+    lab.record([SWEEP])
+    (before,) = set(rows(lab)["speedup"])
+    if name == "library":
+        packages["nvidia-cublas"] = "13.2"
+    else:
+        lab.host[{"driver": "driver", "GPU model": "gpu"}[name]] = "another"
+    again(lab, 2, slower)
+    found = rows(lab)
+    assert found["speedup"].tolist() == pytest.approx([before / 1.25] * len(found))
+    assert set(found["sessions"]) == {1}
+    assert set(rows(lab, "sessions")["session"]) == {"session-2"}
+    again(lab, 3, slower)
+    assert set(rows(lab)["sessions"]) == {2}, "sessions under equal conditions are one number"
+
+
+def test_imported_records_whose_conditions_are_unknown_stay_alone(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record([SWEEP])
+    again(lab, 2)
+    view = lab.view(SWEEP)
+    record = next(iter(view.records))
+    for conditions in (Conditions(), Conditions({}, record.conditions.host), Conditions({"seed": 1}, {})):
+        for one in view.records.of(record.cell):
+            object.__setattr__(one, "conditions", conditions)
+        assert view.alike(record) == [record]
+
+
+@pytest.mark.parametrize("status", WRONG)
+@pytest.mark.parametrize("bad", [1, 2, 3])
+def test_what_one_session_found_wrong_is_hidden_by_no_other(status: str, bad: int, tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for number in (1, 2, 3):
+        again(lab, number, wrong(status) if number == bad else lambda _, record: record)
+    found = rows(lab)
+    reason = f"{status} in 1 of 3 sessions: 3 of 9 elements are wrong"
+    assert set(found["status"]) == {status}
+    assert set(found["reason"]) == {reason}
+    assert found["speedup"].isna().all()
+    assert CHANGED not in {name.split("-")[0] for name in rows(lab, "sessions")["variant"]}
+    notes = tables.read("notes", lab.folder.tables)
+    noted = notes[notes["reason"] == reason]["subject"]
+    assert len(noted) == len(found)
+    assert noted.str.startswith(f"{CHANGED}-fp16 at ").all()
+
+
+def test_what_is_wrong_in_another_regime_only_is_noted(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record([SWEEP])
+    view = lab.view(SWEEP)
+    _, task = next(view.launched())
+    bad = view.new_record(task, "warm", lab.on("gemm"), SESSION.id, status="incorrect", reason="all zero")
+    with appending(lab.folder.records, SWEEP) as append:
+        append(bad)
+    lab.collect([SWEEP])
+    notes = tables.read("notes", lab.folder.tables)
+    (said,) = notes[notes["subject"].str.startswith(task.variant)]["reason"]
+    assert said == "all zero"
+
+
+def test_what_is_wrong_in_every_session_has_the_plain_reason_and_no_note(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for number in (1, 2):
+        again(lab, number, wrong("incorrect"))
+    assert set(rows(lab)["reason"]) == {"3 of 9 elements are wrong"}
+    assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("elements").any()
+
+
+def test_under_other_conditions_what_was_wrong_does_not_count(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record([SWEEP], wrong("incorrect"))
+    lab.host["driver"] = "590.1"
+    again(lab, 2)
+    assert set(rows(lab)["status"]) == {"ok"}
+
+
+@pytest.mark.parametrize("status", ["launch_error", "timeout", "unsupported"])
+def test_a_failure_that_says_nothing_against_a_result_leaves_it_standing(status: str, tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record([SWEEP])
+    again(lab, 2, wrong(status))
+    found = rows(lab)
+    assert set(found["status"]) == {"ok"}
+    assert set(found["sessions"]) == {1}
