@@ -19,7 +19,7 @@ import pytest
 from conftest import ROOT
 from ladder.measure import supervisor
 from ladder.measure.job import Job, Measuring, due, progress
-from ladder.measure.store import appending, read_store
+from ladder.measure.store import appending, now, read_store
 from ladder.measure.supervisor import WorkerLost, WorkerProcess
 from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
@@ -163,7 +163,7 @@ class Run:
         view = View(plan, read_store(self.folder / "records"))
         self.job = Job()
         measuring = Measuring(
-            view, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", ""), self.job
+            view, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", now()), self.job
         )
         with appending(self.folder / "records", "scripted") as append:
             measuring.run(due(view, ON), self.start_worker, append)
