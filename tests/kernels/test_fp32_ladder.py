@@ -31,8 +31,6 @@ from ladder.model.folders import Project
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Sweep
 from ladder.problems.gemm.bounds import accumulation_bound
-from ladder.results import statistics as stats
-from ladder.results import tables
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
@@ -704,17 +702,3 @@ def test_without_clusters_slices_of_k_compile_and_their_cells_say_why_they_are_m
     reasons = {task.cell.size["n"]: task.absent for task in tasks}
     assert "sm_80 has none" in str(reasons[1024])
     assert reasons[4096] is None, "one slice is no cluster"
-
-
-@pytest.mark.published
-def test_rung_20b_is_slower_than_rung_19_as_its_text_says() -> None:
-    rows = tables.read("timings", ROOT / "results" / "published" / "nvidia-h200")
-    rows = rows[(rows["sweep"] == "fp32_ladder") & rows["baseline"].isna()]
-    times = {
-        number: stats.ok_rows(rows[rows["variant"] == entry.variant.id], "cold").set_index("m")["tflops"]
-        for entry in sweeps()["fp32_ladder"].entries
-        if (number := entry.rung.split()[0]) in ("19", "20b")
-    }
-    large = [size for size in (4096, 8192, 16384) if size in times["20b"]]
-    assert large
-    assert all(times["20b"][size] < times["19"][size] for size in large)

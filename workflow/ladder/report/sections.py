@@ -80,17 +80,17 @@ def stencil(data: SweepData) -> dict[str, Any]:
     """Its `own` rows at the sweep's size, the `contenders` among them for the fastest, the k at which none is ahead
     (`behind`), and the variants that spill.
 
-    `ahead` says at which k the best is ahead of the best of the reference's kernel, which may be coarsened as well.
+    `ahead` says in each dtype at which k the best is ahead of the best of the reference's kernel, coarsened as well.
     """
     rows, reference = data.here.assign(reach=stats.parameter(data.here, "k")), data.sweep.reference.kernel
     is_own = rows["kernel"] != (reference.name if reference else "")
     own = rows[is_own] if is_own.any() else rows
-    ahead = {}
-    for reach, mine in own.groupby("reach"):
-        theirs = rows[~is_own & (rows["reach"] == reach) & rows["dtype"].isin(mine["dtype"])]
+    ahead = dict[Any, dict[Any, bool]]()
+    for (dtype, reach), mine in own.groupby(["dtype", "reach"]):
+        theirs = rows[~is_own & (rows["reach"] == reach) & (rows["dtype"] == dtype)]
         if len(theirs):
             best, rival = (records(each.loc[[each["speedup"].idxmax()]])[0] for each in (mine, theirs))
-            ahead[reach] = verdict_over(best, rival) == FASTER
+            ahead.setdefault(dtype, {})[reach] = verdict_over(best, rival) == FASTER
     spilled = data.resources[data.resources["local_bytes"] > 0]["variant"]
     return {
         "own": records(own),

@@ -118,6 +118,16 @@ class SweepData:
             for variant, own in apart.items()
         }
 
+    @cached_property
+    def own_references(self) -> bool:
+        """Whether baselines differ, so that the largest speed-up need not be the fastest kernel."""
+        return self.sweep.reference.kernel is not None and self.ok["reference"].nunique() > 1
+
+    @property
+    def fixed_in_reference(self) -> str:
+        """transpose_a=0: the parameters that the reference's kernel has whatever the variant has."""
+        return ", ".join(f"{name}={value}" for name, value in self.sweep.reference.params.items())
+
     @property
     def short_reference(self) -> str:
         """The same where there is little room: without a kernel's parameters."""
