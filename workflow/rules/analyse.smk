@@ -7,7 +7,6 @@ rule collect_tables:
         accounts=[accounts_of(sweep) for sweep in KNOWN.chosen],
         published=published_files(
             "clock_nvbench.csv",
-            "clock_aa.csv",
             *[f"{table}.csv" for table in EXTRAS],
             "sanitizer.csv",
             "throughput.json",

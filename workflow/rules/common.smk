@@ -205,7 +205,7 @@ def tables_in(folder, names=COLLECTED):
 def clock_tables():
     """Checks of the timer, where this run makes them."""
     made = RUN.measures and RUN.config.clock.enabled
-    return tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]) if made else []
+    return tables_in(f"{FOLDER}/tables", ["clock_nvbench"]) if made else []
 
 
 def extra_tables():

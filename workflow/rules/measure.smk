@@ -39,11 +39,11 @@ use rule time_sweep as time_share with:
 
 rule check_clock:
     input:
-        # The clock is tried, not the kernels: it need not be tried again because a kernel changed.
+        # The timer is tried, not the kernels: it need not be tried again because a kernel changed.
         plans=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.clock.sweeps)),
         measured=ancient(expand(rules.time_sweep.output.measured, sweep=RUN.config.clock.sweeps)),
     output:
-        tables_in(f"{FOLDER}/tables", ["clock_nvbench", "clock_aa"]),
+        tables_in(f"{FOLDER}/tables", ["clock_nvbench"]),
     log:
         f"{LOGS}/check_clock.log",
     # Every GPU at once, and nothing else beside it.
@@ -51,8 +51,7 @@ rule check_clock:
     resources:
         gpu=every_gpu,
     params:
-        trials=RUN.config.clock.trials,
-        # No more of the package, since trying the clock takes long.
+        # No more of the package, since trying the timer takes long.
         code=contents(
             [
                 f"{WORKFLOW}/ladder/{name}.py"
@@ -60,9 +59,9 @@ rule check_clock:
             ]
         ),
     message:
-        "Holding the timer against NVBench and against itself"
+        "Holding the timer against NVBench"
     shell:
-        "python -m ladder clock {input.plans:q} --trials {params.trials} --jobs {resources.gpu} > {log} 2>&1"
+        "python -m ladder clock {input.plans:q} --jobs {resources.gpu} > {log} 2>&1"
 
 
 rule run_extras:

@@ -82,14 +82,12 @@ class ProfileConfig(Document):
 
 
 class ClockConfig(Document):
-    """checks of the timer itself: against NVBench, and of a kernel against itself"""
+    """checks of the timer itself against NVBench"""
 
     enabled: bool
     """run them"""
     sweeps: Some[Text]
     """sweeps whose measured cells serve as subjects, each on its own"""
-    trials: Annotated[int, Field(ge=10, le=100_000)]
-    """trials of a kernel against itself, at most: those of a kernel end after 20 seconds, and are 10 at least"""
 
 
 class ExtrasConfig(Document):

@@ -45,10 +45,9 @@ def profile(context: typer.Context, plan: PlanFile) -> None:
 def clock(
     context: typer.Context,
     plans: PlanFiles,
-    trials: Annotated[int, typer.Option(min=10, help="Trials of a kernel against itself, at most.")] = 100,
     jobs: Annotated[int, typer.Option(min=1, help="GPUs at once.")] = 1,
 ) -> None:
-    """Hold the timer against NVBench and against itself, on each GPU that the run has measured on.
+    """Hold the timer against NVBench, on each GPU that the run has measured on.
 
     The cells of some plans of the run serve as subjects.
     """
@@ -56,8 +55,8 @@ def clock(
 
     end_with_parent()
     folder, given = folder_of(plans[0]), {path: read_plan(path) for path in plans}
-    found = timer_validation_job.try_clock(given, folder, project(context).root, trials, jobs)
-    tables.write({name: tables.frame(name, rows) for name, rows in found.items()}, folder.tables)
+    rows = timer_validation_job.validate_timer(given, folder, project(context).root, jobs)
+    tables.write({"clock_nvbench": tables.frame("clock_nvbench", rows)}, folder.tables)
 
 
 def throughput(

@@ -1,17 +1,16 @@
-"""Is the timer right? The same kernels timed by NVBench, and a kernel timed against itself."""
+"""Is the timer right? The same kernels timed by NVBench."""
 
 import json
 import logging
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from ladder.gpu.timing import DEVICE, Pairs, StoppingRule
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.timer_validation_job import TABLES, Row, Subject, subject
+from ladder.measure.timer_validation_job import Row, Subject, subject
 from ladder.measure.watch import Side, Watch
 from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError
@@ -19,12 +18,10 @@ from ladder.model.intervals import median, median_interval
 from ladder.model.plan import Plan
 
 REGIME = "dirty"  # NVBench flushes the L2 by a memset
-_LEAST_TRIALS = 10
-_AA_SECONDS = 20.0  # of trials of one kernel: long ones have fewer
 
 
 class Itself:
-    """A subject as variant and as reference, every launch verified."""
+    """Times a subject as variant and as reference, every launch verified."""
 
     def __init__(self, bench: Bench, rule: StoppingRule, subject: Subject) -> None:
         self.bench, self.rule, self.subject = bench, rule, subject
@@ -47,26 +44,6 @@ class Itself:
         if self.side.wrong:
             raise LadderError(f"{self.subject.name}: {self.side}")
         return pairs
-
-
-def _about(subject: Subject) -> Row:
-    return {"subject": subject.name, "dtype": subject.task.cell.dtype}
-
-
-def against_itself(bench: Bench, rule: StoppingRule, subject: Subject, trials: int) -> Iterator[Row]:
-    """Trials of a kernel as variant and as reference: rows of clock_aa.
-
-    So many `trials`, or as many as there is time for, which are 10 at least.
-    """
-    itself, begun = Itself(bench, rule, subject), time.monotonic()
-    for trial in range(trials):
-        if trial >= _LEAST_TRIALS and time.monotonic() - begun > _AA_SECONDS:
-            return
-        pairs = itself.pairs()
-        speedup, low, high = pairs.speedup()
-        about = {**_about(subject), "trial": trial, "samples": len(pairs.variant_us)}
-        found = {"speedup": speedup, "speedup_low": low, "speedup_high": high}
-        yield {**about, **found, "covers": low <= 1.0 <= high}
 
 
 def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject]) -> list[Row]:
@@ -104,7 +81,8 @@ def _compared(
     middle = fmean(median(pairs.variant_us) for pairs in sides)
     ends = zip(*(median_interval(pairs.variant_us) for pairs in sides), strict=True)
     low, high = (fmean(of) for of in ends)
-    ours = {**_about(subject), "median_us": middle, "median_us_low": low, "median_us_high": high}
+    ours: Row = {"subject": subject.name, "dtype": subject.task.cell.dtype}
+    ours |= {"median_us": middle, "median_us_low": low, "median_us_high": high}
     if decisive.clock == DEVICE:
         ours["device_us"] = median(decisive.variant_us)
     return ours | {"nvbench_us": nvbench_us, "nvbench_noise": noise, "difference": middle / nvbench_us - 1}
@@ -125,18 +103,14 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
     return times
 
 
-def validate_timer(plan: Plan, cubins: Path, request: Mapping[str, Any]) -> dict[str, list[Row]]:
-    """Task of `ladder.measure.process`: rows of clock_aa and of clock_nvbench, these none without cuda-bench.
+def validate_timer(plan: Plan, cubins: Path, request: Sequence[tuple[int, float]]) -> dict[str, list[Row]]:
+    """Task of `ladder.measure.process`: rows of clock_nvbench, none without cuda-bench.
 
-    The request has `trials`, and by table the subjects: pairs of a task's index and its median in us.
+    The request has the subjects: of each its task's index and its median in us.
     """
-    itself, others = ([subject(plan, *given) for given in request[table]] for table in TABLES)
-    bench, rule = Bench(plan, cubins), stopping_rule(plan)
-    found = {
-        "clock_aa": [row for one in itself for row in against_itself(bench, rule, one, request["trials"])]
-    }
+    subjects = [subject(plan, *given) for given in request]
     try:
-        return found | {"clock_nvbench": against_nvbench(bench, rule, others) if others else []}
+        return {"clock_nvbench": against_nvbench(Bench(plan, cubins), stopping_rule(plan), subjects)}
     except ImportError as error:
         logging.warning("cuda-bench (NVBench) is not there to compare with: %s", error)
-        return found | {"clock_nvbench": []}
+        return {"clock_nvbench": []}

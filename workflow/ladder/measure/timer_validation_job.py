@@ -19,12 +19,7 @@ from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Session
 
-TABLES = ("clock_aa", "clock_nvbench")
-
-_TARGETS_US = {
-    "clock_aa": (4.0, 30.0, 300.0, 3000.0, 20000.0),
-    "clock_nvbench": (4.0, 7.0, 15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0, 20000.0),
-}
+_TARGETS_US = (4.0, 7.0, 15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0, 20000.0)
 _CLOSE = 2.0  # a cell stands for a target when its time is within this factor
 
 Row = dict[str, Any]
@@ -32,7 +27,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A measured task that the clock is tried on, by its index in the plan, and its recorded median in µs."""
+    """A measured task that the timer is tried on, by its index in the plan, and its recorded median in µs."""
 
     index: int
     task: Task
@@ -63,14 +58,13 @@ def nearest(known: Sequence[Subject], targets: Sequence[float]) -> list[Subject]
     return sorted(chosen.values(), key=lambda subject: subject.median_us)
 
 
-def subjects(view: View) -> dict[str, list[Subject]]:
-    """The subjects of a sweep by table."""
-    known = list(measured(view))
-    return {table: nearest(known, _TARGETS_US[table]) for table in TABLES}
+def subjects(view: View) -> list[Subject]:
+    """The subjects of a sweep: from a few us to 20 ms."""
+    return nearest(list(measured(view)), _TARGETS_US)
 
 
 def places(gpus: Sequence[FoundGpu], sessions: Mapping[str, Session]) -> list[list[FoundGpu]]:
-    """Where the clock is tried: on each GPU that has a session; where none has, on one of all."""
+    """Where the timer is tried: on each GPU that has a session; where none has, on one of all."""
     used = {session.gpu.get("uuid") for session in sessions.values()}
     known = {gpu.uuid for gpu in gpus}
     if elsewhere := sorted(str(uuid) for uuid in used - known if uuid):
@@ -79,42 +73,34 @@ def places(gpus: Sequence[FoundGpu], sessions: Mapping[str, Session]) -> list[li
 
 
 def _tried(
-    asked: Mapping[Path, tuple[Plan, Mapping[str, Sequence[Subject]]]],
-    root: Path,
-    trials: int,
-    gpus: Sequence[FoundGpu],
-) -> dict[str, list[Row]]:
-    """Rows of both tables from one of the GPUs: a process for each plan, because NVBench runs once in each."""
-    found: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for path, (plan, chosen) in asked.items():
-        words: dict[str, Any] = {"trials": trials}
-        words |= {table: [(one.index, one.median_us) for one in chosen[table]] for table in TABLES}
-        gpu, rows = run_on_gpu("validate_timer", path, plan, root, gpus, words)
-        for row in rows["clock_nvbench"]:
+    subjects_of: Mapping[Path, tuple[Plan, Sequence[Subject]]], root: Path, gpus: Sequence[FoundGpu]
+) -> list[Row]:
+    """Rows from one of the GPUs: a process for each plan, because NVBench runs once in each."""
+    found = list[Row]()
+    for path, (plan, subjects) in subjects_of.items():
+        request = [(one.index, one.median_us) for one in subjects]
+        gpu, answer = run_on_gpu("validate_timer", path, plan, root, gpus, request)
+        for row in answer["clock_nvbench"]:
             said = (gpu.uuid, row["subject"], row["median_us"], row["nvbench_us"])
             logging.info("%s: %s: %.2f us here, %.2f us by NVBench", *said)
-        about, gpus = {"gpu_uuid": gpu.uuid, "sweep": plan.sweep}, [gpu]
-        for table in TABLES:
-            found[table] += [about | row for row in rows[table]]
+            found.append({"gpu_uuid": gpu.uuid, "sweep": plan.sweep, **row})
+        gpus = [gpu]
     return found
 
 
-def try_clock(
-    plans: Mapping[Path, Plan], folder: RunFolder, root: Path, trials: int, jobs: int
-) -> dict[str, list[Row]]:
-    """Rows of clock_aa and clock_nvbench, with the cells of `plans`; `jobs` GPUs at a time.
+def validate_timer(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, jobs: int) -> list[Row]:
+    """Rows of clock_nvbench, with the cells of `plans`; `jobs` GPUs at a time.
 
     Raises LadderError without a GPU, or where a process fails.
     """
     store, gpus = read_store(folder.records), find_gpus()
     gpus = [gpu for gpu in gpus if gpu.name == gpus[0].name]
-    asked = {path: (plan, subjects(View(plan, store))) for path, plan in plans.items()}
-    for plan, chosen in asked.values():
-        if not any(chosen.values()):
-            logging.warning("%s: no cell was measured that the clock could be tried on", plan.sweep)
-    asked = {path: (plan, chosen) for path, (plan, chosen) in asked.items() if any(chosen.values())}
-    if not asked:
-        return {table: [] for table in TABLES}
+    subjects_of = {path: (plan, subjects(View(plan, store))) for path, plan in plans.items()}
+    for plan, chosen in subjects_of.values():
+        if not chosen:
+            logging.warning("%s: no cell was measured that the timer could be tried on", plan.sweep)
+    if not (subjects_of := {path: given for path, given in subjects_of.items() if given[1]}):
+        return []
     with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(partial(_tried, asked, root, trials), places(gpus, store.sessions)))
-    return {table: [row for rows in found for row in rows[table]] for table in TABLES}
+        found = pool.map(partial(_tried, subjects_of, root), places(gpus, store.sessions))
+        return [row for rows in found for row in rows]

@@ -82,11 +82,6 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         """gpu_uuid sweep dtype subject median_us:float median_us_low:float median_us_high:float nvbench_us:float
         nvbench_noise:float difference:float device_us:float"""
     ),
-    # A kernel against itself: `covers` says whether the interval holds 1.0.
-    "clock_aa": _columns(
-        """gpu_uuid sweep dtype trial:int subject samples:int speedup:float speedup_low:float speedup_high:float
-        covers:bool"""
-    ),
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
     "sanitizer": _columns(

@@ -101,6 +101,7 @@ def render(
         "sweeps": list(sweeps.values()),
         "tables": frames,
         "clock_nvbench": _clock_rows(frames),
+        "itself": stats.against_itself(frames["sessions"]),
         "sanitized": _sanitized(frames["sanitizer"], frames["resources"]),
         "jobs": stats.records(frames["jobs"]),
         "verdict_counts": _counts([line["verdict"] for line in lines]),

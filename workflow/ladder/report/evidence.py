@@ -23,7 +23,7 @@ from ladder.results.statistics import UNKNOWN, Estimate
 from ladder.results.verdicts import verdict
 
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
-_OPTIONAL = ("claims", "components", "coverage", "clock_nvbench", "clock_aa", *EXTRAS, "sanitizer")
+_OPTIONAL = ("sessions", "claims", "components", "coverage", "clock_nvbench", *EXTRAS, "sanitizer")
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,7 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
     """Copy what is of no sweep: checks of the timer, extras, with GPUs as published; what the sanitizer found."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for name in ("clock_aa", "clock_nvbench", *EXTRAS):
+    for name in ("clock_nvbench", *EXTRAS):
         if (source.tables / f"{name}.csv").is_file():
             found = tables.read(name, source.tables)
             uuids = found["gpu_uuid"].map(public_uuid, na_action="ignore")

@@ -224,6 +224,15 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**pd.DataFrame(costs, rows.index, COSTS))
 
 
+def against_itself(sessions: pd.DataFrame) -> pd.DataFrame:
+    """Sessions of cells whose reference is the same kernel: a sweep against one of its kernels has a few.
+
+    Takes and returns rows of sessions.csv, with `covers`: whether the 95 % interval of the speed-up holds 1.
+    """
+    rows = sessions[sessions["reference"] == sessions["variant"]]
+    return rows.assign(covers=(rows["speedup_low"] <= 1.0) & (rows["speedup_high"] >= 1.0))
+
+
 def coverage_interval(covered: int, trials: int) -> tuple[float, ...]:
     """95 % Wilson interval of a share (Wilson 1927)."""
     from scipy.stats import binomtest  # takes a second to import

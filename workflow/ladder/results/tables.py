@@ -24,7 +24,6 @@ _LATER = {
     "timings": _OF_TIMINGS.split(),
     "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose"),
     "jobs": ("check_share",),
-    "clock_aa": ("gpu_uuid", "sweep", "dtype"),
     "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
 """Columns that tables published earlier may not have."""
