@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from compiling import compile_ptx
 from conftest import edit
+from covering import covering
 from emulator.hopper import (
     HOPPER,
     INCLUDE,
@@ -192,8 +194,21 @@ def test_mistakes_of_slices_show(tmp_path: Path, text: str, instead: str, number
     assert shows in found
 
 
-@pytest.mark.parametrize("loads", LOADS)
-@pytest.mark.parametrize(("name", "layout", "params", "clusters"), KERNELS)
+def with_loads(case: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """What must be seen with early and with late loads: kernels, layouts, and each value of a parameter."""
+    name, layout, params, clusters, loads = case
+    return [
+        (name, layout, str(params), clusters),
+        (name, loads),
+        (layout, loads),
+        *((*one, loads) for one in params.items()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "params", "clusters", "loads"),
+    covering([(*row, loads) for row in KERNELS for loads in LOADS], with_loads),
+)
 def test_results_are_right(
     name: str, layout: str, params: dict[str, int | str], clusters: int, loads: str
 ) -> None:
