@@ -10,7 +10,7 @@ import pytest
 from compiling import opcodes
 from cuda.pathfinder import find_nvidia_binary_utility
 from elftools.common.exceptions import ELFError
-from ladder.build.cubin import COUNTED, disassemble, instruction_counts, lasting
+from ladder.build.cubin import COUNTED, disassemble, instruction_counts, persistent_symbols
 from ladder.build.nvrtc import CompileError, compile_source
 from ladder.model.errors import LadderError
 
@@ -239,4 +239,4 @@ def test_what_outlives_a_launch_is_named(what: str, arch: str) -> None:
     except CompileError:
         assert what == "a launch", "NVRTC links no device runtime"
         return
-    assert lasting(code, disassemble([code], arch)[0]) == expected
+    assert persistent_symbols(code, disassemble([code], arch)[0]) == expected

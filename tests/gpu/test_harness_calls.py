@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fake_gpu import FakeBuffer, FakeGpu
 from ladder.gpu import instance as instances
-from ladder.gpu.device import Seal
+from ladder.gpu.device import CheckResultSlot
 from ladder.model.problem import INPUTS
 from ladder.problems.banks.instance import BanksInstance
 from ladder.problems.gemm import instance as gemm
@@ -34,7 +34,7 @@ def use(made: instances.Instance, params: dict[str, Any]) -> None:
             made.poison_outputs()
             made.check(params)
             made.refresh(4)
-            made.inspect(params, Seal(1, 2, 3))
+            made.inspect(params, CheckResultSlot(1, 2, 3))
             made.renew(5)
     assert made.damage() is None
 

@@ -59,7 +59,7 @@ class Problem(Instance):
     def _poison_outputs(self) -> None:
         self.gpu.log.append("poison")
 
-    def _inspect(self, params: Any, seal: Any) -> None:
+    def _inspect(self, params: Any, slot: Any) -> None:
         self.gpu.log.append("check")
 
     error_bound = check = None  # type: ignore[assignment]

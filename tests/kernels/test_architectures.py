@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from compiling import compile_request, variant_request
-from ladder.build.variants import Wanted, variant_facts
+from ladder.build.variants import CompileRequests, variant_facts
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
@@ -49,7 +49,7 @@ def test_a_block_that_is_too_large_is_refused_in_the_plan_with_the_numbers_and_n
     task = task_of(sweep, variant, "sm_86")
     assert task.absent == "needs 147456 bytes of shared memory per block, sm_86 has 101376"
     assert task.launch is None
-    wanted = Wanted(sweep, OWN.include, "sm_86", ())
+    wanted = CompileRequests(sweep, OWN.include, "sm_86", ())
     assert variant not in wanted.variants
     facts = wanted.facts({one.key: {"status": "compile_error"} for one in wanted.requests})["variants"]
     assert facts[variant.id]["status"] == "unsupported"
@@ -77,7 +77,7 @@ def test_code_for_hopper_runs_on_nothing_else_and_the_reason_names_what_is_missi
     sweep = sweeps["hopper_ladder"]
     wanted = f"needs sm_90a, the device is {arch}{', without ' * bool(missing)}{missing}"
     assert {*sweep.unlaunched(arch).values()} == {wanted}
-    assert Wanted(sweep, OWN.include, arch, ()).requests == [], "not even the harness"
+    assert CompileRequests(sweep, OWN.include, arch, ()).requests == [], "not even the harness"
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

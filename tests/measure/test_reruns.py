@@ -90,7 +90,7 @@ def measured(measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return found
 
 
-Wanted = Callable[[str, Task, str], bool]
+CompileRequests = Callable[[str, Task, str], bool]
 """Whether a cell of (sweep, task, regime) must be measured again."""
 
 
@@ -106,11 +106,11 @@ def everything(sweep: str, task: Task, regime: str) -> bool:
     return True
 
 
-def times_of(*sweeps: str) -> Wanted:
+def times_of(*sweeps: str) -> CompileRequests:
     return lambda sweep, task, regime: sweep in sweeps and regime != COUNTERS
 
 
-def uses(kernel: str) -> Wanted:
+def uses(kernel: str) -> CompileRequests:
     """Cells of a kernel, and times that are held against it."""
     return lambda sweep, task, regime: (
         task.cell.kernel == kernel or (task.cell.reference.kernel == kernel and regime != COUNTERS)
@@ -118,7 +118,7 @@ def uses(kernel: str) -> Wanted:
 
 
 GEMM = ("fp32_ladder", "fp32_transpose", "tensor_ladder")
-CHANGES: dict[str, tuple[Callable[[Measured], object], Wanted]] = {
+CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
     "nothing": (lambda it: None, nothing),
     # The configuration.
     "precision": (lambda it: it.settings(precision=0.01), every_time),

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ladder.gpu.device import SEALS
+from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Pairs, Watched, chain_length
 from ladder.measure import worker
@@ -23,21 +23,21 @@ BOUND = 0.5
 
 
 class FakeHarness:
-    """Seals are numbered; `error` says what a check finds."""
+    """Slots are numbered; `error` says what a check finds."""
 
     def __init__(self) -> None:
-        self.sealed: list[tuple[int, int]] = []  # index and key
+        self.slots: list[tuple[int, int]] = []  # index and key
         self.read: list[list[int]] = []  # keys of each reading
         self.error: Callable[[int], float] = lambda check: 0.0
         self.checks = 0
 
-    def seal(self, index: int, key: int) -> tuple[int, int]:
-        assert index < SEALS
-        self.sealed.append((index, key))
+    def result_slot(self, index: int, key: int) -> tuple[int, int]:
+        assert index < RESULT_SLOTS
+        self.slots.append((index, key))
         return index, key
 
-    def unsealed(self, keys: Sequence[int]) -> list[float]:
-        assert list(keys) == [key for _, key in self.sealed[len(self.sealed) - len(keys) :]]
+    def read_check_results(self, keys: Sequence[int]) -> list[float]:
+        assert list(keys) == [key for _, key in self.slots[len(self.slots) - len(keys) :]]
         self.read.append(list(keys))
         found = [self.error(self.checks + number) for number in range(len(keys))]
         self.checks += len(keys)
@@ -73,8 +73,8 @@ class FakeInstance:
     def poison_outputs(self) -> None:
         self.log.append(("poison", self.place))
 
-    def inspect(self, params: Any, seal: tuple[int, int]) -> None:
-        self.log.append(("inspect", self.place, params, *seal))
+    def inspect(self, params: Any, slot: tuple[int, int]) -> None:
+        self.log.append(("inspect", self.place, params, *slot))
 
     def error_bound(self, params: Any) -> float:
         return BOUND if self.inputs == "uniform" else BOUND / 2
@@ -132,7 +132,7 @@ def test_every_launch_of_a_variant_gets_a_fresh_seed_and_a_check_with_a_fresh_ke
     assert len(seeds) == len(set(keys)) == 500
     assert not seeds & set(keys)
     assert all(0 <= number < 2**62 for number in (*seeds, *keys)), "twice a seed and one more is a word"
-    assert list(indices) == list(range(500)), "until they are read, each has a seal of its own"
+    assert list(indices) == list(range(500)), "until they are read, each has a slot of its own"
     assert all(one == {"k": 3} for one in params)
 
 
@@ -207,29 +207,29 @@ def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: Watch) 
     assert (second.checked, second.wrong, second.worst, second.first_wrong) == (3, 2, 0.9, 1)
 
 
-def test_seals_are_used_again_once_they_were_read(instance: Any, watch: Watch) -> None:
+def test_slots_are_used_again_once_they_were_read(instance: Any, watch: Watch) -> None:
     own = watch.single(nothing, side(), 0)
     for _ in range(2):
         launched(own)
         launched(own)
         watch.settle()
-    assert [index for index, _ in instance.harness.sealed] == [0, 1, 0, 1]
+    assert [index for index, _ in instance.harness.slots] == [0, 1, 0, 1]
     watch.settle()
     assert [len(keys) for keys in instance.harness.read] == [2, 2, 0]
 
 
-def test_checks_are_read_when_all_seals_are_taken(instance: Any, watch: Watch) -> None:
+def test_checks_are_read_when_all_slots_are_taken(instance: Any, watch: Watch) -> None:
     one = side()
     own = watch.single(nothing, one, 0)
-    for _ in range(SEALS):
+    for _ in range(RESULT_SLOTS):
         launched(own)
     assert one.checked == 0
     launched(own)
-    assert one.checked == SEALS
-    assert instance.harness.sealed[-1][0] == 0
+    assert one.checked == RESULT_SLOTS
+    assert instance.harness.slots[-1][0] == 0
     watch.settle()
-    assert one.checked == SEALS + 1
-    assert [len(keys) for keys in instance.harness.read] == [SEALS, 1]
+    assert one.checked == RESULT_SLOTS + 1
+    assert [len(keys) for keys in instance.harness.read] == [RESULT_SLOTS, 1]
 
 
 @pytest.mark.parametrize(

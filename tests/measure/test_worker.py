@@ -20,7 +20,7 @@ from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.gpu import timing
-from ladder.gpu.device import SEALS
+from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Check
 from ladder.measure import bench, worker
 from ladder.measure.gpu_job import process_command
@@ -53,11 +53,11 @@ class Harness:
     def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
         return 0.0, 0
 
-    def seal(self, index: int, key: int) -> Any:
-        assert 0 <= index < SEALS
+    def result_slot(self, index: int, key: int) -> Any:
+        assert 0 <= index < RESULT_SLOTS
         return SimpleNamespace(key=key)
 
-    def unsealed(self, keys: list[int]) -> list[float]:
+    def read_check_results(self, keys: list[int]) -> list[float]:
         return [0.0] * len(keys)
 
 

@@ -25,7 +25,7 @@ from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import from_bits, to_bits
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import harness
-from ladder.gpu.device import Gpu, Harness, Launcher, Seal, _mixed
+from ladder.gpu.device import CheckResultSlot, Gpu, Harness, Launcher, _mixed
 from ladder.gpu.instance import Maker, Tensor
 from ladder.gpu.timing import Timer
 from ladder.measure.watch import Side, Watch
@@ -364,7 +364,7 @@ class EmulatedHarness:
     def run(self, entry: str, elements: int, *arguments: Any) -> None:
         given: list[int] = []
         for one in arguments:
-            if isinstance(one, Seal):
+            if isinstance(one, CheckResultSlot):
                 given += [one.running, one.result, one.key]
             elif isinstance(one, float):
                 given.append(int(np.float64(one).view(np.uint64)))
@@ -395,9 +395,9 @@ def emulated_instance(
 
 
 def inspected(made: GemmInstance, on: EmulatedHarness) -> float:
-    """What the check of a timed launch finds, and that its seal holds."""
+    """What the check of a timed launch finds, and that its slot holds."""
     place = on.allocate(64)
-    made.inspect({}, Seal(place, place + 32, KEY))
+    made.inspect({}, CheckResultSlot(place, place + 32, KEY))
     words = [int(one) for one in on.view(place, 6, np.uint64)]
     assert words == [0, 0, 0, 0, words[4], _mixed(KEY, words[4])]
     return float(on.view(place, 6, np.float64)[4])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ladder.gpu import instance
-from ladder.gpu.device import Launcher, Seal
+from ladder.gpu.device import CheckResultSlot, Launcher
 from ladder.gpu.instance import Check
 from ladder.model.problem import Params
 
@@ -37,8 +37,8 @@ class AxpyInstance(instance.Instance):
         maximum, _ = harness.reduce("compare_axpy", self.size["elements"], harness.maximum, *self._compared())
         return Check(maximum, self.error_bound(params))
 
-    def _inspect(self, params: Params, seal: Seal) -> None:
-        self.gpu.harness.run("check_axpy", self.size["elements"], seal, *self._compared())
+    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
+        self.gpu.harness.run("check_axpy", self.size["elements"], slot, *self._compared())
 
     def library(self, name: str) -> Launcher:
         return lambda: self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from ladder.build.cubin import disassemble, instruction_counts, lasting
+from ladder.build.cubin import disassemble, instruction_counts, persistent_symbols
 from ladder.build.nvrtc import Request
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, replace_file, sha256, write_json
@@ -43,7 +43,7 @@ class Cache:
         found = iter(listings)
         for request, cubin, facts in answers:
             listing = next(found) if cubin else []
-            if cubin and (names := ", ".join(lasting(cubin, listing))):
+            if cubin and (names := ", ".join(persistent_symbols(cubin, listing))):
                 facts |= {"status": "stateful", "reason": f"uses what outlives a launch: {names}"}
             replace_file(self.folder / f"{request.key}.cubin", cubin)
             facts |= instruction_counts(listing) if cubin else {}

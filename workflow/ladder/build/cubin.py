@@ -78,7 +78,7 @@ def instruction_counts(instructions: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def lasting(cubin: bytes, instructions: Sequence[str]) -> list[str]:
+def persistent_symbols(cubin: bytes, instructions: Sequence[str]) -> list[str]:
     """What a cubin's code uses that outlives a launch: names of global variables and device functions."""
     elf = ELFFile(io.BytesIO(cubin))
     symbols: Any = elf.get_section_by_name(".symtab")

@@ -56,7 +56,7 @@ def harness(problem: Problem, dtype: str, arch: str) -> Request:
     return Request(source, source_digest(source, include), include, (*HARNESS, *problem.harness(dtype)), arch)
 
 
-class Wanted:
+class CompileRequests:
     """What a sweep needs compiled: a harness for each dtype, and the variants that it launches on `arch`.
 
     Raises LadderError for a missing header.

@@ -8,7 +8,7 @@ import typer
 
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import refuse_options
-from ladder.build.variants import Wanted
+from ladder.build.variants import CompileRequests
 from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
@@ -30,7 +30,7 @@ def compiled(own: Project, sweep: Sweep, settings: Settings, arch: str, jobs: in
     """
     compiling = settings.compile
     refuse_options(arch, compiling.options)
-    asked = Wanted(sweep, own.include, arch, compiling.options)
+    asked = CompileRequests(sweep, own.include, arch, compiling.options)
     found = Cache(own.root / compiling.cache).fill(asked.requests, jobs, compiling.timeout_s)
     for harness in asked.harness.values():
         if found[harness.key]["status"] != "ok":

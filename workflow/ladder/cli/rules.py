@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ladder.build.variants import Wanted
+from ladder.build.variants import CompileRequests
 from ladder.catalogue.runs import Run, external_files, load
 from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
@@ -23,7 +23,7 @@ def _code(step: str) -> str:
 
 
 def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
-    wanted = Wanted(sweep, run.project.include, run.arch, run.config.compile.options)
+    wanted = CompileRequests(sweep, run.project.include, run.arch, run.config.compile.options)
     keys = {variant.id: request.key for variant, request in wanted.variants.items()}
     harness = [one.key for one in wanted.harness.values()]
     given = run.plans[sweep.name]

@@ -19,7 +19,7 @@ from ladder.model.problem import CLOCKS, NOTHING, READ, SCRUB
 
 Launcher = Callable[[], None]  # enqueues one run on the GPU's stream
 
-SEALS = 4096  # checks whose results wait to be read
+RESULT_SLOTS = 4096  # checks whose results wait to be read
 
 GUARD_BYTES = 2**21  # on each side of a buffer: a page, so that buffers begin where pages do
 GUARD_BYTE = 0x81 + secrets.randbelow(60)  # what they hold: no byte of a small number or of 1.0
@@ -192,7 +192,7 @@ class L2:
             self.gpu.sync()
 
 
-class Seal(ctypes.Structure):
+class CheckResultSlot(ctypes.Structure):
     """The same struct of harness.cuh: where a checking kernel of one launch leaves its maximum, and a secret key."""
 
     _fields_ = (("running", ctypes.c_uint64), ("result", ctypes.c_uint64), ("key", ctypes.c_uint64))
@@ -219,10 +219,10 @@ class Harness:
         self._functions = {
             name: driver.CUfunction(int(kernel.handle)) for name, kernel in self.kernels.items()
         }
-        size = 16 + _RUNNING + 16 * SEALS
+        size = 16 + _RUNNING + 16 * RESULT_SLOTS
         self._gpu, self._scratch = gpu, gpu.allocate_guarded("the results of checks", size + 16)
         self._scratch.fill(0, stream=gpu.stream)
-        self._seal, self._packed = Seal(), dict[tuple[Any, ...], tuple[int, Any, list[Any]]]()
+        self._slot, self._packed = CheckResultSlot(), dict[tuple[Any, ...], tuple[int, Any, list[Any]]]()
         self.maximum = int(self._scratch.handle)
         self.count = self.maximum + 8
         self._not_zero = self.maximum + size
@@ -254,15 +254,15 @@ class Harness:
         self.run(entry, elements, *arguments)
         return struct.unpack("dQ", self._gpu.download(self.maximum, 16))
 
-    def seal(self, index: int, key: int) -> Seal:
-        """The seal of the check number `index` since `unsealed` was called, of SEALS at most, until the next one."""
-        self._seal.running = self.maximum + 16
-        self._gpu.zero(self._seal.running, _RUNNING)  # A kernel may have written there.
-        self._seal.result, self._seal.key = self._seal.running + _RUNNING + 16 * index, key
-        return self._seal
+    def result_slot(self, index: int, key: int) -> CheckResultSlot:
+        """The slot of a check, the first one since results were read being number 0. Valid until the next call."""
+        self._slot.running = self.maximum + 16
+        self._gpu.zero(self._slot.running, _RUNNING)  # A kernel may have written there.
+        self._slot.result, self._slot.key = self._slot.running + _RUNNING + 16 * index, key
+        return self._slot
 
-    def unsealed(self, keys: Sequence[int]) -> list[float]:
-        """What checks left at their seals, in order; infinity where it is not what the holder of the key wrote."""
+    def read_check_results(self, keys: Sequence[int]) -> list[float]:
+        """What checks left in their slots, in order; infinity where it is not what the holder of the key wrote."""
         size = _RUNNING + 16 * len(keys)
         words = struct.unpack(f"{size // 8}Q", self._gpu.download(self.maximum + 16, size))[_RUNNING // 8 :]
         self._gpu.zero(self.maximum + 16, size)

@@ -203,7 +203,7 @@ __device__ double error_of_input(const T* data, index_t at, Key key, int kind) {
 
 // Where the checks of one launch end up: their maximum, in `running` until all blocks are done, and its tag. A kernel under
 // test cannot fake a result later, since it never sees the key.
-struct Seal {
+struct CheckResultSlot {
   unsigned long long* running;  // bits of the maximum so far, number of blocks done, bits of a sum so far
   unsigned long long* result;   // bits of the maximum, tag
   unsigned long long key;
@@ -211,17 +211,17 @@ struct Seal {
 
 // Ends a checking kernel: raises the maximum, to `scale` times the root of the sum of `squares` as well if that is given; the
 // last block writes the result and clears what was running.
-__device__ void seal_maximum(Seal seal, double value, double squares = 0.0, double scale = 0.0) {
-  raise_to_block(reinterpret_cast<double*>(seal.running), value);
-  add_to_block(reinterpret_cast<double*>(seal.running + 2), squares);
+__device__ void write_check_result(CheckResultSlot slot, double value, double squares = 0.0, double scale = 0.0) {
+  raise_to_block(reinterpret_cast<double*>(slot.running), value);
+  add_to_block(reinterpret_cast<double*>(slot.running + 2), squares);
   if (threadIdx.x != 0) return;
   __threadfence();
-  if (atomicAdd(seal.running + 1, 1ull) != gridDim.x - 1) return;
-  double worst = __longlong_as_double(atomicExch(seal.running, 0ull));
-  raise(worst, scale * sqrt(__longlong_as_double(atomicExch(seal.running + 2, 0ull))));
-  seal.result[0] = __double_as_longlong(worst);
-  seal.result[1] = mixed(seal.key, seal.result[0]);
-  seal.running[1] = 0;
+  if (atomicAdd(slot.running + 1, 1ull) != gridDim.x - 1) return;
+  double worst = __longlong_as_double(atomicExch(slot.running, 0ull));
+  raise(worst, scale * sqrt(__longlong_as_double(atomicExch(slot.running + 2, 0ull))));
+  slot.result[0] = __double_as_longlong(worst);
+  slot.result[1] = mixed(slot.key, slot.result[0]);
+  slot.running[1] = 0;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from cuda.core import Buffer
 
-from ladder.gpu.device import GUARD_BYTE, GUARD_BYTES, Gpu, Guard, Launcher, Seal, guards_of
+from ladder.gpu.device import GUARD_BYTE, GUARD_BYTES, CheckResultSlot, Gpu, Guard, Launcher, guards_of
 from ladder.gpu.timing import Timer
 from ladder.gpu.workspace import WORD, Workspaces
 from ladder.model.errors import LadderError
@@ -127,8 +127,8 @@ class Instance(ABC):
         """Compare all outputs with the problem's own higher-precision answer."""
 
     @abstractmethod
-    def _inspect(self, params: Params, seal: Seal) -> None:
-        """Enqueue a check that is far cheaper than `check`, of the last launch; its largest error ends at the seal."""
+    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
+        """Enqueue a check that is far cheaper than `check`, of the last launch; its largest error ends at the slot."""
 
     def _refresh(self, seed: int) -> None:
         """Enqueue fresh inputs and poisoned outputs; a problem may do both at once."""
@@ -145,10 +145,10 @@ class Instance(ABC):
         self._refresh(seed)
         self.workspaces.renew()
 
-    def inspect(self, params: Params, seal: Seal) -> None:
-        """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the seal, and a look
+    def inspect(self, params: Params, slot: CheckResultSlot) -> None:
+        """Enqueue what comes behind a timed launch: the cheap check, whose largest error ends at the slot, and a look
         at workspaces that must hold zeros."""
-        self._inspect(params, seal)
+        self._inspect(params, slot)
         self.workspaces.look()
 
     def shifts(self) -> int:

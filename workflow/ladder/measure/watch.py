@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ladder.gpu.device import SEALS, Launcher
+from ladder.gpu.device import RESULT_SLOTS, Launcher
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Watched
 from ladder.model.problem import Params
@@ -115,16 +115,16 @@ class Watch:
             self.instance.workspaces.renew()
 
     def _inspect(self, side: Side, place: int) -> None:
-        if len(self._waiting) == SEALS:
+        if len(self._waiting) == RESULT_SLOTS:
             self.settle()
         key = secrets.randbits(_SEED_BITS)
         with self.instance.writing_to(place):
-            self.instance.inspect(side.params, self.instance.gpu.harness.seal(len(self._waiting), key))
+            self.instance.inspect(side.params, self.instance.gpu.harness.result_slot(len(self._waiting), key))
         self._waiting.append((side, key))
 
     def settle(self) -> None:
         """Read what the checks found since the last time."""
-        errors = self.instance.gpu.harness.unsealed([key for _, key in self._waiting])
+        errors = self.instance.gpu.harness.read_check_results([key for _, key in self._waiting])
         for (side, _), error in zip(self._waiting, errors, strict=True):
             side.take(error)
         self._waiting = []

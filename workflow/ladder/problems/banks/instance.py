@@ -7,7 +7,7 @@ from cuda.core import Buffer
 
 from ladder.build.banks import LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
 from ladder.gpu import instance
-from ladder.gpu.device import Gpu, Seal
+from ladder.gpu.device import CheckResultSlot, Gpu
 from ladder.gpu.instance import Check
 from ladder.model.problem import Params
 from ladder.problems.banks import MAX_THREADS, PATTERNS
@@ -91,11 +91,11 @@ class BanksInstance(instance.Instance):
             self._right[str(params)] = [self.gpu.upload(self._bytes(name)) for name in _REPEATED]
         return Check(wrong / threads, 0.0, f"{wrong} of {threads} threads read other words" if wrong else "")
 
-    def _inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """Whether offsets and sums are those that `check` found right."""
         right = [int(buffer.handle) for buffer in self._right[str(params)]]
         found, sizes = [self.pointer(name) for name in _REPEATED], (PATTERNS * LANES, MAX_THREADS)
-        self.gpu.harness.run("compare_words", sum(sizes), seal, *found, *right, *sizes)
+        self.gpu.harness.run("compare_words", sum(sizes), slot, *found, *right, *sizes)
 
     def reported_cycles(self) -> int:
         return int(self._read("cycles", "<q")[0])

@@ -27,8 +27,8 @@ __global__ void widen(double* out, const T* in, index_t rows, index_t columns, i
 // `rounding`) does not explain, over |alpha| (|A||B|) + |beta| |C0|; e = alpha AB + beta C0. To `digest` is added what
 // tells whether product and magnitude are as they were, with a key that no kernel knew; to `squares` those of the errors.
 template <class T>
-__global__ void compare_product(double* maximum, double* squares, unsigned long long* digest, unsigned long long key, const T* c, const T* before, const double* product,
-                                const double* magnitude, index_t rows, index_t columns, index_t row_stride,
+__global__ void compare_product(double* maximum, double* squares, unsigned long long* digest, unsigned long long key,
+                                const T* c, const T* before, const double* product, const double* magnitude, index_t rows, index_t columns, index_t row_stride,
                                 index_t column_stride, double alpha, double beta, double rounding) {
   double worst = 0.0, own_squares = 0.0;
   unsigned long long own = 0;
@@ -201,12 +201,12 @@ __global__ void refresh_product(In* a, In* b, Out* c, double* sums, index_t coun
 
 // y[row] = b[row] x, and squares += the sum of all squares, for b of rows x columns.
 template <class T>
-__global__ void multiply_rows_by_signs(Seal seal, typename Sum<T>::type* y, typename Sum<T>::type* squares, const T* b,
-                                       index_t rows, index_t columns) {
+__global__ void multiply_rows_by_signs(CheckResultSlot slot, typename Sum<T>::type* y, typename Sum<T>::type* squares,
+                                       const T* b, index_t rows, index_t columns) {
   const Team team(rows);
   for (index_t row = team.first; row < rows; row += team.teams) {
     double sums[2];
-    add_signed(team, b + row * columns, columns, seal.key, sums[0], sums[1]);
+    add_signed(team, b + row * columns, columns, slot.key, sums[0], sums[1]);
     sum_over(team.size, sums);
     if (team.rank != 0) continue;
     y[row] = sums[0];
@@ -217,8 +217,8 @@ __global__ void multiply_rows_by_signs(Seal seal, typename Sum<T>::type* y, type
 // y[column] += x b[..][column], and squares += the sum of all squares, for b of rows x columns.
 template <class T>
 __global__ void __launch_bounds__(block, 2)
-    multiply_columns_by_signs(Seal seal, typename Sum<T>::type* y, typename Sum<T>::type* squares, const T* b,
-                              index_t rows, index_t columns) {
+    multiply_columns_by_signs(CheckResultSlot slot, typename Sum<T>::type* y, typename Sum<T>::type* squares,
+                              const T* b, index_t rows, index_t columns) {
   using sum_t = typename Sum<T>::type;
   constexpr int tile_rows = 128, tile_columns = 32 * wide<T>, warps = block / 32, at_once = 8;
   __shared__ sum_t partial[warps][tile_columns];
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(block, 2)
         load_chunks(chunks[one], b + row * columns + begin, lane, 1, row < rows ? here : 0);
       }
       for (int one = 0; one < at_once; ++one) {
-        const unsigned signs = signs_from(seal.key, first + part + one * warps);
+        const unsigned signs = signs_from(slot.key, first + part + one * warps);
         sum_t x[wide<T>];
         to_sums(chunks[one][0].element, x);
         for (int e = 0; e < wide<T>; ++e) {
@@ -263,8 +263,8 @@ namespace {
 // The same error as compare_product's, of single elements: rows chosen by chance, with neighbouring columns. Their squares
 // are added to `squares`.
 template <class In, class Out>
-__device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In* b, int spots, unsigned m, unsigned n,
-                                 int k, index_t b_by_k, index_t b_by_n, double alpha, double rounding,
+__device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const In* a, const In* b, int spots, unsigned m,
+                                 unsigned n, int k, index_t b_by_k, index_t b_by_n, double alpha, double rounding,
                                  double& squares) {
   constexpr int slices = block / spot_columns, at_once = 8;
   __shared__ double parts[2][block];
@@ -273,7 +273,7 @@ __device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In*
   const int slice = b_by_k == 1 ? thread % slices : thread / spot_columns;
   double worst = 0.0;
   for (int spot = blockIdx.x; spot < spots; spot += gridDim.x) {
-    const unsigned long long chosen = mixed(~seal.key, spot);
+    const unsigned long long chosen = mixed(~slot.key, spot);
     const unsigned groups = (n + spot_columns - 1) / spot_columns;
     const index_t row = static_cast<unsigned>(chosen) % m;
     const index_t column = static_cast<unsigned>(chosen >> 32) % groups * spot_columns + own;
@@ -319,23 +319,23 @@ __device__ double worst_of_spots(Seal seal, const Out* c, const In* a, const In*
 // the spots' squares comparable with that.
 template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
-    check_product(Seal seal, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
+    check_product(CheckResultSlot slot, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
                   const typename Sum<In>::type* squares, index_t spots, index_t m, index_t n, index_t k, index_t b_by_k,
                   index_t b_by_n, double alpha, double rounding, double chance, double row_scale, double rms_scale,
                   index_t moved_a, index_t moved_b, Key key_of_a,
                   Key key_of_b, int kind) {
   constexpr double rms_of_rounding = 0.57735;  // at most, of an error of half a unit: 1 / sqrt(3)
   double of_spots = 0.0;
-  double worst = worst_of_spots(seal, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding, of_spots);
+  double worst = worst_of_spots(slot, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding, of_spots);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
-  const unsigned long long chosen = mixed(seal.key + 1, first_index());
+  const unsigned long long chosen = mixed(slot.key + 1, first_index());
   const index_t at_a = moved_a + chosen % (m * k), at_b = moved_b + chosen % (n * k);
   raise(worst, error_of_input(a - moved_a, at_a, key_of_a, kind));
   raise(worst, error_of_input(b - moved_b, at_b, key_of_b, kind));
   const Team team(m);
   for (index_t row = team.first; row < m; row += team.teams) {
     double of_a, sums[3];
-    add_signed(team, c + row * n, n, seal.key, sums[0], sums[1]);
+    add_signed(team, c + row * n, n, slot.key, sums[0], sums[1]);
     add_product(team, a + row * k, k, y, of_a, sums[2]);
     sums[0] -= alpha * of_a;
     sum_over(team.size, sums);
@@ -344,5 +344,5 @@ __global__ void __launch_bounds__(block, 3)
     const double magnitude = fabs(alpha) * sqrt(sums[2] * *squares);
     raise(worst, normalised(sums[0], chance * rms_of_rounding * rounding * sqrt(sums[1]), row_scale * magnitude));
   }
-  seal_maximum(seal, worst, of_spots, rms_scale);
+  write_check_result(slot, worst, of_spots, rms_scale);
 }

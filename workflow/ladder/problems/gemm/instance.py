@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from cuda.core import Buffer
 
 from ladder.gpu import instance
-from ladder.gpu.device import Gpu, Launcher, Seal
+from ladder.gpu.device import CheckResultSlot, Gpu, Launcher
 from ladder.gpu.instance import Check
 from ladder.gpu.libraries import Gemm, Libraries
 from ladder.gpu.timing import Timer
@@ -192,7 +192,7 @@ class GemmInstance(instance.Instance):
         entry = f"refresh_product<{self._both_types()}>"
         self.gpu.harness.run(entry, elements, *buffers, *counts, *self._drawn_with())
 
-    def _inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """Freivalds' check of every row, and a thousand random elements: see check.cu. Follows a refresh."""
         if self.scalars["beta"] != 0.0:
             raise NotImplementedError("timed launches have beta = 0")
@@ -202,12 +202,12 @@ class GemmInstance(instance.Instance):
         along, signed = "columns" if self.layout == "TN" else "rows", self._signed_pointers()
         rows, columns = self.tensors["b"].shape
         entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
-        harness.run(entry, _threads(rows), seal, *signed, b, rows, columns)
+        harness.run(entry, _threads(rows), slot, *signed, b, rows, columns)
         given = (self.pointer("c"), self.pointer("a"), b, *signed, _SPOTS, self.m, self.n, self.k, *by)
         alpha, _, rounding = self._weights()
         entry, threads = f"check_product<{self._both_types()}>", _SPOTS * _BLOCK + _threads(self.m)
         scales = (*self._scales(), *self._moved())
-        harness.run(entry, threads, seal, *given, alpha, rounding, *scales, *self._drawn_with())
+        harness.run(entry, threads, slot, *given, alpha, rounding, *scales, *self._drawn_with())
 
     def _scales(self) -> tuple[float, float, float]:
         """What makes all that the check of a launch finds comparable with the bound of elements.

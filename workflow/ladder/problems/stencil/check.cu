@@ -39,15 +39,15 @@ __global__ void compare_stencil(double* maximum, const T* in, const T* out, inde
 // The same of a timed launch: of stretches at random places, and of the end. The input is what was drawn from element
 // `moved` on.
 template <class T>
-__global__ void check_stretches(Seal seal, const T* in, const T* out, index_t elements, int k, unsigned poison,
-                                index_t moved, Key key, int kind) {
+__global__ void check_stretches(CheckResultSlot slot, const T* in, const T* out, index_t elements, int k,
+                                unsigned poison, index_t moved, Key key, int kind) {
   double worst = 0.0;
   for (index_t item = blockIdx.x; item <= stretches; item += gridDim.x) {
-    const auto chosen = static_cast<index_t>(mixed(~seal.key, item) % elements);
+    const auto chosen = static_cast<index_t>(mixed(~slot.key, item) % elements);
     const index_t first = item < stretches ? chosen : elements - blockDim.x, i = first + threadIdx.x;
     if (i < 0 || i >= elements) continue;
     raise(worst, error_at(in, out, i, elements, k, poison));
     raise(worst, error_of_input(in - moved, moved + i, key, kind));
   }
-  seal_maximum(seal, worst);
+  write_check_result(slot, worst);
 }

@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 from ladder.gpu import instance
-from ladder.gpu.device import Launcher, Seal
+from ladder.gpu.device import CheckResultSlot, Launcher
 from ladder.gpu.instance import Check
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params
 
@@ -43,13 +43,13 @@ class StencilInstance(instance.Instance):
         given = (harness.maximum, *self._compared(params))
         return Check(harness.reduce(entry, self.size["elements"], *given)[0], self.error_bound(params))
 
-    def _inspect(self, params: Params, seal: Seal) -> None:
+    def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """A quarter of a million outputs in random stretches, and the last ones."""
         entry = f"check_stretches<{C_TYPES[self.dtype]}>"
         given = self.tensors["input"]
         moved = (given.pointer - int(given.whole.handle)) // ELEMENT_BYTES[self.dtype]
         drawn_with = (moved, given.key, given.kind)
-        self.gpu.harness.run(entry, _INSPECTED, seal, *self._compared(params), *drawn_with)
+        self.gpu.harness.run(entry, _INSPECTED, slot, *self._compared(params), *drawn_with)
 
     def library(self, name: str) -> Launcher:
         target, source, size = self.pointer("copied"), self.pointer("input"), 4 * self.size["elements"]

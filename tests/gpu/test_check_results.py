@@ -1,4 +1,4 @@
-"""Seals: what a check leaves is taken only with the tag that follows from its key (gpu/harness.cuh)."""
+"""Slots of results: what a check leaves is taken only with the tag that follows from its key (gpu/harness.cuh)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from ladder.gpu.device import SEALS, Harness, Seal
+from ladder.gpu.device import RESULT_SLOTS, CheckResultSlot, Harness
 
 BASE = 0x7000_0000
 RUNNING = 16  # bytes of the maximum and the count of `reduce` ahead of it
@@ -39,7 +39,7 @@ class FakeGpu:
     """Device memory of the harness's scratch, from BASE on."""
 
     def __init__(self) -> None:
-        self.memory = bytearray(RUNNING + SHARED + 16 * SEALS)
+        self.memory = bytearray(RUNNING + SHARED + 16 * RESULT_SLOTS)
 
     def download(self, pointer: int, size: int) -> bytes:
         found = bytes(self.memory[pointer - BASE : pointer - BASE + size])
@@ -53,9 +53,9 @@ class FakeGpu:
     def write(self, pointer: int, *words: int) -> None:
         struct.pack_into(f"<{len(words)}Q", self.memory, pointer - BASE, *words)
 
-    def check(self, seal: Seal, error: float) -> None:
-        """What the last block of `seal_maximum` writes."""
-        self.write(seal.result, bits(error), mixed(seal.key, bits(error)))
+    def check(self, slot: CheckResultSlot, error: float) -> None:
+        """What the last block of `write_check_result` writes."""
+        self.write(slot.result, bits(error), mixed(slot.key, bits(error)))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def gpu() -> FakeGpu:
 def harness(gpu: Any) -> Harness:
     """Without its kernels."""
     made = object.__new__(Harness)
-    made._gpu, made._seal, made.maximum = gpu, Seal(), BASE
+    made._gpu, made._slot, made.maximum = gpu, CheckResultSlot(), BASE
     return made
 
 
@@ -78,16 +78,16 @@ def test_mixing_is_that_of_the_device() -> None:
 
 
 @pytest.mark.parametrize("error", [0.0, 2.0**-24, 0.5, 1e300, math.inf])
-def test_errors_come_back_in_the_order_of_their_seals(gpu: FakeGpu, harness: Harness, error: float) -> None:
+def test_errors_come_back_in_the_order_of_their_slots(gpu: FakeGpu, harness: Harness, error: float) -> None:
     errors = [error, 0.25, error, 0.0]
     for index, (key, found) in enumerate(zip(KEYS, errors, strict=True)):
-        gpu.check(harness.seal(index, key), found)
-    assert harness.unsealed(KEYS) == errors
+        gpu.check(harness.result_slot(index, key), found)
+    assert harness.read_check_results(KEYS) == errors
 
 
 def test_nan_comes_back_as_nan(gpu: FakeGpu, harness: Harness) -> None:
-    gpu.check(harness.seal(0, 5), math.nan)
-    assert math.isnan(harness.unsealed([5])[0])
+    gpu.check(harness.result_slot(0, 5), math.nan)
+    assert math.isnan(harness.read_check_results([5])[0])
 
 
 @pytest.mark.parametrize("of_word", [0, 1])
@@ -97,44 +97,44 @@ def test_a_result_that_was_tampered_with_is_infinite(
 ) -> None:
     """A bit of the maximum or of its tag; the other checks are what they were."""
     for index, key in enumerate(KEYS):
-        gpu.check(harness.seal(index, key), 0.125)
-    at = harness.seal(2, KEYS[2]).result - BASE + 8 * of_word + bit // 8
+        gpu.check(harness.result_slot(index, key), 0.125)
+    at = harness.result_slot(2, KEYS[2]).result - BASE + 8 * of_word + bit // 8
     gpu.memory[at] ^= 1 << bit % 8
-    assert harness.unsealed(KEYS) == [0.125, 0.125, math.inf, 0.125]
+    assert harness.read_check_results(KEYS) == [0.125, 0.125, math.inf, 0.125]
 
 
 def test_the_result_of_another_check_is_none(gpu: FakeGpu, harness: Harness) -> None:
-    gpu.check(harness.seal(0, 7), 0.0)
-    there = harness.seal(0, 7).result
+    gpu.check(harness.result_slot(0, 7), 0.0)
+    there = harness.result_slot(0, 7).result
     copied = struct.unpack("<2Q", gpu.download(there, 16))
-    gpu.write(harness.seal(1, 8).result, *copied)
-    assert harness.unsealed([7, 8]) == [0.0, math.inf]
+    gpu.write(harness.result_slot(1, 8).result, *copied)
+    assert harness.read_check_results([7, 8]) == [0.0, math.inf]
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_check_that_never_ran_is_infinite(harness: Harness, key: int) -> None:
     """Not even where memory holds zeros."""
-    assert harness.unsealed([key]) == [math.inf]
+    assert harness.read_check_results([key]) == [math.inf]
 
 
 def test_a_result_counts_once(gpu: FakeGpu, harness: Harness) -> None:
-    gpu.check(harness.seal(0, 7), 0.0)
-    assert harness.unsealed([7]) == [0.0]
+    gpu.check(harness.result_slot(0, 7), 0.0)
+    assert harness.read_check_results([7]) == [0.0]
     assert not any(gpu.memory[RUNNING:])
-    assert harness.unsealed([7]) == [math.inf]
+    assert harness.read_check_results([7]) == [math.inf]
 
 
 def test_what_is_left_of_a_check_that_did_not_end_is_cleared(gpu: FakeGpu, harness: Harness) -> None:
-    gpu.write(harness.seal(0, 7).running, bits(3.0), 12, bits(0.5))
+    gpu.write(harness.result_slot(0, 7).running, bits(3.0), 12, bits(0.5))
     gpu.write(BASE, bits(9.0), 4)
-    harness.unsealed([])
+    harness.read_check_results([])
     assert not any(gpu.memory[RUNNING:])
     assert any(gpu.memory[:RUNNING]), "the result of `reduce` is another's"
 
 
-def test_seals_do_not_overlap_and_all_have_room(gpu: FakeGpu, harness: Harness) -> None:
-    results = [harness.seal(index, 1).result for index in range(SEALS)]
-    running = harness.seal(0, 1).running
+def test_slots_do_not_overlap_and_all_have_room(gpu: FakeGpu, harness: Harness) -> None:
+    results = [harness.result_slot(index, 1).result for index in range(RESULT_SLOTS)]
+    running = harness.result_slot(0, 1).running
     assert running == BASE + RUNNING
-    assert results == list(range(running + SHARED, running + SHARED + 16 * SEALS, 16))
+    assert results == list(range(running + SHARED, running + SHARED + 16 * RESULT_SLOTS, 16))
     assert results[-1] + 16 == BASE + len(gpu.memory)
