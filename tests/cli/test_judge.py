@@ -77,7 +77,7 @@ def judge(
     """Judges a kernel on a GPU that is none: a cell gets what it is given by M and regime."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    monkeypatch.setattr("ladder.cli.alone.find_gpus", lambda: [GPU])
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: [GPU])
 
     def run(outcomes: Any, *words: str, path: Path | None = None) -> int:
         def measure(plan_path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
@@ -377,7 +377,7 @@ def test_without_a_kernel_an_option_or_a_gpu_there_is_no_judgement(
     for name, says in (("none.yaml", "none.yaml: cannot be read"), ("honest.cu", "accepted: a kernel's")):
         assert main([*begin, str(kernel().with_name(name))]) == 5
         assert says in caplog.text
-    monkeypatch.setattr("ladder.cli.alone.find_gpus", list)
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
     assert main([*begin, str(kernel())]) == 5
     assert caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"
     monkeypatch.setattr("ladder.cli.judge.load_kernel", lambda path: 1 / 0)

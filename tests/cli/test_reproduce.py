@@ -57,7 +57,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def again(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     """Reproduces a cell on a GPU that is none: the cell reads `speedup` there, or has a status."""
-    monkeypatch.setattr("ladder.cli.alone.find_gpus", lambda: [GPU])
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", lambda: [GPU])
 
     def run(cell: str, speedup: float = 1.0, status: str = "ok") -> int:
         def measure(path: Path, plan: Plan, folder: RunFolder, root: Path) -> None:
@@ -146,7 +146,7 @@ def test_without_a_gpu_or_a_cell_it_says_so(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("ladder.cli.alone.find_gpus", list)
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
     assert main(["--root", str(checkout), "reproduce", WIDE, "--device", DEVICE]) == 2
     assert "1.1 [1.09, 1.11] x copy" in capsys.readouterr().out, "what was published is printed all the same"
     assert caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"

@@ -311,7 +311,7 @@ def test_every_kind_of_command_is_one_that_judge_takes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Against libraries, a copy and a kernel: up to where a GPU is needed."""
-    monkeypatch.setattr("ladder.cli.alone.find_gpus", list)
+    monkeypatch.setattr("ladder.cli.judge.find_gpus", list)
     rows = timings[timings["status"] == "ok"].drop_duplicates(["problem", "layout", "reference"])
     rows = rows.groupby(["problem", rows["reference"] == rows["variant"]], dropna=False).head(2)
     browser.open(file)

@@ -697,3 +697,10 @@ def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(tmp_path: 
     assert not [field for field in fields if field.startswith(("=", "+", "-", "@"))]
     pd.testing.assert_frame_equal(tables.read("notes", tmp_path), notes)
     assert list(pd.read_parquet(tmp_path / "notes.parquet")["reason"])[:4] == texts[:4]
+
+
+@pytest.mark.parametrize("params", ["", "[]", "{"])
+def test_a_variant_without_parameters_that_can_be_read_is_refused(tmp_path: Path, params: str) -> None:
+    tables.write({"resources": tables.frame("resources", [{"variant": "v", "params": params}])}, tmp_path)
+    with pytest.raises(LadderError, match=r"resources\.csv: not a CSV table of resources"):
+        tables.read("resources", tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import random
@@ -18,7 +19,8 @@ import pandas as pd
 import pytest
 from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snakemake, snakemake_command
 from ladder.cli.app import STEPS
-from ladder.model.code import PACKAGE, closure
+from ladder.cli.rules import step_files
+from ladder.model.code import PACKAGE
 
 RESULTS = Path("results/test/no-gpu")
 
@@ -242,17 +244,43 @@ def test_the_commands_of_the_report_repeat_its_steps(finished: Path) -> None:
     assert report.read_text().count("\n") == text.count("\n")
 
 
-def test_a_step_depends_on_the_files_it_imports_and_not_on_those_that_launch_kernels() -> None:
+def test_a_step_depends_on_the_files_it_runs_and_not_on_those_that_launch_kernels() -> None:
     files = {
-        step: {path.relative_to(PACKAGE).as_posix() for path in closure([f"ladder.cli.{STEPS[step]}"])}
-        for step in ("report", "collect", "figures")
+        step: {path.relative_to(PACKAGE).as_posix() for path in step_files(step)}
+        for step in ("claims", "collect", "figures")
     }
-    assert {"cli/report.py", "report/document.py", "results/tables.py"} <= files["report"]
-    assert {"cli/draw.py", "report/figures/curves.py"} <= files["figures"] - files["report"]
-    assert {"cli/tables.py", "results/collect.py"} <= files["collect"]
+    assert {"cli/analyse.py", "claims/ledger.py", "results/tables.py"} <= files["claims"]
+    assert "report/figures/curves.py" in files["figures"] - files["claims"]
+    assert {"cli/analyse.py", "results/collect.py"} <= files["collect"]
     for launching in ("gpu/device.py", "gpu/timing.py", "measure/worker.py", "problems/gemm/instance.py"):
-        assert launching not in files["report"] | files["collect"]
-    assert not {path for path in files["collect"] if path.startswith("report/")}
+        assert launching not in files["claims"] | files["collect"]
+    assert not {path for path in files["collect"] if path.startswith(("report/", "claims/"))}
+
+
+@pytest.mark.parametrize("step", ["collect", "claims", "figures"])
+def test_no_module_that_a_step_runs_is_missing_from_its_rule(step: str) -> None:
+    """Names of modules that the step's function, and the functions of its file that it calls, use."""
+    tree = ast.parse((PACKAGE / "cli" / f"{STEPS[step]}.py").read_text())
+    functions = {one.name: one for one in tree.body if isinstance(one, ast.FunctionDef)}
+    imports = {
+        name.asname or name.name: (one.module, name.name)
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ImportFrom) and one.module
+        for name in one.names
+    }
+    seen, names, wanted = set(), {step}, set()
+    while names:
+        name = names.pop()
+        seen.add(name)
+        if name in functions:
+            names |= {one.id for one in ast.walk(functions[name]) if isinstance(one, ast.Name)} - seen
+        elif name in imports and imports[name][0].startswith("ladder."):
+            module, inner = imports[name]
+            path = PACKAGE.joinpath(*module.split(".")[1:])
+            wanted.add(path / f"{inner}.py" if path.is_dir() else path.with_suffix(".py"))
+    wanted = {path for path in wanted if path.parent.name != "cli"}
+    assert len(wanted) > 2
+    assert wanted <= {*step_files(step)}
 
 
 def test_with_a_device_each_sweep_is_measured_once_on_a_gpu_to_itself(project: Path) -> None:

@@ -21,12 +21,10 @@ _MODULES = [
     ("measure", "measure profile clock throughput"),
     ("extras", "extras"),
     ("sanitize", "sanitize"),
-    ("tables", "collect environment"),
-    ("report", "claims report page"),
-    ("draw", "figures"),
+    ("analyse", "collect environment claims figures"),
+    ("report", "report page"),
     ("publish", "publish"),
-    ("judge", "judge"),
-    ("reproduce", "reproduce"),
+    ("judge", "judge reproduce"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function (`import_` where the word is taken)."""

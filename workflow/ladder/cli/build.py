@@ -14,7 +14,7 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.cli.asked import settings_of
+from ladder.cli.load import settings_of
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs, SweepName, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file

@@ -8,8 +8,8 @@ import typer
 
 from ladder.catalogue import extras as asked
 from ladder.catalogue.config import ExtrasConfig
-from ladder.cli.asked import run_of
 from ladder.cli.build import compiled, write_plan
+from ladder.cli.load import run_of
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure.extras import TABLES, measure_extras, tasks_of
 from ladder.measure.process_lifetime import end_with_parent

@@ -10,7 +10,7 @@ from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.reference import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import CLAIMS, check_claims
-from ladder.cli.asked import run_of
+from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse, refuse_unknown

@@ -1,8 +1,9 @@
-"""The step that judges one kernel: whether it is right, and as fast as its reference."""
+"""Steps that measure by themselves, in a folder that does not outlive them: they judge a kernel, or repeat a number."""
 
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,21 +13,47 @@ import typer
 
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.kernels import load_catalog, load_kernel
+from ladder.catalogue.settings import choose_device, read_settings
 from ladder.catalogue.sweeps import make_sweep
-from ladder.cli.alone import measured_alone
-from ladder.cli.asked import settings_of
+from ladder.cli.build import compiled, write_plan
+from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
-from ladder.gpu.discovery import slug_of
+from ladder.gpu.discovery import find_gpus, slug_of
+from ladder.measure import job
+from ladder.measure.store import read_store
+from ladder.measure.view import View
 from ladder.model.document import A_VALUE, is_parameter
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import write_json
-from ladder.model.folders import Project
+from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
+from ladder.model.sweep import Sweep
+from ladder.results import reproduction, tables
+from ladder.results.environment import read_environment
 from ladder.results.judgement import VERDICTS, cells_of, components_for, decide, text
 
 _LINE = Path("command line")
 _SIZES = {"gemm": 2048, "stencil": "2**26"}
 _OTHER_SIZE = 4096
+
+
+def measure_in_temporary_folder(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple[View, str]:
+    """Compile and measure a sweep: its plan with the records, and the GPU's name.
+
+    Raises LadderError without a GPU, or where a kernel that others are timed against does not compile.
+    """
+    settings = read_settings(own, (), {**over, "device": "auto"})
+    if not (gpus := find_gpus()):
+        raise LadderError("no GPU is visible, and this step measures on one")
+    plan = compiled(own, sweep, settings, choose_device(settings)[1], os.cpu_count() or 1)
+    for name, facts in plan.variants.items():
+        if name != plan.tasks[0].variant and facts["status"] != "ok":
+            raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
+    with tempfile.TemporaryDirectory(prefix="ladder-") as place:
+        folder = RunFolder(Path(place))
+        job.measure(write_plan(plan, folder), plan, folder, own.root)
+        return View(plan, read_store(folder.records)), gpus[0].name
+
 
 Words = list[str] | None
 _SIZE = "As in a sweep: 4096 or '{m: 64, n: 128, k: 4096}' (default: a usual one); may be repeated."
@@ -127,7 +154,9 @@ def judge(
         "regimes": regime or ["cold", "warm"],
     }
     sweep = make_sweep(_LINE, fields, catalog, own.root)
-    view, device = measured_alone(own, replace(sweep, name="judge"), settings_of(config, arch=arch))
+    view, device = measure_in_temporary_folder(
+        own, replace(sweep, name="judge"), settings_of(config, arch=arch)
+    )
     cells = cells_of(view, components_for(own.publications(), slug_of(device)))
     code, _ = decide(cells)
     head = {"kernel": kernel.name, "dtype": sweep.dtypes[0], "device": device, "verdict": VERDICTS[code]}
@@ -138,3 +167,30 @@ def judge(
         write_json(json_, head | {"cells": cells})
     print(text(view.plan.tasks[0].variant, device, cells), file=sys.stderr if alone else sys.stdout)
     raise typer.Exit(code)
+
+
+Cell = Annotated[
+    str,
+    typer.Argument(
+        metavar="CELL", help="SWEEP/VARIANT@SIZE:REGIME, as the sweep's page or index.html has it."
+    ),
+]
+Device = Annotated[str, typer.Option(help="Device whose publication is meant.")]
+
+
+def reproduce(
+    context: typer.Context, cell: Cell, device: Device = "nvidia-h200", config: Config = None
+) -> None:
+    """Print what is published of a cell, measure it again here, and say whether it lies where it was predicted.
+
+    Exit codes: 0 it does, or nothing was predicted; 1 it does not; 2 it cannot be measured here, or a mistake.
+    """
+    own = project(context)
+    published = own.published(device)
+    row = reproduction.published_row(tables.read("timings", published.tables), cell)
+    print(reproduction.published_text(row, read_environment(published)))
+    sweep = sweeps_of(context, [row["sweep"]])[row["sweep"]]
+    view, gpu = measure_in_temporary_folder(own, reproduction.alone(sweep, row), settings_of(config))
+    now = reproduction.again(view, row)
+    print(reproduction.measured_text(row, now, gpu))
+    raise typer.Exit(int(reproduction.inside(row, now) is False))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ladder.claims.ledger import decide_tables
-from ladder.cli.asked import run_of
+from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json

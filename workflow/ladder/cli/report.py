@@ -1,11 +1,8 @@
-"""Steps that decide, and write the report and the page."""
-
-import logging
+"""Steps that write the report and the page."""
 
 import typer
 
-from ladder.claims.ledger import decide_tables
-from ladder.cli.asked import sweeps_of
+from ladder.cli.load import sweeps_of
 from ladder.cli.options import Beside, Folder, SweepNames, folders, project
 from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
@@ -13,13 +10,6 @@ from ladder.model.plan import read_plan
 from ladder.page.document import render
 from ladder.report.document import write
 from ladder.report.evidence import Evidence
-from ladder.results.statistics import records
-
-
-def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
-    """Decide the claims from the tables."""
-    for row in records(decide_tables(RunFolder(folder_).tables, sweeps_of(context, names))):
-        logging.info("%s: %s: %s", row["id"], row["verdict"], row["part"])
 
 
 def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:

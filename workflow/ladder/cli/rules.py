@@ -1,5 +1,6 @@
 """What the rules of the workflow ask of documents and code, as plain data."""
 
+from pathlib import Path
 from typing import Any
 
 from ladder.build.variants import CompileRequests
@@ -9,7 +10,7 @@ from ladder.claims.ledger import check_claims
 from ladder.cli.app import STEPS
 from ladder.measure.conditions import measuring_code
 from ladder.model.cell import COUNTERS
-from ladder.model.code import closure, digest
+from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.files import digest_json, sha256
 from ladder.model.plan import to_json
 from ladder.model.sweep import Sweep
@@ -17,9 +18,24 @@ from ladder.model.sweep import Sweep
 _LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "arguments": True}
 
 
+_STEPS = {
+    "collect": """measure.store measure.view model.plan results.archive results.collect results.publish
+        results.tables""",
+    "claims": "catalogue.kernels catalogue.sweeps claims.ledger model.folders results.statistics",
+    "figures": """catalogue.kernels catalogue.sweeps report.figures.registry report.sweep_data results.archive
+        results.environment results.tables""",
+}
+"""Step of a rule -> modules that it runs, with all that they import: the rule runs again when one of these changes."""
+
+
+def step_files(step: str) -> list[Path]:
+    """Files of the package that a step runs: those of its modules, and its own."""
+    own = [PACKAGE / "cli" / f"{STEPS[step]}.py"]
+    return [*own, *closure(f"ladder.{module}" for module in _STEPS[step].split())]
+
+
 def _code(step: str) -> str:
-    """Digest of every file of the package that the module of a step may run."""
-    return digest_json([sha256(path.read_bytes()) for path in closure([f"ladder.cli.{STEPS[step]}"])])
+    return digest_json([sha256(path.read_bytes()) for path in step_files(step)])
 
 
 def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
@@ -51,5 +67,5 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in run.every_sweep.items()}
-    code = {step: _code(step) for step in STEPS}
+    code = {step: _code(step) for step in _STEPS}
     return {"sweeps": sweeps, "chosen": list(run.sweeps), "code": code, "external": external_files(run.plans)}

@@ -6,8 +6,8 @@ from collections import Counter
 import typer
 
 from ladder.catalogue.small import small_sweeps
-from ladder.cli.asked import run_of
 from ladder.cli.build import compiled, write_plan
+from ladder.cli.load import run_of
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure import sanitizer
 from ladder.measure.process_lifetime import end_with_parent

@@ -79,7 +79,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
         found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
         found = _unmarked(found)
-        for text in found.get("params", ()):
+        for text in found["params"] if table == "resources" else ():
             if not isinstance(json.loads(text), dict):
                 raise ValueError(f"params: {text!r} is no JSON object")
         if not data.endswith(b"\n"):

@@ -1,4 +1,7 @@
-"""Steps that read records and tables: they need neither a GPU nor the compiler."""
+"""Steps from records to tables, verdicts and figures: they need neither a GPU nor the compiler.
+
+What one step alone needs and is slow to import is imported by it.
+"""
 
 import logging
 import re
@@ -7,6 +10,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from ladder.cli.load import sweeps_of
 from ladder.cli.options import Folder, Into, Published, SweepNames, project
 from ladder.measure.store import read_store
 from ladder.measure.view import View
@@ -15,7 +19,7 @@ from ladder.model.errors import refuse
 from ladder.model.files import write_json
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import read_plan
-from ladder.model.schemas import SAMPLES
+from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import records_of, write_samples
 from ladder.results.collect import accounts_of, changed_code, collect_sweep, merge
@@ -75,3 +79,35 @@ def environment(
         document |= {"timings_from": "published", "published": read_environment(source)}
         document["reproduced_cubins"] = reproduced(source, folder)
     write_json(folder.environment, document)
+
+
+def claims(context: typer.Context, folder_: Folder, names: SweepNames) -> None:
+    """Decide the claims from the tables."""
+    from ladder.claims.ledger import decide_tables
+    from ladder.results.statistics import records
+
+    for row in records(decide_tables(RunFolder(folder_).tables, sweeps_of(context, names))):
+        logging.info("%s: %s: %s", row["id"], row["verdict"], row["part"])
+
+
+def figures(
+    context: typer.Context,
+    folder_: Folder,
+    sweeps: SweepNames,
+    published: Published = None,
+    into: Into = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Sweeps at once.")] = 1,
+) -> None:
+    """Draw the figures of sweeps from their tables, as figures/SWEEP-INDEX-KIND.png."""
+    from ladder.report.figures.registry import draw_sweeps
+    from ladder.report.sweep_data import of_sweep
+
+    folder, parts = RunFolder(folder_), []
+    frames = {table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES}
+    sessions, records = frames["sessions"], records_of(folder, published, [])
+    for name, sweep in sweeps_of(context, sweeps).items():
+        measured = measured_on(records, sessions[sessions["sweep"] == name])
+        whose = {"published": measured, "timings_from": "published"} if published is not None else measured
+        parts.append(of_sweep(sweep, frames, whose))
+    for done, name in enumerate(draw_sweeps(parts, into or folder.figures, jobs), 1):
+        logging.info("[%d/%d] %s", done, len(parts), name)
