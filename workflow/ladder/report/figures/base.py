@@ -11,12 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from ladder.report.figures.style import AHEAD, BEHIND, DPI, MUTED, TIE, WIDTH, apply
+from ladder.report.markdown import cut
 from ladder.report.messages import message as title_of
 from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import estimate, predicted
 from ladder.results.verdicts import FASTER, SLOWER, TIED
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line
+_LONGEST = 140  # characters of a title that a figure has room for
 _LEGEND_WIDTH = 116  # characters of a legend that fit side by side, each line or mark counted as eight
 _FACTORS = [
     [one * 10.0**power for power in range(-4, 4) for one in ones]
@@ -41,13 +43,13 @@ def canvas(
     figure = Figure(figsize=(WIDTH, height), dpi=DPI)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False, **more)
-    title = textwrap.fill(title_of(data) if title is None else title, _TITLE_WIDTH)
+    title = textwrap.fill(cut(title_of(data) if title is None else title, _LONGEST), _TITLE_WIDTH)
     device = str(data.gpu.get("name") or data.source.get("device") or "unknown device")
     published = "published run, " if data.environment.get("timings_from") == "published" else ""
     if date := str(data.source.get("started") or "")[:10]:
         device += f", {published}{date}"
     device = device.replace(" ", "\u00a0")
-    shown = [data.sweep.title, what, device]
+    shown = [cut(data.sweep.title, _LONGEST), what, device]
     about = textwrap.fill(" · ".join(part for part in shown if part), _ABOUT_WIDTH)
     lines, more_lines = title.count("\n") + 1, about.count("\n") + 1
     # Room for the two headings in inches, whatever the height.
@@ -61,9 +63,9 @@ def canvas(
 
 def message(data: FigureData, reason: str) -> Figure:
     """A figure that says why there is nothing to see."""
-    figure, (axis,) = canvas(data, 2.4, title=textwrap.shorten(data.sweep.title, 200, placeholder="…"))
+    figure, (axis,) = canvas(data, 2.4, title=data.sweep.title)
     axis.set_axis_off()
-    text = textwrap.fill(f"No {data.figure.kind} figure: {reason}.", 80)
+    text = textwrap.fill(cut(f"No {data.figure.kind} figure: {reason}.", 3 * _LONGEST), 80)
     axis.text(0.5, 0.5, text, ha="center", va="center", transform=axis.transAxes, fontsize=12, color=MUTED)
     return figure
 
