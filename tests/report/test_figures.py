@@ -267,11 +267,13 @@ def test_of_many_curves_those_are_drawn_that_are_ahead_somewhere(
 ) -> None:
     monkeypatch.setattr(curves, "MOST", 2)
     given = data(lab, "fp32_ladder", "curves")
-    small = (given.timings["rung"] == "naive") & (given.timings["n"] == 512)
-    ahead = given.timings.assign(speedup=given.timings["speedup"].mask(small, 2.0))
+    small = given.timings["n"] == 512
+    speeds = given.timings["speedup"].mask(small, 0.1 * given.timings["speedup"])
+    naive = small & (given.timings["rung"] == "naive")  # slow, but at 512 all others are slower
+    ahead = given.timings.assign(speedup=speeds.mask(naive, 0.2))
     drawing = FIGURES["curves"](dataclasses.replace(given, timings=ahead))
     names = [text.get_text() for text in drawing.axes[0].texts]
-    assert sorted(names) == ["cuBLAS", "naive", "transposed A"]
+    assert {*names} - {"cuBLAS"} == {"naive", "transposed A"}
     assert "at most 2 of 5 variants" in words(drawing)
 
 
