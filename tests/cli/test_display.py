@@ -163,6 +163,7 @@ def test_a_real_run_is_short_and_ends_with_report_and_page(project: Path) -> Non
     assert "Nothing to be done" in run(project).stdout
 
 
+@pytest.mark.slow
 def test_a_crashed_step_leaves_its_traceback_and_its_command(project: Path) -> None:
     assert run(project, "compile").returncode == 0
     plan = project / RESULTS / "plans" / "alone.json"
@@ -193,6 +194,7 @@ def test_a_crashed_step_leaves_its_traceback_and_its_command(project: Path) -> N
     assert "Traceback" in again.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(project: Path) -> None:
     edit(project / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = 0; /* slow */")
     running = subprocess.Popen(
@@ -217,6 +219,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(project: Path) -> No
     assert run(project).returncode == 0
 
 
+@pytest.mark.slow
 def test_in_a_terminal_the_display_leaves_a_finished_bar_and_the_report(project: Path) -> None:
     controller, terminal = pty.openpty()
     running = subprocess.Popen(
