@@ -1,10 +1,11 @@
 """environment.json: on which GPUs, when, with what and from which checkout the numbers are, as records say."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 import pandas as pd
-from pydantic import TypeAdapter, create_model
+from pydantic import ConfigDict, TypeAdapter
+from typing_extensions import TypedDict
 
 from ladder.build.nvrtc import nvrtc_version
 from ladder.measure import host
@@ -13,25 +14,34 @@ from ladder.model.document import reading
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
-from ladder.model.record import Session
+from ladder.model.record import Card, Session, Tree
 from ladder.results import tables
 
-# What a report needs of environment.json, which says more, as pydantic takes it: kinds with defaults, `...` without.
-_WORDS, _NUMBERS = (
-    "name uuid started finished",
-    "memory_bytes sm_clock_max_mhz power_limit_w copy_gbytes_per_s",
-)
-_FIELDS: Any = dict.fromkeys(_WORDS.split(), (str | None, None))
-_FIELDS |= dict.fromkeys([*_NUMBERS.split(), "fp32_peak_tflops"], (float | None, None))
-_Card: Any = create_model("_Card", tensor_peak_tflops=(dict[str, float | None] | None, None), **_FIELDS)
-_Tree: Any = create_model("_Tree", digest=(str | None, None), commit=(str | None, None))
-_FIELDS = dict.fromkeys(["device", "arch", "started"], (str, ...))
-_FIELDS |= dict.fromkeys(["driver", "nvrtc", "cublas"], (str | None, ...))
-_FIELDS |= {"timings_from": (Literal["measured", "published", "none"], ...)}
-_FIELDS |= {"gpu": (_Card | None, ...), "gpus": (list[_Card], []), "trees": (list[_Tree], [])}
-_FIELDS |= {"host": (dict[str, Any], ...), "packages": (dict[str, Any], ...), "notes": (list[str], [])}
-_FIELDS |= {"reproduced_cubins": (dict[str, int] | None, ...), "published": ("_Environment | None", ...)}
-_Environment: Any = create_model("_Environment", **_FIELDS)
+
+class _Card(Card, total=False):
+    started: str | None
+    finished: str | None
+
+
+class _Environment(TypedDict):
+    """What a report needs of environment.json, which says more."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+    device: str
+    arch: str
+    started: str
+    driver: str | None
+    nvrtc: str | None
+    cublas: str | None
+    timings_from: Literal["measured", "published", "none"]
+    gpu: _Card | None
+    gpus: NotRequired[list[_Card]]
+    trees: NotRequired[list[Tree]]
+    host: dict[str, Any]
+    packages: dict[str, Any]
+    notes: NotRequired[list[str]]
+    reproduced_cubins: dict[str, int] | None
+    published: "_Environment | None"
 
 
 def read_as(kind: TypeAdapter[Any], path: Path) -> dict[str, Any] | None:
