@@ -18,7 +18,7 @@ from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from ladder.catalogue import settings
-from ladder.catalogue.reference import BEGIN, END, field_reference
+from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import choose_device, merged, read_settings, set_up
 from ladder.cli.app import STEPS, main

@@ -7,7 +7,7 @@ import typer
 
 from ladder.build import banks as model
 from ladder.catalogue.config import Config as ConfigDocument
-from ladder.catalogue.reference import BEGIN, END, field_reference
+from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import CLAIMS, check_claims
 from ladder.cli.load import run_of
