@@ -14,6 +14,7 @@ from factory import Lab, over
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.claims.primitives import Row
+from ladder.model.architecture import lacking
 from ladder.page.document import render as render_page
 from ladder.report import answers as module
 from ladder.report.answers import Answer, answers, question
@@ -299,3 +300,35 @@ def test_links_of_readme_and_report_lead_to_sources(pages: dict[str, str]) -> No
     assert len(commands) > 10
     timed = pd.read_csv(ROOT / "results/published/nvidia-h200/timings.csv", usecols=["variant"])
     assert {one.partition("/")[2].partition("@")[0] for one in commands} <= set(timed["variant"])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89"])
+def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the_rest(
+    published: Evidence, arch: str
+) -> None:
+    """Kernels for Hopper are unsupported there; nothing is predicted after one session, and no clock is known."""
+    run = load(set_up(ROOT))
+    reasons = {
+        kernel.name: why
+        for kernel in run.catalog.values()
+        if (why := lacking(kernel.min_arch, arch)) is not None
+    }
+    timings = published.frames["timings"].copy()
+    hopper = timings["kernel"].isin(reasons)
+    assert 0 < hopper.sum() < len(timings)
+    results = ["median_us", "tflops", "speedup", "speedup_low", "speedup_high", "peak_fraction"]
+    timings.loc[hopper, results] = float("nan")
+    timings.loc[hopper, "status"] = "unsupported"
+    timings.loc[hopper, "reason"] = timings["kernel"].map(reasons)
+    unknown = ["predicted_low", "predicted_high", "sm_clock_mhz", "power_w"]
+    timings[unknown] = float("nan")
+    data = Evidence(published.sweeps, {**published.frames, "timings": timings}, published.environment)
+    folder = run.project.published("nvidia-h200")
+    report = render(folder, data, {})[folder.report]
+    first = report.partition("## What to use")[0]
+    assert re.search(rf"\d+ kernels cannot run here \(needs sm_90a, the device is {arch}", first)
+    bf16 = next(line for line in report.splitlines() if "Which bf16 GEMM is fastest?" in line)
+    assert "kernels/gemm/warp_mma/" in bf16
+    assert "wgmma" not in bf16
+    assert "**Is fp8 faster than cuBLASLt?** No fp8 GEMM has a result" in report
+    assert "Which three steps matter most in FP32? **Coalesced loads (12 times)" in report

@@ -87,6 +87,7 @@ def render(
         "links": links,
         "data": data,
         **_use(data),
+        "cannot": _cannot(frames["timings"]),
         "messages": {part.ladder: _ladder_message(data.parts[part.ladder]) for part in parts if part.ladder},
         "by_name": data.parts,
         "claims": lines,
@@ -162,6 +163,12 @@ def _use(data: Evidence) -> dict[str, Any]:
         "three_products": THREE_PRODUCTS,
         "configurations": _configurations([one for own in near.values() for one in own.values()]),
     }
+
+
+def _cannot(timings: pd.DataFrame) -> dict[str, list[str]]:
+    """Why kernels cannot run on this GPU's architecture -> their names."""
+    rows = timings[timings["reason"].fillna("").str.startswith("needs sm_")]
+    return {str(reason): sorted(set(own["kernel"])) for reason, own in rows.groupby("reason", sort=False)}
 
 
 def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:

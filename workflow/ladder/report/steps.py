@@ -62,7 +62,7 @@ def _needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
     def of(name: str) -> float:
         return metrics.get(name, math.nan)
 
-    seconds, hertz = row["median_us"] * 1e-6, row["sm_clock_mhz"] * 1e6
+    seconds, hertz = row["median_us"] * 1e-6, row.get("sm_clock_mhz", math.nan) * 1e6
     cycles = (gpu.get("sms") or math.nan) * (math.nan if pd.isna(hertz) else hertz)
     moved, rate = of("dram__bytes_read.sum") + of("dram__bytes_write.sum"), gpu.get("copy_gbytes_per_s")
     issued = seconds * of(_ISSUED) / 100
