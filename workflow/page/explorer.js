@@ -136,7 +136,7 @@ function tableColumns() {
   const range = (place) => (rows.range[place] === null ? "" : `${figure(rows.range[place][0], 3)} to ${figure(rows.range[place][1], 3)}`);
   const kinds = [text("dtype", "dtype", 56), text("layout", "layout", 54)];
   const found = [
-    text("label", "variant", narrow ? 122 : 216),
+    text("label", "variant", narrow ? 122 : 226),
     { ...text("size", "size", narrow ? 72 : 100), value: (place) => WORK(rows, place) },
     ...(narrow ? [] : kinds),
     { ...number("speedup", "speed-up [95 %]", narrow ? 150 : 166), cell: (place) => ratioSpread(rows, place) },
@@ -153,7 +153,7 @@ function tableColumns() {
       cell: (place) => { const own = moved(place); return own ? `${figure(own.value)} [${figure(own.low)}, ${figure(own.high)}]` : ""; } });
   }
   const more = [
-    text("regime", "regime", 82), number("tflops", "TFLOP/s", 72, 3), number("median_us", "median, µs", 82),
+    text("regime", "regime", 92), number("tflops", "TFLOP/s", 72, 3), number("median_us", "median, µs", 82),
     { ...text("status", "status, reason", 84), mark: (place) => (rows.status[place] === "ok" ? "" : "failed"),
       cell: (place) => rows.status[place] + (rows.reason[place] ? `: ${rows.reason[place]}` : "") },
     text("sweep", "sweep", 124), text("kernel", "kernel", 104),

@@ -128,11 +128,6 @@ class SweepData:
         """transpose_a=0: the parameters that the reference's kernel has whatever the variant has."""
         return ", ".join(f"{name}={value}" for name, value in self.sweep.reference.params.items())
 
-    @property
-    def short_reference(self) -> str:
-        """The same where there is little room: without a kernel's parameters."""
-        return "its baseline" if self.sweep.reference.kernel else self.reference_name
-
     @cached_property
     def size(self) -> dict[str, int]:
         """The size that findings are about: the one a figure of the sweep shows, else the largest with a result."""

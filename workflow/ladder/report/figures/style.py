@@ -17,7 +17,6 @@ PALETTE = [
     "#c48ad0",
 ]
 """Colours of lines, told apart by most people who see few colours; no figure uses one twice."""
-MARKERS = ["o", "s", "D", "^", "v", "P", "X", "*", "<", ">"]
 REFERENCE, MUTED, FAINT, INK = "#333333", "#666666", "#e4e4e4", "#111111"
 BEHIND, TIE, AHEAD = "#c2570c", "#8c8c8c", "#0072b2"
 """Colours of speeds below, at and above the reference's."""
