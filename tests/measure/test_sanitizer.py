@@ -17,8 +17,8 @@ from conftest import ROOT, edit, environment, run_snakemake
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
+from ladder.catalogue.sanitizer_sweeps import sanitizer_sweeps, small_size
 from ladder.catalogue.settings import read_settings
-from ladder.catalogue.small import small_size, small_sweeps
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
@@ -190,7 +190,7 @@ def planned(root: Path) -> list[Task]:
     own = Project(root)
     catalog = load_catalog(own.kernels)
     config: Config = read_settings(own, [], {})
-    sweeps = small_sweeps(catalog, load_sweeps(own.sweeps, catalog, None))
+    sweeps = sanitizer_sweeps(catalog, load_sweeps(own.sweeps, catalog, None))
     return [task for sweep in sweeps for task in plan_sweep(sweep, config, "sm_90a").tasks]
 
 
@@ -220,7 +220,7 @@ def test_what_the_defaults_do_not_take_is_launched_as_a_sweep_does_or_has_a_reas
     (task,) = (task for task in planned(project) if task.cell.kernel == "alone")
     assert task.cell.params["k"] == 4
     assert task.launch is not None
-    (sweep,) = small_sweeps(load_catalog(project / "kernels"), {})  # where no sweep has another
+    (sweep,) = sanitizer_sweeps(load_catalog(project / "kernels"), {})  # where no sweep has another
     alone = next(entry for entry in sweep.entries if entry.variant.kernel.name == "alone")
     assert alone.absent(alone.sizes[0]) == "no more than 2048 loads a block"
 

@@ -216,7 +216,7 @@ def extra_tables():
 
 
 def throughput_record():
-    """Timing of a whole tuning sweep, where someone made it: python -m ladder throughput."""
+    """Timing of a whole tuning sweep, where someone made it with tests/throughput.py."""
     record = RUN.folder.throughput
     return [record.as_posix()] if RUN.measures and record.is_file() else []
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import typer
 
-from ladder.catalogue.small import small_sweeps
+from ladder.catalogue.sanitizer_sweeps import sanitizer_sweeps
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import run_of
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
@@ -27,7 +27,7 @@ def sanitize(
     end_with_parent()
     folder, rows = RunFolder(folder_), list[sanitizer.Row]()
     run = run_of(context, configfile, config, arch=arch)
-    for sweep in small_sweeps(run.catalog, run.every_sweep):
+    for sweep in sanitizer_sweeps(run.catalog, run.every_sweep):
         plan = compiled(run.project, sweep, run.config, run.arch, jobs)
         rows += sanitizer.sanitize(write_plan(plan, folder), plan, run.project.root)
     tables.write({"sanitizer": tables.frame("sanitizer", rows)}, folder.tables)

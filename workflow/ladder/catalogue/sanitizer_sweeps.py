@@ -29,7 +29,7 @@ def small_size(variant: Variant) -> Size:
     return least
 
 
-def small_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> Iterator[Sweep]:
+def sanitizer_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> Iterator[Sweep]:
     """Of each kernel and dtype the defaults in each layout that takes them, else a variant of `sweeps`."""
     used = [variant for sweep in sweeps.values() for variant in sweep.variants]
     entries = dict[Problem, list[Entry]]()
