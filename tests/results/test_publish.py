@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from factory import DEVICE, SESSION, Lab, failed
 from killing import calls_of
 from ladder.claims.primitives import Tables
 from ladder.cli.app import main
+from ladder.gpu.timing import Blocks, Pairs
+from ladder.measure.worker import _result as recorded
 from ladder.model.files import tree_digest
 from ladder.model.intervals import group_ratios, median, median_interval
 from ladder.results import publish as publishing
@@ -560,3 +563,14 @@ def test_a_publication_that_is_killed_loses_nothing(run: Run, kill_at: int) -> N
     assert set(run.published()["sweep"]) == set(SWEEPS)
     assert set(read_archive(run.target / "records").sessions) == {SESSION.id, "session-2"}
     assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"
+
+
+@pytest.mark.parametrize("kind", [Pairs, Blocks])
+def test_what_a_worker_records_follows_from_its_times(kind: type[Pairs]) -> None:
+    random_numbers = random.Random(1)
+    own, reference = ([random_numbers.gauss(us, 0.05) for _ in range(12)] for us in (3.0, 4.0))
+    pairs = kind(own, reference, "blocks" if kind is Blocks else "precision")
+    result = recorded(pairs, {})
+    assert publishing.follows(result)
+    assert not publishing.follows(result | {"speedup": result["speedup"] * 1.01})
+    assert not publishing.follows(result | {"variant_us": result["variant_us"][:-2]})
