@@ -9,13 +9,13 @@ from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry, Reference, Sweep
 
 _EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003), strict=True))
-"""Some tiles and a part of one, and no two alike."""
+"""Several tiles and a part of one in each dimension; no two extents are equal."""
 
 
 def small_size(variant: Variant) -> Size:
     """The least regular small size that the variant's constraints admit; where they admit none, any.
 
-    Extents are doubled until the grid grows no more, if ever: blocks that stay take more than one tile each.
+    Sizes are doubled until the grid stops growing (persistent kernels), so that each block processes several tiles.
     """
     least = {name: _EXTENTS[name] for name in variant.kernel.problem.size_fields}
     for step in (2**power for power in range(10)):
@@ -30,7 +30,10 @@ def small_size(variant: Variant) -> Size:
 
 
 def sanitizer_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> Iterator[Sweep]:
-    """Of each kernel and dtype the defaults in each layout that takes them, else a variant of `sweeps`."""
+    """One sweep per problem, with a variant of each kernel in each of its dtypes.
+
+    That is the kernel's defaults in each layout that admits them, else a variant that one of `sweeps` has.
+    """
     used = [variant for sweep in sweeps.values() for variant in sweep.variants]
     entries = dict[Problem, list[Entry]]()
     for kernel in catalog.values():

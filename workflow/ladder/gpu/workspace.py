@@ -1,4 +1,4 @@
-"""Memory beside the outputs for kernels that ask for it, and what keeps it from telling one launch of another.
+"""Workspaces: device memory that a kernel declares, and the checks that no state passes through it between launches.
 
 A kernel's argument {workspace: zeroed} is memory that holds zeros ahead of the first launch, and must hold zeros after
 each; {workspace: scratch} is memory that holds NaN ahead of each launch. Launches that follow one another without a

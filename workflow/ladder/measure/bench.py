@@ -136,7 +136,7 @@ class Bench:
         instance.fill_inputs(int(self._seed or 0))
 
     def places(self, instance: Instance) -> int:
-        """For how many sets of outputs there is room, those that are there included."""
+        """How many sets of outputs fit into memory, with those that are allocated."""
         return max(1, int(self.gpu.free_bytes() // 2 // instance.place_bytes()) + instance.places())
 
     def release(self) -> None:
@@ -164,12 +164,12 @@ class Bench:
         return load(cubin, launch, instance)
 
     def loaded(self, task: Task) -> Loaded:
-        """A task's kernel, ready to launch, without verifying it."""
+        """A task's kernel, ready to launch. It is not verified here."""
         assert task.launch is not None
         return self.load(task.launch, self.instance(task.cell))
 
     def check(self, launcher: Launcher, params: Params, instance: Instance) -> tuple[Check, float]:
-        """Run once as in timing, on poisoned outputs, and check all of them; with the time in us.
+        """Launch once on poisoned outputs, as in timing, and check every output: the check, and the launch's time in us.
 
         Raises CellOutcome where launches wrote other memory.
         """
@@ -267,7 +267,7 @@ class Bench:
         return [instance.tensors[name] for name in self.problem.buffers if name not in instance.outputs]
 
     def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
-        """Raises CellOutcome where it is wrong with other alpha and beta, if there are any, at this size."""
+        """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if the problem has them."""
         if "beta" not in self.problem.scalars:
             return
         self.draw(instance)
@@ -327,7 +327,7 @@ class Bench:
         return self.library(name, instance, self.reference_params(task))
 
     def swapped_reference(self, task: Task, name: str, instance: Instance) -> Launcher:
-        """One of a task's `references` for the variant's outputs, loaded by a launch."""
+        """One of a task's `references`, writing to the variant's outputs. One launch has loaded its kernel."""
         key = "swapped", name, *self.reference_params(task).items()
         if key not in self.known:
             self.known[key] = self.reference(task, name, instance)
@@ -378,7 +378,10 @@ class Bench:
         return None
 
     def _enqueues_elsewhere(self, launcher: Launcher, params: Params, instance: Instance) -> bool:
-        """Whether a launch does its work while the stream is held: then the poison ahead of it comes behind it."""
+        """True if the reference launches on another stream.
+
+        It then finishes while our stream is blocked, the poison is written afterwards, and the check fails.
+        """
 
         def launch() -> None:
             instance.poison_outputs()
@@ -422,11 +425,11 @@ class Bench:
         self.known["note", name] = text
 
     def notes(self) -> list[str]:
-        """Which libraries have nothing here, or another algorithm than before, and why."""
+        """Which libraries are missing at these operands or changed their algorithm, and why."""
         return [f"{key[1]}: {text}" for key, text in self.known.items() if key[0] == "note"]
 
     def fastest(self, launchers: dict[str, Launcher]) -> tuple[str, dict[str, float]]:
-        """The name of the fastest, and the times (us) that it was chosen by."""
+        """The name of the fastest reference, and the time (us) of each that it was chosen by."""
         key = ("times", *launchers.values())
         if key not in self.known:
             self.known[key] = dict(zip(launchers, self.timer.quick(list(launchers.values())), strict=True))

@@ -28,11 +28,11 @@ from ladder.model.problem import COPY
 from ladder.model.schemas import CHAINED, SUSTAINED
 
 _OBSERVED_LAUNCHES = 9
-_REPLAYED = 0.7  # of the time of a launch alone
-_CHECKED_OF_A_CHAIN = 4  # launches, in warm
+_REPLAYED = 0.7  # of a single launch's time: launches of a chain that take less have replayed an answer
+_CHECKED_OF_A_CHAIN = 4  # launches of each warm chain that are checked, by chance
 _BESIDE_CYCLES = (1.15, 10.0)
 """By how much a launch may take longer than the cycles that it reports: a factor, and us (up to 7 were seen)."""
-_SUSTAINED_FROM_US = 90.0  # by one launch; those of 100 us are meant
+_SUSTAINED_FROM_US = 90.0  # of one launch; 100 us are promised, and one launch may read less
 
 _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
 """What a fault of this program or a missing cubin raises, not a kernel: it must stop the run, not become a status."""
