@@ -169,7 +169,7 @@ class Bench:
         return self.load(task.launch, self.instance(task.cell))
 
     def check(self, launcher: Launcher, params: Params, instance: Instance) -> tuple[Check, float]:
-        """Launch once on poisoned outputs, as in timing, and check every output: the check, and the launch's time in us.
+        """Launch once on poisoned outputs, as in timing, and check every output: the check, and the time in us.
 
         Raises CellOutcome where launches wrote other memory.
         """
@@ -267,7 +267,7 @@ class Bench:
         return [instance.tensors[name] for name in self.problem.buffers if name not in instance.outputs]
 
     def refuse_other_weights(self, launch: Launch, instance: Instance) -> None:
-        """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if the problem has them."""
+        """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if there are any."""
         if "beta" not in self.problem.scalars:
             return
         self.draw(instance)
