@@ -164,8 +164,12 @@ def three_steps(data: Evidence) -> Facts:
         "product": math.prod(step.gain.value for step in known[:3]),
         "whole": whole,
         "counted": sum(step.gain.known for step in found),
-        "size": size_label(data.part("fp32_ladder").size),
+        "size": _ladder_size(data),
     }
+
+
+def _ladder_size(data: Evidence) -> str:
+    return size_label(data.part("fp32_ladder").size)
 
 
 _LITTLE = 1.015  # times: what several steps bring together that bring nothing worth their code
@@ -183,7 +187,12 @@ def no_gain(data: Evidence) -> Facts:
     if not flat:
         raise Unmeasured("every three rungs of fp32_ladder in a row bring more than a percent")
     (before, *rungs), whole = max(flat, key=lambda one: (len(one[0]), -one[1].value))
-    return {"before": before, "names": [text(plain(step.entry.rung)) for step in rungs], "whole": whole}
+    return {
+        "before": before,
+        "names": [text(plain(step.entry.rung)) for step in rungs],
+        "whole": whole,
+        "size": _ladder_size(data),
+    }
 
 
 BUFFERED = {"loader": "staged", "stages": 2, "buffers": 2, "order": "prefetch_first", "deposits": "behind"}
@@ -371,7 +380,7 @@ def trust(data: Evidence) -> Facts:
     }
 
 
-@question("Which textbook claims are wrong?", "")
+@question("Which claims of tutorials are wrong?", "")
 def claims(data: Evidence) -> Facts:
     """How many of the sources' statements fail, apart from those that were made about another GPU."""
     decided = data.frames["claims"]
@@ -387,6 +396,7 @@ def claims(data: Evidence) -> Facts:
     )
     statements = decided.drop_duplicates("id").set_index("id")["statement"]
     return {
+        "texts": decided[~decided["id"].isin(elsewhere)]["source"].str.split(" ").str[0].nunique(),
         "claims": len(here),
         "refuted": int((here == REFUTED).sum()),
         "there": len(there),
