@@ -41,11 +41,13 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         clock fresh:bool over_cublas:float over_cublaslt:float"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
-    # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up.
+    # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up. bound: what
+    # binds both sides: memory, where the bytes that the problem must move take half of the time or more at the rate of
+    # a copy; compute, where they do not; mixed, where one is bound by this and the other by that.
     "sessions": _columns(
         f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
-        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool"""
+        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool bound"""
     ),
     # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
     "components": _columns(

@@ -22,8 +22,9 @@ from ladder.model.record import Record
 from ladder.model.schemas import CHAINED, SUSTAINED, SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
+from ladder.results.conversion import OVER
 from ladder.results.environment import read_as
-from ladder.results.prediction import OVER, combine
+from ladder.results.prediction import combine
 from ladder.results.statistics import lag_1
 
 Row = dict[str, Any]
@@ -176,7 +177,16 @@ class Collector:
                 made |= {"algorithm": one.result.get("algorithm") or None}
                 made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
                 found = {**figures(one.result), **(one.result.get("device") or {})}
+                made["bound"] = self.bound(task, found, session.gpu)
                 self.rows["sessions"].append(found | self.about(task) | made)
+
+    def bound(self, task: Task, times: Mapping[str, Any], gpu: Mapping[str, Any]) -> str | None:
+        """What binds a pair, as sessions.csv has it; None where the rate of a copy is not known."""
+        if not (rate := gpu.get("copy_gbytes_per_s")):
+            return None
+        moved = self.problem.work(task.cell.size, task.cell.dtype, task.cell.params).bytes / 1e3 / rate
+        sides = {moved >= times[name] / 2 for name in ("median_us", "reference_median_us")}
+        return "mixed" if len(sides) > 1 else "memory" if sides.pop() else "compute"
 
     def typical(self, record: Record) -> Record:
         """For the columns that are of one session: of three or more that with the median time, else the latest."""

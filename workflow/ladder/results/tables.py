@@ -22,7 +22,7 @@ clock_floor_us clock fresh over_cublas over_cublaslt"""
 _LATER = {
     "resources": ("sweep",),
     "timings": _OF_TIMINGS.split(),
-    "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose"),
+    "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose", "bound"),
     "jobs": ("check_share",),
     "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
