@@ -82,7 +82,7 @@ def _classes(rows: Frame) -> Frame:
     kinds = np.where(rows["reference"].isin(LIBRARIES), "library", "kernel")
     bounds = rows["bound"].fillna("compute").to_numpy(object)
     words = zip(kinds, bounds, spans, rows["regime"], strict=True)
-    return Frame({"kind": kinds, "bound": bounds, "class": [", ".join(each) for each in words]})
+    return Frame({"kind": kinds, "bound": bounds, "class": [", ".join(each) for each in words]}, dtype=object)
 
 
 def _lengthened(times: Frame, shift_us: Any) -> Any:
@@ -371,7 +371,7 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
         clock_floor_us=("clock_floor_us", "median"),
     )
     cells["gpus"] = cells["gpus"].where(cells["gpus"] > 0)
-    ends = here.join(there, rsuffix="_elsewhere")
+    ends = here.join(there.add_suffix("_elsewhere"))
     columns = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
     columns |= {"low_elsewhere": "predicted_low", "high_elsewhere": "predicted_high"}
     rows = cells.join(ends.apply(np.exp).rename(columns=columns))
