@@ -424,11 +424,14 @@ def test_cells_of_a_kernel_against_itself_hold_the_timer_against_1(tmp_path: Pat
     itself = rows.assign(reference=rows["variant"], sweep=["one"] * 10 + ["two"] * 30, speedup=1.0)
     others = found[found["reference"] != found["variant"]]
     itself = itself.assign(speedup_low=0.999, speedup_high=1.003, m=[64, 128] * 20)
+    itself["session"] = [f"session {number}" for number in range(40)]
     itself.loc[[3, 20], ["speedup", "speedup_low", "speedup_high"]] = [0.98, 0.97, 0.99]
-    tables.write({"sessions": pd.concat([others, itself])}, lab.folder.tables)
+    again = itself.head(5).assign(sweep="another")  # shows what the first has measured
+    tables.write({"sessions": pd.concat([others, itself, again])}, lab.folder.tables)
     part = section(report(lab)["methodology"], "How good is this clock?")
     assert "| `one` | 2 | 9 of 10 (90 % [60, 98]) | 1.00000 [1.00000, 1.00000] | 2.00 % | 0.20 % |" in part
     assert "| `two` | 2 | 29 of 30 (97 % [83, 99]) |" in part
+    assert "`another`" not in part
     assert "| all | 4 | 38 of 40 (95 % [83, 99]) |" in part
     tables.write({"sessions": others}, lab.folder.tables)
     assert "against itself" not in section(report(lab)["methodology"], "How good is this clock?")

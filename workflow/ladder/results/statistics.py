@@ -227,9 +227,11 @@ def access_costs(rows: pd.DataFrame, metrics: pd.DataFrame) -> pd.DataFrame:
 def against_itself(sessions: pd.DataFrame) -> pd.DataFrame:
     """Sessions of cells whose reference is the same kernel: a sweep against one of its kernels has a few.
 
-    Takes and returns rows of sessions.csv, with `covers`: whether the 95 % interval of the speed-up holds 1.
+    Takes and returns rows of sessions.csv, with `covers`: whether the 95 % interval of the speed-up holds 1. What a
+    session measured once and several sweeps show is one row.
     """
     rows = sessions[sessions["reference"] == sessions["variant"]]
+    rows = rows.drop_duplicates(["session", "variant", "dtype", "layout", "regime", *SIZE_COLUMNS])
     return rows.assign(covers=(rows["speedup_low"] <= 1.0) & (rows["speedup_high"] >= 1.0))
 
 
