@@ -13,7 +13,7 @@ from ladder.report.evidence import Evidence
 
 
 def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
-    """Write report.md, methodology.md and sweeps/NAME.md."""
+    """Write report.md, evidence.md, methodology.md and sweeps/NAME.md."""
     folder = RunFolder(folder_)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
     write(folder, Evidence.read(folder, sweeps_of(context, sweeps)), plans, beside=folders(beside))

@@ -35,9 +35,6 @@ class Links:
     def evidence(self, anchor: str = "") -> str:
         return self.to(self.folder.evidence) + (f"#{anchor}" if anchor else "")
 
-    def figure(self, sweep: str, index: int) -> str:
-        return self.to(self.folder.figures / self.data.sweeps[sweep].figure_names()[index])
-
     def doc(self, name: str) -> str:
         return self.to(_CHECKOUT / "docs" / name)
 
