@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from factory import Lab
@@ -18,14 +19,29 @@ from ladder.claims.double_buffering import quadrants_vs_contiguous
 from ladder.claims.gemm_practice import block_swizzle_l2
 from ladder.claims.hip_gemm import split_loader_neutral
 from ladder.claims.ledger import CLAIMS, Claim, check_claims, decide_tables, decided, overall, rows_of
-from ladder.claims.primitives import Answer, Part, Tables, beside, combine, decide, judge
+from ladder.claims.primitives import (
+    EQUIVALENT,
+    HOLDS,
+    REFUTED,
+    Answer,
+    Part,
+    Row,
+    Tables,
+    Value,
+    Values,
+    beside,
+    combine,
+    corrected,
+    decide,
+    judge,
+)
 from ladder.cli.app import main
 from ladder.model.errors import LadderError
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.statistics import UNKNOWN, Estimate, ratio
-from ladder.results.verdicts import in_one_session, verdict, verdict_over, verdicts
+from ladder.results.verdicts import NORMAL, in_one_session, verdict, verdict_over, verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
@@ -109,6 +125,51 @@ def test_a_statement_of_no_difference_holds_within_its_margin(value: tuple[float
 def test_several_verdicts_combine(verdicts: list[str], every: str, some: str) -> None:
     assert combine(verdicts) == every
     assert combine(verdicts, some=True) == some
+
+
+def drawn(random: np.random.Generator, truth: float, count: int, half_width: float = 0.01) -> list[Estimate]:
+    """Values read of the same `truth`, each with its 95 % interval."""
+    read = truth + random.normal(0, half_width / NORMAL, count)
+    return [Estimate(value, value - half_width, value + half_width) for value in read]
+
+
+@pytest.mark.parametrize(
+    ("count", "some", "alone"), [(14, False, REFUTED), (33, False, REFUTED), (14, True, HOLDS)]
+)
+def test_many_values_decide_no_oftener_by_chance_than_one(count: int, some: bool, alone: str) -> None:
+    """Each is equal to the edge: without a correction 14 refute a true statement in 30 % of cases, 33 in 56 %."""
+    random, wrong, uncorrected, trials = np.random.default_rng(5), 0, 0, 400
+    for _ in range(trials):
+        values = drawn(random, 1.0, count)
+        own = [judge(value, 1.0, math.inf) for value in values]
+        uncorrected += alone in own
+        wrong += alone in corrected(values, own, 1.0, math.inf, some)
+    assert uncorrected / trials > 0.2
+    assert wrong / trials <= 0.05
+
+
+def test_what_is_clearly_beyond_the_edge_stays_refuted_among_many() -> None:
+    values = [*drawn(np.random.default_rng(5), 1.0, 13), Estimate(0.9, 0.89, 0.91)]
+    own = [judge(value, 1.0, math.inf) for value in values]
+    assert corrected(values, own, 1.0, math.inf)[-1] == REFUTED
+
+
+def test_a_value_alone_and_a_count_need_no_correction() -> None:
+    one = [Estimate(0.985, 0.975, 0.999)]
+    assert corrected(one, [REFUTED], 1.0, math.inf) == [REFUTED]
+    counts = [Estimate(2.0, 2.0, 2.0)] * 20
+    assert corrected(counts, [REFUTED] * 20, -math.inf, 1.0) == [REFUTED] * 20
+
+
+def test_a_part_without_a_margin_of_its_own_takes_what_sessions_differ_by() -> None:
+    def part(value: float, timed: bool) -> Part:
+        row = Row({"n": 1, "kernel": "k", "params": "{}"})
+        found = Value(row, Estimate(value, value - 1e-4, value + 1e-4), timed=(row,) if timed else ())
+        return decide("speed", Values("sweep", [found]), least=1)
+
+    assert part(0.998, timed=True).verdict == EQUIVALENT
+    assert part(0.99, timed=True).verdict == REFUTED
+    assert part(0.998, timed=False).verdict == REFUTED
 
 
 def test_each_size_has_a_verdict_and_the_part_says_at_which_sizes() -> None:

@@ -3,7 +3,9 @@
 Verdict of a value: what another GPU is predicted to read (where nothing is predicted, the 95 % interval over what was
 measured) lies inside the condition (holds), outside (refuted) or across its edge (undecided); where all of it lies
 within the margin around the edge, no difference matters (equivalent). A count has no interval. A part of a statement
-has the worst verdict of its values, or the best where the statement says "sometimes".
+has the worst verdict of its values, or the best where the statement says "sometimes". The more values a part has, the
+likelier one of them is refuted by chance, or holds by chance where one is enough: these verdicts stand only where they
+survive Holm's correction (Holm 1979).
 """
 
 import json
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from scipy.special import ndtri
 
 from ladder.model.cell import size_label
 from ladder.model.errors import LadderError, refuse
@@ -23,7 +26,7 @@ from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.statistics import UNKNOWN, Estimate
-from ladder.results.verdicts import deciding
+from ladder.results.verdicts import NORMAL, SESSION, deciding
 
 HOLDS, REFUTED, EQUIVALENT, UNDECIDED, NOT_MEASURED = VERDICTS
 _WORST_FIRST = (REFUTED, NOT_MEASURED, UNDECIDED, EQUIVALENT, HOLDS)
@@ -332,6 +335,43 @@ def judge(value: Estimate, least: float, most: float, margin: float = 0.0) -> st
     return REFUTED if high < least or low > most else UNDECIDED
 
 
+def _room(value: Estimate, least: float, most: float) -> float:
+    """How many times its half-width the interval of a value may have before it reaches an edge; both sides count."""
+    reaches = [
+        (abs(value.value - edge), abs(end - value.value))
+        for edge in (least, most)
+        if math.isfinite(edge)
+        for end in (value.high if edge > value.value else value.low,)
+    ]
+    return min(far / half if half else math.inf for far, half in reaches)
+
+
+def corrected(
+    values: Sequence[Estimate], verdicts: Sequence[str], least: float, most: float, some: bool = False
+) -> list[str]:
+    """Verdicts of a part's values, of which those that decide the part alone have passed Holm's correction.
+
+    That is `refuted`, and `holds` where `some` value is enough. The value farthest from the edge must lie beyond it at
+    the level 0.05 / n, the next one at 0.05 / (n - 1), and so on; from the first that does not all are undecided. A
+    value that is refuted lies beyond one edge only. Counts have no chance in them, and are no values of these n.
+    """
+    alone, found = HOLDS if some else REFUTED, [*verdicts]
+    chance = [place for place, value in enumerate(values) if value.low < value.high]
+    edges = dict.fromkeys(chance, (least, most))
+    if alone == REFUTED:
+        for place in chance:
+            edges[place] = (least, math.inf) if values[place].value < least else (-math.inf, most)
+    hasty = [place for place in chance if found[place] == alone]
+    ranked = sorted(hasty, key=lambda place: -_room(values[place], *edges[place]))
+    for rank, place in enumerate(ranked):
+        wanted = float(ndtri(1 - 0.025 / (len(chance) - rank)))
+        if NORMAL * _room(values[place], *edges[place]) < wanted:
+            for later in ranked[rank:]:
+                found[later] = UNDECIDED
+            break
+    return found
+
+
 def decide(
     label: str,
     values: Values,
@@ -339,16 +379,20 @@ def decide(
     least: float = -math.inf,
     most: float = math.inf,
     near: float | None = None,
-    margin: float = 0.0,
+    margin: float | None = None,
     per: str | None = None,
     some: bool = False,
     unit: str = "x",
 ) -> Part:
     """A part of a statement: every value (with `some`, one) is at least `least`, at most `most`, or near a number.
 
-    `margin` is what counts as equal: a share of the edge, of `near` the distance from it. With `per` each value of that
-    column has a verdict of its own. Raises LadderError where the margin is smaller than the noise of the values.
+    `margin` is what counts as equal: a share of the edge, of `near` the distance from it. Without one it is, for values
+    that were timed, what sessions on one GPU differ by. With `per` each value of that column has a verdict of its own.
+    Raises LadderError where the margin is smaller than the noise of the values.
     """
+    if margin is None:
+        timed = near is None and any(one.timed for one in values.found)
+        margin = max(SESSION["kernel"], values.noise) if timed else 0.0
     said = f"at least {number(least)}" if math.isfinite(least) else f"at most {number(most)}"
     if near is not None:
         least, most = near - margin, near + margin
@@ -362,7 +406,9 @@ def decide(
             label, NOT_MEASURED, "", f"Not measured: {values.why or 'no pair of rows'}.", values, unit
         )
     equal = margin if near is None else 0.0
-    verdicts = [judge(one.deciding, least, most, equal) for one in values.found]
+    decisive = [one.deciding for one in values.found]
+    alone = [judge(value, least, most, equal) for value in decisive]
+    verdicts = corrected(decisive, alone, least, most, some)
     groups: dict[Any, str] = {}
     for one, own in zip(values.found, verdicts, strict=True):
         key = one.row[per] if per else None
