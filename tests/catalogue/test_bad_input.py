@@ -943,6 +943,7 @@ JSON_MISTAKES: list[tuple[str, Callable[[Any], Any] | str, str]] = [
             ("blocks_per_sm", 1e308),
             ("ldg", [None]),
             ("params", math.nan),
+            ("layout", None),
             ("occupancy", math.inf),
             ("cubin", "../../x"),
             ("status", "fine"),

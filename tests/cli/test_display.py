@@ -168,7 +168,7 @@ def test_a_crashed_step_leaves_its_traceback_and_its_command(project: Path) -> N
     assert run(project, "compile").returncode == 0
     plan = project / RESULTS / "plans" / "alone.json"
     times = plan.stat()
-    edit(plan, '"registers": ', '"registers": "many", "was": ')
+    edit(plan, '"problem": "stencil"', '"problem": "of another version"')
     os.utime(plan, ns=(times.st_atime_ns, times.st_mtime_ns))
     done = run(project, "report")
     assert done.returncode == 1

@@ -107,7 +107,7 @@ class Plan:
 _PLAN, _TASK, _EDGES = TypeAdapter(Plan), TypeAdapter(Task), TypeAdapter(tuple[Edge, ...])
 
 
-def _facts() -> Any:
+def _facts(**needed: Any) -> Any:
     """Facts as pydantic takes them: the columns of resources.csv, as far as they are given, and what else there is."""
     kinds: Any = {"text": str, "int": Annotated[int, Field(ge=0, lt=2**63)], "float": float}
     fields: Any = {name: (kinds[kind] | None, None) for name, kind in SCHEMAS["resources"].items()}
@@ -116,11 +116,13 @@ def _facts() -> Any:
         "cubin": (Annotated[str, Field(pattern="^[^/]+$")] | None, None),
         "status": (Literal[STATUSES], ...),
     }
-    return create_model("Facts", __config__=ConfigDict(extra="allow", allow_inf_nan=False), **fields)
+    return create_model("Facts", __config__=ConfigDict(extra="allow", allow_inf_nan=False), **fields | needed)
 
 
-_COMPILED_KIND: Any = dict[Literal["harness", "variants"], dict[str, _facts()]]  # type: ignore[misc]
-_COMPILED = TypeAdapter[Any](_COMPILED_KIND)
+_NEEDED: Any = {"params": (Mapping[str, ParamValue], ...), "layout": (str, ...)}
+_HARNESSES: Any = dict[Literal["harness"], dict[str, _facts()]]  # type: ignore[misc]
+_VARIANTS: Any = dict[Literal["variants"], dict[str, _facts(**_NEEDED)]]  # type: ignore[misc]
+_COMPILED = {"harness": TypeAdapter[Any](_HARNESSES), "variants": TypeAdapter[Any](_VARIANTS)}
 
 
 def to_json(plan: Plan) -> bytes:
@@ -139,7 +141,8 @@ def read_plan(path: Path) -> Plan:
     """Read what to_json made. Raises LadderError where it holds no plan, or another sweep's."""
     with reading(path):
         plan = _PLAN.validate_json(path.read_bytes())
-        _COMPILED.validate_python({"harness": plan.harness, "variants": plan.variants})
+        for name, kind in _COMPILED.items():
+            kind.validate_python({name: getattr(plan, name)})
     refuse_unknown(path, "sweep", plan.sweep, [path.stem])
     for launch in (each for task in plan.tasks for each in (task.launch, task.reference) if each):
         refuse_unknown(path, "tasks: launch.variant", launch.variant, plan.variants)
