@@ -211,9 +211,10 @@ def over_libraries(
         sessions[f"{name}_own"] = 1.1 * own * np.exp(apart * sessions["reference"].eq("cublas"))
     for name in ("speedup", "speedup_low", "speedup_high"):
         sessions[name] = sessions.pop(f"{name}_own")
+    sessions["reference_median_us"] = sessions["median_us"] * sessions["speedup"]
     frames = frames_of(sessions)
     over = dict.fromkeys(("over_cublas", "over_cublaslt"), 1.0) if asked else {"over_cublas": 1.0}
-    frames["timings"] = frames["timings"].assign(reference_median_us=100.0, **over)
+    frames["timings"] = frames["timings"].assign(**over)
     return frames
 
 
@@ -232,7 +233,7 @@ def test_readings_over_the_slower_library_become_those_over_the_faster(apart: fl
     turned = slower == "cublas"
     converted = f"{3 if turned else 2} of 5 readings were over the slower library, and are converted"
     assert list(notes["reason"][notes["stage"] == "reference"]) == [converted]
-    assert made["reference_median_us"].to_list() == pytest.approx([100 / np.exp(abs(apart) * turned)] * 3)
+    np.testing.assert_allclose(made["reference_median_us"], made["median_us"] * made["speedup"])
     assert made[f"over_{faster}"].to_list() == pytest.approx([true] * 3)
     assert made[f"over_{slower}"].to_list() == pytest.approx([true * np.exp(abs(apart))] * 3)
     width = np.log(made["speedup_high"] / made["speedup_low"])["kernel-2"] / 2
@@ -357,6 +358,28 @@ def test_tables_combine_sessions_and_know_what_a_single_one_cannot() -> None:
     ok = made.drop(index="kernel-9")
     assert (ok["predicted_low"] < ok["speedup_low"]).all()
     assert (ok["predicted_high"] > ok["speedup_high"]).all()
+
+
+def test_a_row_of_the_tables_is_of_all_its_sessions() -> None:
+    """Its times agree with its speed-up and its rates with its times, though sessions read other clocks."""
+    sessions = sessions_of(20, ONE_HOST[:3], us=1000.0)
+    slower = sessions["session"].map({"s0": 1.0, "s1": 1.1, "s2": 1.05})
+    times = {name: sessions[name] * slower for name in ("median_us", "reference_median_us")}
+    sessions = sessions.assign(**times, sm_clock_mhz=1980 / slower, power_w=600.0 / slower)
+    frames = frames_of(sessions)
+    own = frames["timings"]["median_us"]
+    frames["timings"] = frames["timings"].assign(
+        tflops=1000 / own, median_us_low=0.99 * own, energy_pj_per_flop=1.0
+    )
+    made = combine(frames)["timings"]
+    np.testing.assert_allclose(made["reference_median_us"] / made["median_us"], made["speedup"])
+    np.testing.assert_allclose(made["tflops"] * made["median_us"], 1000)
+    np.testing.assert_allclose(made["median_us_low"], 0.99 * made["median_us"])
+    geometric = np.exp(np.log(sessions["median_us"]).groupby(sessions["variant"]).mean())
+    np.testing.assert_allclose(made.set_index("variant")["median_us"], geometric[made["variant"]])
+    np.testing.assert_allclose(made["sm_clock_mhz"], 1980 * np.mean([1, 1 / 1.1, 1 / 1.05]))
+    joules = made["median_us"] * made["power_w"] / (own * frames["timings"]["power_w"])
+    np.testing.assert_allclose(made["energy_pj_per_flop"], joules)
 
 
 def test_combining_twice_changes_nothing() -> None:

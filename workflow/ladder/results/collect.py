@@ -45,6 +45,12 @@ def _half_step_us(result: Mapping[str, Any]) -> float:
     return _STEP_US / 2 if result.get("clock") == "device" else 0.0
 
 
+def device_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Clock, temperature and so on of a result; power only of launches without a pause: else it averages pauses."""
+    known = {name: value for name, value in (result.get("device") or {}).items() if name != "power_w"}
+    return known | ((result.get("sustained") or {}).get("variant") or {})
+
+
 def figures(result: Mapping[str, Any]) -> Row:
     """A record's result with medians of its times (us), the spread of the variant's, and wider intervals.
 
@@ -130,8 +136,7 @@ class Collector:
     def measured(self, task: Task, record: Record) -> None:
         """A row of timings.csv."""
         result, gpu = record.result, self.view.session(record).gpu
-        own = (result.get("sustained") or {}).get("variant") or {}
-        device = (result.get("device") or {}) | own
+        device = device_of(result)
         clock, limits = (
             device.get("sm_clock_mhz"),
             (gpu.get("sm_clock_max_mhz"), self.plan.settings["lock_clocks"]),
@@ -156,7 +161,7 @@ class Collector:
             "gbytes_per_s": work.bytes / middle / 1e3 if work.bytes > 0 else None,
             "copy_fraction": copy_us / middle if copy_us else None,
         }
-        if (launch_j := own.get("launch_j")) is not None:
+        if (launch_j := device.get("launch_j")) is not None:
             rates["energy_pj_per_flop"] = launch_j * 1e12 / work.operations if floating else None
             rates["energy_pj_per_byte"] = launch_j * 1e12 / work.bytes if work.bytes > 0 else None
         outcome = {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
@@ -176,7 +181,7 @@ class Collector:
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
                 made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
-                found = {**figures(one.result), **(one.result.get("device") or {})}
+                found = {**figures(one.result), **device_of(one.result)}
                 made["bound"] = self.bound(task, found, session.gpu)
                 self.rows["sessions"].append(found | self.about(task) | made)
 

@@ -361,15 +361,26 @@ def coverage(found: Frame) -> list[Row]:
     return rows
 
 
+_RATES = ["tflops", "peak_fraction", "gbytes_per_s", "copy_fraction"]
+
+
 def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
-    """timings.csv with what all sessions of its cells say; cells without one stay as they are."""
+    """timings.csv with what all sessions of its cells say; cells without one stay as they are.
+
+    Times are geometric means of the sessions' medians, as the speed-up is of theirs, and clock and power their means:
+    so all columns of a row are of the same sessions. Rates and the ends of the median follow its time, and the energy
+    of a launch time and power.
+    """
     here, there = measured(found, known), predict(found, known)
-    cells = found.groupby("cell").agg(
+    logs = found.assign(**{name: np.log(found[name]) for name in _TIMES})
+    cells = logs.groupby("cell").agg(
         **{name: (name, "first") for name in CELL},
+        **{name: (name, "mean") for name in (*_TIMES, "sm_clock_mhz", "power_w")},
         sessions=("session", "size"),
         gpus=("gpu_uuid", "nunique"),
         clock_floor_us=("clock_floor_us", "median"),
     )
+    cells[_TIMES] = np.exp(cells[_TIMES])
     cells["gpus"] = cells["gpus"].where(cells["gpus"] > 0)
     ends = here.join(there.add_suffix("_elsewhere"))
     columns = {"value": "speedup", "low": "speedup_low", "high": "speedup_high"}
@@ -379,7 +390,13 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     own = timings[CELL].merge(rows, "left", CELL)[names].astype(timings.dtypes[names])
     own = own.where(timings["status"] == "ok").fillna(timings[names])
     again = own["speedup"] / timings["speedup"]
-    return timings.assign(**own, **{name: timings[name] * again for name in OVER})
+    longer = own["median_us"] / timings["median_us"]
+    energy = (longer * own["power_w"] / timings["power_w"]).fillna(1.0)
+    scaled = {name: timings[name] / longer for name in _RATES}
+    scaled |= {name: timings[name] * longer for name in ("median_us_low", "median_us_high")}
+    scaled |= {name: timings[name] * energy for name in ("energy_pj_per_flop", "energy_pj_per_byte")}
+    scaled |= {name: timings[name] * again for name in OVER}
+    return timings.assign(**own, **scaled)
 
 
 def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
