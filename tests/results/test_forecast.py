@@ -122,7 +122,7 @@ def words_alone(project: Path) -> None:
     edit(ladder / "problems/stencil/check.cu", "integers: the mean is truncated", "truncated")
     edit(ladder / "problems/gemm/instance.py", "INSTANCE =", "_ADDED = 1\nINSTANCE =")
     edit(ladder / "results/collect.py", "def collect_sweep", "_ADDED = 1\n\n\ndef collect_sweep")
-    edit(ladder / "measure/job.py", "def is_due", "_ADDED = 1\n\n\ndef is_due")
+    edit(ladder / "measure/job.py", "def settled", "_ADDED = 1\n\n\ndef settled")
     edit(project / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = 0;  // so far")
     edit(project / "kernels/include/window.cuh", "// Extent", "// The extent")
     edit(project / "config/sweeps/alone.yaml", "Time over size", "Time")
