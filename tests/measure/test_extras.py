@@ -31,8 +31,9 @@ from ladder.model.plan import Launch, Task
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.report import answers
 from ladder.report.evidence import Evidence
+from ladder.report.links import Links
 from ladder.results import tables
-from rendering import SWEEPS, made, report
+from rendering import SWEEPS, made
 
 SIZE = {"m": 24, "n": 16, "k": 40}
 
@@ -321,7 +322,9 @@ def test_answers_have_errors_beside_cublas_and_beta_1_beside_the_faster_library(
     assert len(cost["gains"]) == 1, "one that is not within the error bound with beta = 1 is left out"
     assert cost["gains"][0].value == pytest.approx(1.125)
     assert (cost["own"], cost["library"]) == (pytest.approx([0.12]), pytest.approx([0.2]))
-    assert "Reading C costs our kernels" in "".join(report(lab).values())
+    said = {one.name: one for one in answers.answers(data, Links(lab.folder, lab.folder.root, data))}
+    assert said["accumulation"].headline == "Reading C costs our kernels 12 % and the libraries 20 %."
+    assert "One TF32 product has 1000 to 1000 times its error." in said["accuracy"].also
 
 
 @pytest.mark.parametrize("ask", [answers.accuracy, answers.accumulation])
