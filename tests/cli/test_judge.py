@@ -197,13 +197,15 @@ def test_the_json_has_a_cell_a_size_and_regime(
 
 
 def components(folder: Path, **deviations: float) -> PublishedFolder:
-    """A published folder whose classes of cells all have these standard deviations."""
+    """A published folder whose classes of cells have these standard deviations, and one far larger ones."""
     rows = [
-        {"class": f"{kind}, {span} us, {regime}", "residual": 0.001} | deviations
+        {"class": f"{kind}, {bound}, {span} us, {regime}", "residual": 0.001} | deviations
         for kind in ("library", "kernel")
+        for bound in ("compute", "memory", "mixed")
         for span in ("below 20", "20 to 100", "100 to 1000")
         for regime in ("cold", "warm")
     ]
+    rows.append({"class": "another", "residual": 0.5, "session": 0.5, "gpu": 0.5, "host": 0.5})
     tables.write({"components": tables.frame("components", rows)}, folder)
     return PublishedFolder(folder)
 
