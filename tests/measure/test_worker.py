@@ -123,7 +123,7 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
     """The same of a sweep that was loaded."""
     made = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
     facts = {"status": "ok", "reason": "", "cubin": "none", "symbols": {GATE: "g", NOTHING: "n"}}
-    facts |= {"kernel": "gemm_mine"}
+    facts |= {"kernel": "gemm_mine", "params": {}, "layout": ""}
     launched = {one.variant for task in made.tasks for one in (task.launch, task.reference) if one}
     made = replace(
         made,
