@@ -27,7 +27,8 @@ from ladder.model.cell import COUNTERS
 from ladder.model.files import digest_json, read_json, replace_file, write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Variant
-from ladder.model.plan import Plan, read_plan, to_json
+from ladder.model.plan import Plan
+from ladder.model.plan_file import read_plan, to_json
 from ladder.model.record import Conditions, Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.model.sweep import Entry, Sweep

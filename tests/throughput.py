@@ -23,7 +23,7 @@ from ladder.measure.job import accounts
 from ladder.measure.store import now
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import Project
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 
 NAME = "throughput"
 

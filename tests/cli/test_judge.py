@@ -17,7 +17,8 @@ from ladder.gpu.discovery import FoundGpu
 from ladder.measure.store import Records, appending
 from ladder.measure.view import View
 from ladder.model.folders import PublishedFolder, RunFolder
-from ladder.model.plan import Plan, read_plan
+from ladder.model.plan import Plan
+from ladder.model.plan_file import read_plan
 from ladder.results import tables
 from measuring import GPUS
 

@@ -24,7 +24,8 @@ from ladder.measure.timer_validation_job import Subject
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder
-from ladder.model.plan import Launch, Plan, Task, read_plan, to_json
+from ladder.model.plan import Launch, Plan, Task
+from ladder.model.plan_file import read_plan, to_json
 
 HOLDER = """
 import subprocess, sys

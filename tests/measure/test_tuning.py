@@ -23,7 +23,7 @@ from ladder.measure.job import Job, due
 from ladder.measure.store import read_store
 from ladder.measure.tuning import fastest, rivals
 from ladder.model.errors import LadderError
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 from ladder.report.document import render
 from ladder.report.evidence import Evidence
 from ladder.report.sweep_data import of_sweep

@@ -27,7 +27,8 @@ from ladder.measure.gpu_job import process_command
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
-from ladder.model.plan import Plan, read_plan, to_json
+from ladder.model.plan import Plan
+from ladder.model.plan_file import read_plan, to_json
 from ladder.model.problem import GATE, INPUTS, NOTHING
 from ladder.model.sweep import Sweep
 from ladder.problems.gemm.instance import GemmInstance

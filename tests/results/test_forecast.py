@@ -18,7 +18,7 @@ from ladder.measure.conditions import host_conditions
 from ladder.measure.job import due
 from ladder.measure.store import Records, appending
 from ladder.measure.view import View
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 from ladder.model.record import Session
 
 ALONE = {

@@ -18,7 +18,7 @@ from ladder.model.document import AN_ARCH, ARCH
 from ladder.model.errors import refuse
 from ladder.model.files import write_json
 from ladder.model.folders import PublishedFolder, RunFolder
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.archive import records_of, write_samples

@@ -19,7 +19,8 @@ from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs, SweepName
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.folders import Project, RunFolder
-from ladder.model.plan import Plan, to_json
+from ladder.model.plan import Plan
+from ladder.model.plan_file import to_json
 from ladder.model.sweep import Sweep
 
 

@@ -17,7 +17,7 @@ from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 from ladder.model.sweep import Sweep
 from ladder.results import statistics as stats
 from ladder.results import tables

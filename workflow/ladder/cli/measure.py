@@ -7,7 +7,7 @@ import typer
 from ladder.cli.options import PlanFile, PlanFiles, folder_of, project
 from ladder.measure import job, profile_job, timer_validation_job
 from ladder.measure.process_lifetime import end_with_parent
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 
 
 def measure(

@@ -6,7 +6,7 @@ from ladder.cli.load import sweeps_of
 from ladder.cli.options import Beside, Folder, SweepNames, folders, project
 from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 from ladder.page.document import render
 from ladder.report.document import write
 from ladder.report.evidence import Evidence

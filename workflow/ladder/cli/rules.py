@@ -12,7 +12,7 @@ from ladder.measure.conditions import measuring_code
 from ladder.model.cell import COUNTERS
 from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.files import digest_json, sha256
-from ladder.model.plan import to_json
+from ladder.model.plan_file import to_json
 from ladder.model.sweep import Sweep
 
 _LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "arguments": True}

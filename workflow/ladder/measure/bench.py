@@ -13,11 +13,10 @@ from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.timing import Timer, Watched
-from ladder.model.cell import Cell, size_label
+from ladder.model.cell import CHAINED, Cell, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import COPY, GATE, INPUTS, NOTHING, Params, Problem
-from ladder.model.schemas import CHAINED
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+from pathlib import Path
 from typing import Any
 
 from ladder.model import code
@@ -11,15 +12,24 @@ from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
 
 _OF_TIMING = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks")
+_PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "cupti-python")  # cuBLAS goes by nvmath
+TIMER = ("gpu/timing.py", "gpu/stamps.py", "model/intervals.py")
+"""Code that times launches and says when to stop; it decides nothing about what is right."""
 _LETTERS = 16  # of a digest, in a record
 
 
 @functools.cache
-def measuring_code(problem: str, regime: str) -> str:
-    """Digest of the code that verifies and times (or launches for the profiler) cells of a problem."""
+def measuring_code(problem: str, regime: str) -> dict[str, str]:
+    """Digests of the code that measures cells of a problem: `timing` of the timer, `check` of all else.
+
+    So what is new counts as code that checks, unless it is listed. Of counters, all of it launches for the profiler.
+    """
     task = "ladder.measure.traced" if regime == COUNTERS else "ladder.measure.worker"
     # The bench finds the problem's module by its name.
-    return code.digest(task, f"ladder.problems.{problem}.instance")[:_LETTERS]
+    parts: dict[str, list[Path]] = {"check": [], "timing": []}
+    for path in code.closure([task, f"ladder.problems.{problem}.instance"]):
+        parts["timing" if path.relative_to(code.PACKAGE).as_posix() in TIMER else "check"].append(path)
+    return {name: code.digest_of(paths)[:_LETTERS] for name, paths in parts.items()}
 
 
 def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
@@ -37,7 +47,7 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     chooses = any(name.startswith("cublaslt") for name in task.cell.reference.libraries)
     names += ["lt_heuristics"] if chooses and regime != COUNTERS else []
     conditions: dict[str, Any] = _launch(plan, task.launch)
-    conditions["code"] = measuring_code(plan.problem, regime)
+    conditions |= measuring_code(plan.problem, regime)
     conditions["settings"] = {name: plan.settings[name] for name in names}
     conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]
     if regime == COUNTERS:
@@ -49,10 +59,10 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
 
 
 def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str]:
-    """Conditions that the measuring host adds: GPU model, driver, libraries that the problem uses, the second clock."""
+    """Conditions that the measuring host adds: GPU model, driver, and versions of what launches, times and answers."""
     versions = {name: package_version(name) or "system" for name in PROBLEMS[problem].packages}
-    clock = package_version("cupti-python") or "none"
-    return {"gpu": gpu, "driver": driver or "unknown", **versions, "cupti-python": clock}
+    versions |= {name: package_version(name) or "none" for name in _PACKAGES}
+    return {"gpu": gpu, "driver": driver or "unknown", **versions}
 
 
 @functools.cache

@@ -20,14 +20,13 @@ from ladder.measure.store import Append, Records, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.tuning import FASTEST, Rivals, fastest, rivals
 from ladder.measure.view import View
-from ladder.model.cell import cell_name
+from ladder.model.cell import SUSTAINED, cell_name
 from ladder.model.errors import LadderError, refuse
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record, Session
-from ladder.model.schemas import SUSTAINED
 
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.files import write_json
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 
 TASKS = {
     "measure": "worker",

@@ -22,10 +22,10 @@ from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.watch import Side, Watch
+from ladder.model.cell import CHAINED, SUSTAINED
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import COPY
-from ladder.model.schemas import CHAINED, SUSTAINED
 
 _OBSERVED_LAUNCHES = 9
 _REPLAYED = 0.7  # of a single launch's time: launches of a chain that take less have replayed an answer

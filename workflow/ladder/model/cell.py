@@ -8,6 +8,12 @@ from typing import Any, Literal
 from ladder.model.files import digest_json
 from ladder.model.problem import ParamValue
 
+SUSTAINED = "sustained"
+CHAINED = ("warm", SUSTAINED)  # back to back, the L2 as it is
+REGIMES = ("cold", "dirty", *CHAINED)
+"""cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
+lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
+seconds, at the clock that the power limit allows."""
 COUNTERS = "counters"  # stands for a regime where a cell is profiled instead of timed
 
 

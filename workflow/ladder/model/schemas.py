@@ -2,13 +2,6 @@
 
 from collections.abc import Mapping
 
-SUSTAINED = "sustained"
-CHAINED = ("warm", SUSTAINED)  # back to back, the L2 as it is
-REGIMES = ("cold", "dirty", *CHAINED)
-"""cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
-lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
-seconds, at the clock that the power limit allows."""
-
 _STATUSES = "ok compile_error unsupported launch_error incorrect out_of_bounds stateful timeout"
 STATUSES = tuple(_STATUSES.split())
 """What can become of a cell. `unmeasured` cells have no row."""

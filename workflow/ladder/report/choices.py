@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ladder.claims.primitives import Row
+from ladder.model.cell import SUSTAINED
 from ladder.model.problem import ELEMENT_BYTES
-from ladder.model.schemas import SUSTAINED
 from ladder.report.evidence import Evidence, Gain, gain
 
 PRODUCTS_SWEEP = "fp32_tensor"  # GEMMs with FP32 accuracy by three products of TF32

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.model.cell import size_label
-from ladder.model.schemas import REGIMES, SIZE_COLUMNS
+from ladder.model.cell import REGIMES, size_label
+from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry
 from ladder.report.markdown import code, cut, figure, share, text
 from ladder.report.sweep_data import SweepData

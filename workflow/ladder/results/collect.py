@@ -14,12 +14,12 @@ from ladder.measure.job import Job, accounts
 from ladder.measure.ncu import Note
 from ladder.measure.tuning import fastest, rivals
 from ladder.measure.view import WRONG, View
-from ladder.model.cell import COUNTERS
+from ladder.model.cell import CHAINED, COUNTERS, SUSTAINED
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import group_ratios, median, median_interval
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record
-from ladder.model.schemas import CHAINED, SUSTAINED, SWEEP_TABLES
+from ladder.model.schemas import SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.conversion import OVER

@@ -25,7 +25,7 @@ from ladder.model.errors import LadderError
 from ladder.model.extras import EXTRAS
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.intervals import few_ratios, group_ratios, median, median_interval
-from ladder.model.plan import read_plan
+from ladder.model.plan_file import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
