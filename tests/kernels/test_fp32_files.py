@@ -115,7 +115,7 @@ MISTAKES: list[tuple[str, str, str, tuple[int, int, int], str, str]] = [
     ("6", "        if (first > 0) __syncthreads();", "//", WIDE, EARLY, ""),
     ("6", "        __syncthreads();    // the tiles are complete\n", "", WIDE, EARLY, ""),
     ("6", "fetch(first + BK);", "fetch(first);", WIDE, EARLY, ""),
-    ("6", "y / 4 * (4 * BM / TM) + y % 4;", "y;", WIDE, EARLY, ""),
+    ("6", "load_quadrants<BM>(of_a", "load_quadrants<BN / 2>(of_a", WIDE, EARLY, ""),
     ("7", "wait_for_copies<Stages - 2>();", "wait_for_copies<Stages - 1>();", WIDE, LATE, ""),
     ("7", "        __syncthreads();  // the next tile", "//", WIDE, LATE, ""),
     ("7", "reading + 1 < Stages", "reading + 2 < Stages", LONG, EARLY, ""),

@@ -4,14 +4,14 @@
 // (hip-gemm, kernel 5). The loop no longer waits for global memory between two tiles.
 //
 // Two things more keep accesses of shared memory free of bank conflicts from here on:
-//   quadrants  a thread's outputs are groups of four, one in each quarter of the tile, so that neighbouring
-//              threads read neighbouring words (maxas); a warp's lanes lie in a zigzag (simt/thread_map.cuh)
+//   quadrants  a thread's outputs are groups of four, one in each quarter of the tile (simt/quadrants.cuh),
+//              and a warp's lanes lie in a zigzag (simt/thread_map.cuh)
 //   padding    rows of A's tile are four words longer, so that the words of a transposing store lie in
 //              different banks.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 
-#include "epilogue/combine_fp32.cuh"
+#include "simt/quadrants.cuh"
 #include "simt/thread_map.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
@@ -69,12 +69,8 @@ fp32_register_staging(const float* __restrict__ a, const float* __restrict__ b, 
 #pragma unroll
         for (int step = 0; step < BK; ++step) {
             Vector<float, 4> of_a[TM / 4], of_b[TN / 4];
-#pragma unroll
-            for (int y = 0; y < TM / 4; ++y) of_a[y] = load_vector<4>(&tile_a[step][row + y * (4 * BM / TM)]);
-#pragma unroll
-            for (int x = 0; x < TN / 4; ++x) {
-                of_b[x] = load_vector<4>(&tile_b[step][column + x * (4 * BN / TN)]);
-            }
+            load_quadrants<BM>(of_a, &tile_a[step][row]);
+            load_quadrants<BN>(of_b, &tile_b[step][column]);
 #pragma unroll
             for (int i = 0; i < TM * TN; ++i) {
                 const int y = i / TN, x = i % TN;
@@ -83,12 +79,5 @@ fp32_register_staging(const float* __restrict__ a, const float* __restrict__ b, 
         }
     }
 
-#pragma unroll
-    for (int i = 0; i < TM * TN; i += 4) {
-        const int y = i / TN, x = i % TN;
-        const Index to_row = first_row + row + y / 4 * (4 * BM / TM) + y % 4;
-        const Index to_column = first_column + column + x / 4 * (4 * BN / TN);
-        if (to_row >= m || to_column >= n) continue;
-        store_combined_fp32<4>(c + to_row * n + to_column, &accumulator[y][x], alpha, beta);
-    }
+    store_quadrants<BM, BN>(accumulator, c, m, n, first_row + row, first_column + column, alpha, beta);
 }

@@ -8,9 +8,9 @@
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 
-#include "epilogue/combine_fp32.cuh"
 #include "ptx/async_copy.cuh"
 #include "ptx/shared_memory.cuh"
+#include "simt/quadrants.cuh"
 #include "simt/thread_map.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
@@ -63,14 +63,8 @@ fp32_async_ring(const float* __restrict__ a, const float* __restrict__ b, float*
     float accumulator[TM][TN] = {};
     Vector<float, 4> of_a[2][TM / 4], of_b[2][TN / 4];
     const auto load = [&](const Stage<BM, BN, BK>& stage, int step) {
-#pragma unroll
-        for (int y = 0; y < TM / 4; ++y) {
-            of_a[step % 2][y] = load_vector<4>(&stage.a[step][row + y * (4 * BM / TM)]);
-        }
-#pragma unroll
-        for (int x = 0; x < TN / 4; ++x) {
-            of_b[step % 2][x] = load_vector<4>(&stage.b[step][column + x * (4 * BN / TN)]);
-        }
+        load_quadrants<BM>(of_a[step % 2], &stage.a[step][row]);
+        load_quadrants<BN>(of_b[step % 2], &stage.b[step][column]);
     };
 
 #pragma unroll
@@ -100,12 +94,5 @@ fp32_async_ring(const float* __restrict__ a, const float* __restrict__ b, float*
     }
     wait_for_copies<0>();  // before the thread exits
 
-#pragma unroll
-    for (int i = 0; i < TM * TN; i += 4) {
-        const int y = i / TN, x = i % TN;
-        const Index to_row = first_row + row + y / 4 * (4 * BM / TM) + y % 4;
-        const Index to_column = first_column + column + x / 4 * (4 * BN / TN);
-        if (to_row >= m || to_column >= n) continue;
-        store_combined_fp32<4>(c + to_row * n + to_column, &accumulator[y][x], alpha, beta);
-    }
+    store_quadrants<BM, BN>(accumulator, c, m, n, first_row + row, first_column + column, alpha, beta);
 }

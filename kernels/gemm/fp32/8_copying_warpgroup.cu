@@ -7,11 +7,11 @@
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n: a multiple of four.
 
-#include "epilogue/combine_fp32.cuh"
 #include "ptx/async_copy.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/warpgroup.cuh"
 #include "schedule/ring.cuh"
+#include "simt/quadrants.cuh"
 #include "simt/thread_map.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
@@ -30,8 +30,7 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
                                   int first_row, int first_column, int thread) {
     // A warp copies 8 words x of 4 rows y at a time, into banks (x * (BM + 4) + y) % 32 = 4 * x + y.
     constexpr int rows = warpgroup_threads / 8;
-    const int row = thread / 8, column = thread % 8;
-    const int rows_left = m - first_row - row;
+    const int row = thread / 8, column = thread % 8, rows_left = m - first_row - row;
     int columns_left = k - column;
     const float* from = a + Index(first_row + row) * k + column;
     RingOffset<Stage<BM, BN, BK>, Stages> at;
@@ -82,25 +81,17 @@ fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ Tens
     __syncthreads();
     if (warpgroup == 2) {
         shrink_registers<producer_registers<2>>();
-        copy_tiles<BM, BN, BK, Stages>(memory, a, map_b, m, k, first_row, first_column,
-                                       threadIdx.x - consumers);
-        return;
+        const int thread = threadIdx.x - consumers;
+        return copy_tiles<BM, BN, BK, Stages>(memory, a, map_b, m, k, first_row, first_column, thread);
     }
     grow_registers<consumer_registers<2>>();
-
     const int thread = threadIdx.x, row = 4 * Threads::row(thread), column = 4 * Threads::column(thread);
     float accumulator[TM][TN] = {};
     Vector<float, 4> of_a[2][TM / 4], of_b[2][TN / 4];
     RingOffset<Stage<BM, BN, BK>, Stages> at;
     const auto load = [&](const Stage<BM, BN, BK>& stage, int step) {
-#pragma unroll
-        for (int x = 0; x < TN / 4; ++x) {
-            of_b[step % 2][x] = load_vector<4>(&stage.b[step][column + x * (4 * BN / TN)]);
-        }
-#pragma unroll
-        for (int y = 0; y < TM / 4; ++y) {
-            of_a[step % 2][y] = load_vector<4>(&stage.a[step][row + y * (4 * BM / TM)]);
-        }
+        load_quadrants<BN>(of_b[step % 2], &stage.b[step][column]);
+        load_quadrants<BM>(of_a[step % 2], &stage.a[step][row]);
     };
     mbarrier_wait(at.in(memory).full, at.parity);
     load(at.in(memory), 0);
@@ -123,12 +114,5 @@ fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ Tens
         mbarrier_arrive(read);
     }
 
-#pragma unroll
-    for (int i = 0; i < TM * TN; i += 4) {
-        const int y = i / TN, x = i % TN;
-        const int to_row = first_row + row + y / 4 * (4 * BM / TM) + y % 4;
-        const int to_column = first_column + column + x / 4 * (4 * BN / TN);
-        if (to_row >= m || to_column >= n) continue;
-        store_combined_fp32<4>(c + Index(to_row) * n + to_column, &accumulator[y][x], alpha, beta);
-    }
+    store_quadrants<BM, BN>(accumulator, c, m, n, first_row + row, first_column + column, alpha, beta);
 }
