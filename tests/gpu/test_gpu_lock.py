@@ -231,7 +231,7 @@ def plan(temporary: Path) -> Path:
         counter_groups=(),
         tasks=(task,),
         harness={"fp32": harness},
-        variants={"mean-fp32": mean},
+        variants={"mean-fp32": mean | {"params": {}, "layout": "NN"}},
     )
     folder.plan("line").write_bytes(to_json(written))
     return folder.plan("line")
