@@ -58,7 +58,9 @@ of the published sessions on both kinds, twice as large as in the first release 
 this class without a kind of host is no independent test.
 """
 _OF_HOSTS = 0.90
-"""Share of differences whose quantile says what hosts add, here and in `_HOST`: few cells were read on two kinds."""
+"""Half of all hosts are taken to be of a kind that a cell was read on. The interval then needs no more of the others
+than 90 %, to hold 95 % of both.
+"""
 _PRIOR_CELLS = 20
 """How many cells a class's prior counts as: the pool of its kind of reference, and for hosts `_HOST`."""
 _SMALL = 50
@@ -144,7 +146,7 @@ def _spread(pairs: Frame, share: float = 0.95) -> float:
 def _between_hosts(pairs: Frame) -> tuple[int, float]:
     """How many cells of some `_pairs` were read on two kinds of host, and the variance that the kind adds to a reading.
 
-    By the quantile `_OF_HOSTS`.
+    By the quantile that the interval needs, `_OF_HOSTS`.
     """
     apart = pairs["of"] == "host"
     if not 0 < apart.sum() < len(pairs):
@@ -300,7 +302,7 @@ def predict(found: Frame, known: Frame) -> Frame:
     """
     cells = _cells(found, known)
     scale, quantile = _scaled(cells)
-    half = np.sqrt(quantile * scale * cells["more"] + NORMAL**2 * cells["hosts"])
+    half = np.sqrt(quantile * scale * cells["more"] + ndtri((1 + _OF_HOSTS) / 2) ** 2 * cells["hosts"])
     shift = found["shift"]
     floors = (
         min(shift.min(), shift.max() - _FLOORS_APART_US),
