@@ -55,7 +55,12 @@ rule check_clock:
         code=contents(
             [
                 f"{WORKFLOW}/ladder/{name}.py"
-                for name in ("measure/timer_validation", "measure/timer_validation_job", "gpu/timing", "gpu/stamps")
+                for name in (
+                    "measure/timer_validation",
+                    "measure/timer_validation_job",
+                    "gpu/timing",
+                    "gpu/stamps",
+                )
             ]
         ),
     message:
