@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -1025,7 +1026,7 @@ def test_a_root_with_dots_is_a_root(project: Path) -> None:
 
 
 def test_a_closed_output_is_no_crash(project: Path) -> None:
-    command = f"{sys.executable} -m ladder --root {project} check >&-"
+    command = f"{shlex.quote(sys.executable)} -m ladder --root {shlex.quote(str(project))} check >&-"
     done = subprocess.run(command, shell=True, env=os.environ | {"PYTHONPATH": "workflow"}, check=False)
     assert done.returncode == 0
 
