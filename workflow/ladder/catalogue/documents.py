@@ -1,13 +1,17 @@
 """Reading YAML documents and holding them to their models, with errors a person can act on."""
 
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import ConstructorError, SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
+from ruamel.yaml.nodes import MappingNode
 
 from ladder.model.document import NO_FIELD, NOT_ACCEPTED, Document
 from ladder.model.errors import File, LadderError, refuse, refuse_unknown, within
@@ -15,45 +19,25 @@ from ladder.model.expressions import evaluate
 from ladder.model.files import read_text
 from ladder.model.problem import Problem
 
-# libyaml's parser, ten times as fast, where PyYAML was built with it.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MOST_FIELDS, _MOST_CHARACTERS = 1000, 1_000_000
+_MOST_FIELDS, _MOST_CHARACTERS, _MOST_LEVELS, _LONGEST = 1000, 1_000_000, 50, 3000
 Kind = TypeVar("Kind", bound=Document)
 
 
-class _StrictLoader(_Loader):  # type: ignore[misc]
-    """Refuses a key given twice, of which PyYAML takes the last; a mapping may repeat keys of a merged `*anchor`."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+class _Constructor(SafeConstructor):
+    def flatten_mapping(self, node: MappingNode) -> Any:
         """Merge what `<<` names: merges of merges are copied, so that each level may double their number."""
-        super().flatten_mapping(node)
+        merged_keys = super().flatten_mapping(node)
         if (count := len(node.value)) > _MOST_FIELDS:
             wrong = f"a mapping of {count} fields; accepted: at most {_MOST_FIELDS}"
-            raise yaml.constructor.ConstructorError(None, None, wrong, node.start_mark)
+            raise ConstructorError(None, None, wrong, node.start_mark)
+        return merged_keys
 
 
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    seen: set[Hashable] = set()
-    for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            continue
-        key = loader.construct_object(key_node)
-        if not isinstance(key, Hashable) or key in seen:
-            wrong = f"key {key!r} is given twice" if isinstance(key, Hashable) else "a key must be one word"
-            raise yaml.constructor.ConstructorError(None, None, wrong, key_node.start_mark)
-        seen.add(key)
-    mapping: dict[Hashable, Any] = loader.construct_mapping(node, deep=True)
-    return mapping
-
-
-# Not as YAML 1.1 has it, where 1:30 is 90; as YAML 1.2 does.
-_StrictLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:int"]
-    for first, known in _Loader.yaml_implicit_resolvers.items()
-}
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+|0[0-7_]+)$")
-_StrictLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, list("-+0123456789"))
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+def _loader() -> YAML:
+    """A parser of YAML 1.2 that makes plain data and refuses a key that is given twice."""
+    loader = YAML(typ="safe")
+    loader.Constructor = _Constructor
+    return loader
 
 
 def parse_yaml(text: str, where: File) -> Any:
@@ -62,17 +46,18 @@ def parse_yaml(text: str, where: File) -> Any:
     try:
         if len(text) > _MOST_CHARACTERS:
             raise ValueError(f"{len(text)} characters; accepted: at most {_MOST_CHARACTERS}")
-        event: Any
-        for event in yaml.parse(text, Loader=_Loader):  # loading recurses, and its C code crashes
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > 50 or len(getattr(event, "value", "")) > 3000:
-                raise ValueError(f"line {event.start_mark.line + 1}: over 50 levels or 3000 characters")
-        return yaml.load(text, Loader=_StrictLoader)
-    except Exception as error:  # not only its own: 2020-13-45 is a ValueError
-        mark = getattr(error, "problem_mark", None)
+        for event in _loader().parse(text):  # loading recurses, and its C code crashes
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > _MOST_LEVELS or len(getattr(event, "value", "")) > _LONGEST:
+                line = event.start_mark.line + 1
+                raise ValueError(f"line {line}: over {_MOST_LEVELS} levels or {_LONGEST} characters")
+        return _loader().load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise LadderError(f"{where}: {line}not valid YAML: {problem}") from error
+        raise LadderError(f"{where}: {line}not valid YAML: {error.problem}") from error
+    except Exception as error:  # 2020-13-45 is a ValueError
+        raise LadderError(f"{where}: not valid YAML: {error}") from error
 
 
 def documents_in(folder: Path, pattern: str) -> Iterator[Path]:

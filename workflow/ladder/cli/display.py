@@ -1,4 +1,8 @@
-"""What a person sees of a run: one live display in a terminal, at most a hundred lines in a file."""
+"""What a person sees of a run: one live display in a terminal, at most a hundred lines in a file.
+
+No logger plugin does this: snakemake-logger-plugin-rich has a bar for each rule, but does not see how far a job is,
+prints nothing into a file between the first job and the last, and of a failed job prints the whole log.
+"""
 
 import logging
 import re
