@@ -52,7 +52,7 @@ chosen = {"copy": str(os.getpid())}
 
 def answer(regimes, result=None, fatal=False, gpu_s=0.5):
     result = result or {**good, "algorithms": {**chosen, **algorithms}}
-    spent = {"gpu_s": gpu_s, "check_s": 0.1, "wall_s": 1.0}
+    spent = {"gpu_s": gpu_s, "check_s": 0.1, "once_s": 0.2, "wall_s": 1.0}
     pipe.send({"results": dict.fromkeys(regimes, result), "fatal": fatal, **spent})
 
 lost = {"status": "launch_error", "reason": "context lost"}
@@ -263,7 +263,7 @@ def test_all_goes_well_in_one_worker(run: Run) -> None:
     result = records[0].result
     assert (result["speedup"], result["reference"]) == (2.0, "copy")
     assert result["device"] == {"sm_clock_mhz": 1980, "busy": False}
-    assert result["spent"] == {"gpu_s": 0.5, "check_s": 0.1, "wall_s": 1.0, "regimes": 1}
+    assert result["spent"] == {"gpu_s": 0.5, "check_s": 0.1, "once_s": 0.2, "wall_s": 1.0, "regimes": 1}
     assert {record.session for record in records} == {"of a GPU"}
     assert {record.conditions.host["gpu"] for record in records} == {"a GPU"}
     assert (run.job.measured, run.job.worker_starts, run.job.gpu_s) == (TASKS, 1, 0.5 * TASKS)

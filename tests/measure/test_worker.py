@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.gpu import timing
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Check
-from ladder.measure import bench, worker
+from ladder.measure import bench, beyond, worker
 from ladder.measure.gpu_job import process_command
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
@@ -177,6 +177,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, other in (("Gpu", Gpu), ("Harness", Harness), ("static_shared_bytes", lambda cubin: 0)):
         monkeypatch.setattr(bench, name, other)
     monkeypatch.setattr(bench, "load", lambda cubin, launch, instance: lambda: None)
+    monkeypatch.setattr(beyond, "mapped", lambda gpu, size: contextlib.nullcontext(2**40))
+    monkeypatch.setattr(beyond, "ending_at", lambda end, size: FakeBuffer(size, end - size))
     for problem in ("banks", "stencil", "gemm"):
         kind = f"ladder.problems.{problem}.instance.{problem.capitalize()}Instance"
         monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
@@ -289,6 +291,102 @@ def test_a_kernel_for_long_k_alone_is_verified_at_several_k_with_every_kind(
     assert {one[:3] + one[3:4] for one in seen} == {
         (*edge.size.values(), kind) for edge in long[plan.tasks[0].variant] for kind in INPUTS
     }
+
+
+Launched = list[tuple[Any, ...]]
+
+
+@pytest.fixture
+def at_ends(monkeypatch: pytest.MonkeyPatch) -> Launched:
+    """Sizes and scalars of launches whose buffers all end at 2^40, where nothing is mapped."""
+    seen = Launched()
+
+    def load(cubin: bytes, launch: Any, instance: GemmInstance) -> Callable[[], None]:
+        names = {one.get("pointer") or one.get("tensor_map") for one in launch.arguments} - {None}
+        ends = {one.handle + one.size for one in (instance.tensors[name].buffer for name in names)}
+        if 2**40 not in ends:
+            return lambda: None
+        assert ends == {2**40}
+        return lambda: seen.append((*instance.size.values(), *instance.scalars.values()))
+
+    monkeypatch.setattr(bench, "load", load)
+    return seen
+
+
+@pytest.mark.parametrize("name", ["fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column"])
+def test_each_variant_is_launched_once_where_nothing_is_mapped_behind_its_buffers(
+    name: str, tmp_path: Path, at_ends: Launched
+) -> None:
+    """At every edge and at its own size; with beta as well, so that C is read."""
+    plan = plan_of(name, tmp_path)
+    (tmp_path / "none.cubin").touch()
+    own = worker.Worker(plan, tmp_path)
+    once_s = 0.0
+    for _ in range(2):
+        answer = own.answer(0, ["dirty"], {})
+        once_s, before = answer["once_s"], once_s
+        (result,) = answer["results"].values()
+        assert (result["status"], result["notes"]) == ("ok", [])
+    assert 0.0 <= once_s < before / 2
+    sizes = [edge.size for edge in plan.edges[plan.tasks[0].variant]] + [plan.tasks[0].cell.size]
+    weights = [(1.0, 0.0), (1.0, 0.5)] if plan.problem == "gemm" else [()]
+    assert at_ends == [(*size.values(), *one) for size in sizes for one in weights]
+    scalars = {(): {}}.get(weights[0], {"alpha": 1.0, "beta": 0.0})
+    assert own.bench.instance(plan.tasks[0].cell).scalars == scalars
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("CUDA_ERROR_ILLEGAL_ADDRESS: the device encountered a load", "out_of_bounds"),
+        ("CUDA_ERROR_LAUNCH_FAILED", "out_of_bounds"),
+        ("CUDA_ERROR_INVALID_VALUE", "launch_error"),
+    ],
+)
+def test_what_fails_there_is_out_of_bounds_and_ends_the_process(
+    text: str, status: str, tmp_path: Path, at_ends: Launched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+
+    def sync(self: Gpu) -> None:
+        if at_ends and at_ends[-1][0] == 257:
+            at_ends.append((0,))
+            raise RuntimeError(text)
+
+    monkeypatch.setattr(Gpu, "sync", sync)
+    answer = worker.Worker(plan, tmp_path).answer(0, ["dirty"], {})
+    assert answer["fatal"] == (status == "out_of_bounds")
+    result = answer["results"]["dirty"]
+    assert result["status"] == status
+    at = "at 257x8x72: accesses memory beyond its buffers: it fails where nothing is mapped behind them"
+    assert result["reason"] == (at if status == "out_of_bounds" else f"RuntimeError: {text}")
+
+
+@pytest.mark.parametrize(
+    ("free", "why"),
+    [(10**11, "the driver says no"), (10**5, "that takes .+ bytes of device memory, of which 50000")],
+)
+def test_without_such_memory_a_note_says_that_nobody_looked(
+    free: int, why: str, tmp_path: Path, at_ends: Launched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("fp32_tiles", tmp_path)
+    (tmp_path / "none.cubin").touch()
+
+    @contextlib.contextmanager
+    def mapped(gpu: Any, size: int) -> Iterator[int]:
+        raise LadderError("the driver says no")
+        yield 0
+
+    monkeypatch.setattr(beyond, "mapped", mapped)
+    own = worker.Worker(plan, tmp_path)
+    own.bench.instance(plan.tasks[0].cell)
+    monkeypatch.setattr(Gpu, "free_bytes", lambda self: free)
+    (result,) = own.answer(0, ["dirty"], {})["results"].values()
+    assert result["status"] == "ok"
+    (note,) = result["notes"]
+    assert re.fullmatch(f"unmapped memory: accesses beyond buffers were not looked for: {why}.*", note)
+    assert not at_ends
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,18 @@ class Instance(ABC):
         finally:
             self._move(before)
 
+    @contextlib.contextmanager
+    def kept_in(self, buffers: Mapping[str, Buffer]) -> Iterator[None]:
+        """Inside, kernels that are loaded take these buffers, by name, with what the own ones hold."""
+        own = {name: self.tensors[name] for name in buffers}
+        for name, buffer in buffers.items():
+            self.gpu.copy(int(buffer.handle), own[name].pointer, buffer.size)
+            self.tensors[name] = replace(own[name], buffer=buffer)
+        try:
+            yield
+        finally:
+            self.tensors |= own
+
     @property
     def workspaces(self) -> Workspaces:
         """Those of the place in use."""

@@ -212,12 +212,19 @@ class Bench:
         if (failure := self._edges_checked[variant]) is not None:
             raise failure
 
-    def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
-        """At one size with inputs of every kind, with alpha = 1 and beta = 0; if there is beta, with others for one."""
+    def edges(self, variant: str, cell: Cell) -> list[tuple[Launch, Instance]]:
+        """How a variant is launched at each of its edges, and the instance there."""
+        return [(edge.launch, self._edge_instance(edge, cell)) for edge in self._edges.get(variant, ())]
+
+    def _edge_instance(self, edge: Edge, cell: Cell) -> Instance:
         key = (cell.dtype, cell.layout, *edge.size.items())
         if key not in self._small:
             self._small[key] = self._create(self.gpu, edge.size, cell.dtype, cell.layout)
-        instance = self._small[key]
+        return self._small[key]
+
+    def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
+        """At one size with inputs of every kind, with alpha = 1 and beta = 0; if there is beta, with others for one."""
+        instance = self._edge_instance(edge, cell)
         for kind in INPUTS if self._inputs(instance) else INPUTS[:1]:
             weights = [(1.0, 0.0, "nan")]
             if "beta" in self.problem.scalars and kind == INPUTS[number % len(INPUTS)]:

@@ -208,6 +208,7 @@ class Measuring:
         spent = {
             "gpu_s": answer["gpu_s"],
             "check_s": answer["check_s"],
+            "once_s": answer["once_s"],
             "wall_s": answer["wall_s"],
             "regimes": len(answer["results"]),
         }

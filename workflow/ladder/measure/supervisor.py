@@ -81,7 +81,8 @@ class WorkerProcess:
 
 
 Answer = dict[str, Any]
-"""What became of a task: `results` by regime, and seconds of wall, GPU, and the GPU on checks of timed launches."""
+"""What became of a task: `results` by regime; seconds of wall, of the GPU, and of the GPU on checks of timed launches;
+and of wall on what a variant is verified by once, at the sizes where kernels break."""
 
 
 @dataclass
@@ -109,7 +110,8 @@ class Supervisor:
             result = {"status": lost.status, "reason": str(lost), **limit}
             result |= {"transient": True} if lost.interrupted else {}
             wall_s = round(time.monotonic() - begun, 3)
-            return {"results": dict.fromkeys(regimes, result), "gpu_s": 0.0, "check_s": 0.0, "wall_s": wall_s}
+            spent = {"gpu_s": 0.0, "check_s": 0.0, "once_s": 0.0, "wall_s": wall_s}
+            return {"results": dict.fromkeys(regimes, result), **spent}
         if answer["fatal"]:
             worker.kill()
             self._worker = None

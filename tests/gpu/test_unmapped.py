@@ -1,0 +1,100 @@
+"""Memory that ends where nothing is mapped: where buffers lie in it, and that it is given back whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ladder.gpu import unmapped
+from ladder.gpu.unmapped import ending_at, mapped
+from ladder.model.errors import LadderError
+
+PAGE, RESERVED, FINE = 2**21, 2**40, unmapped.driver.CUresult.CUDA_SUCCESS
+NO_MEMORY = unmapped.driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+CALLS = {
+    "cuMemGetAllocationGranularity": PAGE,
+    "cuMemAddressReserve": RESERVED,
+    "cuMemCreate": "memory",
+    "cuMemMap": None,
+    "cuMemSetAccess": None,
+    "cuMemUnmap": None,
+    "cuMemRelease": None,
+    "cuMemAddressFree": None,
+}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Those of the driver, in order; all succeed."""
+    made = list[tuple[Any, ...]]()
+
+    def played(name: str, value: Any) -> Callable[..., tuple[Any, ...]]:
+        def call(*given: Any) -> tuple[Any, ...]:
+            made.append((name, *given))
+            return (FINE,) if value is None else (FINE, value)
+
+        return call
+
+    for name, value in CALLS.items():
+        monkeypatch.setattr(unmapped.driver, name, played(name, value))
+    return made
+
+
+def gpu(sync: Callable[[], None] = lambda: None) -> Any:
+    return SimpleNamespace(device=SimpleNamespace(device_id=0), sync=sync)
+
+
+def given_back(calls: list[tuple[Any, ...]]) -> list[str]:
+    return [name for name, *_ in calls if name in {"cuMemUnmap", "cuMemRelease", "cuMemAddressFree"}]
+
+
+def test_whole_pages_are_mapped_far_from_both_ends_of_what_is_reserved(calls: list[tuple[Any, ...]]) -> None:
+    with mapped(gpu(), PAGE + 1) as end:
+        assert given_back(calls) == []
+    by_name = {name: given for name, *given in calls}
+    reserved = by_name["cuMemAddressReserve"][0]
+    begin, size, *_ = by_name["cuMemMap"]
+    assert size == 2 * PAGE == by_name["cuMemCreate"][0]
+    assert end == begin + size
+    assert begin - RESERVED >= 2**30 <= RESERVED + reserved - end
+    assert by_name["cuMemSetAccess"][:2] == [begin, size]
+    assert given_back(calls) == ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]
+    assert by_name["cuMemUnmap"] == [begin, size]
+    assert by_name["cuMemAddressFree"] == [RESERVED, reserved]
+
+
+def test_it_is_given_back_where_the_context_is_lost_and_that_error_is_the_one_that_is_raised(
+    calls: list[tuple[Any, ...]],
+) -> None:
+    def lost() -> None:
+        raise RuntimeError("sync")
+
+    def fail() -> None:
+        raise ValueError("the kernel's")
+
+    with pytest.raises(ValueError, match="the kernel's"), mapped(gpu(lost), 1):
+        fail()
+    assert len(given_back(calls)) == 3
+
+
+def test_what_was_taken_before_memory_ran_out_is_given_back(
+    calls: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unmapped.driver, "cuMemCreate", lambda *_: (NO_MEMORY, None))
+    with pytest.raises(LadderError, match="OUT_OF_MEMORY"), mapped(gpu(), 1):
+        pass
+    assert given_back(calls) == ["cuMemAddressFree"]
+
+
+@pytest.mark.parametrize("size", [1, 4 * 131 * 61, 4 * 256 * 96, 2**31])
+def test_a_buffer_ends_at_the_last_byte_or_as_near_as_its_alignment_lets_it(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unmapped, "Buffer", SimpleNamespace(from_handle=lambda begin, size: (begin, size)))
+    begin, length = ending_at(2**40, size)
+    assert length == size
+    assert begin % 256 == 0
+    left = 2**40 - begin - size
+    assert left == 0 if size % 256 == 0 else 0 < left < 256

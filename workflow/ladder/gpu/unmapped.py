@@ -1,0 +1,54 @@
+"""Device memory that ends where nothing is mapped: what a kernel accesses behind its last byte is an error.
+
+By the driver's virtual memory management (CUDA driver API, "Virtual Memory Management"): more addresses are reserved
+than memory is mapped to.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+from cuda.bindings import driver
+from cuda.core import Buffer
+
+from ladder.gpu.device import Gpu, checked
+
+_FAR = 2**30  # bytes of addresses without memory, ahead and behind
+_ALIGNED = 256  # bytes: as buffers are that a GPU allocates
+
+
+@contextlib.contextmanager
+def mapped(gpu: Gpu, size: int) -> Iterator[int]:
+    """The address behind `size` bytes, from which on nothing is mapped; nor is it ahead of their first page.
+
+    Inside, the memory is there. It is given back once all work is done, also where that has failed. Raises LadderError
+    where the device has no such memory, or not enough.
+    """
+    device = gpu.device.device_id
+    where = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    wanted, access = driver.CUmemAllocationProp(), driver.CUmemAccessDesc()
+    wanted.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    wanted.location.type, wanted.location.id = where, device
+    access.location.type, access.location.id = where, device
+    access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    least = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+    page = int(checked(driver.cuMemGetAllocationGranularity(wanted, least)))
+    whole = -(-size // page) * page
+    with contextlib.ExitStack() as undo:  # whose calls say so where the context is lost, and do not raise
+        first = int(checked(driver.cuMemAddressReserve(whole + 2 * _FAR, page, 0, 0)))
+        undo.callback(driver.cuMemAddressFree, first, whole + 2 * _FAR)
+        memory = checked(driver.cuMemCreate(whole, wanted, 0))
+        undo.callback(driver.cuMemRelease, memory)
+        begin = first + _FAR
+        checked(driver.cuMemMap(begin, whole, 0, memory, 0))
+        undo.callback(driver.cuMemUnmap, begin, whole)
+        checked(driver.cuMemSetAccess(begin, whole, [access], 1))
+        try:
+            yield begin + whole
+        finally:
+            with contextlib.suppress(Exception):  # what the context was lost by is on its way
+                gpu.sync()
+
+
+def ending_at(end: int, size: int) -> Buffer:
+    """A buffer of `size` bytes that ends at an address, or so few bytes ahead of it that it begins aligned."""
+    return Buffer.from_handle((end - size) // _ALIGNED * _ALIGNED, size)
