@@ -1070,6 +1070,22 @@ def test_settings_given_twice_are_merged_as_snakemake_merges_them() -> None:
     assert parse_config(given) == {**expected, "measure": {"precision": "0.01", "seed": "4"}}
 
 
+def test_what_never_ends_is_not_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(project)
+    records = project / "results/a/b/records"
+    records.mkdir(parents=True)
+    (records / "x.jsonl").symlink_to("/dev/zero")
+    for words, file in (
+        (["measure", "/dev/zero"], "/dev/zero"),
+        (["compare", "results/a/b", "results/a/b"], "results/a/b/records/x.jsonl"),
+        (["check", "--configfile", "/dev/zero"], "/dev/zero"),
+    ):
+        assert main(words) == 2
+        assert caplog.messages[-1] == f"error: {file}: cannot be read: it is no regular file"
+
+
 def test_what_the_system_refuses_ends_with_one_line_that_names_the_file(
     project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

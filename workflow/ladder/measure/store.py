@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ladder.model.cell import Cell
+from ladder.model.files import read_bytes
 from ladder.model.record import Record, Session, from_json
 
 Append = Callable[[Record | Session], None]
@@ -56,7 +57,7 @@ def read_store(folder: Path) -> Records:
     """Every record of a store; none where there is no such folder. Raises LadderError for a newer version's."""
     found, read = Records(), list[Record | Session]()
     for path in sorted(folder.glob("*.jsonl")):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = read_bytes(path).decode(errors="replace").splitlines()
         for number, line in enumerate(lines, 1):
             place = f"{path}: line {number}"
             try:

@@ -13,12 +13,17 @@ TREE_ROOMS = ("kernels", "workflow", "config")
 _PASSING = ("__pycache__", ".pyc", ".egg-info")
 
 
-def read_text(path: Path) -> str:
-    """Text of a file in UTF-8. Raises LadderError where it cannot be read or is none, such as a pipe or a device."""
+def read_bytes(path: Path) -> bytes:
+    """Bytes of a file. Raises LadderError for a pipe or a device, which may never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise LadderError(f"{path}: cannot be read: it is no regular file")
+    return path.read_bytes()
+
+
+def read_text(path: Path) -> str:
+    """Text of a file in UTF-8. Raises LadderError where it cannot be read or is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bytes(path).decode()
     except OSError as error:
         raise LadderError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

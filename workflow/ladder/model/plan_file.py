@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, create_model
 
 from ladder.model.document import reading
 from ladder.model.errors import refuse_unknown
+from ladder.model.files import read_bytes
 from ladder.model.plan import Edge, Plan, Task
 from ladder.model.problem import ParamValue
 from ladder.model.schemas import SCHEMAS, STATUSES
@@ -49,7 +50,7 @@ def to_json(plan: Plan) -> bytes:
 def read_plan(path: Path) -> Plan:
     """Read what to_json made. Raises LadderError where it holds no plan, or another sweep's."""
     with reading(path):
-        plan = _PLAN.validate_json(path.read_bytes())
+        plan = _PLAN.validate_json(read_bytes(path))
         for name, kind in _COMPILED.items():
             kind.validate_python({name: getattr(plan, name)})
     refuse_unknown(path, "sweep", plan.sweep, [path.stem])
