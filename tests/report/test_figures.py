@@ -363,17 +363,17 @@ def test_a_heatmap_shows_the_best_and_says_why_a_cell_is_empty(tmp_path: Path) -
     lab.collect(["fp32_transpose"])
     drawing = FIGURES["heatmap"](data(lab, "fp32_transpose", "heatmap"))
     shown = [text.get_text() for text in drawing.axes[0].texts]
-    assert [text for text in shown if text] == [*["1.25", "1.25 to 1.25"] * 3, "a"]
+    assert [text for text in shown if text] == [*["1.25\n1.25 to 1.25"] * 3, "a"]
     assert "a: launch error: no" in words(drawing)
 
 
 def test_the_scale_of_a_heatmap_reaches_as_far_below_1_as_above(lab: Lab) -> None:
     given = changed(data(lab, "fp32_transpose", "heatmap"), "gemm_register_tile-fp32", speedup=0.7)
-    norm = FIGURES["heatmap"](given).axes[0].images[0].norm
+    norm = FIGURES["heatmap"](given).axes[0].collections[0].norm
     assert (norm.vmin, norm.vmax) == pytest.approx((1 / 1.25, 1.25)), "though the slowest cell has 0.875"
     slow = given.timings.assign(reference="cublas")
     slow[["speedup", "speedup_low", "speedup_high"]] /= 2
-    shares = FIGURES["heatmap"](dataclasses.replace(given, timings=slow)).axes[0].images[0].norm
+    shares = FIGURES["heatmap"](dataclasses.replace(given, timings=slow)).axes[0].collections[0].norm
     assert (shares.vmin, shares.vmax) == pytest.approx((0.4375, 0.625)), "none reaches 1"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
+import seaborn as sns
 from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -22,8 +22,7 @@ from ladder.results.verdicts import TIED, verdict_of
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])
 _BELOW = LinearSegmentedColormap.from_list("share", ["#f7fbff", "#6baed6", "#08306b"])
 _LEAST = 0.02  # how far a scale around 1 reaches to either side at least
-_LUMINANCE = 0.42  # of a colour below which black does not stand out
-_WIDE = 8  # columns of cells that leave room for intervals
+_ROOMY, _WIDE = 4, 8  # columns of cells that leave room for larger letters, and for intervals
 
 
 def _axis_values(data: FigureData, name: str) -> list[int | str]:
@@ -58,22 +57,31 @@ def draw(data: FigureData) -> Figure:
     norm, colors, note = _scale(best, stats.comparable(rows))
     height = max(2.2 + 0.56 * len(ys), 3.4)
     figure, axes = canvas(data, height, what, columns=len(panels), sharey=True)
+    across = len(xs) * len(panels)
     reasons: dict[str, str] = {}
     for panel, axis in zip(panels, axes, strict=True):
         own = best[best["hue"] == panel]
-        table = own.set_index(["y", "x"])["speedup"].unstack("x").reindex(index=ys, columns=xs)
-        image = axis.imshow(table.to_numpy(float), aspect="auto", norm=norm, cmap=colors)
+        own = own.assign(words=_words(own, intervals=across <= _WIDE))
+        cells = own.set_index(["y", "x"]).unstack("x").reindex(index=ys)
+        table, words = (cells[name].reindex(columns=xs) for name in ("speedup", "words"))
+        look: dict[str, Any] = {"norm": norm, "cmap": colors, "cbar": False, "annot": words, "fmt": ""}
+        sns.heatmap(
+            table.astype(float), ax=axis, annot_kws={"fontsize": 9.5 if across <= _ROOMY else 8}, **look
+        )
         axis.grid(visible=False)
         axis.set_facecolor("#f3f3f3")
-        _write(axis, own, xs, ys, len(xs) * len(panels) <= _WIDE, bool(note))
+        axis.set(xlabel="", ylabel="")
+        axis.tick_params(length=0, labelrotation=0)
+        for row in records(own) if note else ():
+            if verdict_of(row) == TIED:
+                corner = (xs.index(row["x"]) + 0.03, ys.index(row["y"]) + 0.04)
+                axis.add_patch(Rectangle(corner, 0.94, 0.92, fill=False, ec="black", lw=1.2, ls="--"))
         for row, column in np.argwhere(table.isna()):
             place = {y: ys[row], x: xs[column]} | ({hue: panel} if hue else {})
             why = _why(data, place)
             mark = reasons.setdefault(why, "abcdefghij"[len(reasons) % 10])
-            axis.text(column, row, mark, ha="center", va="center", color=MUTED, fontsize=9, style="italic")
-        axis.set_xticks(range(len(xs)), [str(value) for value in xs])
-        axis.set_yticks(range(len(ys)), [str(value) for value in ys])
-        axis.tick_params(length=0)
+            middle: dict[str, Any] = {"ha": "center", "va": "center", "color": MUTED, "fontsize": 9}
+            axis.text(column + 0.5, row + 0.5, mark, style="italic", **middle)
         if hue:
             axis.set_title(
                 f"{axis_words(data, hue)}: {panel}" if len(panels) < 3 else f"{hue} = {panel}", fontsize=10
@@ -81,7 +89,7 @@ def draw(data: FigureData) -> Figure:
     # Panels share what their axes are.
     figure.supxlabel("\n".join([axis_words(data, x), *_legend(reasons, note)]), fontsize=10)
     figure.supylabel(textwrap.fill(axis_words(data, y), max(16, int(9 * (height - 1.8)))), fontsize=10)
-    bar = figure.colorbar(image, ax=axes, shrink=0.95, pad=0.02)
+    bar = figure.colorbar(axes[0].collections[0], ax=axes, shrink=0.95, pad=0.02)
     bar.set_label(f"speed / {rival(data)}", fontsize=9)
     low, high = norm.vmin or 0.0, norm.vmax or 1.0
     ticks = np.round(np.geomspace(low, high, 5), 2 if high > 1.1 * low else 3).tolist()
@@ -114,29 +122,8 @@ def _legend(reasons: dict[str, str], note: str) -> list[str]:
     )
 
 
-def _write(
-    axis: Axes, cells: pd.DataFrame, xs: list[int | str], ys: list[int | str], intervals: bool, ties: bool
-) -> None:
-    """The value in each cell, its interval where there is room, and a frame around a tie."""
-    image = axis.images[0]
-    for row in records(cells):
-        column, line = xs.index(row["x"]), ys.index(row["y"])
-        speed = estimate(row, "speedup")
-        red, green, blue, _ = image.cmap(float(np.asarray(image.norm(np.array([speed.value])))[0]))
-        ink = "white" if 0.3 * red + 0.59 * green + 0.11 * blue < _LUMINANCE else "black"
-        look: dict[str, Any] = {"ha": "center", "color": ink}
-        up = 0.12 if intervals else 0
-        axis.text(
-            column,
-            line - up,
-            f"{speed.value:#.3g}",
-            va="center",
-            fontsize=10.5 if len(xs) <= _WIDE else 8.5,
-            **look,
-        )
-        if intervals:
-            text = f"{speed.low:#.3g} to {speed.high:#.3g}"
-            axis.text(column, line + 0.24, text, va="center", fontsize=7.5, **look)
-        if ties and verdict_of(row) == TIED:
-            frame: dict[str, Any] = {"fill": False, "ec": "black", "lw": 1.2, "ls": "--"}
-            axis.add_patch(Rectangle((column - 0.47, line - 0.46), 0.94, 0.92, **frame))
+def _words(cells: pd.DataFrame, intervals: bool) -> list[str]:
+    """The value in each cell, and its interval where there is room."""
+    speeds = [estimate(row, "speedup") for row in records(cells)]
+    ranges = [f"\n{one.low:#.3g} to {one.high:#.3g}" if intervals else "" for one in speeds]
+    return [f"{one.value:#.3g}{ends}" for one, ends in zip(speeds, ranges, strict=True)]
