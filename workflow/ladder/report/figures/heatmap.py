@@ -62,8 +62,8 @@ def draw(data: FigureData) -> Figure:
     for panel, axis in zip(panels, axes, strict=True):
         own = best[best["hue"] == panel]
         own = own.assign(words=_words(own, intervals=across <= _WIDE))
-        cells = own.set_index(["y", "x"]).unstack("x").reindex(index=ys)
-        table, words = (cells[name].reindex(columns=xs) for name in ("speedup", "words"))
+        table, words = (own.pivot(index="y", columns="x", values=name) for name in ("speedup", "words"))
+        table, words = (each.reindex(index=ys, columns=xs) for each in (table, words))
         look: dict[str, Any] = {"norm": norm, "cmap": colors, "cbar": False, "annot": words, "fmt": ""}
         sns.heatmap(
             table.astype(float), ax=axis, annot_kws={"fontsize": 9.5 if across <= _ROOMY else 8}, **look
