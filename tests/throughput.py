@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workflow"))
 
 from conftest import ROOT, snakemake_command
 from ladder.gpu.discovery import find_gpus
-from ladder.measure.job import accounts
+from ladder.measure.account import accounts
 from ladder.measure.store import now
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import Project

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, NCU, SESSION, Lab, Place, failed
-from ladder.measure.job import due
 from ladder.measure.profile_job import uncounted
+from ladder.measure.schedule import Schedule
+from ladder.measure.view import View
 from ladder.model import code
 from ladder.model.cell import COUNTERS
 from ladder.model.plan import Task
@@ -48,7 +49,7 @@ class Measured:
         for name, sweep in self.lab.sweeps().items():
             self.lab.compile(sweep, self.made)
             view = self.lab.view(name)
-            for index, regimes in due(view, self.lab.on(sweep.problem.name)):
+            for index, regimes in Schedule(view, self.lab.on(sweep.problem.name)).due():
                 yield from ((name, view.plan.tasks[index], regime) for regime in regimes)
 
     def uncounted(self) -> Iterator[Due]:
@@ -340,8 +341,8 @@ def test_the_run_that_saw_a_cell_fail_does_not_try_it_again(tmp_path: Path, tran
         ["tensor_ladder"], lambda _, record: failed(status, "because")(record) | {"transient": transient}
     )
     view, on = lab.view("tensor_ladder"), lab.on("gemm")
-    assert due(view, on)
-    assert due(view, on, began="2026-11-20T10:00:00Z") == [], "it began before the records were made"
+    assert Schedule(view, on).due()
+    assert Schedule(view, on, "2026-11-20T10:00:00Z").due() == [], "it began before the records were made"
 
 
 def test_a_variant_that_did_not_compile_is_measured_once_it_does(tmp_path: Path) -> None:
@@ -493,6 +494,11 @@ def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return found
 
 
+def due(view: View, lab: Lab, uuid: str | None) -> list[tuple[int, list[str]]]:
+    """What is to be measured on a GPU."""
+    return Schedule(view, lab.on("gemm")).due(uuid=uuid)
+
+
 def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(measured: Measured) -> None:
     lab = measured.lab
     measured.sweep("fp32_transpose", lambda sweep: sweep.update(repeated={"sizes": [4096]}))
@@ -502,7 +508,7 @@ def test_a_repeated_cell_is_due_until_each_gpu_has_its_sessions(measured: Measur
         measured.settings(sessions=sessions)
         lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
         view = lab.view("fp32_transpose")
-        return {view.plan.tasks[index].cell.size["m"] for index, _ in due(view, lab.on("gemm"), uuid)}
+        return {view.plan.tasks[index].cell.size["m"] for index, _ in due(view, lab, uuid)}
 
     here, count = SESSION.gpu["uuid"], len(sweep.sizes)
     assert count > 1
@@ -524,7 +530,7 @@ def test_sustained_beside_the_regimes_of_a_sweep_is_measured_once(measured: Meas
     def wanted() -> set[str]:
         lab.compile(lab.sweeps(["fp32_transpose"])["fp32_transpose"], measured.made)
         view = lab.view("fp32_transpose")
-        asked = due(view, lab.on("gemm"), SESSION.gpu["uuid"])
+        asked = due(view, lab, SESSION.gpu["uuid"])
         here = [regimes for index, regimes in asked if view.plan.tasks[index].repeated]
         return {regime for regimes in here for regime in regimes}
 

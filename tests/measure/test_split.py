@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, edit_yaml, environment, make_project, snakemake_command
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
-from ladder.measure.job import share_of
+from ladder.measure.schedule import share_of
 from ladder.measure.store import Records, read_store
 from slurm import wait_for
 

@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 from conftest import ROOT
 from ladder.measure import supervisor
-from ladder.measure.job import Job, Measuring, due, progress
+from ladder.measure.account import Job
+from ladder.measure.job import Measuring, progress
+from ladder.measure.schedule import Schedule
 from ladder.measure.store import appending, now, read_store
 from ladder.measure.supervisor import WorkerLost, WorkerProcess
 from ladder.measure.view import View
@@ -166,7 +168,7 @@ class Run:
             view, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", now()), self.job
         )
         with appending(self.folder / "records", "scripted") as append:
-            measuring.run(due(view, ON), self.start_worker, append)
+            measuring.run(Schedule(view, ON).due(), self.start_worker, append)
         return self.records
 
     @property

@@ -19,9 +19,9 @@ from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import job
-from ladder.measure.job import Job, due
+from ladder.measure.account import Job
+from ladder.measure.schedule import Due, Schedule
 from ladder.measure.store import read_store
-from ladder.measure.tuning import fastest, rivals
 from ladder.model.errors import LadderError
 from ladder.model.plan_file import read_plan
 from ladder.report.document import render
@@ -73,7 +73,7 @@ def asked(lab: Lab, name: str = SWEEP) -> set[tuple[str, int]]:
     """What is due: rungs and sizes."""
     lab.compile(lab.sweeps([name])[name])
     view, found = lab.view(name), set()
-    for index, regimes in due(view, lab.on("gemm")):
+    for index, regimes in Schedule(view, lab.on("gemm")).due():
         assert regimes == ["cold"]
         task = view.plan.tasks[index]
         found.add((task.rung, task.cell.size["m"]))
@@ -149,7 +149,7 @@ def test_stencils_compete_at_one_reach_and_gemms_in_one_dtype(tmp_path: Path) ->
     lab = tuned(tmp_path, "stencil_reach")
     lab.record(["stencil_reach"])
     view = lab.view("stencil_reach")
-    chosen = [fastest(view, among) for among in rivals(view)]
+    chosen = [view.fastest(among) for among in view.rivals()]
     reaches = [{view.plan.tasks[one.index].cell.params["k"] for one in three} for three in chosen]
     assert sorted(map(list, reaches)) == [[2], [4], [8], [12], [16], [24], [32]]
     at_24 = [view.plan.tasks[one.index] for three in chosen for one in three]
@@ -317,7 +317,7 @@ class Host:
             def neighbours_that_stay(self, seconds: float) -> list[int]:
                 return []
 
-        def run(self: job.Measuring, todo: job.Due, start: Any, append: Any) -> None:
+        def run(self: job.Measuring, todo: Due, start: Any, append: Any) -> None:
             host.passes.append((self.watch.uuid, {self.view.plan.tasks[index].rung for index, _ in todo}))
             name = f"session of {host.now()}"
             append(later(SESSION, id=name, gpu={**SESSION.gpu, "uuid": self.watch.uuid}))
@@ -345,7 +345,7 @@ class Host:
         self.seconds += 1
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.seconds))
 
-    def measure(self, share: int | None = None) -> list[tuple[str, set[str]]]:
+    def measure(self, share: int = 0) -> list[tuple[str, set[str]]]:
         """GPU and rungs of each process that measured, for a share or the whole sweep."""
         self.passes.clear()
         self.lab.compile(self.lab.sweeps([SWEEP])[SWEEP])

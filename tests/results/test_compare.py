@@ -243,3 +243,13 @@ def test_a_share_that_is_none_is_refused(base: Lab, value: str, caplog: pytest.L
     assert compare(base, base, "--threshold", value) == 2
     assert f"--threshold: {value}" in caplog.text.replace(f"{float(value)}", value)
     assert "a percentage from 0 to 100" in caplog.text
+
+
+def test_what_was_wrong_in_an_earlier_session_is_hidden_by_no_later_one(
+    base: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = other(base, lambda _, record: failed("incorrect", "because")(record))
+    lab.session, lab.finished = replace(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
+    lab.record(SWEEP)
+    assert compare(base, lab) == 1
+    assert "ok -> incorrect" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from conftest import ROOT, edit, edit_yaml, environment, make_project, run_snake
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.measure.conditions import host_conditions
-from ladder.measure.job import due
+from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, appending
 from ladder.measure.view import View
 from ladder.model.plan_file import read_plan
@@ -51,7 +51,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         spent = timed | {"spent": {"wall_s": SECONDS, "regimes": 2}}
         with appending(run.folder.records, name) as append:
             append(Session("session", "2026-11-20T10:00:00Z"))
-            for index, regimes in due(view, on):
+            for index, regimes in Schedule(view, on).due():
                 for regime in regimes:
                     append(
                         view.new_record(plan.tasks[index], regime, on, "session", status="ok", result=spent)
@@ -122,7 +122,7 @@ def words_alone(project: Path) -> None:
     edit(ladder / "problems/stencil/check.cu", "integers: the mean is truncated", "truncated")
     edit(ladder / "problems/gemm/instance.py", "INSTANCE =", "_ADDED = 1\nINSTANCE =")
     edit(ladder / "results/collect.py", "def collect_sweep", "_ADDED = 1\n\n\ndef collect_sweep")
-    edit(ladder / "measure/job.py", "def settled", "_ADDED = 1\n\n\ndef settled")
+    edit(ladder / "measure/schedule.py", "def settled", "_ADDED = 1\n\n\ndef settled")
     edit(project / "kernels/stencil/alone.cu", "T sum = 0;", "T sum = 0;  // so far")
     edit(project / "kernels/include/window.cuh", "// Extent", "// The extent")
     edit(project / "config/sweeps/alone.yaml", "Time over size", "Time")

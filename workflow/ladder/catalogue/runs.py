@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ladder.build.nvrtc import refuse_options
 from ladder.build.sources import include_closure
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
@@ -35,6 +34,8 @@ def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
 
 def load(setup: Setup) -> Run:
     """Load and check everything a run reads. Raises LadderError for the first mistake found."""
+    from ladder.build.nvrtc import refuse_options  # CUDA, which those do without who are given a run
+
     project, config, arch = setup.project, setup.config, setup.arch
     refuse_options(arch, config.compile.options)
     catalog = load_catalog(project.kernels)

@@ -13,7 +13,7 @@ from ladder.model.plan_file import read_plan
 def measure(
     context: typer.Context,
     plan: PlanFile,
-    share: Annotated[int | None, typer.Option(help="One of measure.split shares of the variants.")] = None,
+    share: Annotated[int, typer.Option(help="One of measure.split shares of the variants; 0 is all.")] = 0,
 ) -> None:
     """Verify and time the cells of a sweep on a GPU: those that the run's store does not have yet.
 

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from cuda.bindings import nvml
-
 
 def card_facts(uuid: str) -> dict[str, Any]:
     """Memory, clocks, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has, as far as NVML says."""
+    from cuda.bindings import nvml  # which those who only read what was measured do without
+
     nvml.init_v2()
     handle = nvml.device_get_handle_by_uuid(uuid)
     questions: dict[str, Callable[[], Any]] = {

@@ -27,13 +27,15 @@ class Records:
 
     def add(self, given: Iterable[Record | Session]) -> "Records":
         """Take in records and sessions; returns itself."""
+        grown = set()
         for one in given:
             if isinstance(one, Session):
                 self.sessions[one.id] = one
             else:
                 self.by_cell.setdefault(one.cell.id, []).append(one)
-        for records in self.by_cell.values():
-            records.sort(key=lambda record: record.time)
+                grown.add(one.cell.id)
+        for cell in grown:
+            self.by_cell[cell].sort(key=lambda record: record.time)
         return self
 
     def __iter__(self) -> Iterator[Record]:
@@ -42,6 +44,13 @@ class Records:
     def of(self, cell: Cell) -> list[Record]:
         """Every record of a cell, the latest last."""
         return self.by_cell.get(cell.id, [])
+
+    def alike(self, record: Record) -> list[Record]:
+        """Records of the same cell under equal conditions, the latest last; this one alone where they are unknown."""
+        conditions = record.conditions
+        if not (conditions.tree and conditions.host):
+            return [record]
+        return [one for one in self.of(record.cell) if one.conditions == conditions]
 
     def since(self, time: str) -> "Records":
         """The records from a time on, with all sessions."""

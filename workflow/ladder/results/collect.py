@@ -10,9 +10,8 @@ from typing import Any
 import pandas as pd
 from pydantic import TypeAdapter
 
-from ladder.measure.job import Job, accounts
+from ladder.measure.account import Job, accounts
 from ladder.measure.ncu import Note
-from ladder.measure.tuning import fastest, rivals
 from ladder.measure.view import WRONG, View
 from ladder.model.cell import CHAINED, COUNTERS, SUSTAINED
 from ladder.model.folders import RunFolder
@@ -97,9 +96,9 @@ class Collector:
         self.view, self.plan, self.problem = view, view.plan, PROBLEMS[view.plan.problem]
         self.rows: dict[str, list[Row]] = {name: [] for name in SWEEP_TABLES}
         # Of a tuning sweep: which cells may be chosen, and the sessions that chose the fastest, where later ones count.
-        every = rivals(view)
+        every = view.rivals()
         self.rivals = {task.cell.id for among in every for _, task in among}
-        chosen = [one.record for among in every for one in fastest(view, among) if one.fresh]
+        chosen = [one.record for among in every for one in view.fastest(among) if one.fresh]
         self.chose = {record.cell.id: record.session for record in chosen}
 
     def note(self, stage: str, subject: str, reason: str) -> None:

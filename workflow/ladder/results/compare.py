@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ladder.measure.store import Records
+from ladder.measure.view import standing
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Record
 from ladder.results.collect import figures
@@ -48,16 +49,21 @@ class Comparison:
         return [one for one in found if one.faster < 0], [one for one in found if one.faster > 0]
 
 
-Latest = dict[str, dict[str, Record]]  # by cell and GPU the latest record
+Latest = dict[str, dict[str, Record]]  # by cell and GPU the record that stands
 
 
 def latest(records: Records) -> Latest:
+    """Of the records of a cell on a GPU those under the conditions of the latest: the one that stands for them."""
+
+    def gpu_of(record: Record) -> str:
+        session = records.sessions.get(record.session)
+        return str(session.gpu.get("uuid") or UNKNOWN) if session else UNKNOWN
+
+    last = {(one.cell.id, gpu_of(one)): one for one in records if one.cell.regime != COUNTERS}
     found: Latest = {}
-    for record in records:
-        if record.cell.regime != COUNTERS:
-            session = records.sessions.get(record.session)
-            gpu = str(session.gpu.get("uuid") or UNKNOWN) if session else UNKNOWN
-            found.setdefault(record.cell.id, {})[gpu] = record
+    for (cell, gpu), record in last.items():
+        alike = [one for one in records.alike(record) if gpu_of(one) == gpu]
+        found.setdefault(cell, {})[gpu] = standing(alike)
     return found
 
 

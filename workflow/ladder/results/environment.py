@@ -7,7 +7,6 @@ import pandas as pd
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
-from ladder.build.nvrtc import nvrtc_version
 from ladder.measure import host
 from ladder.measure.store import Records, now
 from ladder.model.document import reading
@@ -98,6 +97,8 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
 
 def analysed_here(root: Path, device: str, arch: str) -> dict[str, Any]:
     """What analysed a run: this host, its software and this checkout."""
+    from ladder.build.nvrtc import nvrtc_version  # CUDA, which tables are read without
+
     about: dict[str, Any] = {"device": device, "arch": arch, "gpu": None, "gpus": []}
     about |= {"started": now(), "finished": now(), **host.versions()}
     about |= {"nvrtc": nvrtc_version(), "ncu": host.ncu_version()}

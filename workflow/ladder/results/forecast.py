@@ -4,12 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from ladder.build.cache import Cache
-from ladder.build.variants import CompileRequests
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.measure.conditions import host_conditions
-from ladder.measure.job import due, most_again, unmeasured
+from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
@@ -34,6 +32,9 @@ class Forecast:
 
 def forecasts(run: Run) -> Iterator[Forecast]:
     """Of each sweep of a run what would be measured; nothing where there is no GPU to measure on."""
+    from ladder.build.cache import Cache  # and with it CUDA, which tables are made without
+    from ladder.build.variants import CompileRequests
+
     if not run.measures:
         return
     gpu = next((gpu for gpu in find_gpus() if gpu.slug == run.device), None)
@@ -51,10 +52,9 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         # What is not compiled has no status and no machine code, so that no record is of it.
         made = replace(plan, **wanted.facts({one.key: cache.facts(one) or {} for one in wanted.requests}))
         view = View(made, Records() if plan.job["remeasure"] else store)
-        here = (view, on, gpu.uuid if gpu else None)
-        asked, again = due(*here), most_again(view, unmeasured(*here))
-        cells = {}
-        for task, regime in ((plan.tasks[index], regime) for index, regimes in asked for regime in regimes):
+        schedule, uuid = Schedule(view, on), gpu.uuid if gpu else None
+        due, again, cells = schedule.due(uuid=uuid), schedule.most_again(uuid), {}
+        for task, regime in ((plan.tasks[index], regime) for index, regimes in due for regime in regimes):
             cell, against = task.cell.in_regime(regime), f" against {task.baseline}" if task.baseline else ""
             cells[cell.id] = cell_name(task.variant, cell) + against
         seconds = None if usual is None else sum(known.get(one, usual) for one in cells)
