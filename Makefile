@@ -16,8 +16,19 @@ endif
 .PHONY: all test test-all check-published lint format reference lock clean
 .DEFAULT_GOAL := all
 
+# On a host with a GPU that has no report yet, the cells of the first screen go ahead of all others, with report and page.
+SNAKEMAKE := $(BIN)/python -m snakemake --cores $(CORES)
+NO_REPORT := from pathlib import Path; from ladder.catalogue.settings import set_up; run = set_up(Path()); \
+  raise SystemExit(not run.measures or run.folder.report.is_file())
+
 all: $(STAMP)
-	$(BIN)/python -m snakemake --cores $(CORES)
+	@if $(BIN)/python -c '$(NO_REPORT)' 2> /dev/null; then \
+	  echo 'First the cells of the first screen, in at most five minutes, then all others.'; \
+	  $(SNAKEMAKE) --configfile config/first.yaml \
+	    && echo 'The first screen is there: see the report above. Now the rest:'; \
+	  $(BIN)/python -m ladder check | tail -n 2; \
+	fi
+	$(SNAKEMAKE)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto -m "not slow and not published"

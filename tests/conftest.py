@@ -42,10 +42,13 @@ class Outcome:
         return self.code == 0 and "Nothing to be done" in self.text
 
 
-def environment() -> dict[str, str]:
-    """The tests' environment without what would make runs differ from a user's."""
+MADE_UP_GPU = str(ROOT / "tests" / "made_up_gpu")
+
+
+def environment(gpu: bool = False) -> dict[str, str]:
+    """The tests' environment without what would make runs differ from a user's; with `gpu` a made-up one measures."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SNAKEMAKE", "PYTEST"))}
-    return kept | {"PYTHONPATH": "", "COLUMNS": "200"}
+    return kept | {"PYTHONPATH": MADE_UP_GPU if gpu else "", "COLUMNS": "200"}
 
 
 def snakemake_command(*arguments: str) -> list[str]:
@@ -53,14 +56,14 @@ def snakemake_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "snakemake", *arguments]
 
 
-def run_snakemake(folder: Path, *arguments: str) -> Outcome:
-    """Run snakemake in a project on one core and wait for its end."""
+def run_snakemake(folder: Path, *arguments: str, gpu: bool = False) -> Outcome:
+    """Run snakemake in a project on one core and wait for its end; with `gpu` a made-up one measures."""
     # -p: with snakemake's own messages, which name every job.
     words = ("--cores", "1", "-p", *arguments)
     done = subprocess.run(
         snakemake_command(*words),
         cwd=folder,
-        env=environment(),
+        env=environment(gpu),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ladder.catalogue import settings
 from ladder.catalogue.field_docs import BEGIN, END, field_reference
-from ladder.catalogue.runs import load
+from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import choose_device, merged, read_settings, set_up
 from ladder.cli.app import STEPS, main
 from ladder.cli.inspect import KINDS
@@ -30,6 +31,7 @@ from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
 from ladder.report.document import LADDERS, ladders, learnt
 from ladder.report.evidence import Evidence
+from ladder.results.archive import read_archive
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))
@@ -176,6 +178,73 @@ def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:
     )
     assert few < all_of_them
     assert quick.config.run != everything.config.run
+
+
+FIRST = ROOT / "config" / "first.yaml"
+
+
+def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records() -> None:
+    everything = load(set_up(ROOT, over={"device": "none"}))
+    kept = {
+        "fp32_ladder": "m == 4096 and (rung == '20 warp-specialised' or regime == 'cold' and kernel == 'gemm_tma')"
+    }
+    some = load(set_up(ROOT, over={"device": "none", "sweeps": kept}))
+    assert list(some.sweeps) == ["fp32_ladder"]
+    plan, whole = some.plans["fp32_ladder"], everything.plans["fp32_ladder"]
+    assert plan.settings == whole.settings
+    cells = {task.cell.id: task for task in whole.tasks}
+    assert 2 < len(plan.tasks) < len(whole.tasks)
+    for task in plan.tasks:
+        assert task.cell.size["m"] == 4096
+        assert task.cell.kernel == "gemm_tma"
+        assert task == replace(cells[task.cell.id], sustained=task.sustained)
+    assert {task.rung for task in plan.tasks if task.sustained} == {"20 warp-specialised"}
+    assert len([task for task in whole.tasks if task.sustained and task.cell.size["m"] == 4096]) > 2
+    launched = {task.reference.variant for task in plan.tasks if task.reference}
+    assert launched <= {one.id for one in some.sweeps["fp32_ladder"].variants}, "no baseline stays out"
+    assert len(some.sweeps["fp32_ladder"].variants) < len(everything.sweeps["fp32_ladder"].variants)
+    assert some.plans["fp32_tiles"] == everything.plans["fp32_tiles"], "targets may name it"
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"fp32_ladder": "m == 3"}, "sweeps.fp32_ladder: 'm == 3' .* an expression that keeps a cell"),
+        (
+            {"fp32_ladder": "size == 4096"},
+            "sweeps.fp32_ladder: .*'size' is not defined; known names:.* regime",
+        ),
+        ({"fp32_lader": "m == 4096"}, "sweeps: .*fp32_lader"),
+        ({"fp32_ladder": 4096}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
+        ({}, "all, a list of sweep names, or a mapping of sweep names to expressions"),
+    ],
+)
+def test_a_choice_of_cells_that_makes_no_sense_is_refused(choice: dict[str, Any], message: str) -> None:
+    with pytest.raises(LadderError, match=message):
+        load(set_up(ROOT, over={"device": "none", "sweeps": choice}))
+
+
+def test_the_first_screen_takes_at_most_three_minutes_of_measuring() -> None:
+    """Of five: compiling, starting processes and drawing take the rest. By the times of the published records."""
+    first = load(set_up(ROOT, [FIRST], {"device": "none"}))
+    archive = first.project.published("nvidia-h200").records
+    if not archive.is_dir():
+        pytest.skip("nothing is published")
+    everything = load(set_up(ROOT, over={"device": "none"}))
+    spent = {one.cell.id: one.result["spent"] for one in read_archive(archive) if one.result.get("spent")}
+    seconds = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one["regimes"]}
+
+    def lasts(run: Run) -> float:
+        plans = [run.plans[name] for name in run.sweeps]
+        timed = [(plan, task) for plan in plans for task in plan.tasks if task.launch]
+        cells = [task.cell.in_regime(regime).id for plan, task in timed for regime in plan.regimes_of(task)]
+        assert sum(cell in seconds for cell in cells) > 0.9 * len(cells)
+        return sum(seconds.get(cell, 0.0) for cell in cells)
+
+    assert lasts(first) < 180 < 1800 < lasts(everything)
+    assert first.folder.root == everything.folder.root, "so that what it measures counts for all"
+    sustained = [name for name in first.sweeps if any(task.sustained for task in first.plans[name].tasks)]
+    assert sustained == ["fp32_ladder", "fp32_tensor", "hopper_dtypes", "tensor_ladder_bf16"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,6 +15,7 @@ from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.claims.primitives import Row
 from ladder.model.architecture import lacking
+from ladder.model.cell import size_label
 from ladder.page.document import render as render_page
 from ladder.report import answers as module
 from ladder.report.answers import Answer, answers, question
@@ -25,7 +26,7 @@ from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
-from ladder.results.statistics import UNKNOWN, Estimate
+from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from ladder.results.templates import TEMPLATES
 from rendering import SWEEPS, made, report, section
 
@@ -291,6 +292,48 @@ def test_the_power_answer_shows_power_of_launches_for_seconds_alone(found: dict[
     """Between single launches the GPU rests, so that an average of its power says nothing."""
     watts = [float(cell) for cell in column(found["power_limit"], "power, W")]
     assert min(watts) > 500
+
+
+NUMBER = re.compile(r"(?<![\w./])\d+(?:\.\d+)?(?![\w/])")
+
+
+def test_the_cells_measured_first_answer_the_first_screen(
+    published: Evidence, found: dict[str, Answer]
+) -> None:
+    """In the same words; numbers may differ a little where a configuration was measured twice, or in more dtypes."""
+    first = load(set_up(ROOT, [ROOT / "config" / "first.yaml"]))
+    plans = [first.plans[name] for name in first.sweeps]
+    planned = {
+        (plan.sweep, task.variant, size_label(task.cell.size), regime)
+        for plan in plans
+        for task in plan.tasks
+        for regime in plan.regimes_of(task)
+    }
+    timings = published.frames["timings"]
+    kept = [
+        (row["sweep"], row["variant"], size_label(size_of(row)), row["regime"]) in planned
+        for row in records(timings)
+    ]
+    assert sum(kept) < len(timings) / 10
+    sweeps = {name: published.sweeps[name] for name in first.sweeps}
+    data = Evidence(sweeps, {**published.frames, "timings": timings[kept]}, published.environment)
+    folder = first.project.published("nvidia-h200")
+    for one in answers(data, Links(folder, folder.root, data)):
+        if one.front:
+            said, whole = (f"{each.headline} {each.also}" for each in (one, found[one.name]))
+            assert not one.absent
+            assert NUMBER.sub("_", said) == NUMBER.sub("_", whole), one.name
+            numbers = [float(each) for each in NUMBER.findall(whole)]
+            assert [float(each) for each in NUMBER.findall(said)] == pytest.approx(numbers, rel=0.1), one.name
+
+
+def test_what_was_not_decided_is_no_statement_that_was_tried(published: Evidence) -> None:
+    claims = published.frames["claims"].copy()
+    here = claims[~claims["source"].str.startswith("hip-gemm")]
+    gone = here["id"].iloc[0]
+    claims.loc[claims["id"] == gone, "verdict"] = "not measured"
+    data = Evidence(published.sweeps, {**published.frames, "claims": claims}, published.environment)
+    assert module.claims(data)["claims"] == here["id"].nunique() - 1
 
 
 def test_links_of_readme_and_report_lead_to_sources(pages: dict[str, str]) -> None:

@@ -88,6 +88,24 @@ def test_the_page_has_every_device_and_says_which_has_no_measurements(
     ]
 
 
+def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
+    sweeps: dict[str, Sweep], others: list[PublishedFolder]
+) -> None:
+    data = Evidence.read(PUBLISHED, sweeps)
+    report = render(PUBLISHED, data, {}, beside=others)[PUBLISHED.report]
+    first = report.partition("## What to use")[0]
+    assert "| question | NVIDIA H200, here | NVIDIA-FAST |\n" in first
+    (steps,) = [line for line in first.splitlines() if line.startswith("| Which three steps")]
+    assert "| Coalesced loads (12 times), then" in steps, "here"
+    assert "| Coalesced loads (15 times), then" in steps, "whose steps are made 1.25 times as large"
+    assert "| Does double buffering pay?" not in first, "no sweep of it is part of this run"
+    assert "here |" not in render(PUBLISHED, data, {})[PUBLISHED.report]
+    page = render_page(PUBLISHED, data, ROOT, others)
+    card = page.partition('data-name="three_steps"')[2].partition("</article>")[0]
+    assert re.search(r'class="muted">NVIDIA-FAST: <p>Coalesced', card)
+    assert "NVIDIA-NONE" not in card
+
+
 def test_what_is_published_of_other_devices_is_found(tmp_path: Path, others: list[PublishedFolder]) -> None:
     for one in others:
         shutil.copytree(one.root, tmp_path / "results/published" / one.root.name)

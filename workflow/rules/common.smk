@@ -118,9 +118,19 @@ def settings_of(wildcards):
     return words_for({"compile", "measure", "profile"})
 
 
+def cells_of(wildcards):
+    """Which cells of a sweep the configuration keeps, where it does not keep all."""
+    kept, name = RUN.config.sweeps, wildcards.sweep
+    return setting_words({"sweeps": {name: kept[name]}}) if isinstance(kept, dict) and name in kept else []
+
+
 def words_for(parts):
     """Parts of the configuration, as steps take them."""
-    given = RUN.config.model_dump(include=parts)
+    return setting_words(RUN.config.model_dump(include=parts))
+
+
+def setting_words(given):
+    """Settings, as steps take them."""
     return [f"--config {key}={shlex.quote(json.dumps(value))}" for key, value in given.items()]
 
 

@@ -18,12 +18,13 @@ rule prepare_sweep:
         folder=run_folder,
         arch=RUN.arch,
         settings=settings_of,
+        cells=cells_of,
         asked=lambda wildcards: KNOWN.sweeps[wildcards.sweep].asked,
     message:
         "Preparing {wildcards.sweep}"
     shell:
         "python -m ladder prepare {params.folder:q} {wildcards.sweep:q} --jobs {threads}"
-        " --arch {params.arch:q} {params.settings} > {log} 2>&1"
+        " --arch {params.arch:q} {params.settings} {params.cells} > {log} 2>&1"
 
 
 rule compile:

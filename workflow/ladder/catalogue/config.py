@@ -21,11 +21,15 @@ AutoArch = Annotated[str, *matching(f"auto|{ARCH}", "auto or an architecture suc
 
 
 def _is_choice(value: Any) -> bool:
-    listed = isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
+    given = [*value, *value.values()] if isinstance(value, dict) else value
+    listed = isinstance(given, list) and bool(given) and all(isinstance(word, str) for word in given)
     return value == "all" or listed
 
 
-Chosen = Annotated[str | list[str], *taking("all, or a list of sweep names", _is_choice)]
+_CHOICE = (
+    "all, a list of sweep names, or a mapping of sweep names to expressions that keep some of their cells"
+)
+Chosen = Annotated[str | list[str] | dict[str, str], *taking(_CHOICE, _is_choice)]
 
 
 class CompileConfig(Document):
@@ -119,7 +123,9 @@ class Config(Document):
     arch: AutoArch
     """architecture to compile for; auto is the device's, sm_90a without one"""
     sweeps: Chosen
-    """sweeps of the run"""
+    """sweeps of the run, or some of their cells: an expression over parameters, kernel, dtype, rung, the size and the
+    regime, such as `m == 4096 and regime == 'cold'`; a cell stays where it holds for the sweep's first regime, and is
+    launched for seconds where it also holds for sustained"""
     compile: CompileConfig
     measure: MeasureConfig
     profile: ProfileConfig

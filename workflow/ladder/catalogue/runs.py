@@ -7,7 +7,7 @@ from ladder.build.sources import include_closure
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import Setup
-from ladder.catalogue.sweeps import load_sweeps, named
+from ladder.catalogue.sweeps import chosen_cells, load_sweeps, named
 from ladder.model.errors import refuse_unknown
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
@@ -18,7 +18,8 @@ from ladder.model.sweep import Sweep
 class Run(Setup):
     """Everything that can be known before the first job.
 
-    `sweeps` are the chosen ones. Every sweep is checked and planned, because claims and targets may name any.
+    `sweeps` are the chosen ones, with the chosen of their cells. Every sweep is checked and planned, because claims and
+    targets may name any.
     """
 
     catalog: Mapping[str, Kernel]
@@ -42,8 +43,9 @@ def load(setup: Setup) -> Run:
     for kernel in catalog.values():
         include_closure(kernel.source, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
-    plans = {name: plan_sweep(sweep, config, arch) for name, sweep in every.items()}
-    chosen = every if config.sweeps == "all" else named(config.sweeps, every)
+    chosen = every if isinstance(config.sweeps, str) else named([*config.sweeps], every)
+    chosen = {name: chosen_cells(sweep, config.sweeps) for name, sweep in chosen.items()}
+    plans = {name: plan_sweep(sweep, config, arch) for name, sweep in {**every, **chosen}.items()}
     for index, name in enumerate(config.clock.sweeps if config.clock.enabled else ()):
         refuse_unknown("configuration", f"clock.sweeps[{index}]", name, every)
     gemms = [name for name, one in every.items() if one.problem.name == "gemm" and one.reference.libraries]

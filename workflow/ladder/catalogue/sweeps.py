@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
-from ladder.model.cell import External
+from ladder.model.cell import SUSTAINED, External
 from ladder.model.document import A_VALUE, Document, Share, Some, Text, Value, is_parameter, matching, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
@@ -419,6 +419,46 @@ def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     for name in names:
         refuse_unknown("configuration", "sweeps", name, known)
     return {name: known[name] for name in names}
+
+
+def chosen_cells(sweep: Sweep, choice: str | Sequence[str] | Mapping[str, str]) -> Sweep:
+    """A sweep with the cells that a configuration's `sweeps` keeps of it, which are all where it only names sweeps.
+
+    Raises LadderError where the expression is none or keeps no cell.
+    """
+    if not isinstance(choice, Mapping) or sweep.name not in choice:
+        return sweep
+    field, where = f"sweeps.{sweep.name}", choice[sweep.name]
+
+    def keeps(entry: Entry, size: Size, regime: str) -> bool:
+        with within(f"configuration: {field}"):
+            return bool(evaluate(where, {**_names_of(entry, size), "regime": regime}))
+
+    def some(selection: Selection) -> Selection:
+        return tuple((one, size) for one, size in selection if one in own and size in own[one].sizes)
+
+    first = sweep.regimes[0]
+    cut = [
+        replace(entry, sizes=tuple(size for size in entry.sizes if keeps(entry, size, first)))
+        for entry in sweep.entries
+    ]
+    own = {entry.variant: entry for entry in cut if entry.sizes}
+    if not own:
+        raise refuse("configuration", field, where, "an expression that keeps a cell")
+    paired = [
+        replace(entry, baseline=own.get(entry.baseline.variant) if entry.baseline else None)
+        for entry in own.values()
+    ]
+    return replace(
+        sweep,
+        entries=tuple(paired),
+        sizes=tuple(size for size in sweep.sizes if any(size in entry.sizes for entry in paired)),
+        counted=some(sweep.counted),
+        sustained=tuple(
+            (one, size) for one, size in some(sweep.sustained) if keeps(own[one], size, SUSTAINED)
+        ),
+        repeated=some(sweep.repeated),
+    )
 
 
 def load_sweeps(folder: Path, catalog: Mapping[str, Kernel], chosen: list[str] | None) -> dict[str, Sweep]:

@@ -13,7 +13,7 @@ from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.settings import choose_device, read_settings
-from ladder.catalogue.sweeps import load_sweeps
+from ladder.catalogue.sweeps import chosen_cells, load_sweeps
 from ladder.cli.load import settings_of
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs, SweepName, project
 from ladder.model.errors import LadderError
@@ -60,7 +60,7 @@ def prepare(
     own = project(context)
     settings = read_settings(own, configfile or (), settings_of(config, arch=arch))
     chosen = load_sweeps(own.sweeps, load_catalog(own.kernels), [sweep])[sweep]
-    made = compiled(own, chosen, settings, choose_device(settings)[1], jobs)
+    made = compiled(own, chosen_cells(chosen, settings.sweeps), settings, choose_device(settings)[1], jobs)
     write_plan(made, RunFolder(folder))
     for name, facts in made.variants.items():
         if facts["status"] != "ok":

@@ -66,6 +66,6 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     """
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
-    sweeps = {name: _sweep(run, sweep) for name, sweep in run.every_sweep.items()}
+    sweeps = {name: _sweep(run, sweep) for name, sweep in {**run.every_sweep, **run.sweeps}.items()}
     code = {step: _code(step) for step in _STEPS}
     return {"sweeps": sweeps, "chosen": list(run.sweeps), "code": code, "external": external_files(run.plans)}

@@ -28,6 +28,7 @@ def page(document: Mapping[str, Any]) -> str:
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return _PAGES.get_template("index.html").render(
         own=document["runs"][0],
+        others=document["runs"][1:],
         style=read_text(_ROOM / "page.css"),
         scripts=[read_text(_ROOM / f"{name}.js") for name in _SCRIPTS],
         data=text.replace("<", "\\u003c"),  # nothing in it ends the script that holds it

@@ -13,7 +13,7 @@ from typing import Any
 
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
-from ladder.claims.primitives import REFUTED, Row, Unmeasured
+from ladder.claims.primitives import NOT_MEASURED, REFUTED, Row, Unmeasured
 from ladder.model.cell import size_label
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices
@@ -385,11 +385,12 @@ def claims(data: Evidence) -> Facts:
     """How many of the sources' statements fail, apart from those that were made about another GPU."""
     decided = data.frames["claims"]
     whole = overall(decided)
-    if not (whole != "not measured").any():
+    if not (whole != NOT_MEASURED).any():
         raise Unmeasured("no claim was decided")
     elsewhere = set(decided[decided["source"].str.startswith(OTHER_GPU)]["id"])
-    here = whole[[one not in elsewhere for one in whole.index]]
-    there = whole[[one in elsewhere for one in whole.index]]
+    decisive = whole[whole != NOT_MEASURED]
+    here = decisive[[one not in elsewhere for one in decisive.index]]
+    there = decisive[[one in elsewhere for one in decisive.index]]
     refuted = (decided["verdict"] == REFUTED).groupby(decided["id"], sort=False).mean()
     worst = refuted[[one not in elsewhere for one in refuted.index]].sort_values(
         ascending=False, kind="stable"

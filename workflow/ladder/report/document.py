@@ -4,7 +4,7 @@ Numbers and selections are made here in Python; words and tables stand in the te
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
+from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
 from ladder.report.answers import OTHER_GPU, answers
 from ladder.report.chapters import chapters
@@ -83,6 +84,7 @@ def render(
     lines = claim_lines(frames["claims"])
     context = {
         "answers": found,
+        "elsewhere": [(there.name, _headlines(folder, there)) for folder, there in _measured(beside, sweeps)],
         "chapters": parts,
         "links": links,
         "data": data,
@@ -117,6 +119,23 @@ def render(
     for sweep, part in data.parts.items():
         pages[folder.sweep_page(sweep)] = _page("sweep", context | {"data": part})
     return pages
+
+
+def _measured(
+    folders: Sequence[RunFolder], sweeps: Mapping[str, Sweep]
+) -> Iterator[tuple[RunFolder, Evidence]]:
+    """Those of some folders that hold measurements, with their tables."""
+    for folder in folders:
+        if folder.environment.is_file():
+            there = Evidence.read(folder, sweeps)
+            if (there.frames["timings"]["status"] == "ok").any():
+                yield folder, there
+
+
+def _headlines(folder: RunFolder, data: Evidence) -> dict[str, str]:
+    """Question -> the headline of its answer, without links."""
+    found = answers(data, Links(folder, folder.root, data))
+    return {one.name: markdown.unlinked(one.headline) for one in found}
 
 
 def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:

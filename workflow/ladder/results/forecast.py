@@ -46,9 +46,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
     cache = Cache(run.project.root / run.config.compile.cache)
     for name, plan in ((name, run.plans[name]) for name in run.sweeps):
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
-        wanted = CompileRequests(
-            run.every_sweep[name], run.project.include, run.arch, run.config.compile.options
-        )
+        wanted = CompileRequests(run.sweeps[name], run.project.include, run.arch, run.config.compile.options)
         # What is not compiled has no status and no machine code, so that no record is of it.
         made = replace(plan, **wanted.facts({one.key: cache.facts(one) or {} for one in wanted.requests}))
         view = View(made, Records() if plan.job["remeasure"] else store)
