@@ -28,7 +28,7 @@ from ladder.model.sweep import Figure, Reference
 from ladder.report import sections
 from ladder.report.document import TEMPLATES
 from ladder.report.evidence import Evidence, gain
-from ladder.report.figures import curves
+from ladder.report.figures import lines
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.messages import message
 from ladder.report.sweep_data import FigureData, NoDataError, of_sweep
@@ -265,7 +265,7 @@ def test_a_line_is_named_at_its_end_and_no_two_names_touch(lab: Lab) -> None:
 def test_of_many_curves_those_are_drawn_that_are_ahead_somewhere(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(curves, "MOST", 2)
+    monkeypatch.setattr(lines, "MOST", 2)
     given = data(lab, "fp32_ladder", "curves")
     small = given.timings["n"] == 512
     speeds = given.timings["speedup"].mask(small, 0.1 * given.timings["speedup"])
