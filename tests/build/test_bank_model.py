@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ladder.build.banks import (
     conflict_degree,
     groups,
+    least_cycles,
     matrix_wavefronts,
     served,
     wavefronts,
@@ -44,6 +45,18 @@ def test_lanes_that_want_one_word_share_it() -> None:
 def test_two_words_of_one_bank_take_two_wavefronts() -> None:
     assert wavefronts([0] * 16 + [128] * 16) == 2
     assert wavefronts([0, 128, *range(4, 4 * 31, 4)]) == 2, "one conflict delays the whole warp"
+
+
+def test_a_bank_has_one_word_a_cycle_whatever_joins() -> None:
+    assert [least_cycles(strided(stride)) for stride in (1, 2, 32, 33)] == [1, 2, 32, 1]
+    assert least_cycles([16 * lane for lane in LANES], 16) == 4
+    assert least_cycles([0] * 32, 16) == 1
+
+
+@given(st.sampled_from(WIDTHS), st.lists(st.integers(0, 255), min_size=32, max_size=32), st.booleans())
+def test_no_access_takes_less_than_its_busiest_bank(width: int, places: list[int], merges: bool) -> None:
+    offsets = [place * width for place in places]
+    assert least_cycles(offsets, width) <= wavefronts(offsets, width, merges)
 
 
 def test_a_bank_serves_distinct_words_in_turn_and_counts_them_once() -> None:

@@ -78,6 +78,30 @@ def test_calls_of_the_banks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "compare_words" in gpu.called
 
 
+@pytest.mark.parametrize(
+    ("params", "cycles"), [({}, 32), ({"width": 4}, 32), ({"matrices": 2}, 16), ({"width": 16}, 32)]
+)
+def test_accesses_of_a_column_take_a_cycle_for_each_word_of_its_bank(
+    params: dict[str, int], cycles: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu: Any = FakeGpu("banks", "int32")
+    made = BanksInstance(gpu, {"elements": 64}, "int32", "")
+    monkeypatch.setattr(made, "_offsets", lambda: [tuple(128 * lane for lane in range(32))])
+    assert made.least_cycles({"warps": 8, **params}) == 8 * 64 * cycles
+
+
+def test_offsets_between_words_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bank model can say nothing of them."""
+    gpu: Any = FakeGpu("banks", "int32")
+    made = BanksInstance(gpu, {"elements": 64}, "int32", "")
+    monkeypatch.setattr(made, "_offsets", lambda: [tuple(4 * lane + 1 for lane in range(32))])
+    found = made.check({"warps": 1})
+    assert (found.correct, str(found)) == (
+        False,
+        "offsets are no multiples of 4 bytes, as those of such accesses are",
+    )
+
+
 def test_inputs_are_held_to_the_kind_that_they_were_drawn_as(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu: Any = FakeGpu("gemm", "fp32")
     libraries: Any = FakeLibraries()

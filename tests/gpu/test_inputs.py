@@ -216,7 +216,9 @@ def test_a_chain_of_stencils_has_another_input_at_each_place(monkeypatch: pytest
     monkeypatch.setattr(instances, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("stencil", "fp32")
     chain = StencilInstance(gpu, {"elements": 4096}, "fp32", "")
-    assert len(set(places(chain, 100))) == 100
+    found = places(chain, 100)
+    assert len({buffer for ((buffer, _),) in found}) == 100, "a moved input has the moved answer"
+    assert chain.place_bytes() == sum(chain.tensors[name].guarded.size for name in ("input", "output"))
 
 
 def test_all_copies_of_a_chain_are_drawn_anew_and_looked_at(

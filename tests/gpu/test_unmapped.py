@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ladder.gpu import unmapped
-from ladder.gpu.unmapped import ending_at, mapped
+from ladder.gpu.unmapped import at_ends, mapped
 from ladder.model.errors import LadderError
 
 PAGE, RESERVED, FINE = 2**21, 2**40, unmapped.driver.CUresult.CUDA_SUCCESS
@@ -51,13 +51,13 @@ def given_back(calls: list[tuple[Any, ...]]) -> list[str]:
 
 
 def test_whole_pages_are_mapped_far_from_both_ends_of_what_is_reserved(calls: list[tuple[Any, ...]]) -> None:
-    with mapped(gpu(), PAGE + 1) as end:
+    with mapped(gpu(), PAGE + 1) as (first, end):
         assert given_back(calls) == []
     by_name = {name: given for name, *given in calls}
     reserved = by_name["cuMemAddressReserve"][0]
     begin, size, *_ = by_name["cuMemMap"]
     assert size == 2 * PAGE == by_name["cuMemCreate"][0]
-    assert end == begin + size
+    assert (first, end) == (begin, begin + size)
     assert begin - RESERVED >= 2**30 <= RESERVED + reserved - end
     assert by_name["cuMemSetAccess"][:2] == [begin, size]
     assert given_back(calls) == ["cuMemUnmap", "cuMemRelease", "cuMemAddressFree"]
@@ -89,12 +89,12 @@ def test_what_was_taken_before_memory_ran_out_is_given_back(
 
 
 @pytest.mark.parametrize("size", [1, 4 * 131 * 61, 4 * 256 * 96, 2**31])
-def test_a_buffer_ends_at_the_last_byte_or_as_near_as_its_alignment_lets_it(
+def test_a_buffer_begins_at_the_first_byte_or_ends_at_the_last_as_near_as_its_alignment_lets_it(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unmapped, "Buffer", SimpleNamespace(from_handle=lambda begin, size: (begin, size)))
-    begin, length = ending_at(2**40, size)
-    assert length == size
+    (first, whole), (begin, length) = at_ends(2**39, 2**40, size)
+    assert (first, whole, length) == (2**39, size, size)
     assert begin % 256 == 0
     left = 2**40 - begin - size
     assert left == 0 if size % 256 == 0 else 0 < left < 256

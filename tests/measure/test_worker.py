@@ -177,14 +177,16 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, other in (("Gpu", Gpu), ("Harness", Harness), ("static_shared_bytes", lambda cubin: 0)):
         monkeypatch.setattr(bench, name, other)
     monkeypatch.setattr(bench, "load", lambda cubin, launch, instance: lambda: None)
-    monkeypatch.setattr(beyond, "mapped", lambda gpu, size: contextlib.nullcontext(2**40))
-    monkeypatch.setattr(beyond, "ending_at", lambda end, size: FakeBuffer(size, end - size))
+    monkeypatch.setattr(beyond, "mapped", lambda gpu, size: contextlib.nullcontext((2**39, 2**40)))
+    ends = lambda begin, end, size: (FakeBuffer(size, begin), FakeBuffer(size, end - size))  # noqa: E731
+    monkeypatch.setattr(beyond, "at_ends", ends)
     for problem in ("banks", "stencil", "gemm"):
         kind = f"ladder.problems.{problem}.instance.{problem.capitalize()}Instance"
         monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None)
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.observations", lambda *_: {})
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.reported_cycles", lambda _: CYCLES)
+    monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.least_cycles", lambda *_: 0.0)
     graph = SimpleNamespace(launch=lambda stream: None, close=lambda: None)
     monkeypatch.setattr(worker, "capture", lambda stream, members: graph)
     monkeypatch.setattr(worker, "_REPLAYED", 0.0)  # a chain takes no longer than a launch here
@@ -298,15 +300,16 @@ Launched = list[tuple[Any, ...]]
 
 @pytest.fixture
 def at_ends(monkeypatch: pytest.MonkeyPatch) -> Launched:
-    """Sizes and scalars of launches whose buffers all end at 2^40, where nothing is mapped."""
+    """Sizes and scalars of launches whose buffers all begin at 2^39, or end at 2^40, where nothing is mapped beyond."""
     seen = Launched()
 
     def load(cubin: bytes, launch: Any, instance: GemmInstance) -> Callable[[], None]:
         names = {one.get("pointer") or one.get("tensor_map") for one in launch.arguments} - {None}
-        ends = {one.handle + one.size for one in (instance.tensors[name].buffer for name in names)}
-        if 2**40 not in ends:
+        buffers = [instance.tensors[name].buffer for name in names]
+        if {one.handle for one in buffers} != {2**39} and {one.handle + one.size for one in buffers} != {
+            2**40
+        }:
             return lambda: None
-        assert ends == {2**40}
         return lambda: seen.append((*instance.size.values(), *instance.scalars.values()))
 
     monkeypatch.setattr(bench, "load", load)
@@ -314,7 +317,7 @@ def at_ends(monkeypatch: pytest.MonkeyPatch) -> Launched:
 
 
 @pytest.mark.parametrize("name", ["fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column"])
-def test_each_variant_is_launched_once_where_nothing_is_mapped_behind_its_buffers(
+def test_each_variant_is_launched_once_at_both_ends_of_memory_around_which_nothing_is_mapped(
     name: str, tmp_path: Path, at_ends: Launched
 ) -> None:
     """At every edge and at its own size; with beta as well, so that C is read."""
@@ -330,7 +333,7 @@ def test_each_variant_is_launched_once_where_nothing_is_mapped_behind_its_buffer
     assert 0.0 <= once_s < before / 2
     sizes = [edge.size for edge in plan.edges[plan.tasks[0].variant]] + [plan.tasks[0].cell.size]
     weights = [(1.0, 0.0), (1.0, 0.5)] if plan.problem == "gemm" else [()]
-    assert at_ends == [(*size.values(), *one) for size in sizes for one in weights]
+    assert at_ends == [(*size.values(), *one) for size in sizes for one in 2 * weights]
     scalars = {(): {}}.get(weights[0], {"alpha": 1.0, "beta": 0.0})
     assert own.bench.instance(plan.tasks[0].cell).scalars == scalars
 
@@ -359,7 +362,7 @@ def test_what_fails_there_is_out_of_bounds_and_ends_the_process(
     assert answer["fatal"] == (status == "out_of_bounds")
     result = answer["results"]["dirty"]
     assert result["status"] == status
-    at = "at 257x8x72: accesses memory beyond its buffers: it fails where nothing is mapped behind them"
+    at = "at 257x8x72: accesses memory beyond its buffers: it fails where nothing is mapped there"
     assert result["reason"] == (at if status == "out_of_bounds" else f"RuntimeError: {text}")
 
 
@@ -405,6 +408,24 @@ def test_cycles_that_a_kernel_reports_are_held_against_the_time_of_its_launch(
     if not right:
         assert result["reason"].startswith(
             f"cold: the cycles that it reports take {share * 450:.2f} us at 1980 MHz"
+        )
+
+
+@pytest.mark.parametrize(("least", "right"), [(CYCLES, True), (1.01 * CYCLES, True), (1.1 * CYCLES, False)])
+def test_no_kernel_reports_fewer_cycles_than_its_accesses_take(
+    least: float, right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that makes no access, and waits for as long as it reports."""
+    plan = plan_of("bank_column", tmp_path)
+    (tmp_path / "none.cubin").touch()
+    monkeypatch.setattr(
+        "ladder.problems.banks.instance.BanksInstance.least_cycles", lambda self, params: least
+    )
+    (result,) = worker.Worker(plan, tmp_path).answer(0, ["cold"], {})["results"].values()
+    assert result["status"] == ("ok" if right else "incorrect")
+    if not right:
+        assert result["reason"].startswith(
+            f"it reports {CYCLES} cycles, where its accesses take {least:.0f} at"
         )
 
 

@@ -61,6 +61,11 @@ def wavefronts(offsets: Sequence[int], width: int = 4, merges: bool = True) -> i
     return sum(max(map(len, wanted.values())) for wanted in served(offsets, width, merges))
 
 
+def least_cycles(offsets: Sequence[int], width: int = 4) -> int:
+    """Cycles of one access at least, however lanes are grouped: a bank has one word a cycle. Raises ValueError."""
+    return max(map(len, _wanted(offsets, range(len(offsets)), width).values()))
+
+
 def matrix_wavefronts(rows: Sequence[int]) -> int:
     """Wavefronts of one ldmatrix, from the byte offsets of the rows of 1, 2 or 4 matrices. Raises ValueError."""
     if len(rows) not in (MATRIX_ROWS, 2 * MATRIX_ROWS, 4 * MATRIX_ROWS):

@@ -173,6 +173,10 @@ class Instance(ABC):
         """Cycles of the SM that the last launch says its work took; None where kernels report none."""
         return None
 
+    def least_cycles(self, params: Params) -> float:
+        """Fewer cycles than these no work like that of the last launch takes."""
+        return 0.0
+
     @contextlib.contextmanager
     def writing_to(self, place: int) -> Iterator[None]:
         """Inside, outputs are those of a place, allocated at its first use: for kernels loaded, poison and checks.
@@ -208,8 +212,9 @@ class Instance(ABC):
         return any(one.tensors for one in self._workspaces.values())
 
     def place_bytes(self) -> int:
-        """Device memory of one place: its outputs, and the workspaces that kernels have had so far."""
-        own = [self.tensors[name] for name in (*self.outputs, *self.workspaces.tensors)]
+        """Device memory of one place: its outputs, the workspaces that kernels have had so far, and its own input."""
+        alone = self.moving if len(self.moving) * self.shifts() == 1 else ()
+        own = [self.tensors[name] for name in (*self.outputs, *self.workspaces.tensors, *alone)]
         return sum(tensor.guarded.size for tensor in own)
 
     def places(self) -> int:

@@ -1,4 +1,4 @@
-"""Device memory that ends where nothing is mapped: what a kernel accesses behind its last byte is an error.
+"""Device memory around which nothing is mapped: what a kernel accesses beyond its ends is an error.
 
 By the driver's virtual memory management (CUDA driver API, "Virtual Memory Management"): more addresses are reserved
 than memory is mapped to.
@@ -17,8 +17,8 @@ _ALIGNED = 256  # bytes: as buffers are that a GPU allocates
 
 
 @contextlib.contextmanager
-def mapped(gpu: Gpu, size: int) -> Iterator[int]:
-    """The address behind `size` bytes, from which on nothing is mapped; nor is it ahead of their first page.
+def mapped(gpu: Gpu, size: int) -> Iterator[tuple[int, int]]:
+    """Memory for `size` bytes beyond which nothing is mapped: addresses of its first byte and behind its last.
 
     Inside, the memory is there. It is given back once all work is done, also where that has failed. Raises LadderError
     where the device has no such memory, or not enough.
@@ -43,12 +43,12 @@ def mapped(gpu: Gpu, size: int) -> Iterator[int]:
         undo.callback(driver.cuMemUnmap, begin, whole)
         checked(driver.cuMemSetAccess(begin, whole, [access], 1))
         try:
-            yield begin + whole
+            yield begin, begin + whole
         finally:
             with contextlib.suppress(Exception):  # what the context was lost by is on its way
                 gpu.sync()
 
 
-def ending_at(end: int, size: int) -> Buffer:
-    """A buffer of `size` bytes that ends at an address, or so few bytes ahead of it that it begins aligned."""
-    return Buffer.from_handle((end - size) // _ALIGNED * _ALIGNED, size)
+def at_ends(begin: int, end: int, size: int) -> tuple[Buffer, Buffer]:
+    """Buffers in such memory: at its first byte, and ending with it, or so few bytes earlier that it is aligned."""
+    return Buffer.from_handle(begin, size), Buffer.from_handle((end - size) // _ALIGNED * _ALIGNED, size)

@@ -1,10 +1,11 @@
 """Accesses beyond buffers that no result shows: a kernel is launched where nothing is mapped behind them."""
 
 import contextlib
+import itertools
 from collections.abc import Iterable
 
 from ladder.gpu.instance import Instance
-from ladder.gpu.unmapped import ending_at, mapped
+from ladder.gpu.unmapped import at_ends, mapped
 from ladder.measure.bench import Bench, CellOutcome
 from ladder.model.cell import size_label
 from ladder.model.errors import LadderError
@@ -16,7 +17,7 @@ _WEIGHTS = ((1.0, 0.0), (1.0, 0.5))  # alpha and beta: with the second C is read
 
 
 def refuse_accesses_beyond(bench: Bench, launches: Iterable[tuple[Launch, Instance]]) -> None:
-    """Launch what was verified, once more in buffers that end where nothing is mapped.
+    """Launch what was verified, once more in buffers that begin or end where nothing is mapped beyond.
 
     Raises CellOutcome where a launch fails there, which loses the context. A note says where there is no such memory.
     """
@@ -41,12 +42,13 @@ def _buffers(launch: Launch) -> set[str]:
     return {one[kind] for one in launch.arguments for kind in ("pointer", "tensor_map") if kind in one}
 
 
-def _launch(bench: Bench, launch: Launch, instance: Instance, ends: dict[str, int]) -> None:
-    there = {name: ending_at(ends[name], instance.tensors[name].buffer.size) for name in _buffers(launch)}
-    for alpha, beta in _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]:
+def _launch(bench: Bench, launch: Launch, instance: Instance, ends: dict[str, tuple[int, int]]) -> None:
+    both = {name: at_ends(*ends[name], instance.tensors[name].buffer.size) for name in _buffers(launch)}
+    weights = _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]
+    for end, (alpha, beta) in itertools.product((0, 1), weights):
         instance.use_scalars(alpha, beta)
         try:
-            with instance.kept_in(there):
+            with instance.kept_in({name: buffers[end] for name, buffers in both.items()}):
                 bench.load(launch, instance)()
                 bench.gpu.sync()
         except CellOutcome:
@@ -54,7 +56,7 @@ def _launch(bench: Bench, launch: Launch, instance: Instance, ends: dict[str, in
         except Exception as error:
             if not any(word in str(error) for word in _LOST):
                 raise
-            why = "accesses memory beyond its buffers: it fails where nothing is mapped behind them"
+            why = "accesses memory beyond its buffers: it fails where nothing is mapped there"
             raise CellOutcome(
                 "out_of_bounds", f"at {size_label(instance.size)}: {why}", spoilt=True
             ) from error

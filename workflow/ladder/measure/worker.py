@@ -33,6 +33,7 @@ _REPLAYED = 0.7  # of a single launch's time: launches of a chain that take less
 _CHECKED_OF_A_CHAIN = 4  # launches of each warm chain that are checked, by chance
 _BESIDE_CYCLES = (1.15, 10.0)
 """By how much a launch may take longer than the cycles that it reports: a factor, and us (up to 7 were seen)."""
+_OF_LEAST_CYCLES = 0.98
 _SUSTAINED_FROM_US = 90.0  # of one launch; 100 us are promised, and one launch may read less
 
 _MISTAKES = (TypeError, AttributeError, LookupError, NameError, AssertionError, ValueError, OSError)
@@ -186,7 +187,11 @@ class Timing:
         for _ in range(_OBSERVED_LAUNCHES):
             variant()
         mhz = gpu.mean_mhz(before, gpu.read_clocks())
-        own_us = (self.instance.reported_cycles() or 0) / mhz
+        cycles, least = self.instance.reported_cycles() or 0, self.instance.least_cycles(self.variant.params)
+        if cycles < _OF_LEAST_CYCLES * least:
+            why = f"it reports {cycles} cycles, where its accesses take {least:.0f} at least"
+            raise CellOutcome("incorrect", f"{why}: a bank of shared memory has one word a cycle")
+        own_us = cycles / mhz
         for regime, pairs in timed.items():
             if regime in CHAINED or not isinstance(pairs, Pairs):
                 continue

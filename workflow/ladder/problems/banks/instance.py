@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from cuda.core import Buffer
 
-from ladder.build.banks import LANES, MATRIX_ROWS, matrix_wavefronts, wavefronts
+from ladder.build.banks import LANES, MATRIX_ROWS, ROW_BYTES, least_cycles, matrix_wavefronts, wavefronts
 from ladder.gpu import instance
 from ladder.gpu.device import CheckResultSlot, Gpu
 from ladder.gpu.instance import Check
@@ -81,6 +81,11 @@ class BanksInstance(instance.Instance):
         threads, offsets = int(params["warps"]) * LANES, self._offsets()
         if min(min(row) for row in offsets) < 0:
             return Check(1.0, 0.0, "offsets were not written")
+        width = ROW_BYTES if "matrices" in params else int(params.get("width", 4))
+        if any(offset % width for row in offsets for offset in row):
+            return Check(
+                1.0, 0.0, f"offsets are no multiples of {width} bytes, as those of such accesses are"
+            )
         if self._read("cycles", "<q")[0] <= 0:
             return Check(1.0, 0.0, "cycles were not written")
         expected = expected_sums(offsets, self.size["elements"], params)
@@ -99,6 +104,14 @@ class BanksInstance(instance.Instance):
 
     def reported_cycles(self) -> int:
         return int(self._read("cycles", "<q")[0])
+
+    def least_cycles(self, params: Params) -> float:
+        """What the accesses to the offsets of the last launch take at least, since a bank has one word a cycle."""
+        lanes, width = LANES, int(params.get("width", 4))
+        if "matrices" in params:
+            lanes, width = MATRIX_ROWS * int(params["matrices"]), ROW_BYTES
+        patterns = [least_cycles(row[:lanes], width) for row in self._offsets()]
+        return int(params["warps"]) * self.size["elements"] * sum(patterns) / len(patterns)
 
     def observations(self, params: Params) -> dict[tuple[str, str], float]:
         accesses = int(params["warps"]) * self.size["elements"]

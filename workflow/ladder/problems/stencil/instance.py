@@ -23,6 +23,10 @@ class StencilInstance(instance.Instance):
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         return dict.fromkeys(("input", "output", "copied"), ((self.size["elements"],), self.dtype))
 
+    def shifts(self) -> int:
+        """None but 0: the means of a moved input are its means moved."""
+        return 1
+
     def fill_inputs(self, seed: int) -> None:
         self.draw("input", seed)
 
