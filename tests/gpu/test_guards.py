@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     for module in (instances, device):
         monkeypatch.setattr(module, "Buffer", FakeBuffer)
     made: Any = FakeGpu("gemm", "fp32")
-    made.guards = []
+    made.guards, made._lasting = [], []
     made.allocate_guarded = lambda name, size: Gpu.allocate_guarded(made, name, size)
     return made
 
@@ -42,6 +44,19 @@ def test_a_lasting_buffer_lies_between_guards_of_a_page(gpu: Any) -> None:
     (_, (ahead, size, first)), (_, (behind, _, last)) = gpu.guards
     assert (ahead + size, size, first) == (buffer.handle, GUARD_BYTES, False)
     assert (behind, last) == (buffer.handle + 1000, True)
+
+
+def test_a_lasting_buffer_stays_when_who_asked_for_it_is_gone(gpu: Any) -> None:
+    """Else another buffer takes its place, and what is written there counts as written around this one."""
+    freed: list[str] = []
+    whole = gpu.allocate(GUARD_BYTES)
+    gpu.allocate = lambda size: whole
+    weakref.finalize(whole, freed.append, "something")
+    del whole
+    gpu.allocate_guarded("something", 1000)
+    gpu.allocate = None
+    gc.collect()
+    assert not freed
 
 
 def test_the_buffers_that_prepare_the_l2_are_guarded(gpu: Any) -> None:

@@ -54,6 +54,7 @@ class Gpu:
         self.device = Device(0)
         self.device.set_current()
         self.guards: list[tuple[str, Guard]] = []  # of buffers that last as long as the process
+        self._lasting: list[Buffer] = []
         self.stream: Stream = self.device.create_stream()
         properties = self.device.properties
         self.sms: int = properties.multiprocessor_count
@@ -96,6 +97,7 @@ class Gpu:
         """A buffer for the whole process, between guards that instances look at. Raises OutOfDeviceMemory."""
         whole = self.allocate(size + 2 * GUARD_BYTES)
         whole.fill(GUARD_BYTE, stream=self.stream)
+        self._lasting.append(whole)  # Its guards are looked at for as long, whoever asked for it and is gone.
         begin = int(whole.handle) + GUARD_BYTES
         self.guards += [(name, one) for one in guards_of(int(whole.handle), whole.size, begin, size)]
         return Buffer.from_handle(begin, size, owner=whole)

@@ -59,9 +59,10 @@ class Bench:
         self.problem: Problem = importlib.import_module(f"ladder.problems.{plan.problem}").PROBLEM
         self.variants, self.cubins = plan.variants, cubins
         self._harness = plan.harness
-        cubin, symbols = self._compiled(next(iter(plan.harness)))
+        first = next(iter(plan.harness))
+        cubin, symbols = self._compiled(first)
         self.gpu = Gpu(cubin, symbols)
-        self._of_dtype: dict[str, Harness] = {}
+        self._of_dtype: dict[str, Harness] = {first: self.gpu.harness}
         self.timer = Timer(self.gpu, None if traced else self._device_clock(symbols))
         kind: type[Instance] = importlib.import_module(f"ladder.problems.{plan.problem}.instance").INSTANCE
         self._create, self._seed = kind.maker(self.timer, plan.settings), plan.settings["seed"]
