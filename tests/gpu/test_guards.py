@@ -49,12 +49,10 @@ def test_a_lasting_buffer_lies_between_guards_of_a_page(gpu: Any) -> None:
 def test_a_lasting_buffer_stays_when_who_asked_for_it_is_gone(gpu: Any) -> None:
     """Else another buffer takes its place, and what is written there counts as written around this one."""
     freed: list[str] = []
-    whole = gpu.allocate(GUARD_BYTES)
-    gpu.allocate = lambda size: whole
-    weakref.finalize(whole, freed.append, "something")
-    del whole
-    gpu.allocate_guarded("something", 1000)
-    gpu.allocate = None
+    made = [gpu.allocate(3 * GUARD_BYTES)]
+    weakref.finalize(made[0], freed.append, "something")
+    gpu.allocate = lambda size: made.pop()
+    gpu.allocate_guarded("something", GUARD_BYTES)
     gc.collect()
     assert not freed
 
