@@ -28,6 +28,10 @@ class RunFolder:
         """What the report says of one sweep."""
         return self.root / "sweeps" / f"{sweep}.md"
 
+    def unseen(self, device: str) -> Path:
+        """Folder of the table that holds readings on GPUs not published against what is published of a device."""
+        return self.root.resolve().parents[1] / "unseen" / device
+
     def account(self, job: str, sweep: str) -> Path:
         """What a job (`measured` or `profiled`) did for a sweep."""
         return self.sweep(sweep) / f"{job}.json"

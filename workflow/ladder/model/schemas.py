@@ -50,6 +50,8 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     "coverage": _columns(
         """left_out sessions part cells:int readings:int covered:float half_width:float interval_score:float"""
     ),
+    # How often sessions on GPUs that no published session is of fell into the published ranges (results/unseen/DEVICE).
+    "unseen": _columns("part gpus:int cells:int readings:int covered:float day"),
     "metrics": _columns(f"sweep variant {_SIZE} metric unit value:float"),
     # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
     "resources": _columns(

@@ -360,10 +360,14 @@ def _over_shapes(data: Evidence, name: str) -> dict[str, Any]:
 
 @question("Can I trust a number?", "")
 def trust(data: Evidence) -> Facts:
-    """How many readings on GPUs and hosts that were left out fell into the range that was predicted without them."""
+    """How many readings fell into the range that was predicted without them.
+
+    `unseen`: on GPUs of which no session is published; `whole`: on published GPUs and hosts, left out in turn.
+    """
     rows = stats.records(data.frames["coverage"])
     whole = {row["left_out"]: row for row in rows if row["part"] == "all" and row["sessions"] == "all"}
-    if not whole:
+    unseen = stats.records(data.frames["unseen"])
+    if not whole and not unseen:
         raise Unmeasured("too few cells were measured on several GPUs to test the ranges")
     worst = min(
         (row for row in rows if row["readings"] >= 200 and "," in row["part"]),
@@ -374,6 +378,8 @@ def trust(data: Evidence) -> Facts:
     once = stats.against_references(timed[timed["status"] == "ok"])["sessions"] == 1
     return {
         "whole": whole,
+        "unseen": {row["part"]: row for row in unseen},
+        "least": min(unseen, key=lambda row: row["covered"], default=None),
         "worst": worst,
         "once": once.mean(),
         "itself": stats.against_itself(data.frames["sessions"]),

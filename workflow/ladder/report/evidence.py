@@ -12,7 +12,7 @@ import pandas as pd
 
 from ladder.claims.primitives import TABLES, Row, Rows, Tables, Unmeasured
 from ladder.model.extras import EXTRAS
-from ladder.model.folders import RunFolder
+from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.sweep import Sweep
 from ladder.report.markdown import figure, text
 from ladder.report.sweep_data import SweepData, of_sweep
@@ -122,7 +122,10 @@ class Evidence:
         """The tables in a folder. Raises LadderError where one that every run has is missing, or the environment."""
         frames = {name: tables.read(name, folder.tables) for name in _REQUIRED}
         frames |= {name: tables.read(name, folder.tables, required=False) for name in _OPTIONAL}
-        return cls(sweeps, frames, read_environment(folder))
+        environment = read_environment(folder)
+        source = environment.get("published") or (environment if isinstance(folder, PublishedFolder) else {})
+        frames["unseen"] = tables.read("unseen", folder.unseen(source.get("device", "")), required=False)
+        return cls(sweeps, frames, environment)
 
     @cached_property
     def tables(self) -> Tables:

@@ -1,0 +1,95 @@
+"""How often ranges held on GPUs that nobody had seen: the table, and what answers make of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from conftest import ROOT
+from factory import Lab
+from ladder.model.folders import Project
+from ladder.report.answers import trust
+from ladder.report.evidence import Evidence
+from ladder.results import tables
+from unseen import main, unseen
+
+PUBLISHED = Project(ROOT).published("nvidia-h200")
+SESSIONS = ROOT.parent / "shared/data/sessions-2026-11-23.parquet"
+
+cell = {
+    "sweep": "s",
+    "variant": "v",
+    "dtype": "fp32",
+    "layout": "NN",
+    "m": 1,
+    "n": 1,
+    "k": 1,
+    "regime": "cold",
+}
+
+
+def timings(*rows: dict[str, object]) -> pd.DataFrame:
+    return tables.frame("timings", [cell | row for row in rows])
+
+
+def sessions(*rows: dict[str, object]) -> pd.DataFrame:
+    usual = {"reference": "cublas", "gpu_uuid": "GPU-new", "started": "2026-11-23T10:00:00Z"}
+    return tables.frame("sessions", [cell | usual | row for row in rows])
+
+
+def test_a_reading_counts_once_where_it_has_a_range_and_says_something() -> None:
+    found = unseen(
+        sessions(
+            {"speedup": 1.0},
+            {"speedup": 1.2, "gpu_uuid": "GPU-other"},
+            {"speedup": 1.0, "chose": True},
+            {"speedup": 1.0, "reference": "v"},
+            {"speedup": 1.0, "variant": "without a range"},
+            {"speedup": 0.98, "m": 2, "reference": "w"},
+        ),
+        timings(
+            {"predicted_low": 0.99, "predicted_high": 1.01},
+            {"variant": "without a range"},
+            {"m": 2, "predicted_low": 0.97, "predicted_high": 0.99},
+        ),
+    )
+    numbers = {row.part: (row.gpus, row.cells, row.readings, row.covered) for row in found.itertuples()}
+    assert numbers["all"] == (2, 2, 3, pytest.approx(2 / 3))
+    assert numbers["library"] == (2, 1, 2, 0.5)
+    assert numbers["kernel"] == (1, 1, 1, 1.0)
+    assert numbers["s"] == numbers["all"]
+
+
+def test_what_is_published_was_seen(tmp_path: Path) -> None:
+    tables.write({"sessions": sessions({"speedup": 1.0}), "timings": timings({})}, tmp_path)
+    with pytest.raises(ValueError, match="GPU-new are published"):
+        main(tmp_path / "sessions.parquet", tmp_path, tmp_path / "unseen")
+
+
+def test_trust_is_of_the_published_ranges_alone(tmp_path: Path) -> None:
+    """A run of one's own on the same GPU has ranges of its own."""
+    row = {"part": "all", "gpus": 3, "cells": 5, "readings": 10, "covered": 0.8, "day": "2026-11-23"}
+    lab = Lab(tmp_path)
+    lab.record(["fp32_ladder"])
+    lab.collect(["fp32_ladder"])
+    device = Evidence.read(lab.folder, lab.sweeps(["fp32_ladder"])).source["device"]
+    tables.write({"unseen": tables.frame("unseen", [row])}, lab.folder.unseen(device))
+    assert not len(Evidence.read(lab.folder, lab.sweeps(["fp32_ladder"])).frames["unseen"])
+
+
+@pytest.mark.published
+@pytest.mark.skipif(not SESSIONS.is_file(), reason="the sessions are not here")
+def test_the_table_is_of_the_ranges_that_are_published(tmp_path: Path) -> None:
+    main(SESSIONS, PUBLISHED.root, tmp_path)
+    made, kept = (tables.read("unseen", folder) for folder in (tmp_path, PUBLISHED.unseen("nvidia-h200")))
+    assert made.equals(kept), "run tests/unseen.py again"
+
+
+def test_the_first_screen_names_the_share_on_gpus_that_nobody_had_seen() -> None:
+    data = Evidence.read(PUBLISHED, {})
+    facts = trust(data)
+    whole = data.frames["unseen"].set_index("part").loc["all"]
+    assert facts["unseen"]["all"]["covered"] == whole["covered"] < 0.95
+    said = f"Of {whole['readings']:,} readings on {whole['gpus']} GPUs that nobody had seen, {whole['covered']:.0%}"
+    assert said.replace("%", " %") in (ROOT / "README.md").read_text(encoding="utf-8")
