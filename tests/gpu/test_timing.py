@@ -578,6 +578,7 @@ def test_a_block_counts_once_clock_and_power_have_settled(gpu: Any, timer: Timer
     chain = gpu.launcher("A", lambda: 40_000.0 if next(chains) < 9 else 50_000.0)
     block = timer.block(Watched(chain), 1)
     assert block.us == pytest.approx(50_000.0, rel=0.03)
+    assert block.settling_us == pytest.approx(40_000.0, rel=0.1)
     assert gpu.log.count("clocks") == 2
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Pairs, Watched, chain_length
+from ladder.gpu.timing import Block, Blocks, Pairs, Watched, chain_length
 from ladder.measure import worker
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.watch import Side, Watch
@@ -308,7 +308,7 @@ class FakeTimer:
 
     def __init__(self) -> None:
         self.called: list[tuple[str, float]] = []
-        self.median_us = 10.0
+        self.median_us, self.settling = 10.0, 0.97
 
     def pairs(self, sides: Any, rule: Any, regime: str, twice: bool = False, scale: float = 1.0) -> Any:
         self.called.append((regime, scale))
@@ -320,7 +320,12 @@ class FakeTimer:
         return Pairs([self.median_us] * 3, [10.0] * 3)
 
     def blocks(self, sides: Any, scales: Any) -> Any:
-        return self.pairs(sides, None, "sustained", scale=scales)
+        found = Blocks(**vars(self.pairs(sides, None, "sustained", scale=scales)))
+        settling = (0.97, self.settling, 0.97)
+        found.variant = [
+            Block(us, us * of, 1500.0, 0.0, 1.0) for us, of in zip(found.variant_us, settling, strict=True)
+        ]
+        return found
 
     def singly(self, sides: Any, swapped: Any, rule: Any, regime: str, shortest_us: float) -> Any:
         self.swapped = swapped
@@ -464,6 +469,29 @@ def test_sustained_chains_are_long_and_keep_the_answers_to_other_inputs(instance
     assert [place for _, place in instance.entries("variant")] == own
     assert instance.entries("poison") == [("poison", REFERENCE)] * len(instance.entries("poison"))
     assert [entry[1] for entry in instance.entries("refresh")][-2:] == [REFERENCE + 1] * 2, "of each chain"
+
+
+@pytest.mark.parametrize(
+    ("share", "settling", "why"),
+    [
+        (1.0, 1.1, None),
+        (0.69, 1.0, r"sustained: takes 690\.00 us, of single launches one took 1000\.00"),
+        (1.0, 1.2, r"sustained: takes 1000\.00 us, and 1200\.00 ahead of the launches that count"),
+    ],
+)
+def test_a_sustained_launch_that_replays_an_answer_or_rests_before_it_counts_is_stateful(
+    share: float, settling: float, why: str | None, lab: Lab
+) -> None:
+    """The one finds the answer of another launch of its chain; the other finds a cooler GPU."""
+    lab.timing.launch_us = (1000.0, 1000.0)
+    lab.timer.median_us, lab.timer.settling = share * 1000.0, settling
+    if why is None:
+        assert isinstance(lab.run("sustained")["sustained"], Blocks)
+        return
+    with pytest.raises(CellOutcome, match=why) as outcome:
+        lab.run("sustained")
+    assert outcome.value.result["status"] == "stateful"
+    assert outcome.value.spoilt
 
 
 def test_workspaces_of_a_sustained_chain_are_renewed_at_every_place(instance: Any, lab: Lab) -> None:

@@ -155,9 +155,13 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Block:
-    """Chains of one side without a pause: mean time in µs of a launch, mean SM clock, and when by the host's clock."""
+    """Chains of one side without a pause: mean time in µs of a launch, mean SM clock, and when by the host's clock.
+
+    `settling_us` is the mean time of the launches ahead of those that count.
+    """
 
     us: float
+    settling_us: float
     sm_clock_mhz: float
     begin_s: float
     end_s: float
@@ -380,14 +384,15 @@ class Timer:
     def block(self, one: Watched, scale: float) -> Block:
         """Chains of `scale` launches for a second, after some that do not count."""
         gpu, record = self.gpu, self.gpu.stream.record
-        free, waiting, times = list(self._chains), deque[tuple[Any, Any, bool]](), list[float]()
+        free, waiting = list(self._chains), deque[tuple[Any, Any, bool]]()
+        times, settling = list[float](), list[float]()
         begun = settled = gpu.host_us()
         before = None
 
         def wait() -> None:
             start, stop, counts = waiting.popleft()
             stop.sync()
-            times.extend([(stop - start) * 1e3] if counts else [])
+            (times if counts else settling).append((stop - start) * 1e3)
             free.append((start, stop))
 
         while before is None or gpu.host_us() - settled < _BLOCK_US:
@@ -407,7 +412,8 @@ class Timer:
             wait()
         ended = gpu.host_us()
         self.busy_us += ended - begun
-        return Block(fmean(times) / scale, gpu.mean_mhz(before, after), settled / 1e6, ended / 1e6)
+        us, settling_us = (fmean(of) / scale for of in (times, settling))
+        return Block(us, settling_us, gpu.mean_mhz(before, after), settled / 1e6, ended / 1e6)
 
     def blocks(self, sides: Sides, scales: tuple[float, float]) -> Blocks:
         """Blocks A B B A, B A A B, A B B A, of chains of so many launches of each side."""

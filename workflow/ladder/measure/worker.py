@@ -30,6 +30,7 @@ from ladder.model.problem import COPY
 
 _OBSERVED_LAUNCHES = 9
 _REPLAYED = 0.7  # of a single launch's time: launches of a chain that take less have replayed an answer
+_RESTED = 1.15  # of a launch's time: settling launches are as long, or shorter while the GPU is cool
 _CHECKED_OF_A_CHAIN = 4  # launches of each warm chain that are checked, by chance
 _BESIDE_CYCLES = (1.15, 10.0)
 """By how much a launch may take longer than the cycles that it reports: a factor, and us (up to 7 were seen)."""
@@ -82,8 +83,8 @@ class Timing:
                 found[regime] = self._chained(regime, variant, reference)
             self._settle()
             self._refuse_impossible(regime, found[regime])
-            if regime == SUSTAINED:
-                self._refuse_replay(found[regime])
+            if isinstance(blocks := found[regime], Blocks):
+                self._refuse_other_pace(blocks)
         return found
 
     def _singly(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs:
@@ -139,7 +140,8 @@ class Timing:
                 why = f"not captured in a CUDA graph: {error}"
                 bench.note(self.name, f"{regime}: {why}")
                 return CellOutcome("unsupported", f"the reference {self.name}: {why}")
-            # Sustained chains are not poisoned: what places hold are answers to the inputs of the chain before.
+            # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to other
+            # inputs, those of the chain before. What a kernel leaves there tells it the time, no more: see _RESTED.
             ahead = watch.renew_workspaces if regime == SUSTAINED else watch.poison
             clear: Launcher = nothing
             if regime != SUSTAINED or self.instance.has_workspaces():
@@ -170,12 +172,19 @@ class Timing:
             why = f"{regime}: takes {us:.2f} us where the hardware needs {least_us:.2f} at its peak rates"
             raise CellOutcome("stateful", why, spoilt=True)
 
-    def _refuse_replay(self, pairs: Pairs | CellOutcome) -> None:
-        """Launches of a chain share their inputs: one that finds another's answer takes far less than alone."""
+    def _refuse_other_pace(self, blocks: Blocks) -> None:
+        """Launches of a chain share their inputs: one that finds another's answer takes far less than alone.
+
+        Those that rest where nothing counts find a cooler GPU afterwards.
+        """
         alone_us = self.launch_us[0]
-        if isinstance(pairs, Pairs) and (us := median(pairs.variant_us)) < _REPLAYED * alone_us:
+        if (us := median(blocks.variant_us)) < _REPLAYED * alone_us:
             why = f"sustained: takes {us:.2f} us, of single launches one took {alone_us:.2f}"
             raise CellOutcome("stateful", why, spoilt=True)
+        for block in blocks.variant:
+            if block.settling_us > _RESTED * block.us:
+                why = f"takes {block.us:.2f} us, and {block.settling_us:.2f} ahead of the launches that count"
+                raise CellOutcome("stateful", f"sustained: {why}", spoilt=True)
 
     def refuse_other_cycles(self, variant: Launcher, timed: Timed) -> None:
         """Raises CellOutcome where the cycles that a launch reports are not those of its time, as one that makes no
