@@ -140,8 +140,8 @@ class Timing:
                 why = f"not captured in a CUDA graph: {error}"
                 bench.note(self.name, f"{regime}: {why}")
                 return CellOutcome("unsupported", f"the reference {self.name}: {why}")
-            # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to other
-            # inputs, those of the chain before. What a kernel leaves there tells it the time, no more: see _RESTED.
+            # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to
+            # other inputs, those of the chain before. All that it tells a kernel is the time: see _RESTED.
             ahead = watch.renew_workspaces if regime == SUSTAINED else watch.poison
             clear: Launcher = nothing
             if regime != SUSTAINED or self.instance.has_workspaces():
