@@ -334,8 +334,8 @@ class Lab:
             found: list[Record] = []
             launched = 0
             # The pair of a rung with its baseline follows the rung's own task.
-            asked = iter([Place(*one) for one in sweep.asked])
-            place = Place(*sweep.asked[0])
+            asked = iter([Place(*one) for one in sweep.cells])
+            place = Place(*sweep.cells[0])
             for task in plan.tasks:
                 place = place if task.baseline else next(asked)
                 if task.absent is None:

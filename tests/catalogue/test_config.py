@@ -31,7 +31,7 @@ from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
 from ladder.report.document import LADDERS, ladders, learnt
 from ladder.report.evidence import Evidence
-from ladder.results.archive import read_archive
+from ladder.results.published_records import read_archive
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))

@@ -34,5 +34,8 @@ def test_hopper_shapes_has_at_each_size_what_hopper_tiles_found_fastest() -> Non
     sweep = load_sweeps(ROOT / "config/sweeps", load_catalog(ROOT / "kernels"), ["hopper_shapes"])[
         "hopper_shapes"
     ]
-    wanted = {tuple(size.values()): best[tuple(size.values())] for size in (*sweep.sizes, *sweep.unasked)}
-    assert {tuple(size.values()): entry.variant.id for entry, size in sweep.asked} == wanted
+    wanted = {
+        tuple(size.values()): best[tuple(size.values())]
+        for size in (*sweep.sizes, *sweep.sizes_without_cells)
+    }
+    assert {tuple(size.values()): entry.variant.id for entry, size in sweep.cells} == wanted

@@ -37,7 +37,7 @@ def task_of(sweep: Sweep, variant: Variant, arch: str) -> Task:
 def largest(sweeps: Mapping[str, Sweep], kernel: str, arch: str) -> tuple[Sweep, Variant]:
     """The launched variant of a kernel with the most shared memory, and its sweep."""
     known = [(sweep, one) for sweep in sweeps.values() for one in sweep.variants if one.kernel.name == kernel]
-    launched = [(sweep, one) for sweep, one in known if one not in sweep.unlaunched(arch)]
+    launched = [(sweep, one) for sweep, one in known if one not in sweep.never_launched(arch)]
     size = dict.fromkeys(known[0][0].problem.size_fields, 4096)
     return max(launched, key=lambda pair: pair[1].geometry(size).shared_bytes)
 
@@ -76,7 +76,7 @@ def test_code_for_hopper_runs_on_nothing_else_and_the_reason_names_what_is_missi
 ) -> None:
     sweep = sweeps["hopper_ladder"]
     wanted = f"needs sm_90a, the device is {arch}{', without ' * bool(missing)}{missing}"
-    assert {*sweep.unlaunched(arch).values()} == {wanted}
+    assert {*sweep.never_launched(arch).values()} == {wanted}
     assert CompileRequests(sweep, OWN.include, arch, ()).requests == [], "not even the harness"
 
 
@@ -92,7 +92,7 @@ def test_a_kernel_compiles_for_an_architecture_or_its_description_says_why_not(
         unlaunched = {
             why
             for sweep in sweeps.values()
-            for one, why in sweep.unlaunched(arch).items()
+            for one, why in sweep.never_launched(arch).items()
             if one.kernel.name == kernel
         }
         assert unlaunched == {reason}, "what no plan launches has this reason in its table"

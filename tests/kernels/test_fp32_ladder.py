@@ -687,7 +687,7 @@ def test_every_size_has_a_tuned_kernel_that_takes_it() -> None:
 
 
 def test_cells_left_out_of_the_ladder_say_why() -> None:
-    asked = sweeps()["fp32_ladder"].asked
+    asked = sweeps()["fp32_ladder"].cells
     left_out = [(size["n"], why) for entry, size in asked if (why := entry.absent(size)) is not None]
     assert left_out
     assert all("pairs" in why for _, why in left_out)

@@ -423,7 +423,7 @@ def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], re
 
 def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
-    asked = [cell for sweep in sweeps.values() for cell in sweep.asked]
+    asked = [cell for sweep in sweeps.values() for cell in sweep.cells]
     without = {entry.variant.id: entry.absent(size) for entry, size in asked if entry.variant.absent(size)}
     assert list(without) == ["wmma_staged-fp16-swizzle=xor-pad=0"], "what cannot be written is on record"
     assert "takes a base and a stride" in str(without.popitem()[1])
@@ -440,7 +440,7 @@ def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu_and_sustained_a
     sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
     jobs = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "jobs.csv").set_index("sweep")
     asked = {
-        name: sum(entry.absent(size) is None for entry, size in sweep.asked) for name, sweep in sweeps.items()
+        name: sum(entry.absent(size) is None for entry, size in sweep.cells) for name, sweep in sweeps.items()
     }
     # A job that measured less than half of a sweep may have measured no cells but sustained ones, and one over a part
     # of a sweep that part alone, whose cells may be the largest.
@@ -457,7 +457,7 @@ def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu_and_sustained_a
     held = [
         entry.variant.id
         for sweep in sweeps.values()
-        for entry, size in sweep.asked
+        for entry, size in sweep.cells
         if entry.absent(size) is None and (entry.variant, size) in sweep.sustained
     ]
     assert 60 <= len(held) <= 100

@@ -16,7 +16,7 @@ from ladder.measure.store import Records, appending, read_store
 from ladder.model.cell import COUNTERS, Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.record import SCHEMA, Conditions, Record
-from ladder.results.archive import public, read_archive, write_archive
+from ladder.results.published_records import public, read_archive, write_archive
 
 OLDEST = Path(__file__).parents[1] / "records"
 """Records as each schema wrote them: a store and an archive. They are never rewritten."""

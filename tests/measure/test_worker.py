@@ -159,7 +159,7 @@ def test_without_a_cubin_of_the_plan_no_worker_starts_and_the_error_says_what_to
 def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Project(ROOT)
     sweep = load_sweeps(own.sweeps, load_catalog(own.kernels), ["fp32_tiles"])["fp32_tiles"]
-    (large,) = [size for _, size in sweep.asked[:1]]
+    (large,) = [size for _, size in sweep.cells[:1]]
     monkeypatch.setattr(
         Variant, "absent", lambda _, size=None, arch="": None if size in (None, large) else "M"
     )

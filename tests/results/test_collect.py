@@ -21,8 +21,8 @@ from ladder.model.errors import LadderError
 from ladder.model.record import Conditions
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.archive import read_archive, write_archive
 from ladder.results.collect import collect_sweep, figures
+from ladder.results.published_records import read_archive, write_archive
 from ladder.results.statistics import at_size
 
 
@@ -288,7 +288,7 @@ def kept_where(lab: Lab, expression: str, **change: object) -> Sweep:
 def asked(sweep: Sweep) -> dict[tuple[object, object], list[int]]:
     """Sizes of the cells by bm and bk."""
     found: dict[tuple[object, object], list[int]] = {}
-    for entry, size in sweep.asked:
+    for entry, size in sweep.cells:
         params = entry.variant.params
         found.setdefault((params["bm"], params["bk"]), []).append(size["n"])
     return found
@@ -318,7 +318,7 @@ def test_where_over_sizes_asks_for_a_combination_at_some_only(tmp_path: Path) ->
 
 def absences(sweep: Sweep) -> list[tuple[object, int, str | None]]:
     """(bm, size, why there is no cell) of every row of the sweep."""
-    return [(entry.variant.params["bm"], size["m"], entry.absent(size)) for entry, size in sweep.asked]
+    return [(entry.variant.params["bm"], size["m"], entry.absent(size)) for entry, size in sweep.cells]
 
 
 def test_where_with_a_reason_leaves_out_with_a_row(tmp_path: Path) -> None:
@@ -455,7 +455,7 @@ def test_where_is_asked_of_each_dtype(tmp_path: Path) -> None:
     edit_yaml(lab.project.sweeps / "fp32_transpose.yaml", lambda sweep: sweep.update(dtypes=["fp32", "fp16"]))
     sweep = kept_where(lab, "bm == 128 and bk == 16 and m * element_bytes <= 8192")
     shapes = [("fp32", 1024), ("fp16", 1024), ("fp16", 4096)]
-    assert [(entry.variant.dtype, size["m"]) for entry, size in sweep.asked] == shapes
+    assert [(entry.variant.dtype, size["m"]) for entry, size in sweep.cells] == shapes
     assert [(dtype, size["m"]) for dtype, size in sweep.shapes()] == shapes
     assert sweep.excluded == 6
 

@@ -14,8 +14,8 @@ import pytest
 from factory import SESSION, Lab, failed
 from ladder.cli.app import main
 from ladder.measure.store import read_store
-from ladder.results.archive import write_archive
 from ladder.results.compare import compare as compare_records
+from ladder.results.published_records import write_archive
 
 SWEEP = ["tensor_ladder"]
 WORKFLOW = Path(__file__).resolve().parents[2] / "workflow"

@@ -12,9 +12,16 @@ import pytest
 from factory import SESSION, Lab, Place, later
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.archive import write_samples
 from ladder.results.collect import figures
-from ladder.results.prediction import combine, components, coverage, measured, predict, read
+from ladder.results.prediction import (
+    combine_sessions,
+    components,
+    coverage,
+    predict,
+    prepare_sessions,
+    session_mean_interval,
+)
+from ladder.results.published_records import write_samples
 from ladder.results.statistics import lag_1
 from ladder.results.verdicts import SESSION as AMONG_SESSIONS
 
@@ -82,12 +89,14 @@ def frames_of(sessions: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def held_out(sessions: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame(coverage(read(sessions))).set_index(["left_out", "sessions", "part"])
+    return pd.DataFrame(coverage(prepare_sessions(sessions))).set_index(["left_out", "sessions", "part"])
 
 
 @pytest.mark.parametrize("share", [1.0, 0.4])
 def test_components_are_those_the_data_were_made_with(share: float) -> None:
-    (found,) = (components(read(sessions_of(400, THREE_HOSTS, share=share))) ** 0.5).to_dict("records")
+    (found,) = (components(prepare_sessions(sessions_of(400, THREE_HOSTS, share=share))) ** 0.5).to_dict(
+        "records"
+    )
     assert found["residual"] == pytest.approx(SEEN["residual"], rel=0.01)
     assert found["session"] == pytest.approx(SEEN["session"], rel=0.15)
     assert found["gpu"] == pytest.approx(SEEN["gpu"], rel=0.15)
@@ -117,7 +126,7 @@ def test_a_cell_read_on_one_kind_of_host_may_differ_by_as_much_as_its_class(agre
     spread = np.exp(np.random.default_rng(1).normal(0, agree, one.sum()))
     for name, end in (("speedup_low", 0.999), ("speedup", 1.0), ("speedup_high", 1.001)):
         sessions.loc[one, name] = 2.0 * end * spread
-    found = read(sessions[kept])
+    found = prepare_sessions(sessions[kept])
     known = components(found)
     ends = predict(found, known)
     (cell,) = found["cell"][found["variant"] == "kernel-0"].unique()
@@ -130,14 +139,14 @@ def test_pairs_bound_by_different_things_are_of_different_classes() -> None:
     calm, moved = (sessions_of(200, THREE_HOSTS, SEEN | {"host": host}, seed=7) for host in (0.0, 0.02))
     moved["variant"] += "-moved"
     both = pd.concat([calm.assign(bound="compute"), moved.assign(bound="memory")], ignore_index=True)
-    found = components(read(both))["host"] ** 0.5
+    found = components(prepare_sessions(both))["host"] ** 0.5
     assert found["kernel, compute, over 1000 us, cold"] < 0.003
     assert found["kernel, memory, over 1000 us, cold"] > 0.015
 
 
 def test_a_cell_that_is_measured_once_has_an_interval_too() -> None:
     many, once = sessions_of(200, ONE_HOST), sessions_of(201, ONE_HOST[:1]).tail(1)
-    found = read(pd.concat([many, once], ignore_index=True))
+    found = prepare_sessions(pd.concat([many, once], ignore_index=True))
     ends = predict(found, components(found))
     widths = ends["high"] - ends["low"]
     single = widths.index.isin(found["cell"][found["variant"] == "kernel-200"])
@@ -146,7 +155,7 @@ def test_a_cell_that_is_measured_once_has_an_interval_too() -> None:
 
 
 def test_on_one_gpu_nothing_is_predicted_and_a_note_says_so() -> None:
-    made = combine(frames_of(sessions_of(50, [("s1", "GPU-1", 8), ("s2", "GPU-1", 8)])))
+    made = combine_sessions(frames_of(sessions_of(50, [("s1", "GPU-1", 8), ("s2", "GPU-1", 8)])))
     assert made["timings"]["predicted_low"].isna().all()
     assert set(made["timings"]["sessions"]) == {2}
     assert set(made["timings"]["gpus"]) == {1}
@@ -159,7 +168,7 @@ def test_on_one_gpu_nothing_is_predicted_and_a_note_says_so() -> None:
 
 def test_a_session_alone_knows_from_others_how_far_sessions_differ() -> None:
     """Nothing in the run says so: the published sessions do."""
-    made = combine(frames_of(sessions_of(5, [("s1", "GPU-1", 8)])))["timings"]
+    made = combine_sessions(frames_of(sessions_of(5, [("s1", "GPU-1", 8)])))["timings"]
     half = np.log(made["speedup_high"] / made["speedup_low"]) / 2
     assert half.to_list() == pytest.approx(
         [1.96 * np.hypot(SEEN["residual"], AMONG_SESSIONS["kernel"])] * 5, rel=1e-3
@@ -167,7 +176,7 @@ def test_a_session_alone_knows_from_others_how_far_sessions_differ() -> None:
 
 
 def test_two_gpus_of_two_kinds_of_host_predict_others() -> None:
-    found = read(sessions_of(50, [("s1", "GPU-1", 1), ("s2", "GPU-2", 8)]))
+    found = prepare_sessions(sessions_of(50, [("s1", "GPU-1", 1), ("s2", "GPU-2", 8)]))
     known = components(found)
     assert known["gpu"].isna().all()
     assert predict(found, known)["low"].notna().all()
@@ -182,14 +191,14 @@ def test_no_prediction_is_narrower_than_the_interval_over_what_was_measured() ->
     noisy = sessions["variant"] == sessions["variant"][~sessions["variant"].duplicated(keep=False)].iloc[0]
     sessions.loc[noisy, "speedup_low"] *= 0.9
     sessions.loc[noisy, "speedup_high"] *= 1.1
-    found = read(sessions)
+    found = prepare_sessions(sessions)
     known = components(found)
-    ends, here = predict(found, known), measured(found, known)
+    ends, here = predict(found, known), session_mean_interval(found, known)
     assert (ends["low"] <= here["low"]).all()
     assert (ends["high"] >= here["high"]).all()
     (cell,) = found["cell"][found["variant"] == sessions["variant"][noisy].iloc[0]]
     assert ends["high"][cell] - ends["low"][cell] > 0.19
-    made = combine(frames_of(sessions))["timings"]
+    made = combine_sessions(frames_of(sessions))["timings"]
     assert (made["predicted_low"] <= made["speedup_low"] * (1 + 1e-9)).all()
 
 
@@ -224,7 +233,7 @@ def test_readings_over_the_slower_library_become_those_over_the_faster(apart: fl
     frames = over_libraries(apart, ["cublaslt", "cublas"])
     alone = frames["sessions"]["variant"].eq("kernel-2") & frames["sessions"]["reference"].eq("cublaslt")
     frames["sessions"] = frames["sessions"][~alone]
-    notes, made = combine(frames)["notes"], combine(frames)["timings"].set_index("variant")
+    notes, made = combine_sessions(frames)["notes"], combine_sessions(frames)["timings"].set_index("variant")
     faster, slower = BOTH[::-1] if apart > 0 else BOTH
     true = 1.1 * np.exp(min(apart, 0.0))
     assert made["speedup"].to_list() == pytest.approx([true] * 3)
@@ -247,7 +256,7 @@ def test_a_cell_without_a_reading_but_that_which_chose_it_is_over_the_faster_lib
     kept = ~last | frames["sessions"]["reference"].eq("cublas")
     frames["sessions"] = frames["sessions"].assign(chose=last)[kept]
     frames["timings"] = frames["timings"].assign(speedup=1.1 * np.exp(0.03), reference="cublas")
-    made = combine(frames)["timings"].set_index("variant").loc["kernel-2"]
+    made = combine_sessions(frames)["timings"].set_index("variant").loc["kernel-2"]
     assert (made["speedup"], made["over_cublaslt"]) == pytest.approx((1.1, 1.1))
     assert made["reference"] == "cublaslt"
 
@@ -255,7 +264,7 @@ def test_a_cell_without_a_reading_but_that_which_chose_it_is_over_the_faster_lib
 @pytest.mark.parametrize(("apart", "asked"), [(0.004, True), (0.03, False)])
 def test_libraries_that_tie_or_of_which_one_was_asked_for_stay(apart: float, asked: bool) -> None:
     frames = over_libraries(apart, ["cublaslt", "cublas"], asked=asked)
-    made = combine(frames)["timings"]
+    made = combine_sessions(frames)["timings"]
     assert made["speedup"].to_list() == pytest.approx([1.1 * np.exp(apart / 2)] * 3)
     assert set(made["reference"]) == {"cublas"}
 
@@ -267,7 +276,7 @@ def test_of_libraries_that_no_kernel_was_timed_against_in_turn_nothing_is_known(
         "cublaslt"
     )
     frames["sessions"] = frames["sessions"][kept]
-    made = combine(frames)["timings"].set_index("variant")["speedup"]
+    made = combine_sessions(frames)["timings"].set_index("variant")["speedup"]
     assert made.to_list() == pytest.approx([1.1 * np.exp(0.03), 1.1, 1.1])
 
 
@@ -278,7 +287,7 @@ def test_an_outlying_cell_widens_no_other_interval() -> None:
     outlying.loc[here, ["speedup", "speedup_low", "speedup_high"]] *= 3
     widths = []
     for sessions in (plain, outlying):
-        found = read(sessions)
+        found = prepare_sessions(sessions)
         ends = predict(found, components(found))
         widths.append((ends["high"] - ends["low"])[~ends.index.isin(found["cell"][here])].median())
     assert widths[1] == pytest.approx(widths[0], rel=0.1)
@@ -289,7 +298,8 @@ def test_a_class_with_few_cells_leans_on_the_others() -> None:
     few = sessions_of(2, ONE_HOST, {name: 20 * value for name, value in SEEN.items()}, us=500.0, seed=2)
     few["variant"] += "-short"
     alone, known = (
-        components(read(frame)) ** 0.5 for frame in (few, pd.concat([many, few], ignore_index=True))
+        components(prepare_sessions(frame)) ** 0.5
+        for frame in (few, pd.concat([many, few], ignore_index=True))
     )
     short, long = "kernel, compute, 100 to 1000 us, cold", "kernel, compute, over 1000 us, cold"
     assert known.loc[long, "gpu"] < known.loc[short, "gpu"] < 0.5 * alone.loc[short, "gpu"]
@@ -298,12 +308,14 @@ def test_a_class_with_few_cells_leans_on_the_others() -> None:
 def test_clock_floors_explain_what_kinds_of_host_differ_in() -> None:
     seen, floors = SEEN | {"host": 0.0}, {1: 3.2, 2: 4.9, 4: 4.9}
     sessions = sessions_of(300, THREE_HOSTS, seen, floors=floors, us=8.0)
-    known, unknown = (components(read(frame)) for frame in (sessions, sessions.assign(clock_floor_us=np.nan)))
+    known, unknown = (
+        components(prepare_sessions(frame)) for frame in (sessions, sessions.assign(clock_floor_us=np.nan))
+    )
     assert (known["host"] ** 0.5).max() < 0.005 < 0.02 < (unknown["host"] ** 0.5).max()
     # Where one kind of host is known, its floor says nothing of the other's.
     found = held_out(sessions)
     assert found.loc[("kind of host", "all", "all"), "covered"] > 0.95
-    warm = components(read(sessions.assign(regime="warm")))
+    warm = components(prepare_sessions(sessions.assign(regime="warm")))
     assert (warm["host"] ** 0.5).max() > 0.02, "in a chain of launches no floor is subtracted"
 
 
@@ -311,10 +323,14 @@ def test_sessions_of_a_cell_are_its_sample() -> None:
     seen = dict.fromkeys(SEEN, 0.0) | {"residual": 0.002, "session": 0.003}
     covered = []
     for count in (2, 5):
-        found = read(sessions_of(400, [(f"s{number}", f"GPU-{number}", 8) for number in range(count)], seen))
-        cells = measured(found, components(found))
+        found = prepare_sessions(
+            sessions_of(400, [(f"s{number}", f"GPU-{number}", 8) for number in range(count)], seen)
+        )
+        cells = session_mean_interval(found, components(found))
         # Of the many cells the mean is what all of them would have, were they measured for ever.
-        true = read(sessions_of(400, [("s0", "GPU-0", 8)], dict.fromkeys(SEEN, 0.0) | {"residual": 1e-9}))
+        true = prepare_sessions(
+            sessions_of(400, [("s0", "GPU-0", 8)], dict.fromkeys(SEEN, 0.0) | {"residual": 1e-9})
+        )
         assert len(true) == len(cells)
         deviations = found["log"] - found.groupby("cell")["log"].transform("mean")
         usual = deviations.std() * np.sqrt(count / (count - 1))
@@ -328,10 +344,12 @@ def test_sessions_of_a_cell_are_its_sample() -> None:
 def test_sessions_on_one_gpu_count_as_one_gpu(gpus: int) -> None:
     """The mean over 40 GPUs is a cell's value. Six sessions on one GPU that count as independent hold 75 % of these."""
     seen = {"residual": 0.001, "session": 0.0045, "gpu": 0.004, "host": 0.0}
-    every = read(sessions_of(200, [(f"s{number}", f"GPU-{number // 6}", 8) for number in range(240)], seen))
+    every = prepare_sessions(
+        sessions_of(200, [(f"s{number}", f"GPU-{number // 6}", 8) for number in range(240)], seen)
+    )
     values = every.groupby("cell")["log"].mean()
     few = every[every["gpu"].isin([f"GPU-{number}" for number in range(gpus)])]
-    found = measured(few, components(every))
+    found = session_mean_interval(few, components(every))
     assert 0.93 < ((found["low"] <= values) & (values <= found["high"])).mean() < 0.98
 
 
@@ -341,13 +359,15 @@ def test_tables_combine_sessions_and_know_what_a_single_one_cannot() -> None:
     frames = frames_of(sessions.reset_index(drop=True))
     failed = frames["timings"]["variant"] == "kernel-9"
     frames["timings"].loc[failed, ["status", "speedup"]] = "incorrect", np.nan
-    made = combine(frames)["timings"].set_index("variant")
+    made = combine_sessions(frames)["timings"].set_index("variant")
     names = ["speedup", "speedup_low", "speedup_high"]
     before = frames["timings"].set_index("variant")
     value, low, high = before.loc["kernel-0", names]
     found = made.loc["kernel-0", names]
     assert found["speedup"] == pytest.approx(value)
-    among = combine(frames)["components"]["gpu"].iloc[0]  # no two sessions are on one GPU: what both add
+    among = combine_sessions(frames)["components"]["gpu"].iloc[
+        0
+    ]  # no two sessions are on one GPU: what both add
     for end, own in (("low", low), ("high", high)):
         half = np.hypot(np.log(own / value), 1.96 * among)
         assert abs(np.log(found[f"speedup_{end}"] / value)) == pytest.approx(half, rel=1e-3)
@@ -371,7 +391,7 @@ def test_a_row_of_the_tables_is_of_all_its_sessions() -> None:
     frames["timings"] = frames["timings"].assign(
         tflops=1000 / own, median_us_low=0.99 * own, energy_pj_per_flop=1.0
     )
-    made = combine(frames)["timings"]
+    made = combine_sessions(frames)["timings"]
     np.testing.assert_allclose(made["reference_median_us"] / made["median_us"], made["speedup"])
     np.testing.assert_allclose(made["tflops"] * made["median_us"], 1000)
     np.testing.assert_allclose(made["median_us_low"], 0.99 * made["median_us"])
@@ -383,8 +403,8 @@ def test_a_row_of_the_tables_is_of_all_its_sessions() -> None:
 
 
 def test_combining_twice_changes_nothing() -> None:
-    once = combine(frames_of(sessions_of(40, THREE_HOSTS, share=0.5)))
-    twice = combine({name: once[name] for name in SWEEP_TABLES})
+    once = combine_sessions(frames_of(sessions_of(40, THREE_HOSTS, share=0.5)))
+    twice = combine_sessions({name: once[name] for name in SWEEP_TABLES})
     for name in ("timings", "components", "coverage"):
         pd.testing.assert_frame_equal(once[name], twice[name])
 
@@ -459,7 +479,7 @@ def test_the_published_coverage_follows_from_the_published_tables_and_is_what_is
     for folder, rows in known.items():
         own = {name: pd.read_parquet(folder / f"{name}.parquet") for name in ("timings", "sessions")}
         given = {name: tables.frame(name, rows.to_dict("records")) for name, rows in own.items()}
-        again = combine({name: tables.frame(name, []) for name in SWEEP_TABLES} | given)["coverage"]
+        again = combine_sessions({name: tables.frame(name, []) for name in SWEEP_TABLES} | given)["coverage"]
         assert not [line for line in shortfalls(again) if "covered" in line]
         # Cells that were read once, and hosts of a kind that nobody has seen, have wider intervals.
         assert shortfalls(again[(again["left_out"] == "GPU") & (again["sessions"] == "all")]) == []
@@ -474,7 +494,7 @@ def test_cells_that_repeat_well_have_narrower_intervals_than_others_of_their_cla
     more = np.exp(rng.normal(0, np.where(noisy, 0.03, 0.0)))
     for name in ("speedup", "speedup_low", "speedup_high"):
         sessions[name] *= more
-    found = read(sessions)
+    found = prepare_sessions(sessions)
     known = components(found)
     assert known["freedom"].iloc[0] < 10
     ends = predict(found, known)
@@ -492,7 +512,7 @@ def test_a_pair_with_a_baseline_is_a_cell_of_its_own() -> None:
     both = frames_of(own)
     both["timings"] = tables.concat([both["timings"], frames_of(pairs)["timings"]], "timings")
     both["sessions"] = tables.concat([own, pairs], "sessions")
-    made = combine(both)["timings"].set_index("variant")
+    made = combine_sessions(both)["timings"].set_index("variant")
     ratio = made[made["baseline"].notna()]["speedup"] / made[made["baseline"].isna()]["speedup"]
     assert ratio.tolist() == pytest.approx([2.0] * 30)
     assert (made["sessions"] == 3).all()

@@ -26,7 +26,7 @@ from ladder.model.files import tree_digest
 from ladder.model.intervals import group_ratios, median, median_interval
 from ladder.results import publish as publishing
 from ladder.results import tables
-from ladder.results.archive import read_archive
+from ladder.results.published_records import read_archive
 
 SWEEPS = ["tensor_ladder", "bank_stride"]
 

@@ -63,7 +63,7 @@ class CompileRequests:
     """
 
     def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
-        digest, absent = functools.cache(source_digest), sweep.unlaunched(arch)
+        digest, absent = functools.cache(source_digest), sweep.never_launched(arch)
         launched = [one for one in sweep.variants if one not in absent]
         dtypes = sorted({one.dtype for one in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}

@@ -75,7 +75,7 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
 
 def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
     """The task of each cell; of a rung also that with the rung it changes, where both are launched."""
-    for entry, size in sweep.asked:
+    for entry, size in sweep.cells:
         task, baseline = _task(sweep, entry, size, arch), entry.baseline
         yield task
         if task.absent is not None or baseline is None or size not in baseline.sizes:
@@ -95,7 +95,7 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
 
     Raises LadderError for one that is right at none of those sizes.
     """
-    found, unlaunched = {}, sweep.unlaunched(arch)
+    found, unlaunched = {}, sweep.never_launched(arch)
     launched = [one for one in sweep.variants if one not in unlaunched]
     for variant in sorted(launched, key=lambda one: one.id):
         groups = variant.kernel.problem.edges(variant.params)

@@ -215,7 +215,7 @@ class _SweepFile:
                     )
         self._pair_rungs()
         asked = [size for entry in self.entries.values() for size in entry.sizes]
-        self.asked = tuple(size for size in self.sizes if size in asked)
+        self.sizes_with_cells = tuple(size for size in self.sizes if size in asked)
 
     def _refuse_too_many(self) -> None:
         """Raises LadderError where all entries together stand for more than can be looked at in half a minute."""
@@ -254,7 +254,7 @@ class _SweepFile:
     def _size(self, size: Any, where: str) -> Size:
         """A size of the sweep, as `where` in the file gives it."""
         parsed = parse_size(self.problem, size, self.path, where)
-        if parsed not in self.asked:
+        if parsed not in self.sizes_with_cells:
             why = "no variant is asked for there" if parsed in self.sizes else ""
             raise refuse(self.path, where, size, "one of the sweep's sizes", why=why)
         return parsed
@@ -288,12 +288,14 @@ class _SweepFile:
         texts = [text or "" for text in (given.rung, given.technique, given.where, given.reason)]
         kept = [Entry(variant, *texts) for variant in variants if record or variant.absent() is None]
         with within(f"{path}: {where}where"):
-            asked = [tuple(size for size in self.sizes if entry.left_out(size) != "") for entry in kept]
+            asked = [
+                tuple(size for size in self.sizes if entry.excluded_by_where(size) != "") for entry in kept
+            ]
         kept = [replace(entry, sizes=sizes) for entry, sizes in zip(kept, asked, strict=True) if sizes]
         if not kept:
             why = "no combination is left after the constraints and where"
             raise LadderError(f"{path}: {where}params: {why}")
-        if all(entry.left_out(size) for entry in kept for size in entry.sizes):
+        if all(entry.excluded_by_where(size) for entry in kept for size in entry.sizes):
             raise refuse(path, f"{where}where", given.where, "an expression that keeps a size")
         for place, size in enumerate(self.sizes):
             reasons = [entry.variant.absent(size) for entry in kept if size in entry.sizes]
@@ -356,7 +358,9 @@ class _SweepFile:
         if given is None:
             return ()
         listed = enumerate(given.sizes or ())
-        sizes = [self._size(size, f"{field}.sizes[{index}]") for index, size in listed] or self.asked[:1]
+        sizes = [
+            self._size(size, f"{field}.sizes[{index}]") for index, size in listed
+        ] or self.sizes_with_cells[:1]
         entries = [entry for entry in self.entries.values() if entry.variant.absent() is None]
         asked = [(entry, size) for entry in entries for size in sizes if size in entry.sizes]
         if given.where is not None:
@@ -383,8 +387,8 @@ class _SweepFile:
             question=document.question,
             problem=self.problem,
             dtypes=tuple(document.dtypes),
-            sizes=self.asked,
-            unasked=tuple(size for size in self.sizes if size not in self.asked),
+            sizes=self.sizes_with_cells,
+            sizes_without_cells=tuple(size for size in self.sizes if size not in self.sizes_with_cells),
             entries=tuple(self.entries.values()),
             excluded=self.excluded,
             reference=self._reference(),

@@ -21,10 +21,10 @@ from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan_file import read_plan
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.archive import records_of, write_samples
 from ladder.results.collect import accounts_of, changed_code, collect_sweep, merge
 from ladder.results.environment import analysed_here, measured_on, read_environment, reproduced
 from ladder.results.publish import copy_checks, kept_rows
+from ladder.results.published_records import records_of, write_samples
 
 
 def _stand_in(view: View, published: PublishedFolder) -> dict[str, pd.DataFrame]:

@@ -21,8 +21,8 @@ from ladder.report.document import ladders, learnt
 from ladder.report.evidence import Evidence
 from ladder.results import compare as comparing
 from ladder.results import history as past
-from ladder.results.archive import read_records
 from ladder.results.forecast import forecasts, summary
+from ladder.results.published_records import read_records
 from ladder.results.templates import TEMPLATES
 
 KINDS: dict[str, tuple[str, type[Document]]] = {

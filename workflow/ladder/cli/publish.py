@@ -19,9 +19,9 @@ from ladder.report.evidence import Evidence
 from ladder.report.figures.registry import draw_sweeps
 from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
-from ladder.results.archive import read_archive, write_samples
 from ladder.results.environment import analysed_here, measured_on
 from ladder.results.publish import copy_checks, load_publication
+from ladder.results.published_records import read_archive, write_samples
 from ladder.results.replacing import replaced
 
 

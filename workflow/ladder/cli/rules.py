@@ -19,10 +19,10 @@ _LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "argumen
 
 
 _STEPS = {
-    "collect": """measure.store measure.view model.plan results.archive results.collect results.publish
+    "collect": """measure.store measure.view model.plan results.published_records results.collect results.publish
         results.tables""",
     "claims": "catalogue.kernels catalogue.sweeps claims.ledger model.folders results.statistics",
-    "figures": """catalogue.kernels catalogue.sweeps report.figures.registry report.sweep_data results.archive
+    "figures": """catalogue.kernels catalogue.sweeps report.figures.registry report.sweep_data results.published_records
         results.environment results.tables""",
 }
 """Step of a rule -> modules that it runs, with all that they import: the rule runs again when one of these changes."""

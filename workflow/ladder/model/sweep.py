@@ -54,13 +54,13 @@ class Entry:
     sizes: tuple[Size, ...] = field(default=(), kw_only=True)  # at which there is a row
     baseline: "Entry | None" = field(default=None, kw_only=True)  # the rung that it changes, if it is one
 
-    def left_out(self, size: Size) -> str | None:
+    def excluded_by_where(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
         return self.reason if self.where and not evaluate(self.where, self.variant.names(size)) else None
 
     def absent(self, size: Size, arch: str = "") -> str | None:
         """Why there is no cell at `size` (on `arch`) although the sweep names it; None where there is one."""
-        return self.variant.absent(size, arch) or self.left_out(size) or None
+        return self.variant.absent(size, arch) or self.excluded_by_where(size) or None
 
 
 class Figure(Document):
@@ -96,13 +96,13 @@ class Sweep:
     name: str
     problem: Problem
     dtypes: tuple[str, ...]
-    sizes: tuple[Size, ...]  # at which some variant is asked for; the others are `unasked`
+    sizes: tuple[Size, ...]  # at which there is a cell; the others are `sizes_without_cells`
     entries: tuple[Entry, ...]
     reference: Reference
     regimes: tuple[str, ...]  # the first is the one that figures and findings speak of
     title: str = ""
     question: str = ""
-    unasked: tuple[Size, ...] = ()
+    sizes_without_cells: tuple[Size, ...] = ()
     excluded: int = 0  # combinations that the kernels' constraints or `where` drop
     precision: float | None = None
     counted: Selection = ()
@@ -119,8 +119,8 @@ class Sweep:
         return tuple(dict.fromkeys(filter(None, [*own, *map(self.reference.variant_for, own)])))
 
     @functools.cached_property
-    def asked(self) -> tuple[tuple[Entry, Size], ...]:
-        """Variants and sizes in measuring order: by dtype and size, so that inputs and reference are made once."""
+    def cells(self) -> tuple[tuple[Entry, Size], ...]:
+        """The sweep's cells in measuring order: by dtype and size, so that inputs and reference are made once."""
         return tuple(
             (entry, size)
             for dtype in self.dtypes
@@ -137,10 +137,10 @@ class Sweep:
         why = against.absent(size, arch) if against is not None else None
         return f"its reference {against.id}: {why}" if against is not None and why else None
 
-    def unlaunched(self, arch: str) -> dict[Variant, str]:
+    def never_launched(self, arch: str) -> dict[Variant, str]:
         """Variants that are launched at no size on `arch`, each with a reason: there is nothing to compile."""
         launched, why = set[Variant | None](), dict[Variant, str]()
-        for entry, size in self.asked:
+        for entry, size in self.cells:
             if (reason := self.absent(entry, size, arch)) is None:
                 launched |= {entry.variant, self.reference.variant_for(entry.variant)}
             else:
@@ -150,7 +150,7 @@ class Sweep:
 
     def shapes(self) -> list[tuple[str, Size]]:
         """Every dtype with every size at which the sweep has a variant in it."""
-        asked = [(entry.variant.dtype, size) for entry, size in self.asked]
+        asked = [(entry.variant.dtype, size) for entry, size in self.cells]
         return list({(dtype, *size.items()): (dtype, size) for dtype, size in asked}.values())
 
     def figure_names(self) -> list[str]:

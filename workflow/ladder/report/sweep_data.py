@@ -155,7 +155,7 @@ class SweepData:
     def unmeasured(self) -> list[tuple[Entry, dict[str, int]]]:
         """Variants and sizes of the sweep that no row is of, not even of a failure."""
         known = {(row["variant"], *stats.size_of(row).values()) for row in stats.records(self.timings)}
-        asked = [(entry, dict(size)) for entry, size in self.sweep.asked]
+        asked = [(entry, dict(size)) for entry, size in self.sweep.cells]
         return [(entry, size) for entry, size in asked if (entry.variant.id, *size.values()) not in known]
 
     @property

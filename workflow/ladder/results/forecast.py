@@ -11,7 +11,7 @@ from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
-from ladder.results.archive import read_archive
+from ladder.results.published_records import read_archive
 from ladder.results.templates import TEMPLATES
 
 

@@ -50,7 +50,7 @@ class _Deviations:
 
     def __init__(self, view: View, components: pd.DataFrame | None) -> None:
         self._table = None if components is None or components.empty else components.set_index("class")
-        rows = prediction.read(collect_sweep(view)["sessions"]).to_dict("records")
+        rows = prediction.prepare_sessions(collect_sweep(view)["sessions"]).to_dict("records")
         self._classes = {
             (*(row[name] for name in SIZE_COLUMNS if not pd.isna(row[name])), row["regime"]): row["class"]
             for row in rows

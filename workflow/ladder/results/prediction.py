@@ -2,7 +2,7 @@
 
 The logarithm of a speed-up, read in one session, is taken as the cell's own value plus independent deviations: of the
 kind of host (hosts with one number of GPUs), of the GPU in it, of the session on that GPU, and a residual within the
-session. Cells of a class share the variances of these; `read` says what a class is.
+session. Cells of a class share the variances of these; `prepare_sessions` says what a class is.
 
 The clock's floor, the time of an empty kernel, is part of every launch that is timed alone, and is another one on
 another kind of host. Where sessions know theirs, readings are compared as if all had the same.
@@ -91,7 +91,7 @@ def _lengthened(times: Frame, shift_us: Any) -> Any:
     return other - own
 
 
-def read(sessions: Frame) -> Frame:
+def prepare_sessions(sessions: Frame) -> Frame:
     """The rows of sessions.csv, one per cell and session, with what the model needs besides their columns:
 
     cell: a number for each value of `CELL`. kind, bound, class: texts, see `_classes`. gpu: text; one that is
@@ -269,7 +269,7 @@ def _scaled(cells: Frame) -> tuple[Any, Any]:
     return ((prior + cells["squares"]) / freedom).fillna(1.0), quantile**2
 
 
-def measured(found: Frame, known: Frame) -> Frame:
+def session_mean_interval(found: Frame, known: Frame) -> Frame:
     """By `cell` the mean log speed-up, `value`, and its 95 % interval, `low` to `high`.
 
     It holds what GPUs in hosts of the kinds that were read show in the mean. Sessions on one GPU share its deviation,
@@ -311,7 +311,7 @@ def predict(found: Frame, known: Frame) -> Frame:
     moved = [_lengthened(cells, cells["alone"] * end) for end in floors]
     low = cells["level"] + np.minimum(*moved) - half
     high = cells["level"] + np.maximum(*moved) + half
-    here = measured(found, known)
+    here = session_mean_interval(found, known)
     ends = {"low": np.fmin(low, here["low"]), "high": np.fmax(high, here["high"])}
     return Frame(ends).where(half.notna())
 
@@ -371,7 +371,7 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     so all columns of a row are of the same sessions. Rates and the ends of the median follow its time, and the energy
     of a launch time and power.
     """
-    here, there = measured(found, known), predict(found, known)
+    here, there = session_mean_interval(found, known), predict(found, known)
     logs = found.assign(**{name: np.log(found[name]) for name in _TIMES})
     cells = logs.groupby("cell").agg(
         **{name: (name, "first") for name in CELL},
@@ -399,14 +399,14 @@ def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:
     return timings.assign(**own, **scaled)
 
 
-def combine(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     """Tables of all sweeps, with each cell's sessions combined in timings.csv; and components.csv and coverage.csv.
 
     A note says where there are too few sessions for these, and how many readings were over the slower library. Classes
     and libraries reach over sweeps, hence all of them at once. Nothing but `timings`, `sessions` and `notes` is read.
     """
     timings, sessions, converted = over_the_faster(frames["timings"], frames["sessions"], CELL)
-    found = read(sessions)
+    found = prepare_sessions(sessions)
     known = components(found)
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     estimated = known.loc[known["session"].notna() | known["host"].notna(), _COMPONENTS]

@@ -29,8 +29,8 @@ from ladder.model.plan_file import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.archive import public, public_uuid, read_archive, write_archive
 from ladder.results.collect import accounts_of, collect_sweep, merge
+from ladder.results.published_records import public, public_uuid, read_archive, write_archive
 from ladder.results.statistics import listed
 
 _ROUNDED = 1e-3

@@ -30,7 +30,7 @@ def published_row(timings: pd.DataFrame, cell: str) -> Row:
 
 def alone(sweep: Sweep, row: Row) -> Sweep:
     """The sweep with this cell and nothing else. Raises LadderError where it has no such cell any more."""
-    for entry, size in sweep.asked:
+    for entry, size in sweep.cells:
         if entry.variant.id == row["variant"] and all(row[name] == value for name, value in size.items()):
             break
     else:
