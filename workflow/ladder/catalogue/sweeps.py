@@ -52,8 +52,9 @@ class EntryDocument(Document):
     reason: Text | None = None
     """why `where` leaves out what it does: there is an unsupported row with it"""
     unsupported: Literal["refuse", "record"] = "refuse"
-    """what a constraint of the kernel excludes: refuse (default; of a product such combinations are dropped, and a size
-    that none supports is a mistake) or record as unsupported rows with the reason"""
+    """how to treat combinations that a constraint excludes. refuse (default): an error for a single combination; in a
+    product they are dropped, and it is an error if no combination supports a size. record: a row with the status
+    unsupported and the reason"""
 
 
 class ReferenceDocument(Document):

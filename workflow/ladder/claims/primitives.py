@@ -463,7 +463,7 @@ def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
 
 
 def beside(label: str, values: Values, unit: str = "") -> str:
-    """Numbers that decide nothing, and say why it is so."""
+    """Numbers printed next to a claim as an explanation; they do not affect its verdict."""
     if not values.found:
         return f"{label}: not measured: {values.why}"
     return f"{label}: {stats.listed(_shown(values, unit, ends=False), _MOST_LISTED, ', ')}"

@@ -157,7 +157,7 @@ class Libraries:
         launchers: dict[str, Launcher] = {}
         for index in usable:
             name = _described(first + index * found.itemsize, int(found["workspace_size"][index]))
-            while name in launchers:  # It says no more of them than that they are two.
+            while name in launchers:  # Several algorithms may report the same attributes.
                 name += " again"
             launchers[name] = partial(launch, index)
         return launchers

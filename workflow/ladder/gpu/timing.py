@@ -26,7 +26,7 @@ memory bounds it. So outputs lie at two places, and single launches write to bot
 The speed-up is the median ratio with its distribution-free 95 % interval. Sampling stops when the interval's half-width
 is below the precision and the spread of the ratios says that this many pairs should reach it, which rules out an
 interval that is narrow by chance; or when the pairs or the GPU time of the cell are used up. The result says which.
-Each look has 1.4 times the pairs of the one before.
+The stopping rule is evaluated after `min_pairs`, and then each time the number of pairs has grown by a factor of 1.4.
 """
 
 import contextlib
@@ -237,7 +237,8 @@ def capture(stream: Stream, launchers: Sequence[Launcher]) -> Any:
 class Timer:
     """Times launches on one GPU, and counts the GPU time in us: all of it, and that of checking timed launches.
 
-    Short ones by the `device` clock if there is one, whose marks are the harness's gate and empty kernel.
+    Short launches are timed with CUPTI timestamps where `device` is given: from the end of the gate kernel to the start
+    of the empty kernel. Others are timed with CUDA events.
     """
 
     def __init__(self, gpu: Gpu, device: DeviceClock | None = None) -> None:

@@ -125,9 +125,10 @@ def progress(record: Record) -> str:
 
 
 def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int = 0) -> None:
-    """Measure what is due of the plan at `path`, then what is the fastest of it once more; of a share only what is due.
+    """Measure all cells of the plan at `path` without a valid record; of a tuning sweep then the fastest once more.
 
-    After its shares the whole plan has left what they left, on whichever GPU.
+    With `share` only the cells of that share are measured, and no fastest. The last job, without `share`, measures what
+    the shares did not.
 
     Raises LadderError without a GPU, or where others use it.
     """

@@ -54,7 +54,8 @@ def _median_us(record: Record) -> float:
 class View:
     """A plan and records, of which one stands for a cell if it was made under the conditions of this checkout.
 
-    With `earlier` the latest one made under others stands in, one of the same sweep first.
+    If `earlier` is set and no record matches these conditions, the latest one made under others is used, one of the
+    same sweep before all others.
     """
 
     plan: Plan

@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """What the problem's data are, whatever the kernel: dtype, layout and size."""
+        """Key of the input data: dtype, layout, size. Cells with equal keys share buffers and references."""
         return (self.dtype, self.layout, *sorted(self.size.items()))
 
     def in_regime(self, regime: str) -> "Cell":

@@ -210,7 +210,9 @@ class Variant:
 
     @functools.cached_property
     def recorded(self) -> Mapping[str, ParamValue]:
-        """The parameters by which records know it: those that were added later count from another value on."""
+        """The parameters as records hold them. One that is marked `added` is left out at its default, so that older
+        records still match.
+        """
         axes = self.kernel.parameters
         return {
             name: value

@@ -50,8 +50,8 @@ class Task:
 
     `cell` is that of the first regime; `absent` says why there is no launch; `reference` is the kernel it is timed
     against, None where libraries are; `counted` says whether it is profiled, `sustained` whether in that regime too,
-    `repeated` whether in several sessions. `baseline` is the rung that the reference is, in a task that pairs the two
-    besides the one of the sweep's own reference.
+    `repeated` whether in several sessions. `baseline` is the rung that the variant is paired with;
+    it is empty in the task that is timed against the sweep's own reference.
     """
 
     variant: str

@@ -230,10 +230,10 @@ def steps(data: SweepData) -> list[Step]:
 def path(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
-    Of rungs that tie with the fastest and are not slower than the rung that they change, the one at the end of the
-    longest chain, of equally long ones the fastest; without results that of all rungs. Where no chain is longer than a
-    step, as in an ablation, and in a tuning sweep it is the shortest chain: the rung that the others change, or a fast
-    one that changes none.
+    Candidates are the rungs that tie with the fastest and are not slower than the rung that they change; without
+    results, all rungs. The path is the longest chain that ends in a candidate, of equally long ones the fastest.
+    Where no chain is longer than a step, as in an ablation, and in a tuning sweep it is the shortest chain: the rung
+    that the others change, or a fast one that changes none.
     """
     chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
     here = data.here[data.here["variant"].isin(chains)]

@@ -295,8 +295,8 @@ def predict(found: Frame, known: Frame) -> Frame:
 
     That session is on another GPU of a host of any kind. What sessions and GPUs add is scaled by how the cell's own
     sessions vary within kinds of host, moderated by its class. What the kind of host adds is its class's, however well
-    the cell's own sessions agree: there are too few kinds for a cell to show it. Floors are any between those of
-    `found`, whose ends are taken to be as far apart as kinds of host may be.
+    the cell's own sessions agree: there are too few kinds for a cell to show it. The clock floor of
+    the other host is assumed to lie in the range of `found`, widened to at least `_FLOORS_APART_US`.
 
     It reaches at least as far as the interval over what was measured.
     """
