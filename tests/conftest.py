@@ -96,7 +96,6 @@ def make_project(folder: Path) -> Path:
         lambda config: (
             config.update(run="test", device="none"),
             config["clock"].update(sweeps=["alone"]),
-            config["extras"].update(enabled=False),
         ),
     )
     for room in ROOMS:

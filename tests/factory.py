@@ -232,6 +232,7 @@ class Place:
 
     entry: Entry
     size: dict[str, int]
+    beta: float = 0.0
 
     @property
     def variant(self) -> Variant:
@@ -333,11 +334,11 @@ class Lab:
             plan = read_plan(self.folder.plan(name))
             found: list[Record] = []
             launched = 0
-            # The pair of a rung with its baseline follows the rung's own task.
+            # With another beta, or of a rung with its baseline, a cell follows the sweep's own.
             asked = iter([Place(*one) for one in sweep.cells])
             place = Place(*sweep.cells[0])
             for task in plan.tasks:
-                place = place if task.baseline else next(asked)
+                place = replace(place if task.beside else next(asked), beta=task.cell.beta)
                 if task.absent is None:
                     made = make_record(sweep, place, random_numbers)
                     if task.baseline and place.entry.baseline is not None:

@@ -435,9 +435,9 @@ MISTAKES = [
         ("configuration", "clock.sweeps[0]", "'alnoe'", "did you mean 'alone'"),
     ),
     Mistake(
-        "extras of a sweep that is no GEMM against libraries",
-        document(CONFIG, lambda config: config["extras"].update(enabled=True, sweeps=["alone"])),
-        ("configuration", "extras.sweeps[0]", "'alone'"),
+        "beta in a sweep of stencils",
+        text(SWEEP, "problem: stencil", "problem: stencil\naccumulated: {}"),
+        (SWEEP, "accumulated", "a problem with beta"),
     ),
     Mistake(
         "YAML syntax",
@@ -792,7 +792,6 @@ MISTAKES = [
             ("measure.max_pairs", 10**30, ""),
             ("measure.lt_heuristics", 10**30, ""),
             ("measure.lock_clocks", 10**30, ""),
-            ("extras.error_rows", 10**30, ""),
             ("published", "/etc", "a folder name under results/published"),
             ("run", "r" * 300, "up to 100 letters"),
             ("compile.cache", "a\0b", "a folder"),

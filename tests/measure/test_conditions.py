@@ -39,7 +39,7 @@ NOTHING, CHECK, TIMING = set[str](), {"check"}, {"timing"}
 @pytest.mark.parametrize(
     ("file", "before", "after", "invalid"),
     [
-        ("model/schemas.py", 'notes": _columns("sweep stage', 'notes": _columns("sweep new stage', NOTHING),
+        ("model/schemas.py", 'notes": columns("sweep stage', 'notes": columns("sweep new stage', NOTHING),
         ("model/plan_file.py", "def read_plan", "def read_the_plan", NOTHING),
         ("model/document.py", "a field is missing", "some field is missing", NOTHING),
         ("results/collect.py", "def dtype_peaks", "def peaks_of_dtypes", NOTHING),

@@ -428,7 +428,7 @@ def test_the_forecast_says_how_many_cells_are_measured_again(
     lab = tuned(tmp_path)
     settings = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     settings |= {"device": "nvidia-h200", "arch": "sm_90a", "sweeps": [SWEEP]}
-    settings["clock"]["enabled"] = settings["extras"]["enabled"] = False
+    settings["clock"]["enabled"] = False
     (lab.project.config / "config.yaml").write_text(yaml.safe_dump(settings))
     (found,) = forecasts(load(set_up(lab.root)))
     assert (len(found.cells), found.again) == (25, 15)

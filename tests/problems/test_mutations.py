@@ -467,6 +467,49 @@ def test_the_kernels_pass_a_right_product_and_see_one_wrong_element(
     assert rows * (1 - 1e-4) <= found <= max(rows, elements, squares) * (1 + 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "layout", "shape"), [("fp32", "NN", (17, 3, 130)), ("bf16", "TN", (3, 130, 17))]
+)
+def test_with_beta_a_launch_is_right_where_it_added_what_c_held(
+    dtype: str, layout: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m, n, k = shape
+    monkeypatch.setattr(instance, "_SPOTS", 8)
+    made, on = emulated_instance(m, n, k, dtype, layout)
+    before: Any = SimpleNamespace(handle=on.allocate(4 * m * n), size=m * n * ELEMENT_BYTES[made.output])
+    made.tensors["before"] = Tensor(before, (m, n), made.output, before, before)
+
+    def copy(target: int, source: int, size: int) -> None:
+        on.view(target, size, np.uint8)[:] = on.view(source, size, np.uint8)
+
+    made.gpu.copy = copy  # type: ignore[method-assign]
+    made.use_scalars(1.0, 1.0)
+    made.refresh(5)
+
+    def get(name: str) -> Array:
+        given, count = made.tensors[name], math.prod(made.tensors[name].shape)
+        flat = on.view(given.pointer, count, np.float32 if dtype == "fp32" else np.uint16)
+        return (flat if dtype == "fp32" else from_bits(flat, "bf16")).reshape(given.shape).astype(np.float64)
+
+    def found(c: Array) -> float:
+        values = stored(c, dtype)
+        bits = values.astype(np.float32) if dtype == "fp32" else to_bits(values.astype(np.float32), "bf16")
+        on.view(made.pointer("c"), m * n, bits.dtype)[:] = bits.reshape(-1)
+        return inspected(made, on)
+
+    a, b, held, bound = get("a"), get("b").T if layout == "TN" else get("b"), get("c"), made.error_bound({})
+    assert (held == get("before")).all()
+    assert len(np.unique(held)) > m * n / 4, "C holds random numbers ahead of a launch"
+    right = a @ b + held
+    assert found(right) <= bound
+    for name, wrong in {"beta is ignored": right - held, "C is added twice": right + held}.items():
+        assert found(wrong) > bound, name
+    right[m // 2, n // 2] += 1 + R * math.sqrt(k)
+    assert found(right) > bound, "one element is wrong"
+    made.refresh(6)
+    assert (get("c") != held).any(), "C is drawn anew"
+
+
 # The same on a GPU: a kernel of the tests' own is wrong on demand, and the referee's two checks judge it.
 
 SIDE = 256

@@ -59,7 +59,6 @@ class Run(Lab):
     def configure(self, config: dict[str, Any]) -> None:
         config.update(device=DEVICE, arch="sm_90a", sweeps="all")
         config["clock"].update(sweeps=SWEEPS[:1])
-        config["extras"].update(enabled=False)
 
     def git(self, *words: str) -> str:
         command = ["git", "-C", str(self.root), "-c", "user.name=n", "-c", "user.email=e", *words]

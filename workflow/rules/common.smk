@@ -19,7 +19,6 @@ from ladder.catalogue.settings import set_up
 from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import host_conditions
 from ladder.model.errors import LadderError
-from ladder.model.extras import EXTRAS
 from ladder.model.files import digest_json, sha256, tree_digest
 from ladder.model.schemas import COLLECTED, SAMPLES
 
@@ -216,13 +215,6 @@ def clock_tables():
     """Checks of the timer, where this run makes them."""
     made = RUN.measures and RUN.config.clock.enabled
     return tables_in(f"{FOLDER}/tables", ["clock_nvbench"]) if made else []
-
-
-def extra_tables():
-    """What no sweep measures, where this run has the sweeps whose fastest kernels it is measured with."""
-    asked = RUN.config.extras
-    made = RUN.measures and asked.enabled and {*asked.sweeps} <= {*KNOWN.chosen}
-    return tables_in(f"{FOLDER}/tables", EXTRAS) if made else []
 
 
 def throughput_record():

@@ -69,30 +69,6 @@ rule check_clock:
         "python -m ladder clock {input.plans:q} --jobs {resources.gpu} > {log} 2>&1"
 
 
-rule run_extras:
-    input:
-        # They are not measured again because a kernel changed, or because another one is the fastest.
-        plans=ancient(expand(rules.prepare_sweep.output.plan, sweep=RUN.config.extras.sweeps)),
-        measured=ancient(expand(rules.time_sweep.output.measured, sweep=RUN.config.extras.sweeps)),
-    output:
-        tables_in(f"{FOLDER}/tables", EXTRAS),
-    log:
-        f"{LOGS}/run_extras.log",
-    threads: measuring_threads
-    resources:
-        gpu=1,
-    params:
-        folder=run_folder,
-        arch=RUN.arch,
-        settings=words_for({"compile", "measure", "extras"}),
-        code=contents([f"{WORKFLOW}/ladder/measure/extras_worker.py"]),
-    message:
-        "Measuring errors by kind of inputs, and C = A B + C"
-    shell:
-        "python -m ladder extras {params.folder:q} --jobs {threads} --arch {params.arch:q}"
-        " {params.settings} > {log} 2>&1"
-
-
 # Measuring alone, without tables: what a timing of the pipeline itself wants.
 for _name in KNOWN.sweeps if RUN.measures else ():
 

@@ -56,7 +56,6 @@ rule write_report:
         tables=rules.collect_tables.output.tables,
         claims=rules.decide_claims.output.tables,
         clock=clock_tables(),
-        extras=extra_tables(),
         throughput=throughput_record(),
         # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,

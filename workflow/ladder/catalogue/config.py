@@ -94,25 +94,6 @@ class ClockConfig(Document):
     """sweeps whose measured cells serve as subjects, each on its own"""
 
 
-class ExtrasConfig(Document):
-    """what no sweep measures: errors of fp32 inputs against fp64 by kind of inputs, and C = A B + C"""
-
-    enabled: bool
-    """measure them, where the run has all of these sweeps"""
-    sweeps: Some[Text]
-    """sweeps of GEMMs against libraries, whose fastest variants are taken"""
-    beta_sizes: Some[Annotated[int, Field(ge=1, le=2**20)]]
-    """M = N = K of launches with beta = 0 and beta = 1, and where a variant is to be the fastest"""
-    error_dtypes: Some[Literal["fp32", "tf32"]]
-    """dtypes of the variants whose errors are looked at"""
-    error_rows: Annotated[int, Field(ge=1, le=2**17)]
-    """M = N there"""
-    error_depths: Some[Annotated[int, Field(ge=1, le=2**20)]]
-    """K there, one after the other"""
-    error_inputs: Some[Literal["uniform", "positive", "integers", "wide"]]
-    """kinds of inputs there"""
-
-
 class Config(Document):
     """A run (config/config.yaml, overridden by --configfile and --config)."""
 
@@ -130,6 +111,5 @@ class Config(Document):
     measure: MeasureConfig
     profile: ProfileConfig
     clock: ClockConfig
-    extras: ExtrasConfig
     published: Annotated[str, *matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", _A_PUBLISHED)]
     """device under results/published whose measurements a host without a GPU reports"""

@@ -70,14 +70,19 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
         counted=absent is None and (variant, size) in sweep.counted,
         sustained=absent is None and (variant, size) in sweep.sustained,
         repeated=absent is None and (variant, size) in sweep.repeated,
+        errors=absent is None and (variant, size) in sweep.errors,
     )
 
 
 def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
-    """The task of each cell; of a rung also that with the rung it changes, where both are launched."""
+    """The task of each cell; where it is asked for also that with beta = 1, and of a rung that with the rung that it
+    changes, where both are launched."""
     for entry, size in sweep.cells:
         task, baseline = _task(sweep, entry, size, arch), entry.baseline
         yield task
+        if task.absent is None and (entry.variant, size) in sweep.accumulated:
+            cell = replace(task.cell, beta=1.0)
+            yield replace(task, cell=cell, counted=False, sustained=False, repeated=False, errors=False)
         if task.absent is not None or baseline is None or size not in baseline.sizes:
             continue
         if baseline.absent(size, arch) is not None:
@@ -86,7 +91,13 @@ def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
         if against != task.cell.reference:
             cell, other = replace(task.cell, reference=against), _launch(baseline.variant, size)
             yield replace(
-                task, cell=cell, reference=other, counted=False, sustained=False, baseline=baseline.rung
+                task,
+                cell=cell,
+                reference=other,
+                counted=False,
+                sustained=False,
+                errors=False,
+                baseline=baseline.rung,
             )
 
 

@@ -48,7 +48,4 @@ def load(setup: Setup) -> Run:
     plans = {name: plan_sweep(sweep, config, arch) for name, sweep in {**every, **chosen}.items()}
     for index, name in enumerate(config.clock.sweeps if config.clock.enabled else ()):
         refuse_unknown("configuration", f"clock.sweeps[{index}]", name, every)
-    gemms = [name for name, one in every.items() if one.problem.name == "gemm" and one.reference.libraries]
-    for index, name in enumerate(config.extras.sweeps if config.extras.enabled else ()):
-        refuse_unknown("configuration", f"extras.sweeps[{index}]", name, gemms)
     return Run(project, config, setup.device, arch, catalog, chosen, every, plans)

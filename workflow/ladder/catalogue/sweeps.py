@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
-from ladder.model.cell import SUSTAINED, External
+from ladder.model.cell import CHAINED, SUSTAINED, External
 from ladder.model.document import A_VALUE, Document, Share, Some, Text, Value, is_parameter, matching, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
@@ -164,6 +164,10 @@ class SweepDocument(Document):
     """cells to measure sustained as well: back to back for seconds, at the clock that the power limit allows"""
     repeated: SelectionDocument | None = None
     """cells that headlines and claims rest on: measured in measure.sessions sessions"""
+    accumulated: SelectionDocument | None = None
+    """cells of a GEMM to time as C = A B + C (beta = 1) as well, in the first regime"""
+    errors: SelectionDocument | None = None
+    """cells whose largest errors are recorded by kind of inputs, with those of the reference"""
     tuning: bool = False
     """whether its question is which of many variants is the fastest (default false): the three fastest at each dtype
     and size, and with stencils at each reach, are then measured again in a fresh process, whose numbers count"""
@@ -200,6 +204,10 @@ class _SweepFile:
             self.sizes.append(size)
         if len(set(document.regimes)) < len(document.regimes):
             raise refuse(path, "regimes", document.regimes, "each regime once")
+        if document.accumulated is not None:
+            accepted = "nothing but in sweeps of a problem with beta, whose first regime is cold or dirty"
+            if "beta" not in self.problem.scalars or document.regimes[0] in CHAINED:
+                raise refuse(path, "accumulated", document.accumulated.model_dump(), accepted)
         self._refuse_too_many()
         self.excluded = 0
         self.entries: dict[Variant, Entry] = {}
@@ -399,6 +407,8 @@ class _SweepFile:
             counter_groups=tuple(document.counters.groups) if document.counters else (),
             sustained=self._selected(document.sustained, "sustained"),
             repeated=self._selected(document.repeated, "repeated"),
+            accumulated=self._selected(document.accumulated, "accumulated"),
+            errors=self._selected(document.errors, "errors"),
             tuning=document.tuning,
             figures=tuple(self._figure(index, figure) for index, figure in enumerate(document.figures)),
         )

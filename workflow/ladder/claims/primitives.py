@@ -206,7 +206,8 @@ class Tables:
         code = {(row["sweep"], row["variant"]): row.names for row in self._resources}
         metrics = stats.metric_table(frames["metrics"])
         self._cells = []
-        for row in stats.records(frames["timings"]):
+        timings = frames["timings"]
+        for row in stats.records(timings[timings["beta"].isna()]):
             names = {**code.get((row["sweep"], row["variant"]), {}), **_names(row)}
             self._cells.append(Row(names, stats.size_of(row), metrics.get(stats.cell_of(row), {})))
         good = [row for row in self._cells if row["status"] == "ok" and row["sweep"] in sweeps]

@@ -19,7 +19,6 @@ _MODULES = [
     ("inspect", "check banks reference compare history"),
     ("build", "prepare"),
     ("measure", "measure profile clock"),
-    ("extras", "extras"),
     ("sanitize", "sanitize"),
     ("analyse", "collect environment claims figures"),
     ("report", "report page"),

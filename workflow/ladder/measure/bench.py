@@ -127,6 +127,7 @@ class Bench:
                 raise CellOutcome("unsupported", reason, transient=held)
             self._use_harness(cell.dtype)
             instance = self._create(self.gpu, cell.size, cell.dtype, cell.layout)
+            instance.use_scalars(1.0, cell.beta)
             self.draw(instance)
             self._instance, self._group = instance, cell.operands
         return self._instance
@@ -278,12 +279,12 @@ class Bench:
         if "beta" not in self.problem.scalars:
             return
         self.draw(instance)
-        alpha, beta, before = _WEIGHTS[0]
+        own, (alpha, beta, before) = instance.scalars, _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)
         try:
             check, _ = self.check(self.load(launch, instance), launch.params, instance)
         finally:
-            instance.use_scalars(1.0, 0.0)
+            instance.use_scalars(own["alpha"], own["beta"])
         if not check.correct:
             raise CellOutcome("incorrect", f"with alpha = {alpha:g}, beta = {beta:g}: {check}")
 

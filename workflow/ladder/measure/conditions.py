@@ -52,6 +52,7 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
+    conditions |= {"errors": True} if task.errors else {}
     external = [name for name in task.cell.reference.libraries if name in plan.external]
     if external:
         conditions["external"] = {name: plan.external[name].digest[:_LETTERS] for name in external}

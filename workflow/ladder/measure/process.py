@@ -19,7 +19,6 @@ TASKS = {
     "profile": "traced",
     "sanitize": "traced",
     "validate_timer": "timer_validation",
-    "extras": "extras_worker",
 }
 """Task -> the module of this folder that has it as a function of plan, folder of cubins, and request.
 

@@ -108,7 +108,7 @@ class View:
         found: dict[tuple[Any, ...], Rivals] = {}
         same = PROBLEMS[self.plan.problem].parameters
         for index, task in self.launched() if self.plan.job.get("tuning") else ():
-            if not task.baseline:
+            if not task.beside:
                 key = (*task.cell.operands, *(task.cell.params[name] for name in same))
                 found.setdefault(key, []).append((index, task))
         return list(found.values())

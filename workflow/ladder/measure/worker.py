@@ -26,7 +26,7 @@ from ladder.measure.watch import Side, Watch
 from ladder.model.cell import CHAINED, SUSTAINED
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task
-from ladder.model.problem import COPY
+from ladder.model.problem import COPY, ERROR_INPUTS
 
 _OBSERVED_LAUNCHES = 9
 _REPLAYED = 0.7  # of a single launch's time: launches of a chain that take less have replayed an answer
@@ -268,6 +268,8 @@ class Worker:
         timed = timing.run(loaded, launchers[name], regimes)
         timing.refuse_other_cycles(loaded, timed)
         observations = self._observations(loaded, task.launch, instance)
+        if task.errors:
+            observations += self._errors(task, loaded, launchers[name], instance)
         bench.refuse_damage(instance)  # of any launch so far
         timing.refuse_other_inputs(loaded)
         bench.refuse_other_weights(task.launch, instance)
@@ -301,6 +303,25 @@ class Worker:
             for metric, value in found.items():
                 samples.setdefault(metric, []).append(value)
         return [{"metric": name, "unit": unit, "value": median(of)} for (name, unit), of in samples.items()]
+
+    def _errors(self, task: Task, variant: Launcher, reference: Launcher, instance: Instance) -> list[Result]:
+        """The largest errors of the variant and of the reference with the same inputs, by their kind.
+
+        Raises CellOutcome where the variant's is too large.
+        """
+        found, bench, params = list[Result](), self.bench, self.bench.reference_params(task)
+        assert task.launch is not None
+        for kind in ERROR_INPUTS:
+            with instance.given(kind):
+                bench.draw(instance)
+                own, _ = bench.check(variant, task.launch.params, instance)
+                with instance.writing_to(REFERENCE):
+                    other, _ = bench.check(reference, params, instance)
+            if not own.correct:
+                raise CellOutcome("incorrect", f"with {kind} inputs: {own}")
+            for name, check in ((f"max_error_{kind}", own), (f"reference_max_error_{kind}", other)):
+                found.append({"metric": name, "unit": None, "value": check.max_error})
+        return found
 
     def answer(self, index: int, regimes: Sequence[str], algorithms: Mapping[str, str]) -> dict[str, Any]:
         task, bench = self.plan.tasks[index], self.bench

@@ -50,7 +50,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class Cell:
-    """A kernel with all its parameters, defaults included, at a size, in a regime, against a reference."""
+    """A kernel with all its parameters, defaults included, at a size, in a regime, against a reference.
+
+    `beta` is that of C = alpha A B + beta C, for problems that have one.
+    """
 
     kernel: str
     params: Mapping[str, ParamValue]
@@ -59,18 +62,25 @@ class Cell:
     size: Mapping[str, int]
     regime: str
     reference: Reference
+    beta: float = 0.0
 
     @functools.cached_property
     def id(self) -> str:
         """Digest of everything in which cells differ, whatever the order of parameters."""
         against = self.reference
         parts = (self.kernel, dict(self.params), self.dtype, self.layout, dict(self.size), self.regime)
-        return digest_json([*parts, list(against.libraries), against.kernel, dict(against.params)])[:20]
+        others = (list(against.libraries), against.kernel, dict(against.params), *self._with_beta)
+        return digest_json([*parts, *others])[:20]
+
+    @property
+    def _with_beta(self) -> tuple[float, ...]:
+        """Nothing where beta is 0, so that cells have the ids that they had before there was one."""
+        return (self.beta,) if self.beta else ()
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """Key of the input data: dtype, layout, size. Cells with equal keys share buffers and references."""
-        return (self.dtype, self.layout, *sorted(self.size.items()))
+        """Key of the input data: dtype, layout, size, beta. Cells with equal keys share buffers and references."""
+        return (self.dtype, self.layout, *sorted(self.size.items()), *self._with_beta)
 
     def in_regime(self, regime: str) -> "Cell":
         """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""
@@ -89,5 +99,10 @@ def count_label(value: int) -> str:
 
 
 def cell_name(variant: str, cell: Cell) -> str:
-    """A cell as people write it: VARIANT@SIZE:REGIME."""
-    return f"{variant}@{size_label(cell.size)}:{cell.regime}"
+    """A cell as people write it: VARIANT@SIZE:REGIME, with :beta=1 where C is added to."""
+    return f"{variant}@{size_label(cell.size)}:{cell.regime}{beta_label(cell.beta)}"
+
+
+def beta_label(beta: float) -> str:
+    """What the name of a cell ends in; nothing where beta is 0."""
+    return f":beta={beta:g}" if beta else ""

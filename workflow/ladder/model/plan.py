@@ -52,6 +52,7 @@ class Task:
     against, None where libraries are; `counted` says whether it is profiled, `sustained` whether in that regime too,
     `repeated` whether in several sessions. `baseline` is the rung that the variant is paired with;
     it is empty in the task that is timed against the sweep's own reference.
+    `errors`: whether its largest errors are looked at for each of ERROR_INPUTS.
     """
 
     variant: str
@@ -64,6 +65,12 @@ class Task:
     sustained: bool = False
     repeated: bool = False
     baseline: str = ""
+    errors: bool = False
+
+    @property
+    def beside(self) -> bool:
+        """Whether it is timed beside the sweep's own cells: against a baseline, or with another beta."""
+        return bool(self.baseline or self.cell.beta)
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,7 @@ class Plan:
 
     def regimes_of(self, task: Task) -> tuple[str, ...]:
         """Those that a task is timed in."""
-        own = self.regimes[:1] if task.baseline else self.regimes
+        own = self.regimes[:1] if task.beside else self.regimes
         return (*own, *([SUSTAINED] if task.sustained and SUSTAINED not in own else []))
 
     def broken(self, task: Task) -> str | None:

@@ -17,6 +17,8 @@ C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 
 COPY = "copy"  # the one library that does not solve the problem: a copy of its data, which no kernel can beat
 INPUTS = ("uniform", "positive", "integers", "wide")  # kinds of inputs, by their number in harness.cuh
+ERROR_INPUTS = ("uniform", "positive", "wide")
+"""Kinds for which the largest errors of a cell may be recorded; of integers results are exact."""
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
 SCRUB, CLOCKS = "scrub_shared", "read_clocks"
 _DRAWN = [f"{kernel}<{of}>" for kernel in ("fill", "count_changed") for of in C_TYPES.values()]

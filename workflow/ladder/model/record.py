@@ -188,7 +188,11 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """The record as a line of a store."""
-        cell = {name: value for name, value in vars(self.cell).items() if name != "id"}
+        cell = {
+            name: value
+            for name, value in vars(self.cell).items()
+            if name != "id" and (name, value) != ("beta", 0.0)
+        }
         cell["reference"] = {name: value for name, value in vars(self.cell.reference).items() if value}
         given = {**vars(self), "key": self.key, "cell": cell, "conditions": vars(self.conditions)}
         return {"schema": SCHEMA, "record": given}

@@ -12,7 +12,8 @@ SIZE_COLUMNS = ("m", "n", "k", "elements")
 _SIZE = "m:int n:int k:int elements:int taps:int"
 
 
-def _columns(text: str) -> Mapping[str, str]:
+def columns(text: str) -> Mapping[str, str]:
+    """Columns with their kinds, from what describes a table."""
     pairs = (word.partition(":") for word in text.split())
     return {name: kind or "text" for name, _, kind in pairs}
 
@@ -20,10 +21,12 @@ def _columns(text: str) -> Mapping[str, str]:
 SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # fresh, of a tuning sweep in its first regime: true where the variant was one of the three fastest and its numbers
     # are of later sessions than the one that chose it, else false.
+    # beta, of C = A B + beta C: where it is not 0. Rates of bytes are without what it reads.
+    # check_code, timing_code: digests of the code that checked and that timed, empty for records older than they are.
     # over_cublas, over_cublaslt: the speed-up over that library alone, if it was timed: `speedup` times its time over
     # the reference's. Both are the quick medians of dirty launches by which the reference was chosen, whatever the
     # regime; where kernels were timed against both libraries, these decide. They have no interval.
-    "timings": _columns(
+    "timings": columns(
         f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
         speedup:float speedup_low:float speedup_high:float stopped_by tflops:float peak_fraction:float
@@ -31,30 +34,31 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
         source_sha256 cubin_sha256
         sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
-        clock fresh:bool over_cublas:float over_cublaslt:float"""
+        clock fresh:bool over_cublas:float over_cublaslt:float beta:float check_code timing_code"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
     # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up. bound: what
     # binds both sides: memory, where the bytes that the problem must move take half of the time or more at the rate of
     # a copy; compute, where they do not; mixed, where one is bound by this and the other by that.
-    "sessions": _columns(
+    "sessions": columns(
         f"""sweep variant baseline dtype layout {_SIZE} regime session gpu_uuid started commit reference algorithm
         median_us:float reference_median_us:float speedup:float speedup_low:float speedup_high:float samples:int
-        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool bound"""
+        sm_clock_mhz:float power_w:float host_gpus:int clock_floor_us:float clock chose:bool bound beta:float
+        check_code timing_code"""
     ),
     # Standard deviations of log speed-ups by class of cells, and how many GPUs and kinds of host they are from.
-    "components": _columns(
+    "components": columns(
         "class cells:int gpus:int hosts:int residual:float session:float gpu:float host:float"
     ),
     # How often sessions left out fall into the intervals that all others, or one of them, predict.
-    "coverage": _columns(
+    "coverage": columns(
         """left_out sessions part cells:int readings:int covered:float half_width:float interval_score:float"""
     ),
     # How often sessions on GPUs that no published session is of fell into the published ranges (results/unseen/DEVICE).
-    "unseen": _columns("part gpus:int cells:int readings:int covered:float day"),
-    "metrics": _columns(f"sweep variant {_SIZE} metric unit value:float"),
+    "unseen": columns("part gpus:int cells:int readings:int covered:float day"),
+    "metrics": columns(f"sweep variant {_SIZE} metric unit value:float"),
     # One row per sweep and variant: sweeps that were published apart may have compiled another code of it.
-    "resources": _columns(
+    "resources": columns(
         """sweep kernel variant params dtype layout arch status reason registers:int shared_bytes_static:int
         shared_bytes_dynamic:int local_bytes:int spill_store_bytes:int spill_load_bytes:int threads_per_block:int
         blocks_per_sm:int occupancy:float occupancy_limit compile_s:float instructions:int ffma:int hmma:int hgmma:int
@@ -62,26 +66,26 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         ldl:int stl:int source_sha256 cubin_sha256"""
     ),
     # One row per part of a statement. effect: the value that is worst for it; predicted: where another GPU's may lie.
-    "claims": _columns(
+    "claims": columns(
         """id part source statement verdict where effect:float effect_low:float effect_high:float predicted_low:float
         predicted_high:float evidence advice"""
     ),
     # What could not be had, and why: missing metrics, no profiler, a library that cannot do it.
-    "notes": _columns("sweep stage subject reason"),
+    "notes": columns("sweep stage subject reason"),
     # One row per measuring job: the share of its wall time that the GPU worked, and the checks' share of that.
-    "jobs": _columns(
+    "jobs": columns(
         """sweep cells:int kept:int measured:int wall_s:float gpu_s:float gpu_share:float check_share:float
         worker_starts:int
         started finished"""
     ),
     # Our dirty median against NVBench's of the same kernel: difference = ours / NVBench - 1.
-    "clock_nvbench": _columns(
+    "clock_nvbench": columns(
         """gpu_uuid sweep dtype subject median_us:float median_us_low:float median_us_high:float nvbench_us:float
         nvbench_noise:float difference:float device_us:float"""
     ),
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
-    "sanitizer": _columns(
+    "sanitizer": columns(
         """problem kernel variant dtype layout m:int n:int k:int elements:int tool status errors:int where
         reason cubin_sha256"""
     ),

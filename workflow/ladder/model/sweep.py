@@ -110,6 +110,8 @@ class Sweep:
     figures: tuple[Figure, ...] = ()
     sustained: Selection = ()
     repeated: Selection = ()  # measured in several sessions
+    accumulated: Selection = ()  # timed as C = A B + C as well
+    errors: Selection = ()  # whose errors are recorded by kind of inputs
     tuning: bool = False  # whether the fastest of its variants are measured again
 
     @functools.cached_property

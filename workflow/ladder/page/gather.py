@@ -26,7 +26,7 @@ from ladder.report.sweep_data import SweepData
 from ladder.results import tables
 from ladder.results.statistics import records, size_of
 
-_UNSEEN = ["source_sha256", "cubin_sha256"]
+_UNSEEN = ["source_sha256", "cubin_sha256", "beta", "check_code", "timing_code"]
 MOST_NEXT = 6  # configurations of one size that are shown: the recommended one and the next
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
@@ -148,7 +148,7 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
     about = {"tables": data.frames, "source": data.source, "environment": data.environment, "name": data.name}
     about["timings_from"] = data.environment["timings_from"]
     timings, claims, found = (
-        data.frames["timings"],
+        data.frames["timings"][data.frames["timings"]["beta"].isna()],
         data.frames["claims"],
         answers(data, Links(folder, folder.root, data)),
     )

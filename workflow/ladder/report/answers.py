@@ -23,6 +23,7 @@ from ladder.report.markdown import figure, spread, text
 from ladder.report.steps import Step, explanation, path, steps
 from ladder.report.sweep_data import shown_value
 from ladder.report.words import Line, Table, speed_table
+from ladder.results import earlier
 from ladder.results import statistics as stats
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import FASTER, SLOWER, TIED, in_one_session
@@ -577,25 +578,13 @@ _STENCILS = ("stencil_register_cache", "stencil_shared")
 @question("How exact are the fastest FP32 kernels?", "fp32", front=False)
 def accuracy(data: Evidence) -> Facts:
     """The largest errors of kernels by kind of inputs over those of cuBLAS in FP32."""
-    rows = stats.records(data.frames["accuracy"])
-    if not rows:
-        raise Unmeasured(
-            "errors by kind of inputs were not measured here; python -m ladder extras does that, on a GPU"
-        )
-    place = ("layout", "k", "inputs")
-    known = {
-        tuple(row[one] for one in place): row["max_error"]
-        for row in rows
-        if (row["who"], row["dtype"]) == ("cublas", "fp32")
-    }
     ratios: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        base = known.get(tuple(row[one] for one in place))
-        if row["who"] == "kernel" and base:
-            kind = THREE_PRODUCTS if row["sweep"] == PRODUCTS_SWEEP else row["dtype"]
-            ratios.setdefault(kind, {}).setdefault(row["inputs"], []).append(row["max_error"] / base)
+    for sweep, dtype, inputs, ratio in earlier.errors_over_cublas(data.frames):
+        kind = THREE_PRODUCTS if sweep == PRODUCTS_SWEEP else dtype
+        ratios.setdefault(kind, {}).setdefault(inputs, []).append(ratio)
     if not ratios:
-        raise Unmeasured("no kernel was held against cuBLAS in FP32")
+        why = "a sweep asks for them by `errors`"
+        raise Unmeasured(f"errors by kind of inputs were not measured here; {why}, and they take a GPU")
     lines = [
         [
             ("kernels", kind),
@@ -611,27 +600,21 @@ def accuracy(data: Evidence) -> Facts:
 @question("What does C = A B + C cost?", "fp32", front=False)
 def accumulation(data: Evidence) -> Facts:
     """Each kernel against the faster library with beta = 1, and what reading C costs both."""
-    groups: dict[tuple[Any, ...], dict[float, list[dict[str, Any]]]] = {}
-    for row in stats.records(data.frames["accumulation"]):
-        key = row["variant"], row["dtype"], row["m"]
-        groups.setdefault(key, {}).setdefault(row["beta"], []).append(row)
-    both = [by_beta for by_beta in groups.values() if {*by_beta} == {0.0, 1.0}]
-    if not both:
-        raise Unmeasured(
-            "no kernel was timed with beta = 1 here; python -m ladder extras does that, on a GPU"
-        )
-    pairs = [
-        [min(by_beta[beta], key=lambda row: row["reference_median_us"]) for beta in (0.0, 1.0)]
-        for by_beta in both
-    ]
+    pairs = earlier.pairs_of_betas(data.frames)
+    if not pairs:
+        why = "a sweep asks for it by `accumulated`"
+        raise Unmeasured(f"no kernel was timed with beta = 1 here; {why}, and it takes a GPU")
     costs = [
         sorted(added[name] / plain_[name] - 1 for plain_, added in pairs)
         for name in ("median_us", "reference_median_us")
     ]
-    gains = [Gain(in_one_session(added)) for _, added in pairs]
+    gains = [
+        gain(added) if stats.predicted(added).known else Gain(in_one_session(added)) for _, added in pairs
+    ]
     return {
         "own": costs[0],
         "library": costs[1],
         "gains": gains,
         "faster": sum(one.verdict == FASTER for one in gains),
+        "predicted": all(one.predicted.known for one in gains),
     }

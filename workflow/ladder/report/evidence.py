@@ -11,19 +11,19 @@ from typing import Any
 import pandas as pd
 
 from ladder.claims.primitives import TABLES, Row, Rows, Tables, Unmeasured
-from ladder.model.extras import EXTRAS
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.sweep import Sweep
 from ladder.report.markdown import figure, text
 from ladder.report.sweep_data import SweepData, of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
+from ladder.results.earlier import EARLIER
 from ladder.results.environment import read_environment
 from ladder.results.statistics import UNKNOWN, Estimate
 from ladder.results.verdicts import verdict
 
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
-_OPTIONAL = ("sessions", "claims", "components", "coverage", "clock_nvbench", *EXTRAS, "sanitizer")
+_OPTIONAL = ("sessions", "claims", "components", "coverage", "clock_nvbench", *EARLIER, "sanitizer")
 
 
 @dataclass(frozen=True)

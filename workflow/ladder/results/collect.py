@@ -89,6 +89,12 @@ EARLIER = "counters made under other code"
 """Subject of a note; its reason is their date."""
 
 
+def measuring_code(record: Record) -> Row:
+    """By which code a record was measured: columns with the digests of what checked and of what timed."""
+    tree = record.conditions.tree
+    return {f"{name}_code": tree.get(name) for name in ("check", "timing")}
+
+
 class Collector:
     """Rows of one sweep as they grow. They may say more than their table has columns for."""
 
@@ -113,6 +119,7 @@ class Collector:
         own: Row = {"sweep": self.plan.sweep, "problem": self.plan.problem, "rung": task.rung or None}
         own |= {
             "baseline": task.baseline or None,
+            "beta": cell.beta or None,
             "kernel": cell.kernel,
             "variant": task.variant,
             "params": json.dumps(dict(cell.params)),
@@ -142,7 +149,13 @@ class Collector:
         )
         highest = min((one for one in limits if one), default=None)
         slow = clock < highest * (1 - self.plan.job["throttle_share"]) if clock and highest else None
-        known = {"throttled": slow, **(result.get("built") or {}), **(result.get("check") or {}), **device}
+        known = {
+            "throttled": slow,
+            **measuring_code(record),
+            **(result.get("built") or {}),
+            **(result.get("check") or {}),
+            **device,
+        }
         if record.status != "ok":
             self.failed(task, known, record.status, self.reason(record))
             return
@@ -179,6 +192,7 @@ class Collector:
                 made |= {"gpu_uuid": session.gpu.get("uuid"), "regime": one.cell.regime}
                 made |= {"host_gpus": session.host.get("gpus"), "clock_floor_us": session.clock_floor_us}
                 made |= {"algorithm": one.result.get("algorithm") or None}
+                made |= measuring_code(one)
                 made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
                 found = {**figures(one.result), **device_of(one.result)}
                 made["bound"] = self.bound(task, found, session.gpu)
@@ -207,11 +221,13 @@ class Collector:
             self.failed(task, facts, status, broken or task.absent)
             return
         found = [self.view.find(task, regime) for regime in self.plan.regimes_of(task)]
-        own = f"{task.variant} at {dict(task.cell.size)}"
-        if found[0] is None and not task.baseline:
+        beta = f", beta = {task.cell.beta:g}" if task.cell.beta else ""
+        own = f"{task.variant} at {dict(task.cell.size)}{beta}"
+        if found[0] is None and not task.beside:
             self.note("measure", own, "not measured")
         wrong = [record for record in found if record is not None and record.status in WRONG]
-        if wrong and (wrong[0] is not found[0] or self.reason(wrong[0]) != wrong[0].reason):
+        elsewhere = wrong and (task.cell.beta or wrong[0] is not found[0])
+        if wrong and (elsewhere or self.reason(wrong[0]) != wrong[0].reason):
             self.note("measure", own, self.reason(wrong[0]))
         for place, record in enumerate(found):
             if record is None:
@@ -228,7 +244,7 @@ class Collector:
         counted = self.view.find(task, COUNTERS) if task.counted else None
         if counted is not None and not self.view.is_current(task, counted):
             self.note("profile", EARLIER, counted.time[:10])
-        for record in (None if task.baseline else found[0], counted):
+        for record in (None if task.beside else found[0], counted):
             for given in (record.result.get("observations") or ()) if record is not None else ():
                 self.rows["metrics"].append({**given, **self.about(task)})
 

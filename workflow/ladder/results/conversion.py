@@ -18,7 +18,7 @@ Frame = pd.DataFrame
 OVER = ("over_cublas", "over_cublaslt")
 """Columns of the speed-up over one library alone."""
 _BOTH = [name.removeprefix("over_") for name in OVER]
-_OPERANDS = ["dtype", "layout", *SIZE_COLUMNS, "regime"]
+_OPERANDS = ["dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
 _ALIKE = 0.005
 """Sessions on one GPU agree within so much (logarithms of speed-ups): libraries that are no further apart tie."""
 

@@ -28,7 +28,7 @@ from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 Frame = pd.DataFrame
 Row = dict[str, Any]
 
-CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime"]
+CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
 """Columns that say which cell a row is about."""
 _TIMES = ["median_us", "reference_median_us"]
 _EDGES_US = (20, 100, 1000)

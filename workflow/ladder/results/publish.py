@@ -22,7 +22,6 @@ from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
-from ladder.model.extras import EXTRAS
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.intervals import few_ratios, group_ratios, median, median_interval
 from ladder.model.plan_file import read_plan
@@ -30,6 +29,7 @@ from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import accounts_of, collect_sweep, merge
+from ladder.results.earlier import EARLIER
 from ladder.results.published_records import public, public_uuid, read_archive, write_archive
 from ladder.results.statistics import listed
 
@@ -238,9 +238,10 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
-    """Copy what is of no sweep: checks of the timer, extras, with GPUs as published; what the sanitizer found."""
+    """Copy what is of no sweep: checks of the timer, tables of earlier releases, with GPUs as published; what the
+    sanitizer found."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for name in ("clock_nvbench", *EXTRAS):
+    for name in ("clock_nvbench", *EARLIER):
         if (source.tables / f"{name}.csv").is_file():
             found = tables.read(name, source.tables)
             uuids = found["gpu_uuid"].map(public_uuid, na_action="ignore")

@@ -12,7 +12,7 @@ from ladder.model.errors import LadderError, refuse
 from ladder.model.sweep import Sweep
 from ladder.results.collect import figures
 from ladder.results.judgement import Outcome, outcome
-from ladder.results.statistics import estimate, identifier, predicted, records
+from ladder.results.statistics import beta_of, estimate, identifier, predicted, records
 from ladder.results.templates import TEMPLATES
 
 Row = Mapping[str, Any]
@@ -41,13 +41,15 @@ def alone(sweep: Sweep, row: Row) -> Sweep:
     elif entry.baseline is not None:
         entries.append(replace(entry.baseline, sizes=(size,)))  # it is compiled where it is launched
     cell = ((entry.variant.dtype,), (size,), tuple(entries), sweep.reference, (row["regime"],))
-    return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision)
+    added = ((entry.variant, size),) if beta_of(row) else ()
+    return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision, accumulated=added)
 
 
 def again(view: View, row: Row) -> Outcome:
     """What became of the one cell that was measured; of a pair with a baseline of that one."""
-    paired = not pd.isna(row["baseline"])
-    return outcome(view, next(task for task in view.plan.tasks if bool(task.baseline) == paired))
+    about = not pd.isna(row["baseline"]), beta_of(row)
+    tasks = view.plan.tasks
+    return outcome(view, next(task for task in tasks if (bool(task.baseline), task.cell.beta) == about))
 
 
 def inside(row: Row, now: Outcome) -> bool | None:

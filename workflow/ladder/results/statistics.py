@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ladder.model.cell import size_label
+from ladder.model.cell import beta_label, size_label
 from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
 
@@ -54,8 +54,8 @@ def ok_rows(timings: pd.DataFrame, regime: str) -> pd.DataFrame:
 
 
 def against_references(timings: pd.DataFrame) -> pd.DataFrame:
-    """Rows of cells timed against their sweep's reference, without those of rungs paired with a baseline."""
-    return timings[timings["baseline"].isna()]
+    """Rows of cells timed against their sweep's reference, without rungs paired with a baseline and other betas."""
+    return timings[timings["baseline"].isna() & timings["beta"].isna()]
 
 
 def failures(timings: pd.DataFrame) -> pd.DataFrame:
@@ -85,10 +85,18 @@ def cell_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def identifier(row: Mapping[str, Any]) -> str:
-    """A row as commands name it: SWEEP/VARIANT@SIZE:REGIME, and ~BASELINE where it was paired with that rung."""
+    """A row as commands name it: SWEEP/VARIANT@SIZE:REGIME, :beta=1 with another beta, ~BASELINE paired with that
+    rung."""
     baseline = row.get("baseline")
     beside = "" if baseline is None or pd.isna(baseline) else f"~{baseline}"
-    return f"{row['sweep']}/{row['variant']}@{size_label(size_of(row))}:{row['regime']}{beside}"
+    name = f"{row['sweep']}/{row['variant']}@{size_label(size_of(row))}:{row['regime']}"
+    return name + beta_label(beta_of(row)) + beside
+
+
+def beta_of(row: Mapping[str, Any]) -> float:
+    """The beta of a row, 0 where it has none."""
+    beta = row.get("beta")
+    return 0.0 if beta is None or pd.isna(beta) else float(beta)
 
 
 def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:

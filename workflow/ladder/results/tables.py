@@ -10,19 +10,21 @@ import pandas as pd
 import pyarrow.parquet as pq
 from pyarrow import csv as arrow
 
-from ladder.model import extras, schemas
+from ladder.model import schemas
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file
 from ladder.model.sweep import Sweep
+from ladder.results.earlier import EARLIER
 
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
-SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **extras.SCHEMAS}
+SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **EARLIER}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock fresh over_cublas over_cublaslt"""
+clock_floor_us clock fresh over_cublas over_cublaslt beta check_code timing_code"""
+_OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta check_code timing_code"
 _LATER = {
     "resources": ("sweep",),
     "timings": _OF_TIMINGS.split(),
-    "sessions": ("baseline", "host_gpus", "clock_floor_us", "clock", "chose", "bound"),
+    "sessions": _OF_SESSIONS.split(),
     "jobs": ("check_share",),
     "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }

@@ -263,9 +263,9 @@ namespace {
 // The same error as compare_product's, of single elements: rows chosen by chance, with neighbouring columns. Their squares
 // are added to `squares`.
 template <class In, class Out>
-__device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const In* a, const In* b, int spots, unsigned m,
-                                 unsigned n, int k, index_t b_by_k, index_t b_by_n, double alpha, double rounding,
-                                 double& squares) {
+__device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const Out* before, const In* a, const In* b,
+                                 int spots, unsigned m, unsigned n, int k, index_t b_by_k, index_t b_by_n, double alpha,
+                                 double beta, double rounding, double& squares) {
   constexpr int slices = block / spot_columns, at_once = 8;
   __shared__ double parts[2][block];
   // A warp has a column where B's columns are contiguous, and neighbouring columns where its rows are.
@@ -302,8 +302,10 @@ __device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const In* a
       sum += parts[0][own * slices + of];
       magnitude += parts[1][own * slices + of];
     }
-    const double expected = alpha * sum, found = to_double(c[row * n + column]);
-    const double error = normalised(found - expected, rounding * fabs(expected), fabs(alpha) * magnitude);
+    const double prior = beta != 0.0 ? beta * to_double(before[row * n + column]) : 0.0;
+    const double expected = alpha * sum + prior, found = to_double(c[row * n + column]);
+    const double scale = fabs(alpha) * magnitude + fabs(prior);
+    const double error = normalised(found - expected, rounding * fabs(expected), scale);
     raise(worst, error);
     squares += error * error;
   }
@@ -312,21 +314,22 @@ __device__ double worst_of_spots(CheckResultSlot slot, const Out* c, const In* a
 
 }  // namespace
 
-// The largest normalised error, as compare_product has it with beta = 0, of C (m x n): of every row times x, and of single
-// elements. `y` is B x, `squares` the sum of B's squares; element (k, n) of B lies at k * b_by_k + n * b_by_n. A and B are
+// The largest normalised error, as compare_product has it, of C (m x n): of every row times x, and of single elements.
+// `y` is B x, `squares` the sum of B's squares; element (k, n) of B lies at k * b_by_k + n * b_by_n. A and B are
 // what was drawn from element `moved_a` and `moved_b` on. `chance` is how many root sums of squares the rounding errors of a
 // row may add up to, `row_scale` the same of all others over the bound of elements, and `rms_scale` what makes the root of
 // the spots' squares comparable with that.
 template <class In, class Out>
 __global__ void __launch_bounds__(block, 3)
-    check_product(CheckResultSlot slot, const Out* c, const In* a, const In* b, const typename Sum<In>::type* y,
-                  const typename Sum<In>::type* squares, index_t spots, index_t m, index_t n, index_t k, index_t b_by_k,
-                  index_t b_by_n, double alpha, double rounding, double chance, double row_scale, double rms_scale,
+    check_product(CheckResultSlot slot, const Out* c, const Out* before, const In* a, const In* b,
+                  const typename Sum<In>::type* y, const typename Sum<In>::type* squares, index_t spots, index_t m,
+                  index_t n, index_t k, index_t b_by_k, index_t b_by_n, double alpha, double beta, double rounding, double chance, double row_scale, double rms_scale,
                   index_t moved_a, index_t moved_b, Key key_of_a,
                   Key key_of_b, int kind) {
   constexpr double rms_of_rounding = 0.57735;  // at most, of an error of half a unit: 1 / sqrt(3)
   double of_spots = 0.0;
-  double worst = worst_of_spots(slot, c, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, rounding, of_spots);
+  double worst =
+      worst_of_spots(slot, c, before, a, b, spots, m, n, k, b_by_k, b_by_n, alpha, beta, rounding, of_spots);
   // All of this is about A and B as they are now: a sample says whether they are as they were.
   const unsigned long long chosen = mixed(slot.key + 1, first_index());
   const index_t at_a = moved_a + chosen % (m * k), at_b = moved_b + chosen % (n * k);
@@ -338,10 +341,16 @@ __global__ void __launch_bounds__(block, 3)
     add_signed(team, c + row * n, n, slot.key, sums[0], sums[1]);
     add_product(team, a + row * k, k, y, of_a, sums[2]);
     sums[0] -= alpha * of_a;
+    double of_before, squares_before[1] = {};
+    if (beta != 0.0) {
+      add_signed(team, before + row * n, n, slot.key, of_before, squares_before[0]);
+      sums[0] -= beta * of_before;
+      sum_over(team.size, squares_before);
+    }
     sum_over(team.size, sums);
     if (team.rank != 0) continue;
     // |A||B| is at most the product of the norms of a row and a column.
-    const double magnitude = fabs(alpha) * sqrt(sums[2] * *squares);
+    const double magnitude = fabs(alpha) * sqrt(sums[2] * *squares) + fabs(beta) * sqrt(squares_before[0]);
     raise(worst, normalised(sums[0], chance * rms_of_rounding * rounding * sqrt(sums[1]), row_scale * magnitude));
   }
   write_check_result(slot, worst, of_spots, rms_scale);

@@ -184,18 +184,19 @@ class GemmInstance(instance.Instance):
         return f"{C_TYPES[self.input]}, {C_TYPES[self.output]}"
 
     def _refresh(self, seed: int) -> None:
-        """All in one kernel."""
+        """All in one kernel, but for what C holds with beta != 0."""
         a, b, c = *(self.note_drawn(name, seed) for name in "ab"), self.tensors["c"]
         buffers = (int(a.whole.handle), int(b.whole.handle), c.pointer, int(self._signed.handle))
         counts = (a.elements, b.elements, c.buffer.size, self.k)
         elements = max(a.elements, b.elements, c.elements) // _REFRESHED_AT_ONCE
         entry = f"refresh_product<{self._both_types()}>"
         self.gpu.harness.run(entry, elements, *buffers, *counts, *self._drawn_with())
+        if self.scalars["beta"] != 0.0:
+            self.draw("before", seed)
+            self._poison_outputs()
 
     def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         """Freivalds' check of every row, and a thousand random elements: see check.cu. Follows a refresh."""
-        if self.scalars["beta"] != 0.0:
-            raise NotImplementedError("timed launches have beta = 0")
         harness, b, by = self.gpu.harness, self.pointer("b"), self._strides("b")
         # After the launch, which may have written there.
         self.gpu.zero(int(self._signed.handle), self._signed.size)
@@ -203,11 +204,11 @@ class GemmInstance(instance.Instance):
         rows, columns = self.tensors["b"].shape
         entry = f"multiply_{along}_by_signs<{C_TYPES[self.input]}>"
         harness.run(entry, _threads(rows), slot, *signed, b, rows, columns)
-        given = (self.pointer("c"), self.pointer("a"), b, *signed, _SPOTS, self.m, self.n, self.k, *by)
-        alpha, _, rounding = self._weights()
+        pointers = (self.pointer("c"), self._before(), self.pointer("a"), b)
+        given = (*pointers, *signed, _SPOTS, self.m, self.n, self.k, *by)
         entry, threads = f"check_product<{self._both_types()}>", _SPOTS * _BLOCK + _threads(self.m)
         scales = (*self._scales(), *self._moved())
-        harness.run(entry, threads, slot, *given, alpha, rounding, *scales, *self._drawn_with())
+        harness.run(entry, threads, slot, *given, *self._weights(), *scales, *self._drawn_with())
 
     def _scales(self) -> tuple[float, float, float]:
         """What makes all that the check of a launch finds comparable with the bound of elements.
@@ -235,7 +236,7 @@ class GemmInstance(instance.Instance):
 
     def library(self, name: str) -> Launcher:
         pointers = (self.pointer("a"), self.pointer("b"), self.pointer("c"))
-        gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout)
+        gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout, self.scalars["beta"])
         if name == "cublas":
             return self.libraries.cublas(gemm)
         known, fast = self.algorithms.get(name, ""), name == "cublaslt_fast"
