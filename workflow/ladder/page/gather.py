@@ -31,6 +31,15 @@ MOST_NEXT = 6  # configurations of one size that are shown: the recommended one 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
+def _seen(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.drop(columns=_UNSEEN, errors="ignore")
+
+
+def _without_beta(rows: pd.DataFrame) -> pd.DataFrame:
+    """Cells with another beta than 0 have an answer of their own."""
+    return rows[rows["beta"].isna()]
+
+
 def _plain(value: Any) -> Any:
     """A value as JSON has it: None where it is unknown."""
     return None if pd.isna(value) or (isinstance(value, float) and not math.isfinite(value)) else value
@@ -148,7 +157,7 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
     about = {"tables": data.frames, "source": data.source, "environment": data.environment, "name": data.name}
     about["timings_from"] = data.environment["timings_from"]
     timings, claims, found = (
-        data.frames["timings"][data.frames["timings"]["beta"].isna()],
+        _without_beta(data.frames["timings"]),
         data.frames["claims"],
         answers(data, Links(folder, folder.root, data)),
     )
@@ -164,7 +173,7 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
         label=[labels.get((row["sweep"], row["variant"]), row["variant"]) for row in rows],
         size=[size_label(size_of(row)) for row in rows],
     )
-    shown = shown.astype({"label": "string", "size": "string"}).drop(columns=_UNSEEN)
+    shown = _seen(shown.astype({"label": "string", "size": "string"}))
     return {
         "name": name,
         "device": data.source["device"],
@@ -186,8 +195,8 @@ def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
         ],
         "sweeps": {one: _sweep(data) for one, data in parts.items()},
         "timings": columns(shown),
-        "resources": columns(data.frames["resources"].drop(columns=["params", *_UNSEEN])),
-        "sessions": columns(tables.read("sessions", folder.tables)),
+        "resources": columns(_seen(data.frames["resources"].drop(columns="params"))),
+        "sessions": columns(_seen(_without_beta(tables.read("sessions", folder.tables)))),
         "metrics": columns(data.frames["metrics"]),
     }
 
