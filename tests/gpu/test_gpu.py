@@ -23,6 +23,7 @@ from ladder.measure.sanitizer import TOOLS, find_sanitizer
 from ladder.measure.store import read_store
 from ladder.model.cell import cell_name
 from ladder.model.folders import RunFolder
+from ladder.model.problem import ERROR_INPUTS
 from ladder.model.record import Record, from_json
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
@@ -237,26 +238,16 @@ def test_the_sanitizer_finds_each_fault_and_a_trap_hides_none(tmp_path: Path) ->
     assert {found["unsafe-fp8", tool] for tool in TOOLS} <= {"launch_error", "errors"}
 
 
-def test_extras_have_errors_by_kind_of_inputs_and_both_betas_against_each_library(tmp_path: Path) -> None:
+def test_a_cell_with_beta_is_timed_and_errors_are_recorded_by_kind_of_inputs(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
-    libraries = {"references": ["cublas", "cublaslt"], "regimes": ["cold"]}
-    measured(folder, [{"kernel": "faulty"}], [dict.fromkeys("mnk", 256)], "{deadline_s: 10}", **libraries)
-    given = "{enabled: true, sweeps: [probe], beta_sizes: [256], error_dtypes: [fp32], error_rows: 96, "
-    given += "error_depths: [64, 2048], error_inputs: [uniform, positive, integers, wide]}"
-    results = RunFolder(folder / "results" / "test" / GPUS[0].slug)
-    ladder(folder, "extras", str(results.root), "--arch", GPUS[0].arch, "--config", f"extras={given}")
-    errors = tables.read("accuracy", results.tables)
-    assert len(errors) == 3 * 2 * 4, errors.to_string()
-    exact = errors["inputs"] == "integers"
-    assert (errors[exact]["max_error"] == 0).all(), errors.to_string()
-    assert errors[~exact]["rms_error"].between(1e-10, 1e-5).all(), errors.to_string()
-    timed = tables.read("accumulation", results.tables)
-    found = sorted(zip(timed["beta"], timed["reference"], strict=True))
-    assert found == [(beta, name) for beta in (0.0, 1.0) for name in ("cublas", "cublaslt")], (
-        timed.to_string()
-    )
-    assert timed["speedup_low"].between(1e-4, 10).all(), timed.to_string()
+    asked = {"references": ["cublas", "cublaslt"], "regimes": ["cold"], "accumulated": {}, "errors": {}}
+    found = measured(folder, [{"kernel": "faulty"}], [dict.fromkeys("mnk", 256)], "{deadline_s: 10}", **asked)
+    assert sorted((one.cell.beta, one.status) for one in found) == [(0.0, "ok"), (1.0, "ok")], found
+    (plain,) = (one for one in found if not one.cell.beta)
+    errors = {one["metric"]: one["value"] for one in plain.result["observations"]}
+    assert len(errors) == 2 * len(ERROR_INPUTS), errors
+    assert all(0 <= error < 1e-5 for error in errors.values()), errors
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.primitives import Unmeasured
 from ladder.measure import worker
-from ladder.measure.job import due
+from ladder.measure.schedule import Schedule
 from ladder.model.folders import Project
 from ladder.model.plan import Plan
 from ladder.model.problem import ERROR_INPUTS
@@ -143,7 +143,7 @@ def test_asking_for_errors_measures_those_cells_again_and_for_beta_only_what_is_
     def what() -> list[tuple[int, float, bool]]:
         lab.compile(lab.sweeps()["fp32_ladder"])
         view = lab.view("fp32_ladder")
-        tasks = [view.plan.tasks[index] for index, _ in due(view, lab.on("gemm"))]
+        tasks = [view.plan.tasks[index] for index, _ in Schedule(view, lab.on("gemm")).due()]
         return [(task.cell.size["m"], task.cell.beta, task.errors) for task in tasks]
 
     assert what() == []

@@ -253,7 +253,7 @@ def test_counters_of_other_code_are_named_with_their_date(run: Run) -> None:
         assert said in (run.target / name).read_text(), name
 
 
-def test_checks_of_the_timer_and_extras_name_gpus_as_sessions_do(run: Run) -> None:
+def test_checks_of_the_timer_and_tables_of_earlier_releases_name_gpus_as_sessions_do(run: Run) -> None:
     named = {"clock_nvbench": "subject", "accuracy": "who", "accumulation": "variant"}
     for name, column in named.items():
         cell = {"m": 8, "n": 8, "k": 8, "dtype": "fp32", "layout": "TN", "inputs": "uniform"}

@@ -473,6 +473,8 @@ def chosen_cells(sweep: Sweep, choice: str | Sequence[str] | Mapping[str, str]) 
             (one, size) for one, size in some(sweep.sustained) if keeps(own[one], size, SUSTAINED)
         ),
         repeated=some(sweep.repeated),
+        accumulated=some(sweep.accumulated),
+        errors=some(sweep.errors),
     )
 
 

@@ -44,7 +44,7 @@ def _buffers(launch: Launch) -> set[str]:
 
 def _launch(bench: Bench, launch: Launch, instance: Instance, ends: dict[str, tuple[int, int]]) -> None:
     both = {name: at_ends(*ends[name], instance.tensors[name].buffer.size) for name in _buffers(launch)}
-    weights = _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]
+    own, weights = instance.scalars, _WEIGHTS if "beta" in bench.problem.scalars else _WEIGHTS[:1]
     for end, (alpha, beta) in itertools.product((0, 1), weights):
         instance.use_scalars(alpha, beta)
         try:
@@ -61,4 +61,4 @@ def _launch(bench: Bench, launch: Launch, instance: Instance, ends: dict[str, tu
                 "out_of_bounds", f"at {size_label(instance.size)}: {why}", spoilt=True
             ) from error
         finally:
-            instance.use_scalars(1.0, 0.0)
+            instance.use_scalars(own.get("alpha", 1.0), own.get("beta", 0.0))
