@@ -21,7 +21,7 @@ Wanted = dict[int, dict[int, list[int]]]  # bank -> word -> the lanes that want 
 
 
 def _wanted(offsets: Sequence[int], lanes: range, width: int) -> Wanted:
-    """What `lanes` want in one phase. Raises ValueError for a misaligned offset."""
+    """The words that `lanes` access in one phase. Raises ValueError for a misaligned offset."""
     wanted: Wanted = {}
     for lane in lanes:
         first = offsets[lane]
@@ -52,7 +52,7 @@ def groups(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[
 
 
 def served(offsets: Sequence[int], width: int = 4, merges: bool = True) -> list[Wanted]:
-    """What each group of lanes wants. Raises ValueError for a wrong width and for a misaligned offset."""
+    """The words that each group of lanes accesses. Raises ValueError for a wrong width and for a misaligned offset."""
     return [_wanted(offsets, lanes, width) for lanes in groups(offsets, width, merges)]
 
 

@@ -29,7 +29,7 @@ class Cache:
         self.folder = folder
 
     def facts(self, request: Request) -> dict[str, Any] | None:
-        """What is known of a request; None where it must be compiled, as after its files were deleted or cut short."""
+        """The facts of a request; None where it must be compiled, as after its files were deleted or cut short."""
         with contextlib.suppress(LadderError, OSError, KeyError):
             facts = read_json(self.folder / f"{request.key}.json") or {}
             cubin = (self.folder / f"{request.key}.cubin").read_bytes()

@@ -21,7 +21,7 @@ _OPCODE = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
 _ADDRESS = re.compile(r"c\[0x4\]\[(\w+)")
 _RELOCATED = re.compile(r"\.rela?\.nv\.constant(\d+)")
 _CONSTANTS = re.compile(r"c\[0x0\]\[0x(?:50|d0|120)\]")
-"""Where the driver leaves the address of constant memory: before sm_90, on it, and later."""
+"""The constants that hold the address of constant memory: before sm_90, on sm_90, and later."""
 _CODE = ".text."
 _INSTRUCTION_BYTES = 16  # of every architecture since sm_70
 _COLUMNS = "ffma hmma hgmma ldsm sts ldg stg ldgsts utmaldg shfl bar ldl stl"

@@ -34,7 +34,7 @@ _IGNORED = re.compile(r"\(?\b(C7508|C7511|C7515)\b\)?")
 
 
 class CompileError(LadderError):
-    """What the compiler says against a source or an option; other errors are of the set-up."""
+    """The compiler refuses a source or an option. Other errors are mistakes of the set-up."""
 
 
 def _succeeded(result: tuple[Any, ...]) -> Any:

@@ -78,7 +78,7 @@ class CompileRequests:
         self.requests = [*self.harness.values(), *self.variants.values()]
 
     def facts(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """What a plan says of `harness` and `variants`, from the facts `found` by key."""
+        """The fields `harness` and `variants` of a plan, from the facts `found` by key."""
         reserved = {
             symbol for one in self.harness.values() for symbol in found[one.key].get("symbols", {}).values()
         }

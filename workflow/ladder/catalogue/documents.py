@@ -41,7 +41,7 @@ def _loader() -> YAML:
 
 
 def parse_yaml(text: str, where: File) -> Any:
-    """What YAML text says. Raises LadderError, after `where`, for malformed text."""
+    """The data of a YAML text. Raises LadderError, after `where`, for malformed text."""
     depth = 0
     try:
         if len(text) > _MOST_CHARACTERS:
@@ -99,7 +99,7 @@ def _field(loc: tuple[int | str, ...]) -> str:
 
 
 def _explain(file: Path | str, error: ErrorDetails) -> LadderError:
-    """What pydantic says of one field, as the file, the field, the value and what is accepted."""
+    """An error of pydantic as ours: file, field, value and what is accepted."""
     kind, context, loc = error["type"], error.get("ctx") or {}, error["loc"]
     if kind == "missing":
         return LadderError(f"{file}: {_field(loc[:-1])}: the field {str(loc[-1])!r} is missing")

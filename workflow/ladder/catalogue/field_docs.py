@@ -20,14 +20,14 @@ def _resolved(part: Schema, root: Schema) -> Schema:
 
 
 def _branches(part: Schema, root: Schema) -> list[Schema]:
-    """What a field may be, null aside."""
+    """The types that a field accepts, except null."""
     part = _resolved(part, root)
     given = [_resolved(branch, root) for branch in part.get("anyOf", part.get("oneOf", (part,)))]
     return [branch for branch in given if branch.get("type") != "null"]
 
 
 def accepted(part: Schema, root: Schema) -> str:
-    """What a field takes, in words."""
+    """The values that a field accepts, in words."""
     part = _resolved(part, root)
     if "x-accepted" in part:
         return str(part["x-accepted"])

@@ -1,4 +1,4 @@
-"""What the sanitizer launches: every kernel in every dtype at a small size, as one sweep per problem."""
+"""Sweeps for the sanitizer: every kernel in every dtype at a small size, one sweep per problem."""
 
 import math
 from collections.abc import Iterator, Mapping

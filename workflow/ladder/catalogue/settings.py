@@ -1,4 +1,4 @@
-"""What is known of a run before kernels and sweeps are read: its settings, and the device it is for."""
+"""The settings of a run and the device it is for: all that is known before kernels and sweeps are read."""
 
 import functools
 import glob
@@ -56,7 +56,7 @@ class Setup:
         return digest_json([*read, self.config.model_dump(mode="json"), self.arch])
 
     def cached_on_disk(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What `make` says of all that is read, as JSON: from a file of this checkout while that is the same.
+        """The result of `make`, as JSON: from a file of this checkout while nothing that was read has changed.
 
         Its field `external` has files of other folders that it depends on, with their digests.
         """

@@ -28,7 +28,7 @@ def _is_axis(value: Any) -> bool:
 
 Axis = Annotated[Value | list[Value], *taking(f"{A_VALUE}, or a list of them", _is_axis)]
 _MOST_CELLS = 200_000
-"""Of a sweep, with the combinations that constraints exclude: so many take half a minute to look at."""
+"""Most combinations of a sweep, with those that constraints exclude: to look at so many takes half a minute."""
 
 
 class EntryDocument(Document):
@@ -97,7 +97,7 @@ class ExternalDocument(Document):
 
 
 def _kind(value: Any) -> str | None:
-    """In brackets, so that errors leave it out of the field's place."""
+    """The tag of a union: in brackets, so that errors leave it out of the name of the field."""
     if isinstance(value, str):
         return "[library]"
     given = value if isinstance(value, Mapping) else {}
@@ -430,7 +430,7 @@ def make_sweep(path: Path, fields: Mapping[str, Any], catalog: Mapping[str, Kern
 
 
 def named(names: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the `known` sweeps that `names` chooses. Raises LadderError for another name."""
+    """The sweeps of `known` that `names` chooses. Raises LadderError for another name."""
     for name in names:
         refuse_unknown("configuration", "sweeps", name, known)
     return {name: known[name] for name in names}

@@ -21,12 +21,12 @@ _CHATTER = re.compile(
     r"Using |Assuming |host:|Building DAG|Provided |Rules claiming|Singularity|Select jobs|Execute \d"
     r"|Complete log|Storing |Finished job|Elapsed time|Job stats|Exiting because|Look below|Cancelling"
 )
-"""What snakemake says of itself. All of it is in its own log, under .snakemake/log."""
+"""Messages of snakemake that are left out here; all of them are in its own log, under .snakemake/log."""
 _DONE = re.compile(r"^\[(\d+)/(\d+)[^\]]*\] (.*)\n", re.MULTILINE)
 """Progress of a step in its log."""
 _FAILED_RULE = re.compile(r"^ *Error in rule (\w+):", re.MULTILINE)
 _LINES = 50
-"""Of a whole run in a file: one each 2 percent."""
+"""Lines of progress of a whole run in a file: one each 2 percent."""
 _TAIL_BYTES = 4096
 
 
@@ -45,7 +45,7 @@ def _text(log: Path) -> str:
 
 
 def failure(message: str, log: Path, why: str = "", others: Sequence[str] = ()) -> str:
-    """What is printed of a job that failed: the last line of its log, and its first, the command that repeats it.
+    """The message about a failed job: the last line of its log, and the first, which is the command that repeats it.
 
     `why` is what a cluster says of its end, `others` the logs that it kept.
     """

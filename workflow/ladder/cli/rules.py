@@ -1,4 +1,4 @@
-"""What the rules of the workflow ask of documents and code, as plain data."""
+"""The inputs of the workflow's rules that come from documents and code, as plain data."""
 
 from pathlib import Path
 from typing import Any

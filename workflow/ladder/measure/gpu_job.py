@@ -33,7 +33,7 @@ class GpuProgram:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """In which the program sees this GPU alone."""
+        """Environment variables with which a program sees this GPU alone."""
         return {**os.environ, "CUDA_VISIBLE_DEVICES": self.gpu.uuid}
 
     def run(

@@ -40,7 +40,7 @@ def tree(root: Path) -> dict[str, Any]:
 
 
 def unknown_commits(root: Path, commits: Iterable[str]) -> list[str]:
-    """Those of some commits that the repository at `root` does not have; all of them where there is none."""
+    """The commits that the repository at `root` does not have; all of them where there is no repository."""
     wanted = list(dict.fromkeys(commits))
     text = "".join(f"{commit}^{{commit}}\n" for commit in wanted)
     command = ["git", "-C", str(root), "cat-file", "--batch-check"]

@@ -16,7 +16,7 @@ from ladder.model.record import Conditions, Record, Session
 from ladder.problems.registry import PROBLEMS
 
 WRONG = ("incorrect", "out_of_bounds", "stateful")
-"""What says something against a kernel, whenever it was seen: no later result hides it."""
+"""Statuses that speak against a kernel: no later result hides them."""
 FASTEST = 3
 """How many of the rivals are measured again."""
 

@@ -55,7 +55,7 @@ ARCHITECTURES: Mapping[int, Architecture] = {  # 90 for sm_90 and sm_90a
 TUNED_FOR = "sm_90a"
 """What kernels are tuned for, and compiled for where no device says otherwise."""
 MOST_SHARED_BYTES = max(one.block_shared_bytes for one in ARCHITECTURES.values())
-"""Of a block, where it has most."""
+"""Shared memory of a block at most, on the architecture that has most."""
 MOST_CLUSTER = max(one.cluster for one in ARCHITECTURES.values())
 
 _FULL_RATE = re.compile(r"\b(RTX|A10|A40|L4|L40S?)\b")

@@ -32,7 +32,7 @@ class External:
 
     @property
     def digest(self) -> str:
-        """Of everything that its time depends on, wherever the file lies."""
+        """Digest of everything that its time depends on, wherever the file lies."""
         return digest_json([self.kind, self.entry, self.setup, self.sha256])
 
 

@@ -96,7 +96,7 @@ class Plan:
     external: Mapping[str, External] = field(default_factory=dict)
 
     def regimes_of(self, task: Task) -> tuple[str, ...]:
-        """Those that a task is timed in."""
+        """The regimes that a task is timed in."""
         own = self.regimes[:1] if task.beside else self.regimes
         return (*own, *([SUSTAINED] if task.sustained and SUSTAINED not in own else []))
 

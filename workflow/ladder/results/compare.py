@@ -53,7 +53,7 @@ Latest = dict[str, dict[str, Record]]  # by cell and GPU the record that stands
 
 
 def latest(records: Records) -> Latest:
-    """Of the records of a cell on a GPU those under the conditions of the latest: the one that stands for them."""
+    """The record that stands for a cell on a GPU, of those made under the conditions of the latest."""
 
     def gpu_of(record: Record) -> str:
         session = records.sessions.get(record.session)

@@ -96,7 +96,7 @@ def measured_on(records: Records, table: pd.DataFrame) -> dict[str, Any]:
 
 
 def analysed_here(root: Path, device: str, arch: str) -> dict[str, Any]:
-    """What analysed a run: this host, its software and this checkout."""
+    """The analysis that made the tables: its host, software and checkout."""
     from ladder.build.nvrtc import nvrtc_version  # CUDA, which tables are read without
 
     about: dict[str, Any] = {"device": device, "arch": arch, "gpu": None, "gpus": []}

@@ -31,7 +31,7 @@ class Forecast:
 
 
 def forecasts(run: Run) -> Iterator[Forecast]:
-    """Of each sweep of a run what would be measured; nothing where there is no GPU to measure on."""
+    """The cells of each sweep that a run would measure; none where there is no GPU to measure on."""
     from ladder.build.cache import Cache  # and with it CUDA, which tables are made without
     from ladder.build.variants import CompileRequests
 
@@ -63,6 +63,6 @@ def forecasts(run: Run) -> Iterator[Forecast]:
 
 
 def summary(found: Sequence[Forecast], cells: bool = False) -> str:
-    """What is to be measured in words, with the names of the cells if wanted."""
+    """The forecast in words, with the names of the cells if wanted."""
     busy = [one for one in found if one.cells]
     return TEMPLATES.get_template("forecast.j2").render(busy=busy, cells=cells)

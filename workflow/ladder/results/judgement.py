@@ -15,9 +15,9 @@ from ladder.results.collect import collect_sweep, figures
 from ladder.results.templates import TEMPLATES
 
 VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
-"""By the exit code that they have."""
+"""Verdicts, at the place of their exit code."""
 _HERE, _ELSEWHERE = ("session",), ("session", "gpu", "host")
-"""What a reading deviates by: on this GPU from session to session, on another one by all of it."""
+"""Components of variance of a reading: on this GPU from session to session, on another one by all of it."""
 _NORMAL = 1.96  # 95 % of a normal distribution lie within so many standard deviations
 
 Outcome = tuple[str, str, Mapping[str, Any]]

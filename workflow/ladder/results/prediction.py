@@ -225,7 +225,7 @@ def _cells(found: Frame, known: Frame) -> Frame:
 
 
 def _scales(found: Frame, known: Frame) -> Frame:
-    """By `class` the `freedom` and the `scale` of a cell: how many times what its components say its sessions vary.
+    """`freedom` and `scale` of each class: how much its cells vary between sessions, relative to its components.
 
     Some cells of a class vary far more from session to session than others. A class with too few cells in several
     sessions takes those of all with this kind of reference; NaN without these.

@@ -62,7 +62,7 @@ class Publication:
 
     @functools.cached_property
     def additions(self) -> list[Record]:
-        """Those that are not in the archive yet."""
+        """The chosen records that are not in the archive yet."""
         known = {(one.key, one.session, one.time) for one in self.archive}
         return [one for one in self.chosen if (one.key, one.session, one.time) not in known]
 

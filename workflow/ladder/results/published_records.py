@@ -21,7 +21,7 @@ from ladder.model.schemas import SIZE_COLUMNS
 
 _SAMPLES = ("variant_us", "reference_us")
 _UUID_LETTERS = 12
-"""Of a published UUID, GPU- included: enough to distinguish GPUs."""
+"""Characters of a UUID that are published, GPU- included: enough to distinguish GPUs."""
 
 _COLUMNS = ["kernel", "variant", "sweep", "session", "time", "status", "record"]
 _TEXTS = [(name, pa.string()) for name in _COLUMNS]

@@ -46,7 +46,7 @@ def alone(sweep: Sweep, row: Row) -> Sweep:
 
 
 def again(view: View, row: Row) -> Outcome:
-    """What became of the one cell that was measured; of a pair with a baseline of that one."""
+    """The outcome of the one cell that was measured, or of its pair with a baseline."""
     about = not pd.isna(row["baseline"]), beta_of(row)
     tasks = view.plan.tasks
     return outcome(view, next(task for task in tasks if (bool(task.baseline), task.cell.beta) == about))

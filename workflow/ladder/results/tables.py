@@ -54,7 +54,7 @@ def _replaced(data: pd.DataFrame, pattern: str, by: str) -> pd.DataFrame:
 
 
 def _marked(data: pd.DataFrame) -> pd.DataFrame:
-    """With an apostrophe ahead of text that a spreadsheet would take for a formula."""
+    """The column with an apostrophe before each text that a spreadsheet would take for a formula."""
     return _replaced(data, r"^('*[=+@\t-])", r"'\1")
 
 

@@ -26,7 +26,7 @@ _FACTORS = [
 ]
 _FEW = 3  # ticks of an axis of factors
 VERDICTS: Mapping[str, str] = {FASTER: AHEAD, SLOWER: BEHIND, TIED: TIE}
-"""What a range of speeds says of 1, with its colour."""
+"""Verdicts of a range of speeds about 1, with their colours."""
 
 
 def canvas(

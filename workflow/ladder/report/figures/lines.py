@@ -93,7 +93,7 @@ def _fixed(data: FigureData) -> str:
 
 
 def facets(data: FigureData, lines: Lines) -> Lines:
-    """Where a panel would have too many lines, a panel for each value of the parameter that colours would tell."""
+    """The same lines in more panels where one would have too many: a panel for each value of the parameter `hue`."""
     hue = data.figure.hue
     cells = lines.cells
     if hue is None or cells.groupby("panel")["line"].nunique().max() <= MOST:

@@ -25,7 +25,7 @@ _MARKS: dict[str, dict[str, Any]] = {
 
 
 def _rows(data: FigureData, timed: pd.DataFrame) -> pd.DataFrame:
-    """By dtype, M, N and K: the fastest at every shape with its `verdict`, or the shape alone if it has no result."""
+    """The fastest variant at every shape with its `verdict`, or the shape alone, sorted by dtype, M, N and K."""
     dtypes = data.sweep.dtypes
     shapes = sorted(data.sweep.shapes(), key=lambda shape: (dtypes.index(shape[0]), *shape[1].values()))
     rows = pd.DataFrame([{"dtype": dtype, **size} for dtype, size in shapes]).merge(timed, how="left")

@@ -21,7 +21,7 @@ REFERENCE, MUTED, FAINT, INK = "#333333", "#666666", "#e4e4e4", "#111111"
 BEHIND, TIE, AHEAD = "#c2570c", "#8c8c8c", "#0072b2"
 """Colours of speeds below, at and above the reference's."""
 PALE_AHEAD = "#a9cfe6"
-"""Of gains beside the path of a ladder."""
+"""Colour of gains beside the path of a ladder."""
 
 
 def apply() -> None:
