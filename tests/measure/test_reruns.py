@@ -481,6 +481,47 @@ def test_what_the_code_says_counts(other: str, tmp_path: Path, monkeypatch: pyte
     assert digest_of(other, tmp_path, monkeypatch) != digest_of(SNIPPET, tmp_path, monkeypatch)
 
 
+MESSAGES = """\
+def f(value):
+    why = f"{value} is too large"
+    if value == 1:
+        why += ", by far" if value else " and so on"
+        hint = "try a smaller one"
+        raise ValueError("refused", f"{why}; {hint}")
+    label = "the label"
+    name = "a name"
+    if value == 2:
+        raise ValueError(name)
+    found = look("for this")
+    if value == 3:
+        raise ValueError(found)
+    return label, name
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "counts"),
+    [
+        ("is too large", "is more than there is", False),
+        (", by far", ", by very far", False),
+        (" and so on", " or so", False),
+        ("try a smaller one", "take less", False),
+        ('"refused"', '"denied"', True),
+        ("the label", "another label", True),
+        ("a name", "another name", True),
+        ("for this", "for that", True),
+        ("if value == 1", "if value == 4", True),
+        ('by far" if value', 'by far" if not value', True),
+    ],
+)
+def test_texts_that_nothing_but_an_error_says_do_not_count(
+    before: str, after: str, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MESSAGES.count(before) == 1
+    changed = digest_of(MESSAGES.replace(before, after), tmp_path, monkeypatch)
+    assert (changed != digest_of(MESSAGES, tmp_path, monkeypatch)) == counts
+
+
 def digest_of(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     path = folder / "module.py"
     path.write_text(text)

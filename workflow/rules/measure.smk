@@ -51,18 +51,7 @@ rule check_clock:
     resources:
         gpu=every_gpu,
     params:
-        # No more of the package, since trying the timer takes long.
-        code=contents(
-            [
-                f"{WORKFLOW}/ladder/{name}.py"
-                for name in (
-                    "measure/timer_validation",
-                    "measure/timer_validation_job",
-                    "gpu/timing",
-                    "gpu/stamps",
-                )
-            ]
-        ),
+        code=KNOWN.code["clock"],
     message:
         "Holding the timer against NVBench"
     shell:

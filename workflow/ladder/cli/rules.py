@@ -8,7 +8,7 @@ from ladder.catalogue.runs import Run, external_files, load
 from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
 from ladder.cli.app import STEPS
-from ladder.measure.conditions import measuring_code
+from ladder.measure.conditions import measuring_code, timer_validation_code
 from ladder.model.cell import COUNTERS
 from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.files import digest_json, sha256
@@ -67,5 +67,5 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in {**run.every_sweep, **run.sweeps}.items()}
-    code = {step: _code(step) for step in _STEPS}
+    code = {step: _code(step) for step in _STEPS} | {"clock": timer_validation_code()}
     return {"sweeps": sweeps, "chosen": list(run.sweeps), "code": code, "external": external_files(run.plans)}

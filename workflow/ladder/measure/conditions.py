@@ -2,7 +2,7 @@
 
 import functools
 import importlib.metadata
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from ladder.model import code
@@ -15,6 +15,9 @@ _OF_TIMING = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lo
 _PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "cupti-python")  # cuBLAS goes by nvmath
 TIMER = ("gpu/timing.py", "gpu/stamps.py", "model/intervals.py")
 """Code that times launches and says when to stop; it decides nothing about what is right."""
+WRITING = ("model/errors.py", "model/files.py")
+"""Code that words errors and handles files, on which no number depends."""
+_STARTING = ("measure/gpu_job.py", "measure/process.py")  # what starts a task in a process of its own
 _LETTERS = 16  # of a digest, in a record
 
 
@@ -26,10 +29,24 @@ def measuring_code(problem: str, regime: str) -> dict[str, str]:
     """
     task = "ladder.measure.traced" if regime == COUNTERS else "ladder.measure.worker"
     # The bench finds the problem's module by its name.
-    parts: dict[str, list[Path]] = {"check": [], "timing": []}
-    for path in code.closure([task, f"ladder.problems.{problem}.instance"]):
-        parts["timing" if path.relative_to(code.PACKAGE).as_posix() in TIMER else "check"].append(path)
-    return {name: code.digest_of(paths)[:_LETTERS] for name, paths in parts.items()}
+    files = measuring_files(task, f"ladder.problems.{problem}.instance")
+    parts = {"check": [one for one in files if one not in TIMER], "timing": TIMER}
+    return {name: _digest(paths) for name, paths in parts.items()}
+
+
+def measuring_files(*modules: str) -> list[str]:
+    """Files of the package, sorted, that what modules measure depends on."""
+    files = (path.relative_to(code.PACKAGE).as_posix() for path in code.closure(modules))
+    return [one for one in files if one not in WRITING]
+
+
+def timer_validation_code() -> str:
+    """Digest of the code that holds the timer against NVBench."""
+    return _digest([*measuring_files("ladder.measure.timer_validation"), *_STARTING])
+
+
+def _digest(files: Iterable[str]) -> str:
+    return code.digest_of(code.PACKAGE / one for one in files)[:_LETTERS]
 
 
 def _launch(plan: Plan, launch: Launch) -> dict[str, str]:

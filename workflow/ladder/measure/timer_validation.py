@@ -10,7 +10,7 @@ from typing import Any
 
 from ladder.gpu.timing import DEVICE, Pairs, StoppingRule
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.timer_validation_job import Row, Subject, subject
+from ladder.measure.subjects import Row, Subject, subject
 from ladder.measure.watch import Side, Watch
 from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError

@@ -4,41 +4,21 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ladder.gpu.discovery import FoundGpu, find_gpus
 from ladder.measure.gpu_job import run_on_gpu
 from ladder.measure.store import read_store
+from ladder.measure.subjects import Row, Subject, subject
 from ladder.measure.view import View
-from ladder.model.cell import size_label
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
-from ladder.model.plan import Plan, Task
+from ladder.model.plan import Plan
 from ladder.model.record import Session
 
 _TARGETS_US = (4.0, 7.0, 15.0, 50.0, 100.0, 250.0, 1000.0, 3000.0, 10000.0, 20000.0)
 _CLOSE = 2.0  # a cell stands for a target when its time is within this factor
-
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A measured task that the timer is tried on, by its index in the plan, and its recorded median in µs."""
-
-    index: int
-    task: Task
-    name: str
-    median_us: float
-
-
-def subject(plan: Plan, index: int, median_us: float) -> Subject:
-    """A task of a plan as a subject."""
-    task = plan.tasks[index]
-    return Subject(index, task, f"{task.variant} at {size_label(task.cell.size)}", median_us)
 
 
 def measured(view: View) -> Iterator[Subject]:
