@@ -19,8 +19,8 @@ from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.gpu.lock import lock_file, one_gpu
 from ladder.measure import job
-from ladder.measure.supervisor import WorkerLost
 from ladder.measure.subjects import Subject
+from ladder.measure.supervisor import WorkerLost
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.folders import RunFolder

@@ -15,8 +15,8 @@ from ladder.gpu.discovery import FoundGpu
 from ladder.measure import gpu_job, timer_validation_job
 from ladder.measure.conditions import tree_conditions
 from ladder.measure.store import Records
-from ladder.measure.timer_validation import nvbench_times
 from ladder.measure.subjects import Subject
+from ladder.measure.timer_validation import nvbench_times
 from ladder.measure.timer_validation_job import measured, nearest, validate_timer
 from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference

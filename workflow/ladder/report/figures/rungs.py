@@ -57,6 +57,11 @@ def _name(data: FigureData, variant: str, step: Step | None, above: str, main: b
     return f"{name.strip()} (on {number[0] if number else below})    "
 
 
+def _no_result(axis: Axes, place: int, row: Mapping[str, Any]) -> None:
+    look: dict[str, Any] = {"va": "center", "color": style.MUTED, "style": "italic", "fontsize": 9}
+    axis.text(1, place, f" no result: {row['status']}", **look)
+
+
 def _ladder(
     data: FigureData, known: Mapping[str, Step], rows: Mapping[str, Any], order: Sequence[str]
 ) -> Figure:
@@ -70,15 +75,7 @@ def _ladder(
         labels.append(_name(data, variant, step, above, own))
         above = variant if own else above
         if row["status"] != "ok":
-            gains.text(
-                1,
-                place,
-                f" no result: {row['status']}",
-                va="center",
-                color=style.MUTED,
-                style="italic",
-                fontsize=9,
-            )
+            _no_result(gains, place, row)
             continue
         if step is not None and step.gain.known:
             _gain(gains, place, step, own)
@@ -145,15 +142,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
     for place, variant in enumerate(fast):
         row = rows[variant]
         if row["status"] != "ok":
-            axis.text(
-                1,
-                place,
-                f" no result: {row['status']}",
-                va="center",
-                color=style.MUTED,
-                style="italic",
-                fontsize=9,
-            )
+            _no_result(axis, place, row)
             continue
         color = base.VERDICTS[verdict_of(row)]
         base.interval(axis, place, row, color)
