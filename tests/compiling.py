@@ -104,8 +104,8 @@ def compile_request(request: Request) -> tuple[bytes, dict[str, Any]]:
 
 def variant_request(variant: Variant, include: Path, arch: str, options: Sequence[str] = ()) -> Request:
     """What the workflow compiles for a variant."""
-    source = variant.kernel.source
-    return Request(source, source_digest(source, include), include, (variant.entry,), arch, tuple(options))
+    source, includes = variant.kernel.source, (include, *variant.kernel.includes)
+    return Request(source, source_digest(source, *includes), includes, (variant.entry,), arch, tuple(options))
 
 
 def compile_variant(

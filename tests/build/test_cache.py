@@ -41,7 +41,7 @@ def request_of(tmp_path: Path) -> Any:
     def request(name: str, text: str = GOOD, k: int = 1) -> Request:
         source = tmp_path / f"{name}.cu"
         source.write_text(text)
-        return Noted(source, source_digest(source, tmp_path), tmp_path, (f"kernel<{k}>",), "sm_90a")
+        return Noted(source, source_digest(source, tmp_path), (tmp_path,), (f"kernel<{k}>",), "sm_90a")
 
     return request
 

@@ -35,7 +35,7 @@ class Workshop:
         source = self.source.with_name(f"kernel{self.number}.cu")
         source.write_text(text)
         digest = source_digest(source, self.include)
-        return Request(source, digest, self.include, (entry,), "sm_90a", options)
+        return Request(source, digest, (self.include,), (entry,), "sm_90a", options)
 
     def compile(self, text: str, options: tuple[str, ...] = (), entry: str = "kernel") -> dict[str, Any]:
         return self.request(text, options, entry).compile()[1]
@@ -116,6 +116,61 @@ def test_a_kernel_outside_of_the_project_reaches_its_own_folder_only(workshop: W
     (workshop.source.parent / "link.cuh").symlink_to(workshop.secret)
     with pytest.raises(LadderError, match="not found in"):
         workshop.request(f'#include "link.cuh"\n{KERNEL}')
+
+
+DESCRIPTION = """
+summary: A kernel with headers of others.
+problem: stencil
+origin: [own]
+entry: kernel
+dtypes: {{fp32: {{}}}}
+min_arch: sm_70
+include: [{include}]
+parameters: {{k: {{values: [2], default: 2, description: reach}}}}
+launch: {{grid: [1], block: [1]}}
+arguments: [{{pointer: output}}]
+"""
+
+
+def with_more_headers(workshop: Workshop, include: str) -> Path:
+    """The description of a kernel that includes others' headers by the folder that they lie in."""
+    path = workshop.source.with_name("others.yaml")
+    path.write_text(DESCRIPTION.format(include=include))
+    path.with_suffix(".cu").write_text('#include "lib/y.cuh"\n' + KERNEL)
+    return path
+
+
+@pytest.mark.parametrize("include", ["third_party", "../headers"])
+def test_a_description_names_folders_of_more_headers(include: str, workshop: Workshop) -> None:
+    """In its own folder or beside it; what they include of one another is found there, too."""
+    folder = workshop.source.parent / include / "lib"
+    folder.mkdir(parents=True)
+    (folder / "y.cuh").write_text("#include <lib/z.cuh>\n")
+    (folder / "z.cuh").write_text("#define X 5\n")
+    kernel = load_kernel(with_more_headers(workshop, include))
+    includes = (workshop.include, *kernel.includes)
+
+    def request() -> Request:
+        digest = source_digest(kernel.source, *includes)
+        return Request(kernel.source, digest, includes, (kernel.entry,), "sm_90a")
+
+    before = request()
+    assert before.compile()[1]["status"] == "ok"
+    (folder / "z.cuh").write_text("#define X 6\n")
+    assert request().source_sha256 != before.source_sha256
+    with pytest.raises(LadderError, match=r'"lib/y.cuh": not found in'):
+        source_digest(kernel.source, workshop.include)
+
+
+@pytest.mark.parametrize("include", ["nowhere", "../..", "/etc", "link"])
+def test_no_folder_of_the_host_is_one_of_headers(include: str, workshop: Workshop) -> None:
+    (workshop.source.parent / "link").symlink_to("/etc")
+    path = with_more_headers(workshop, include)
+    expected = (
+        rf"others.yaml: include\[0\]: '{include}' is not accepted; accepted: a folder in .*own or beside it"
+    )
+    with pytest.raises(LadderError, match=expected):
+        load_kernel(path)
 
 
 def test_a_file_of_the_working_directory_does_not_stand_in_for_a_header(

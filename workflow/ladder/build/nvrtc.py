@@ -77,7 +77,8 @@ def _refuse_other_files(listing: str, files: Collection[Path], folders: Sequence
         if any(map(path.is_relative_to, own)):
             why = 'by an include that its digest does not follow; accepted: #include "FILE" on a line of its own'
         else:
-            why = "which is not accepted; accepted: files of the kernel's folder, of kernels/include and of CUDA"
+            accepted = "the kernel's folder, of kernels/include, of folders that its description includes, and of CUDA"
+            why = f"which is not accepted; accepted: files of {accepted}"
         raise CompileError(f"the compiler opens {name}, {why}")
 
 
@@ -135,11 +136,14 @@ def refuse_options(arch: str, options: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What to compile: the kernels `entries` (name expressions) of one source, for an architecture."""
+    """What to compile: the kernels `entries` (name expressions) of one source, for an architecture.
+
+    `includes` are folders of headers besides the source's own.
+    """
 
     source: Path
     source_sha256: str
-    include: Path
+    includes: tuple[Path, ...]
     entries: tuple[str, ...]
     arch: str
     options: tuple[str, ...] = ()
@@ -155,8 +159,8 @@ class Request:
         facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}
         facts |= {"source_sha256": self.source_sha256, "options": self.options}
         named = (self.source.read_text(encoding="utf-8"), self.source.name, list(self.entries))
-        folders, start = [self.source.parent, self.include], time.perf_counter()
-        files = include_closure(self.source, self.include)
+        folders, start = [self.source.parent, *self.includes], time.perf_counter()
+        files = include_closure(self.source, *self.includes)
         try:
             cubin, facts["symbols"], log = compile_source(*named, folders, self.arch, self.options, files)
             if ignored := _IGNORED.search(log):

@@ -4,6 +4,7 @@ import functools
 import os
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from cuda.pathfinder import find_nvidia_header_directory
@@ -53,18 +54,18 @@ def _direct_includes(path: Path) -> tuple[tuple[str, bool], ...]:
     return tuple(found)
 
 
-def _root(source: Path, include_dir: Path) -> Path:
+def _root(source: Path, includes: Iterable[Path]) -> Path:
     """The folder that a kernel, which may lie outside of the project, and its headers have in common."""
-    return Path(os.path.normpath(os.path.commonpath([include_dir, source.parent])))
+    return Path(os.path.normpath(os.path.commonpath([*includes, source.parent])))
 
 
-def include_closure(source: Path, include_dir: Path) -> list[Path]:
-    """`source` and all headers of its folder and of `include_dir` that it includes, sorted.
+def include_closure(source: Path, *includes: Path) -> list[Path]:
+    """`source` and all headers of its folder and of `includes`, folders too, that it includes, sorted.
 
     Raises LadderError for one that is missing, or lies elsewhere.
     """
     found, todo = set[Path](), [source]
-    folders = [source.parent, include_dir]
+    folders = [source.parent, *includes]
     inside = tuple(Path(os.path.realpath(folder)) for folder in folders)
     while todo:
         if (path := todo.pop()) in found:
@@ -77,11 +78,11 @@ def include_closure(source: Path, include_dir: Path) -> list[Path]:
             if header is not None:
                 todo.append(Path(os.path.normpath(header)))
             elif quoted and not (own and any(Path(one, name).is_file() for one in header_folders())):
-                where = f"{path.parent} or {include_dir}"
+                where = " or ".join(map(str, [path.parent, *includes]))
                 raise LadderError(f'{path}: #include "{name}": not found in {where}')
     return sorted(found)
 
 
-def source_digest(source: Path, include_dir: Path) -> str:
+def source_digest(source: Path, *includes: Path) -> str:
     """SHA-256 over the names and contents of `source` and of all it includes. Raises LadderError as include_closure."""
-    return digest_files(include_closure(source, include_dir), _root(source, include_dir))
+    return digest_files(include_closure(source, *includes), _root(source, includes))

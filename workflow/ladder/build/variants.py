@@ -53,7 +53,9 @@ def variant_facts(
 def harness(problem: Problem, dtype: str, arch: str) -> Request:
     """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
     include, source = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
-    return Request(source, source_digest(source, include), include, (*HARNESS, *problem.harness(dtype)), arch)
+    return Request(
+        source, source_digest(source, include), (include,), (*HARNESS, *problem.harness(dtype)), arch
+    )
 
 
 class CompileRequests:
@@ -68,8 +70,10 @@ class CompileRequests:
         dtypes = sorted({one.dtype for one in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
         self.variants = {
-            one: Request(source, digest(source, include), include, (one.entry,), arch, tuple(options))
-            for one, source in ((variant, variant.kernel.source) for variant in launched)
+            one: Request(source, digest(source, *includes), includes, (one.entry,), arch, tuple(options))
+            for one, source, includes in (
+                (variant, variant.kernel.source, (include, *variant.kernel.includes)) for variant in launched
+            )
         }
         self.absent = {
             one.id: {**_about(one, arch), "status": "unsupported", "reason": why}

@@ -37,6 +37,14 @@ def _check_fields(kernel: Kernel) -> None:
         known = [*substitutions, *kernel.parameters, "layout"]
         for field in re.findall(r"\{(\w+)\}", kernel.entry):
             refuse_unknown(path, f"entry (for {dtype})", field, known)
+    # What the compiler says may quote a header: no file of the host is one.
+    beside = path.resolve().parent.parent
+    for index, (name, folder) in enumerate(zip(kernel.include, kernel.includes, strict=True)):
+        inside = beside != beside.parent and folder.resolve().is_relative_to(beside)
+        if not (inside and folder.is_dir()):
+            raise refuse(
+                path, f"include[{index}]", name, f"a folder in {path.parent} or beside it, as ../headers"
+            )
     for index, layout in enumerate(kernel.layouts):
         refuse_unknown(path, f"layouts[{index}]", layout, problem.layouts)
     taken = {*problem.size_fields, "layout", "element_bytes", "kernel", "dtype", "rung", *FUNCTIONS}

@@ -41,7 +41,7 @@ def load(setup: Setup) -> Run:
     refuse_options(arch, config.compile.options)
     catalog = load_catalog(project.kernels)
     for kernel in catalog.values():
-        include_closure(kernel.source, project.include)
+        include_closure(kernel.source, project.include, *kernel.includes)
     every = load_sweeps(project.sweeps, catalog, None)
     chosen = every if isinstance(config.sweeps, str) else named([*config.sweeps], every)
     chosen = {name: chosen_cells(sweep, config.sweeps) for name, sweep in chosen.items()}

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +124,8 @@ class Kernel(Document):
     """layouts it takes, of a GEMM NN (default; B is K x N row-major) and TN (B is N x K)"""
     min_arch: Arch
     """lowest architecture; a trailing a demands that very architecture family"""
+    include: list[str] = []
+    """folders of headers besides its own and kernels/include: in its own folder or beside it, as ../headers"""
     parameters: dict[Name, Parameter] = {}
     """name -> the values it may take"""
     constraints: list[Condition] = []
@@ -150,6 +153,11 @@ class Kernel(Document):
     @property
     def source(self) -> Path:
         return self._path.with_suffix(".cu")
+
+    @property
+    def includes(self) -> tuple[Path, ...]:
+        """The folders that `include` names."""
+        return tuple(Path(os.path.normpath(self._path.parent / folder)) for folder in self.include)
 
     @functools.cached_property
     def split_constraints(self) -> tuple[list[Condition], list[Condition]]:
