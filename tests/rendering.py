@@ -11,10 +11,10 @@ import yaml
 from factory import Lab
 from ladder.claims import ledger
 from ladder.claims.ledger import Claim
-from ladder.claims.primitives import Answer, Tables, decide
+from ladder.claims.primitives import Answer, decide
 from ladder.cli.app import main
 from ladder.report.document import render
-from ladder.report.evidence import Evidence
+from ladder.results.run_data import RunData
 
 SWEEPS = ["fp32_ladder", "fp32_transpose", "bank_stride", "stencil_reach"]
 
@@ -24,7 +24,7 @@ def claim(
 ) -> Claim:
     """A claim of a function that decides nothing else."""
 
-    def decided(data: Tables) -> Answer:
+    def decided(data: RunData) -> Answer:
         gain = decide(label, data.speeds(data.timed("fp32_transpose")), least=least, per="n")
         yield gain
         return f"Transpose: {gain.span}."
@@ -37,7 +37,7 @@ def report(lab: Lab, one: Claim | None = None) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "CLAIMS", (one or claim(),))
         assert main(["--root", str(lab.root), "claims", *lab.collected()]) == 0
-    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
 
 

@@ -30,8 +30,8 @@ from ladder.model.errors import LadderError
 from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
 from ladder.report.document import LADDERS, ladders, learnt
-from ladder.report.evidence import Evidence
 from ladder.results.published_records import read_archive
+from ladder.results.run_data import RunData
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))
@@ -265,7 +265,7 @@ def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
     published = run.project.published("nvidia-h200")
     if not published.root.is_dir():
         pytest.skip("nothing is published")
-    lines = learnt(published, Evidence.read(published, run.every_sweep), ROOT).strip()
+    lines = learnt(published, RunData.read(published, run.every_sweep), ROOT).strip()
     assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
 
 
@@ -274,7 +274,7 @@ def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> Non
     published = run.project.published("nvidia-h200")
     if not published.root.is_dir():
         pytest.skip("nothing is published")
-    text = ladders(Evidence.read(published, run.every_sweep))
+    text = ladders(RunData.read(published, run.every_sweep))
     assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
     for name in LADDERS:
         for entry in run.every_sweep[name].entries:

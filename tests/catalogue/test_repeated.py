@@ -11,11 +11,12 @@ from conftest import ROOT
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import set_up
 from ladder.claims.ledger import CLAIMS, decided
-from ladder.claims.primitives import Part, Tables
+from ladder.claims.primitives import Part
 from ladder.model.plan import Task
 from ladder.problems.registry import PROBLEMS
 from ladder.results import statistics as stats
 from ladder.results import tables
+from ladder.results.run_data import RunData, read_frames
 
 PUBLISHED = ROOT / "results" / "published" / "nvidia-h200"
 Cell = tuple[Any, ...]  # sweep, variant, and the size's fields
@@ -53,7 +54,7 @@ def test_pairs_with_a_baseline_are_repeated_with_their_cells(
 @pytest.mark.published
 def test_every_pair_that_a_verdict_rests_on_is_repeated(run: Run, repeated: dict[Cell, list[Task]]) -> None:
     """A claim about the best of many rests on the best one: it may be another after new measurements."""
-    data, missing, parts = Tables.read(PUBLISHED, run.every_sweep), Counter[str](), 0
+    data, missing, parts = RunData(run.every_sweep, read_frames(PUBLISHED)), Counter[str](), 0
     for claim in CLAIMS:
         for part in decided(claim, data)[0]:
             timed = (

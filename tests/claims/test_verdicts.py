@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from factory import Lab
 from ladder.catalogue.kernels import load_catalog
@@ -25,10 +24,6 @@ from ladder.claims.primitives import (
     REFUTED,
     Answer,
     Part,
-    Row,
-    Tables,
-    Value,
-    Values,
     beside,
     combine,
     corrected,
@@ -40,6 +35,7 @@ from ladder.model.errors import LadderError
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.results import tables
+from ladder.results.run_data import Row, RunData, Value, Values, read_frames
 from ladder.results.statistics import UNKNOWN, Estimate, ratio
 from ladder.results.verdicts import NORMAL, in_one_session, verdict, verdict_over, verdicts
 
@@ -59,17 +55,17 @@ def cell(n: int, speedup: float, sweep: str = "tiles", spread: float = 0.002, **
 
 def made(
     *cells: dict[str, Any], metrics: Any = (), resources: Any = (), notes: Any = (), **over: Any
-) -> Tables:
-    """Tables of the sweeps `tiles` and `direct`, measured to 0.5 %."""
-    sweep: Any = SimpleNamespace(regimes=("dirty", "warm"), precision=0.005)
+) -> RunData:
+    """RunData of the sweeps `tiles` and `direct`, measured to 0.5 %."""
+    sweep: Any = SimpleNamespace(regimes=("dirty", "warm"), precision=0.005, entries=())
     given = {"timings": cells, "metrics": metrics, "resources": resources, "notes": notes}
     frames = {name: tables.frame(name, list(rows)) for name, rows in given.items()}
     for name, column in over.items():
         frames["timings"][name] = column
-    return Tables(frames, {"tiles": sweep, "direct": sweep})
+    return RunData({"tiles": sweep, "direct": sweep}, frames)
 
 
-def speed(data: Tables, **condition: Any) -> Part:
+def speed(data: RunData, **condition: Any) -> Part:
     """The part "at least as fast as `old`" of the rows of `tiles`, with what counts as equal."""
     return decide(
         "speed", data.speeds(data.timed("tiles")), **{"least": 1, "margin": 0.01, "per": "n", **condition}
@@ -164,7 +160,7 @@ def test_a_value_alone_and_a_count_need_no_correction() -> None:
 def test_a_part_without_a_margin_of_its_own_takes_what_sessions_differ_by() -> None:
     def part(value: float, timed: bool) -> Part:
         row = Row({"n": 1, "kernel": "k", "params": "{}"})
-        found = Value(row, Estimate(value, value - 1e-4, value + 1e-4), timed=(row,) if timed else ())
+        found = Value(Estimate(value, value - 1e-4, value + 1e-4), row=row, timed=(row,) if timed else ())
         return decide("speed", Values("sweep", [found]), least=1)
 
     assert part(0.998, timed=True).verdict == EQUIVALENT
@@ -183,7 +179,7 @@ def test_each_size_has_a_verdict_and_the_part_says_at_which_sizes() -> None:
         == "holds at n = 512, 4096; refuted at n = 1024; equivalent at n = 2048; undecided at n = 8192"
     )
     assert part.decisive is not None
-    assert part.decisive.estimate == Estimate(0.9, 0.898, 0.902), "the value that is worst for the statement"
+    assert part.decisive.measured == Estimate(0.9, 0.898, 0.902), "the value that is worst for the statement"
     assert part.span == "0.900 to 1.30 x"
     assert part.evidence == (
         "From 0.9 x [0.898, 0.902] at size 1024 to 1.3 x [1.298, 1.302] at size 4096; "
@@ -197,7 +193,7 @@ def test_at_one_size_all_rows_must_hold_or_one_where_the_statement_says_sometime
     sometimes = speed(data, some=True)
     assert (sometimes.verdict, sometimes.where) == ("holds", "holds at n = 1024; refuted at n = 2048")
     assert sometimes.decisive is not None
-    assert sometimes.decisive.estimate.value == 1.2
+    assert sometimes.decisive.measured.value == 1.2
     best = decide("speed", data.speeds(data.timed("tiles")).best("n"), least=1, per="n")
     assert best.where == "holds at n = 1024; refuted at n = 2048"
 
@@ -274,10 +270,10 @@ def test_a_direct_pair_goes_before_the_quotient_of_two_speeds() -> None:
     apart = made(plain, padded)
     quotient = apart.speeds_over(apart.timed("tiles", pad=4), apart.timed("tiles", pad=0), "n")
     (value,) = quotient.found
-    assert value.estimate == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
+    assert value.measured == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
     paired = made(plain, padded, cell(1024, 1.4, "direct", pad=4, reference="new-pad=0"))
     (value,) = paired.speeds_over(paired.timed("tiles", pad=4), paired.timed("tiles", pad=0), "n").found
-    assert value.estimate == Estimate(1.4, 1.398, 1.402)
+    assert value.measured == Estimate(1.4, 1.398, 1.402)
 
 
 def test_a_rung_paired_with_its_baseline_is_no_further_cell() -> None:
@@ -285,7 +281,7 @@ def test_a_rung_paired_with_its_baseline_is_no_further_cell() -> None:
     data = made(cell(1024, 1.0), cell(1024, 1.5, pad=4), pair)
     assert [row["speedup"] for row in data.timed("tiles").found] == [1.0, 1.5]
     (value,) = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n").found
-    assert value.estimate == Estimate(1.4, 1.398, 1.402)
+    assert value.measured == Estimate(1.4, 1.398, 1.402)
 
 
 def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
@@ -293,7 +289,7 @@ def test_a_gain_over_another_gain_is_predicted_by_both_predictions() -> None:
     data = made(cell(1024, 1.0), cell(2048, 1.5), **ends)
     gains = data.speeds(data.timed("tiles"))
     (grown,) = gains.only(n=2048).over(gains.only(n=1024), "pad").found
-    assert grown.estimate == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
+    assert grown.measured == ratio(Estimate(1.5, 1.498, 1.502), Estimate(1.0, 0.998, 1.002))
     assert grown.predicted == ratio(Estimate(1.5, 1.4, 1.6), Estimate(1.0, 0.97, 1.03))
     assert grown.deciding == grown.predicted
 
@@ -363,7 +359,7 @@ def test_machine_code_decides_where_nothing_was_timed() -> None:
         ),
     ],
 )
-def test_without_rows_a_part_is_not_measured_and_says_why(data: Tables, sweep: str, why: str) -> None:
+def test_without_rows_a_part_is_not_measured_and_says_why(data: RunData, sweep: str, why: str) -> None:
     part = decide("speed", data.speeds(data.timed(sweep, n=lambda n: n >= 1024)), least=1)
     assert (part.verdict, part.evidence, part.decisive) == ("not measured", f"Not measured: {why}.", None)
 
@@ -383,10 +379,11 @@ def answer(part: Part) -> Answer:
 
 def advised(function: Any, sweeps: str, rows: Any) -> str:
     """What a claim's function advises from timings of these sweeps."""
-    frames = {name: tables.frame(name, []) for name in ("metrics", "resources", "notes")}
-    known: Any = {name: SimpleNamespace(regimes=("dirty",), precision=0.005) for name in sweeps.split()}
+    known: Any = {
+        name: SimpleNamespace(regimes=("dirty",), precision=0.005, entries=()) for name in sweeps.split()
+    }
     return decided(
-        Claim("made-up", "", "", function), Tables({**frames, "timings": pd.DataFrame(rows)}, known)
+        Claim("made-up", "", "", function), RunData(known, {"timings": tables.frame("timings", rows)})
     )[1]
 
 
@@ -445,7 +442,7 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
     quotient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def claim(margin: float) -> Claim:
-        def decided(data: Tables) -> Answer:
+        def decided(data: RunData) -> Answer:
             rows = data.timed("tiles")
             values = data.speeds_over(rows, rows, "n") if quotient else data.speeds(rows)
             yield decide("speed", values, least=1, margin=margin)
@@ -479,8 +476,8 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
 
 @pytest.mark.published
 def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]) -> None:
-    data = Tables.read(PUBLISHED, sweeps)
-    empty = Tables({name: tables.frame(name, []) for name in ledger.TABLES}, sweeps)
+    data = RunData(sweeps, read_frames(PUBLISHED))
+    empty = RunData(sweeps, {})
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) == 35
     for claim in CLAIMS:
         assert claim.statement.endswith("."), claim.id
@@ -498,7 +495,7 @@ def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]
 
 @pytest.mark.published
 def test_what_the_first_release_decided_wrongly_is_settled(sweeps: dict[str, Sweep]) -> None:
-    data = Tables.read(PUBLISHED, sweeps)
+    data = RunData(sweeps, read_frames(PUBLISHED))
     parts = {claim.id: rows_of(claim, data) for claim in CLAIMS}
     verdicts = {name: [row["verdict"] for row in rows] for name, rows in parts.items()}
     assert verdicts["transpose-pays"][0] == "holds"

@@ -10,7 +10,6 @@ from conftest import ROOT, edit_yaml
 from factory import Lab, failed
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
-from ladder.claims.primitives import Unmeasured
 from ladder.measure import worker
 from ladder.measure.schedule import Schedule
 from ladder.model.folders import Project
@@ -19,12 +18,12 @@ from ladder.model.problem import ERROR_INPUTS
 from ladder.model.record import Record, from_json
 from ladder.problems.gemm.instance import GemmInstance
 from ladder.report import answers
-from ladder.report.evidence import Evidence
 from ladder.report.links import Links
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.collect import collect_sweep
 from ladder.results.reproduction import again, alone, published_row
+from ladder.results.run_data import RunData, Unmeasured
 from rendering import SWEEPS, made
 from test_worker import Libraries, plan_of, played
 
@@ -243,7 +242,7 @@ def rows_of_accumulation() -> list[dict[str, Any]]:
 
 
 def said(lab: Lab) -> dict[str, answers.Answer]:
-    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     return {one.name: one for one in answers.answers(data, Links(lab.folder, lab.folder.root, data))}
 
 
@@ -267,7 +266,7 @@ def test_answers_read_cells_and_observations(tmp_path: Path) -> None:
     lab.collect(SWEEPS)
     found = {"accuracy": rows_of_accuracy(), "accumulation": rows_of_accumulation()}
     tables.write({name: tables.frame(name, rows) for name, rows in found.items()}, lab.folder.tables)
-    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     ratios = answers.accuracy(data)["ratios"]["fp32"]
     assert {kind: set(of) for kind, of in ratios.items()} == {"uniform": {0.5}, "wide": {3.0}}
     cost = answers.accumulation(data)
@@ -282,7 +281,7 @@ def test_answers_read_the_tables_of_earlier_releases(tmp_path: Path) -> None:
     ]
     found = {"accuracy": rows_of_accuracy(), "accumulation": rows_of_accumulation() + without}
     tables.write({name: tables.frame(name, rows) for name, rows in found.items()}, lab.folder.tables)
-    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     ratios = answers.accuracy(data)["ratios"]
     assert ratios["fp32"] == {"uniform": [0.5, 0.5], "wide": [1.0, 1.0]}
     assert ratios["tf32"]["uniform"] == pytest.approx([1000.0, 1000.0])
@@ -304,4 +303,4 @@ def test_without_them_the_answer_names_the_field_that_asks_for_them(
 ) -> None:
     lab = made(tmp_path)
     with pytest.raises(Unmeasured, match=f"a sweep asks for .* by `{field}`"):
-        ask(Evidence.read(lab.folder, lab.sweeps(SWEEPS)))
+        ask(RunData.read(lab.folder, lab.sweeps(SWEEPS)))

@@ -25,11 +25,11 @@ from ladder.measure.store import read_store
 from ladder.model.errors import LadderError
 from ladder.model.plan_file import read_plan
 from ladder.report.document import render
-from ladder.report.evidence import Evidence
-from ladder.report.sweep_data import of_sweep
 from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.forecast import forecasts, summary
+from ladder.results.run_data import RunData
+from ladder.results.sweep_data import of_sweep
 
 SWEEP = "fp32_ladder"
 FIRST, SECOND, THIRD, FOURTH = "transposed A", "register tile", "shared tile", "coalesced"
@@ -227,7 +227,7 @@ def test_one_that_was_not_measured_again_is_never_ahead_of_those_that_were() -> 
 
 def report(lab: Lab) -> dict[str, str]:
     """The pages by their names without .md."""
-    data = Evidence.read(lab.folder, lab.sweeps([SWEEP]))
+    data = RunData.read(lab.folder, lab.sweeps([SWEEP]))
     return {path.stem: text for path, text in render(lab.folder, data, lab.plans()).items()}
 
 

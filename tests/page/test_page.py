@@ -22,8 +22,8 @@ from ladder.cli.app import UNJUDGED, main
 from ladder.model.folders import Project, PublishedFolder
 from ladder.page.document import page, render
 from ladder.report.choices import choices
-from ladder.report.evidence import Evidence
 from ladder.results import tables
+from ladder.results.run_data import RunData
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
@@ -55,7 +55,7 @@ def decoded(columns: dict[str, Any]) -> pd.DataFrame:
 def text() -> str:
     own = Project(ROOT)
     sweeps = load_sweeps(own.sweeps, load_catalog(own.kernels), None)
-    return render(PUBLISHED, Evidence.read(PUBLISHED, sweeps), ROOT)
+    return render(PUBLISHED, RunData.read(PUBLISHED, sweeps), ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_findings_are_the_answers_and_every_claim_has_its_verdict(text: str) -> 
 
 def test_what_to_use_is_what_the_report_recommends(text: str) -> None:
     own = Project(ROOT)
-    data = Evidence.read(PUBLISHED, load_sweeps(own.sweeps, load_catalog(own.kernels), None))
+    data = RunData.read(PUBLISHED, load_sweeps(own.sweeps, load_catalog(own.kernels), None))
     run = embedded(text)["runs"][0]
     rows = decoded(run["timings"])
     first = {

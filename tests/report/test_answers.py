@@ -13,7 +13,6 @@ import pytest
 from factory import Lab, over
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
-from ladder.claims.primitives import Row
 from ladder.model.architecture import lacking
 from ladder.model.cell import size_label
 from ladder.page.document import render as render_page
@@ -21,11 +20,11 @@ from ladder.report import answers as module
 from ladder.report.answers import Answer, answers, question
 from ladder.report.choices import choices
 from ladder.report.document import NOT_HERE, claim_lines, learnt, render
-from ladder.report.evidence import Evidence, Gain
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
+from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from ladder.results.templates import TEMPLATES
 from rendering import SWEEPS, made, report, section
@@ -55,16 +54,16 @@ def sentences(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def published() -> Evidence:
+def published() -> RunData:
     run = load(set_up(ROOT))
     folder = run.project.published("nvidia-h200")
     if not folder.root.is_dir():
         pytest.skip("nothing is published")
-    return Evidence.read(folder, run.every_sweep)
+    return RunData.read(folder, run.every_sweep)
 
 
 @pytest.fixture(scope="module")
-def pages(published: Evidence) -> dict[str, str]:
+def pages(published: RunData) -> dict[str, str]:
     folder = load(set_up(ROOT)).project.published("nvidia-h200")
     found = {
         path.stem: text for path, text in render(folder, published, {}).items() if path.parent == folder.root
@@ -73,7 +72,7 @@ def pages(published: Evidence) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def found(published: Evidence) -> dict[str, Answer]:
+def found(published: RunData) -> dict[str, Answer]:
     folder = load(set_up(ROOT)).project.published("nvidia-h200")
     return {one.name: one for one in answers(published, Links(folder, folder.root, published))}
 
@@ -88,10 +87,10 @@ def test_an_answer_is_a_function_and_a_template_and_stands_in_readme_report_and_
     monkeypatch.setattr(module, "_QUESTIONS", [*module._QUESTIONS])
 
     @question("What is the ninth?", "")
-    def ninth(data: Evidence) -> dict[str, Any]:
+    def ninth(data: RunData) -> dict[str, Any]:
         return {"thing": "lives"}
 
-    data = Evidence.read(lab.folder, lab.sweeps(SWEEPS))
+    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     line = "| What is the ninth? | Nine lives. |"
     assert line in learnt(lab.folder, data, lab.root)
     assert "What is the ninth? **Nine lives.**" in render(lab.folder, data, {})[lab.folder.report]
@@ -153,7 +152,7 @@ def test_what_to_use_has_a_column_a_size_names_ties_and_leaves_out_what_is_far_b
     assert "more than 10 % slower, so use cuBLAS: fp32 NN at 512, 4096 and 8192." in part
 
 
-def test_a_configuration_has_one_name_wherever_it_was_measured(published: Evidence) -> None:
+def test_a_configuration_has_one_name_wherever_it_was_measured(published: RunData) -> None:
     best = {one.row["variant"]: one.row for one in choices(published)}
     for variant, row in best.items():
         others = [sweep for sweep, part in published.parts.items() if variant in set(part.ok["variant"])]
@@ -161,7 +160,7 @@ def test_a_configuration_has_one_name_wherever_it_was_measured(published: Eviden
         assert names == {published.configuration(row)}, variant
 
 
-def test_the_same_configuration_is_timed_in_single_launches_and_for_seconds(published: Evidence) -> None:
+def test_the_same_configuration_is_timed_in_single_launches_and_for_seconds(published: RunData) -> None:
     pairs = [one.held for one in choices(published) if one.held]
     assert len(pairs) > 10
     for pair in pairs:
@@ -170,17 +169,10 @@ def test_the_same_configuration_is_timed_in_single_launches_and_for_seconds(publ
 
 
 def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
-    def row(sweep: str, regime: str, variant: str, value: float) -> Row:
+    def row(sweep: str, regime: str, variant: str, value: float) -> dict[str, Any]:
         size = {"m": 4096, "n": 4096, "k": 4096}
-        about = {
-            "sweep": sweep,
-            "variant": variant,
-            "dtype": "fp8",
-            "layout": "TN",
-            "speedup": value,
-            "regime": regime,
-        }
-        return Row({**about, **size}, size)
+        about = {"sweep": sweep, "regime": regime, "variant": variant, "speedup": value}
+        return {**about, **size, "dtype": "fp8", "layout": "TN", "status": "ok", "params": "{}"}
 
     rows = [
         row("promoted", "cold", "a", 1.04),
@@ -196,15 +188,11 @@ def test_a_speed_up_over_one_of_two_libraries_alone_does_not_count() -> None:
             reference=SimpleNamespace(kernel=None, libraries=own),
             regimes=("cold",),
             tuning=False,
+            entries=(),
         )
         for name, own in libraries.items()
     }
-    data = Evidence(sweeps, {}, {})
-    vars(data)["tables"] = SimpleNamespace(
-        timed=lambda name, regime: SimpleNamespace(
-            found=[one for one in rows if (one["sweep"], one["regime"]) == (name, regime)]
-        )
-    )
+    data = RunData(sweeps, {"timings": tables.frame("timings", rows)})
     (choice,) = choices(data)
     assert choice.row["variant"] == "b"
     assert choice.held is not None
@@ -298,7 +286,7 @@ NUMBER = re.compile(r"(?<![\w./])\d+(?:\.\d+)?(?![\w/])")
 
 
 def test_the_cells_measured_first_answer_the_first_screen(
-    published: Evidence, found: dict[str, Answer]
+    published: RunData, found: dict[str, Answer]
 ) -> None:
     """In the same words; numbers may differ a little where a configuration was measured twice, or in more dtypes."""
     first = load(set_up(ROOT, [ROOT / "config" / "first.yaml"]))
@@ -316,7 +304,7 @@ def test_the_cells_measured_first_answer_the_first_screen(
     ]
     assert sum(kept) < len(timings) / 10
     sweeps = {name: published.sweeps[name] for name in first.sweeps}
-    data = Evidence(sweeps, {**published.frames, "timings": timings[kept]}, published.environment)
+    data = RunData(sweeps, {**published.frames, "timings": timings[kept]}, published.environment)
     folder = first.project.published("nvidia-h200")
     for one in answers(data, Links(folder, folder.root, data)):
         if one.front:
@@ -327,12 +315,12 @@ def test_the_cells_measured_first_answer_the_first_screen(
             assert [float(each) for each in NUMBER.findall(said)] == pytest.approx(numbers, rel=0.1), one.name
 
 
-def test_what_was_not_decided_is_no_statement_that_was_tried(published: Evidence) -> None:
+def test_what_was_not_decided_is_no_statement_that_was_tried(published: RunData) -> None:
     claims = published.frames["claims"].copy()
     here = claims[~claims["source"].str.startswith("hip-gemm")]
     gone = here["id"].iloc[0]
     claims.loc[claims["id"] == gone, "verdict"] = "not measured"
-    data = Evidence(published.sweeps, {**published.frames, "claims": claims}, published.environment)
+    data = RunData(published.sweeps, {**published.frames, "claims": claims}, published.environment)
     assert module.claims(data)["claims"] == here["id"].nunique() - 1
 
 
@@ -347,7 +335,7 @@ def test_links_of_readme_and_report_lead_to_sources(pages: dict[str, str]) -> No
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89"])
 def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the_rest(
-    published: Evidence, arch: str
+    published: RunData, arch: str
 ) -> None:
     """Kernels for Hopper are unsupported there; nothing is predicted after one session, and no clock is known."""
     run = load(set_up(ROOT))
@@ -365,7 +353,7 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     timings.loc[hopper, "reason"] = timings["kernel"].map(reasons)
     unknown = ["predicted_low", "predicted_high", "sm_clock_mhz", "power_w"]
     timings[unknown] = float("nan")
-    data = Evidence(published.sweeps, {**published.frames, "timings": timings}, published.environment)
+    data = RunData(published.sweeps, {**published.frames, "timings": timings}, published.environment)
     folder = run.project.published("nvidia-h200")
     report = render(folder, data, {})[folder.report]
     first = report.partition("## What to use")[0]

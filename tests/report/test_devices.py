@@ -15,8 +15,8 @@ from ladder.model.folders import Project, PublishedFolder
 from ladder.model.sweep import Sweep
 from ladder.page.document import render as render_page
 from ladder.report.document import render
-from ladder.report.evidence import Evidence
 from ladder.results import tables
+from ladder.results.run_data import RunData
 
 OWN = Project(ROOT)
 PUBLISHED = OWN.published("nvidia-h200")
@@ -58,7 +58,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> list[PublishedFolder]:
 def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_measurements(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
-    text = render(PUBLISHED, Evidence.read(PUBLISHED, sweeps), {}, beside=others)[PUBLISHED.report]
+    text = render(PUBLISHED, RunData.read(PUBLISHED, sweeps), {}, beside=others)[PUBLISHED.report]
     section = text.partition("## Devices\n")[2].partition("\n## ")[0]
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in section.splitlines()}
     timings, claims = (tables.read(name, PUBLISHED.tables) for name in ("timings", "claims"))
@@ -71,13 +71,13 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
     assert differing.startswith(f"- `{first}`: ")
     assert "undecided on NVIDIA-FAST" in differing
     assert "NVIDIA-NONE" not in differing
-    assert "## Devices" not in render(PUBLISHED, Evidence.read(PUBLISHED, sweeps), {})[PUBLISHED.report]
+    assert "## Devices" not in render(PUBLISHED, RunData.read(PUBLISHED, sweeps), {})[PUBLISHED.report]
 
 
 def test_the_page_has_every_device_and_says_which_has_no_measurements(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
-    text = render_page(PUBLISHED, Evidence.read(PUBLISHED, sweeps), ROOT, others)
+    text = render_page(PUBLISHED, RunData.read(PUBLISHED, sweeps), ROOT, others)
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found
     runs = json.loads(found[1])["runs"]
@@ -91,7 +91,7 @@ def test_the_page_has_every_device_and_says_which_has_no_measurements(
 def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
-    data = Evidence.read(PUBLISHED, sweeps)
+    data = RunData.read(PUBLISHED, sweeps)
     report = render(PUBLISHED, data, {}, beside=others)[PUBLISHED.report]
     first = report.partition("## What to use")[0]
     assert "| question | NVIDIA H200, here | NVIDIA-FAST |\n" in first

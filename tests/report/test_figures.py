@@ -27,12 +27,12 @@ from ladder.model.files import read_json
 from ladder.model.sweep import Figure, Reference
 from ladder.report import sections
 from ladder.report.document import TEMPLATES
-from ladder.report.evidence import Evidence, gain
 from ladder.report.figures import lines
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.messages import message
-from ladder.report.sweep_data import FigureData, NoDataError, of_sweep
 from ladder.results import tables
+from ladder.results.run_data import RunData, gain
+from ladder.results.sweep_data import FigureData, NoDataError, of_sweep
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Rectangle
@@ -209,7 +209,7 @@ def test_a_rung_whose_gain_another_gpu_may_not_read_is_a_tie(lab: Lab) -> None:
     assert gain(wide.iloc[0]).verdict == "tied"
 
 
-def test_titles_are_short_and_name_cublas_as_people_do(published: Evidence) -> None:
+def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> None:
     for part in published.parts.values():
         for figure in part.sweep.figures if len(part.ok) else ():
             title = message(part.drawn(figure))
@@ -767,17 +767,17 @@ def test_asking_for_names_imports_no_plotting() -> None:
 
 
 @pytest.fixture(scope="module")
-def published() -> Evidence:
+def published() -> RunData:
     run = load(set_up(ROOT))
-    return Evidence.read(run.project.published("nvidia-h200"), run.every_sweep)
+    return RunData.read(run.project.published("nvidia-h200"), run.every_sweep)
 
 
-def own_figure(data: Evidence, sweep: str, kind: str) -> FigureData:
+def own_figure(data: RunData, sweep: str, kind: str) -> FigureData:
     part = data.parts[sweep]
     return part.drawn(next(figure for figure in part.sweep.figures if figure.kind == kind))
 
 
-def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(published: Evidence) -> None:
+def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(published: RunData) -> None:
     """Stores between the FFMAs are timed against a baseline with one block per multiprocessor."""
     given = own_figure(published, "fp32_buffering", "curves")
     (own,) = given.own_baselines
@@ -797,7 +797,7 @@ def test_a_variant_with_a_slow_baseline_of_its_own_says_so_and_heads_nothing(pub
     assert not published.parts["fp32_ladder"].own_baselines
 
 
-def test_a_ladder_without_a_path_is_ranked_by_speed_or_by_what_costs_most(published: Evidence) -> None:
+def test_a_ladder_without_a_path_is_ranked_by_speed_or_by_what_costs_most(published: RunData) -> None:
     small = own_figure(published, "hopper_small", "ladder")
     assert re.match(r"“64 x 32[^”]*” (ties with cuBLAS|is fastest)", message(small))
     (axis,) = FIGURES["ladder"](small).axes

@@ -22,12 +22,13 @@ from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
-from ladder.report.evidence import Evidence, Gain
 from ladder.report.markdown import spread
 from ladder.report.steps import steps
-from ladder.report.sweep_data import shown_value
+from ladder.report.words import ends
 from ladder.results import tables
+from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import Estimate, estimate, fastest, ratio, records, size_of
+from ladder.results.sweep_data import shown_value
 from markdown_it import MarkdownIt
 from rendering import SWEEPS, claim, made, report, section
 
@@ -99,7 +100,7 @@ def test_when_and_where_it_was_measured_is_a_sentence_whatever_is_known(
     over = {"published": about} if source == "published" else about
     write_json(folder.environment, {**lab.environment(), **over, "timings_from": source})
     tables.write({"claims": tables.frame("claims", [])}, folder.tables)
-    pages = render(folder, Evidence.read(folder, lab.sweeps(SWEEPS)), {})
+    pages = render(folder, RunData.read(folder, lab.sweeps(SWEEPS)), {})
     head = pages[folder.report].split("\n|", 1)[0].replace(">", "")
     start, end = (
         ("Measured on **NVIDIA H200**", ":") if source == "measured" else ("of NVIDIA H200**, measured", ".")
@@ -471,7 +472,7 @@ def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> 
     """Those that compute the same at one dtype and size: 56 stencils of 8 reaches are no 56 rivals."""
     run = load(set_up(ROOT))
     published = run.project.published("nvidia-h200")
-    data = Evidence.read(published, run.every_sweep)
+    data = RunData.read(published, run.every_sweep)
     timed = data.frames["timings"]
     tiles = timed[timed["sweep"].eq("hopper_tiles") & timed["status"].eq("ok") & timed["regime"].eq("cold")]
     most = tiles.groupby(["m", "n", "k"])["variant"].nunique().max()
@@ -532,7 +533,7 @@ def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> Non
     frames = {
         name: tables.read(name, lab.folder.tables) for name in ("timings", "resources", "metrics", "notes")
     }
-    data = Evidence(lab.sweeps(SWEEPS), frames, lab.environment())
+    data = RunData(lab.sweeps(SWEEPS), frames, lab.environment())
     timed = frames["timings"]
     (pair,) = records(timed[timed["baseline"].eq("naive") & timed["m"].eq(1024) & timed["regime"].eq("cold")])
     own, other = (
@@ -546,7 +547,7 @@ def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> Non
 def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
     """Rungs 17 and 18 cost speed, rung 19 is slower without what they add, and 20b is slower than rung 19."""
     run = load(set_up(ROOT))
-    data = Evidence.read(run.project.published("nvidia-h200"), run.every_sweep)
+    data = RunData.read(run.project.published("nvidia-h200"), run.every_sweep)
     ladder, ablation = (
         {step.entry.rung: step for step in steps(data.parts[name])}
         for name in ("fp32_ladder", "fp32_ablation")
@@ -649,4 +650,4 @@ def test_deviations_of_two_speeds_add_up_as_squares_in_their_quotient() -> None:
     assert (ratio.predicted.low, ratio.predicted.high) == pytest.approx(
         (1.1 * math.exp(-low), 1.1 * math.exp(high))
     )
-    assert (ratio.verdict, ratio.elsewhere) == ("tied", "0.961 to 1.26")
+    assert (ratio.verdict, ends(ratio.predicted)) == ("tied", "0.961 to 1.26")

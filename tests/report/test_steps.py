@@ -13,8 +13,8 @@ from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, path, steps
-from ladder.report.sweep_data import of_sweep
 from ladder.results.statistics import at_size, estimate, ratio, records
+from ladder.results.sweep_data import of_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,6 @@ import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, SESSION, Lab, failed
 from killing import calls_of
-from ladder.claims.primitives import Tables
 from ladder.cli.app import main
 from ladder.gpu.timing import Blocks, Pairs
 from ladder.measure.worker import _result as recorded
@@ -27,6 +26,7 @@ from ladder.model.intervals import group_ratios, median, median_interval
 from ladder.results import publish as publishing
 from ladder.results import tables
 from ladder.results.published_records import read_archive
+from ladder.results.run_data import RunData, read_frames
 
 SWEEPS = ["tensor_ladder", "bank_stride"]
 
@@ -177,7 +177,7 @@ def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
     assert run.publish() == 0
     published = run.published("resources").query(f"variant == '{kernel}'").set_index("sweep")["registers"]
     assert published.to_dict() == {"tensor_ladder": 99, "tensor_again": 36}
-    data = Tables.read(run.target, run.sweeps())
+    data = RunData(run.sweeps(), read_frames(run.target))
     for sweep, registers in published.items():
         for rows in (data.compiled(str(sweep), variant=kernel), data.timed(str(sweep), variant=kernel)):
             assert {row["registers"] for row in rows.found} == {registers}

@@ -10,8 +10,8 @@ from conftest import ROOT
 from factory import Lab
 from ladder.model.folders import Project
 from ladder.report.answers import trust
-from ladder.report.evidence import Evidence
 from ladder.results import tables
+from ladder.results.run_data import RunData
 from unseen import main, unseen
 
 PUBLISHED = Project(ROOT).published("nvidia-h200")
@@ -73,9 +73,9 @@ def test_trust_is_of_the_published_ranges_alone(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
-    device = Evidence.read(lab.folder, lab.sweeps(["fp32_ladder"])).source["device"]
+    device = RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).source["device"]
     tables.write({"unseen": tables.frame("unseen", [row])}, lab.folder.unseen(device))
-    assert not len(Evidence.read(lab.folder, lab.sweeps(["fp32_ladder"])).frames["unseen"])
+    assert not len(RunData.read(lab.folder, lab.sweeps(["fp32_ladder"])).frames["unseen"])
 
 
 @pytest.mark.published
@@ -87,7 +87,7 @@ def test_the_table_is_of_the_ranges_that_are_published(tmp_path: Path) -> None:
 
 
 def test_the_first_screen_names_the_share_on_gpus_that_nobody_had_seen() -> None:
-    data = Evidence.read(PUBLISHED, {})
+    data = RunData.read(PUBLISHED, {})
     facts = trust(data)
     whole = data.frames["unseen"].set_index("part").loc["all"]
     assert facts["unseen"]["all"]["covered"] == whole["covered"] < 0.95

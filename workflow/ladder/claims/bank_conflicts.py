@@ -5,13 +5,14 @@ from math import gcd
 from typing import Any
 
 from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request
-from ladder.claims.primitives import Answer, Part, Row, Rows, Tables, decide
+from ladder.claims.primitives import Answer, Part, decide
+from ladder.results.run_data import Row, Rows, RunData
 
 _CYCLES = 0.15  # share by which cycles may exceed wavefronts: an access has a cost of its own
 
 
 def _three_views(
-    data: Tables, rows: Rows, by_stride: bool = False, access: str = "ld"
+    data: RunData, rows: Rows, by_stride: bool = False, access: str = "ld"
 ) -> Generator[Part, Any, Part]:
     """Bank model, profiler and clock, each over the stated degree of conflict; the clock's part comes back."""
 
@@ -28,7 +29,7 @@ def _three_views(
     return clock
 
 
-def stride_gcd(data: Tables) -> Answer:
+def stride_gcd(data: RunData) -> Answer:
     """Stride 2 is a two-way bank conflict and stride 3 none; in general the degree is gcd(stride, 32).
 
     Source: bank-conflicts (strides).
@@ -37,7 +38,7 @@ def stride_gcd(data: Tables) -> Answer:
     return f"Use odd strides: a stride s costs {clock.span} gcd(s, 32) cycles."
 
 
-def broadcast_free(data: Tables) -> Answer:
+def broadcast_free(data: RunData) -> Answer:
     """Lanes that read the same word do not conflict.
 
     Source: bank-conflicts (broadcast).
@@ -47,7 +48,7 @@ def broadcast_free(data: Tables) -> Answer:
     return f"Let lanes read the same word: it takes {clock.span} the cycles of an access without conflicts."
 
 
-def same_word_write(data: Tables) -> Answer:
+def same_word_write(data: RunData) -> Answer:
     """Lanes that write the same word do not serialise.
 
     Source: bank-conflicts (writes).
@@ -58,7 +59,7 @@ def same_word_write(data: Tables) -> Answer:
     return f"Do not guard writes to one word for speed: they take {clock.span} the cycles of one access."
 
 
-def tiled_gemm_conflict_free(data: Tables) -> Answer:
+def tiled_gemm_conflict_free(data: RunData) -> Answer:
     """The 32x32 tiled kernel has no load conflicts: reads of A broadcast, reads of B are consecutive.
 
     Source: bank-conflicts (why it has no bank conflicts).

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ladder.claims.primitives import Row
+from ladder.results.run_data import Row
 
 _SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"

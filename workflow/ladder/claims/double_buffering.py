@@ -3,21 +3,22 @@
 from typing import Any
 
 from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request, stalled, stores_over_fewest
-from ladder.claims.primitives import EQUIVALENT, SLIGHT, Answer, Rows, Tables, beside, decide
+from ladder.claims.primitives import EQUIVALENT, SLIGHT, Answer, beside, decide
+from ladder.results.run_data import Rows, RunData
 
 
-def _lanes(data: Tables, lane_map: Any, split: Any, **wanted: Any) -> Rows:
+def _lanes(data: RunData, lane_map: Any, split: Any, **wanted: Any) -> Rows:
     """Cells of lane maps, with tiles of 128 x 128 that are not interleaved."""
     given = {"lane_map": lane_map, "split": split, "bm": 128, "tiles": "padded", **wanted}
     return data.timed("fp32_lane_maps", "gemm_staged", **given)
 
 
-def _buffering(data: Tables, **wanted: Any) -> Rows:
+def _buffering(data: RunData, **wanted: Any) -> Rows:
     """Cells of register staging that store a tile after the FFMAs."""
     return data.timed("fp32_buffering", "gemm_staged", loader="staged", deposits="behind", **wanted)
 
 
-def double_buffer_barriers(data: Tables) -> Answer:
+def double_buffer_barriers(data: RunData) -> Answer:
     """The double-buffered kernel needs one barrier per K step of a tile where the plain one needs two.
 
     Source: double-buffering (double buffering).
@@ -34,7 +35,7 @@ def double_buffer_barriers(data: Tables) -> Answer:
     return f"Count on {part.span} barrier per tile with two pairs of tiles; it alone does not make the kernel faster."
 
 
-def double_buffer_faster(data: Tables) -> Answer:
+def double_buffer_faster(data: RunData) -> Answer:
     """Double buffering shared memory and registers is faster than the same kernel without.
 
     Source: double-buffering (double buffering).
@@ -50,7 +51,7 @@ def double_buffer_faster(data: Tables) -> Answer:
     return f"Time both at your size: double buffering has {speed.span} the speed ({speed.where})."
 
 
-def linear_map_conflicts_b(data: Tables) -> Answer:
+def linear_map_conflicts_b(data: RunData) -> Answer:
     """With a warp's threads as 2 x 16, row by row, reading fragments of B conflicts and reading A does not.
 
     Source: double-buffering (lane maps).
@@ -63,7 +64,7 @@ def linear_map_conflicts_b(data: Tables) -> Answer:
     return f"{advice} a warp's threads 2 x 16: loads take {part.span} the fewest wavefronts."
 
 
-def zigzag_map_conflict_free(data: Tables) -> Answer:
+def zigzag_map_conflict_free(data: RunData) -> Answer:
     """The zigzag lane map has no shared load conflicts.
 
     Source: double-buffering (lane maps), after maxas.
@@ -75,7 +76,7 @@ def zigzag_map_conflict_free(data: Tables) -> Answer:
     return f"{loads.either('Use', 'Check')} a zigzag in quadrants: loads take {loads.span} the fewest wavefronts."
 
 
-def plain_map_also_conflict_free(data: Tables) -> Answer:
+def plain_map_also_conflict_free(data: RunData) -> Answer:
     """A plain 4 x 8 lane map in quadrants is conflict-free too, so that the zigzag is not needed.
 
     Source: double-buffering (lane maps).
@@ -92,7 +93,7 @@ def plain_map_also_conflict_free(data: Tables) -> Answer:
     return f"Time the lane map with the split that you use: {of_both}, conflicts or not."
 
 
-def transposed_store_conflicts(data: Tables) -> Answer:
+def transposed_store_conflicts(data: RunData) -> Answer:
     """Storing A transposed conflicts on the store side.
 
     Source: double-buffering (transposed A).
@@ -106,7 +107,7 @@ def transposed_store_conflicts(data: Tables) -> Answer:
     return f"{advice} the tile of a transposed A: as it is, stores take {stores.span} the fewest wavefronts."
 
 
-def compute_first_faster_large(data: Tables) -> Answer:
+def compute_first_faster_large(data: RunData) -> Answer:
     """Computing before fetching the next tile is sometimes slightly faster for M = N = K >= 2048.
 
     Source: double-buffering (double buffering).
@@ -118,7 +119,7 @@ def compute_first_faster_large(data: Tables) -> Answer:
     return f"Try both orders last of all: computing first has {speed.span} the speed."
 
 
-def b_swizzle_loses_vectors(data: Tables) -> Answer:
+def b_swizzle_loses_vectors(data: RunData) -> Answer:
     """Interleaving B removes the conflicts but loses 128-bit loads, and is slower than a lane map of the warp.
 
     Source: double-buffering (interleaved B, its kernel 7).
@@ -133,7 +134,7 @@ def b_swizzle_loses_vectors(data: Tables) -> Answer:
     return f"{speed.either('Prefer', 'Compare')} other lane maps: interleaved B has {speed.span} the speed."
 
 
-def quadrants_vs_contiguous(data: Tables) -> Answer:
+def quadrants_vs_contiguous(data: RunData) -> Answer:
     """A warp that owns a piece of each quarter of the tile is faster than one that owns a single piece (a guess).
 
     Source: double-buffering (lane maps, an open question).
@@ -149,7 +150,7 @@ def quadrants_vs_contiguous(data: Tables) -> Answer:
     return f"{advice}: a warp with a single piece has {speed.span} the speed{in_tuned}."
 
 
-def async_copy_helps(data: Tables) -> Answer:
+def async_copy_helps(data: RunData) -> Answer:
     """cp.async, with no registers in between, is faster than register staging on compute capability 8.0 and later.
 
     Source: double-buffering (asynchronous copies).

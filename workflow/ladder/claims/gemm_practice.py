@@ -1,14 +1,15 @@
 """Claims of `gemm-practice`: FP32 and TF32 GEMMs, shared memory, stages, and the threadblock swizzle."""
 
 from ladder.claims.counters import DRAM_READ, ENOUGH, LOADS, metric, over_fewest, shared_bytes, wavefronts
-from ladder.claims.primitives import SLIGHT, Answer, Row, Rows, Tables, Value, Values, beside, decide
+from ladder.claims.primitives import SLIGHT, Answer, beside, decide
+from ladder.results.run_data import Row, Rows, RunData, Value, Values
 from ladder.results.statistics import Estimate, estimate, ratio
 
 _SHARED = 228 * 1024  # bytes of a multiprocessor of compute capability 9.0; the system takes 1 KiB per block
 _STAGED = ("gemm_staged", "mma_staged", "wmma_staged")
 
 
-def transpose_pays(data: Tables) -> Answer:
+def transpose_pays(data: RunData) -> Answer:
     """Storing A transposed slows the stores to shared memory but wins overall, since fragments load as LDS.128.
 
     Source: gemm-practice (transposed A).
@@ -26,7 +27,7 @@ def transpose_pays(data: Tables) -> Answer:
     return f"{speed.either('Transpose A', 'Time both')}: {speed.span} {speed.either('at every size', speed.where)}."
 
 
-def padding_needs_alignment(data: Tables) -> Answer:
+def padding_needs_alignment(data: RunData) -> Answer:
     """Only paddings that keep rows aligned to 16 bytes keep vector access to shared memory.
 
     Source: gemm-practice (padding).
@@ -40,7 +41,7 @@ def padding_needs_alignment(data: Tables) -> Answer:
     return f"Pad by multiples of four words: others have {broken.span()} the speed of no padding."
 
 
-def bcf_still_conflicts(data: Tables) -> Answer:
+def bcf_still_conflicts(data: RunData) -> Answer:
     """The kernel called conflict-free, threads row by row in quadrants, still needs extra wavefronts.
 
     Source: gemm-practice (bcf).
@@ -50,7 +51,7 @@ def bcf_still_conflicts(data: Tables) -> Answer:
     return f"Count wavefronts before you call a kernel conflict-free: this one takes {loads.span} the fewest."
 
 
-def smem_formula(data: Tables) -> Answer:
+def smem_formula(data: RunData) -> Answer:
     """The shared memory of a staged kernel is stages * BK * (BM + BN) * sizeof(element) bytes.
 
     Source: gemm-practice (stages).
@@ -73,7 +74,7 @@ def smem_formula(data: Tables) -> Answer:
     return "Budget shared memory by the formula, and add the padding."
 
 
-def occupancy_collapse(data: Tables) -> Answer:
+def occupancy_collapse(data: RunData) -> Answer:
     """Above half of a multiprocessor's shared memory, one block per multiprocessor remains.
 
     Source: gemm-practice (stages).
@@ -88,7 +89,7 @@ def occupancy_collapse(data: Tables) -> Answer:
     return f"Plan for one block per multiprocessor above {_SHARED // 2048} KiB: they have {deep.span()} the speed."
 
 
-def block_swizzle_l2(data: Tables) -> Answer:
+def block_swizzle_l2(data: RunData) -> Answer:
     """A threadblock swizzle raises the L2 hit rate and cuts the bytes read from device memory at large N.
 
     Source: gemm-practice (block swizzle).
@@ -108,7 +109,7 @@ def block_swizzle_l2(data: Tables) -> Answer:
     return f"Swizzle to save traffic, and time it: in FP32 {fastest}."
 
 
-def cublas_best_small(data: Tables) -> Answer:
+def cublas_best_small(data: RunData) -> Answer:
     """Below 1024 cuBLAS is ahead of every hand-written kernel.
 
     Source: gemm-practice (results).
@@ -123,7 +124,7 @@ def cublas_best_small(data: Tables) -> Answer:
     return f"Below 1024 expect {fp32} the speed of cuBLAS in FP32, {fp16} in fp16 and {tf32} in TF32."
 
 
-def tf32_overtakes_at_2048(data: Tables) -> Answer:
+def tf32_overtakes_at_2048(data: RunData) -> Answer:
     """From 2048 on, TF32 tensor-core kernels pass FP32 cuBLAS.
 
     Source: gemm-practice (results).
@@ -135,7 +136,7 @@ def tf32_overtakes_at_2048(data: Tables) -> Answer:
         times = sorted(one["reference_median_us"] for one in others.found if one["n"] == row["n"])
         if times:
             cublas = Estimate(times[len(times) // 2], times[0], times[-1])
-            found.append(Value(row, ratio(cublas, estimate(row.names, "median_us")), timed=(row,)))
+            found.append(Value(ratio(cublas, estimate(row.names, "median_us")), row=row, timed=(row,)))
     best = Values(rows.sweep, found, rows.why or others.why).best("n")
     large = best.only(n=lambda n: n >= 2048)
     speed = yield decide("speed of the fastest rung over FP32 cuBLAS", large, least=1, per="n")
@@ -144,7 +145,7 @@ def tf32_overtakes_at_2048(data: Tables) -> Answer:
     return f"{advice}: {speed.span} the speed of FP32 cuBLAS from 2048 on."
 
 
-def stage3_for_16384(data: Tables) -> Answer:
+def stage3_for_16384(data: RunData) -> Answer:
     """At 16384 three stages hold up better than two.
 
     Source: gemm-practice (stages).
@@ -166,7 +167,7 @@ def stage3_for_16384(data: Tables) -> Answer:
     return f"Take three stages at 16384: they have {mma} the speed of two by mma.sync, {by_wmma} by WMMA."
 
 
-def large_size_retention(data: Tables) -> Answer:
+def large_size_retention(data: RunData) -> Answer:
     """The staged TF32 kernel with a threadblock swizzle keeps at least 90 % of its best rate at 16384.
 
     Source: gemm-practice (results).
@@ -181,7 +182,7 @@ def large_size_retention(data: Tables) -> Answer:
     for row in sorted(rows.found, key=lambda row: row["tflops"]):
         best[row["variant"]] = row
     large = [(row, best[row["variant"]]) for row in rows.found if row["n"] == 16384]
-    kept = [Value(row, ratio(rate(row), rate(most)), timed=(row, most)) for row, most in large]
+    kept = [Value(ratio(rate(row), rate(most)), row=row, timed=(row, most)) for row, most in large]
     values = Values(rows.sweep, kept, rows.why)
     part = yield decide("rate at 16384 over the best of the same rung", values, least=0.9)
     clocks = data.timed("tensor_ladder_tf32", "mma_staged", n=(2048, 16384), stages=4)
@@ -189,7 +190,7 @@ def large_size_retention(data: Tables) -> Answer:
     return f"Expect {part.span} the best rate at 16384, and look at the clock before you blame the kernel."
 
 
-def xor_no_extra_memory(data: Tables) -> Answer:
+def xor_no_extra_memory(data: RunData) -> Answer:
     """An XOR swizzle removes the bank conflicts of ldmatrix without extra shared memory; padding needs extra.
 
     Source: gemm-practice (ldmatrix, XOR swizzle).
@@ -221,7 +222,7 @@ def xor_no_extra_memory(data: Tables) -> Answer:
     return f"Swizzle with XOR: {best.span} the fewest wavefronts; padding takes {padded.span()} the bytes."
 
 
-def wmma_cannot_xor(data: Tables) -> Answer:
+def wmma_cannot_xor(data: RunData) -> Answer:
     """WMMA loads take a base and a stride, so they cannot read an XOR-swizzled tile.
 
     Source: gemm-practice (XOR swizzle).

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ladder.claims.primitives import SLIGHT, Answer, Part, Rows, Tables, decide
+from ladder.claims.primitives import SLIGHT, Answer, Part, decide
+from ladder.results.run_data import Rows, RunData
 
 _STEPS = (
     # what, rung, the rung that it is compared with, and whether it was faster in the source
@@ -26,13 +27,13 @@ _STEPS = (
 )
 
 
-def _step(data: Tables, label: str, rung: str, below: str, **condition: Any) -> Part:
+def _step(data: RunData, label: str, rung: str, below: str, **condition: Any) -> Part:
     """Speed of one rung of the FP32 ladder over another at 4096."""
     rows, others = (data.timed("fp32_ladder", n=4096, rung=name) for name in (rung, below))
     return decide(f"speed of {label}", data.speeds_over(rows, others, "n"), **condition)
 
 
-def ladder_order(data: Tables) -> Answer:
+def ladder_order(data: RunData) -> Answer:
     """Each step of the HIP ladder moves the time at 4096 in the direction that the source saw on an MI100.
 
     Source: hip-gemm (#1 to #9).
@@ -47,7 +48,7 @@ def ladder_order(data: Tables) -> Answer:
     return f"Climb the steps that pay here: {', '.join(paid)}."
 
 
-def small_tile_beats_large(data: Tables) -> Answer:
+def small_tile_beats_large(data: RunData) -> Answer:
     """64 x 64 x 16 tiles beat 128 x 128 x 8 (the source on an MI100).
 
     Source: hip-gemm (tiles).
@@ -65,7 +66,7 @@ def small_tile_beats_large(data: Tables) -> Answer:
     return f"Choose the tile by the size: the small one has {speed.span} the speed ({speed.where})."
 
 
-def warp_4x16_over_8x8(data: Tables) -> Answer:
+def warp_4x16_over_8x8(data: RunData) -> Answer:
     """The 4 x 16 lane map is faster than 8 x 8, and a zigzag (z-order) is far faster than threads row by row.
 
     Source: hip-gemm (lane maps).
@@ -85,7 +86,7 @@ def warp_4x16_over_8x8(data: Tables) -> Answer:
     return f"With a thread's outputs adjacent time {first} first, then {then}."
 
 
-def padding_variant_neutral(data: Tables) -> Answer:
+def padding_variant_neutral(data: RunData) -> Answer:
     """Changing the padding of the tuned kernel changes nothing.
 
     Source: hip-gemm (padding).
@@ -100,7 +101,7 @@ def padding_variant_neutral(data: Tables) -> Answer:
     return f"Try paddings that keep the alignment: four words have {four} the speed of none, eight {eight}."
 
 
-def split_loader_neutral(data: Tables) -> Answer:
+def split_loader_neutral(data: RunData) -> Answer:
     """Loading A with half of the threads and B with the other half costs about 2 %.
 
     Source: hip-gemm (split loaders).

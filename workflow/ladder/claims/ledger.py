@@ -9,10 +9,11 @@ from types import ModuleType
 import pandas as pd
 
 from ladder.claims import bank_conflicts, double_buffering, gemm_practice, hip_gemm, register_cache
-from ladder.claims.primitives import TABLES, Answer, Part, Tables, Unmeasured, combine
+from ladder.claims.primitives import Answer, Part, combine
 from ladder.model.errors import within
 from ladder.model.sweep import Sweep
 from ladder.results import tables
+from ladder.results.run_data import RunData, Unmeasured, read_frames
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Claim:
     id: str
     source: str  # a key of docs/sources.md, and the place
     statement: str
-    decide: Callable[[Tables], Answer]
+    decide: Callable[[RunData], Answer]
 
 
 def _claims(module: ModuleType) -> Iterator[Claim]:
@@ -37,7 +38,7 @@ _MODULES = (double_buffering, bank_conflicts, hip_gemm, gemm_practice, register_
 CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 
 
-def decided(claim: Claim, data: Tables) -> tuple[list[Part | str], str]:
+def decided(claim: Claim, data: RunData) -> tuple[list[Part | str], str]:
     """What the claim yields, each of which it gets back, and its advice."""
     found, answer = list[Part | str](), claim.decide(data)
     try:
@@ -50,7 +51,7 @@ def decided(claim: Claim, data: Tables) -> tuple[list[Part | str], str]:
         return found, f"No advice without measurements: {error}."
 
 
-def rows_of(claim: Claim, data: Tables) -> list[dict[str, object]]:
+def rows_of(claim: Claim, data: RunData) -> list[dict[str, object]]:
     """A row of claims.csv for each part of the claim."""
     found, advice = decided(claim, data)
     parts = [one for one in found if isinstance(one, Part)]
@@ -60,7 +61,7 @@ def rows_of(claim: Claim, data: Tables) -> list[dict[str, object]]:
         row: dict[str, object] = {"id": claim.id, "source": claim.source, "statement": claim.statement}
         row |= {"part": part.label, "verdict": part.verdict, "where": part.where or None, "advice": advice}
         if part.decisive is not None:
-            effect, elsewhere = part.decisive.estimate, part.decisive.predicted
+            effect, elsewhere = part.decisive.measured, part.decisive.predicted
             row |= {"effect": effect.value, "effect_low": effect.low, "effect_high": effect.high}
             row |= {"predicted_low": elsewhere.low, "predicted_high": elsewhere.high}
         rows.append(row | {"evidence": part.evidence})
@@ -71,7 +72,7 @@ def rows_of(claim: Claim, data: Tables) -> list[dict[str, object]]:
 
 def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
     """Decide the claims over the tables in a folder, which are about `sweeps`, and write claims.csv beside them."""
-    data = Tables.read(folder, sweeps)
+    data = RunData(sweeps, read_frames(folder))
     frame = tables.frame("claims", [row for claim in CLAIMS for row in rows_of(claim, data)])
     tables.write({"claims": frame}, folder)
     return frame
@@ -79,7 +80,7 @@ def decide_tables(folder: Path, sweeps: Mapping[str, Sweep]) -> pd.DataFrame:
 
 def check_claims(sweeps: Mapping[str, Sweep], precision: float) -> None:
     """Raises LadderError for a claim with a margin that is smaller than the noise to which its sweep is measured."""
-    nothing = Tables({name: tables.frame(name, []) for name in TABLES}, sweeps, precision)
+    nothing = RunData(sweeps, {}, precision=precision)
     for claim in CLAIMS:
         with within(f"{claim.decide.__module__}: {claim.id}"):
             rows_of(claim, nothing)

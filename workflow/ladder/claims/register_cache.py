@@ -3,7 +3,8 @@
 from typing import Any
 
 from ladder.claims.counters import DRAM_READ, SECTORS, metric
-from ladder.claims.primitives import SLIGHT, Answer, Row, Rows, Tables, beside, decide
+from ladder.claims.primitives import SLIGHT, Answer, beside, decide
+from ladder.results.run_data import Row, Rows, RunData
 
 _CACHE, _SHARED = "stencil_register_cache", "stencil_shared"
 
@@ -12,11 +13,11 @@ def _several(outputs: int) -> bool:
     return outputs > 1
 
 
-def _reach(data: Tables, kernel: str = _CACHE, **wanted: Any) -> Rows:
+def _reach(data: RunData, kernel: str = _CACHE, **wanted: Any) -> Rows:
     return data.timed("stencil_reach", kernel, dtype="int32", **wanted)
 
 
-def register_cache_speedup(data: Tables) -> Answer:
+def register_cache_speedup(data: RunData) -> Answer:
     """The register cache beats shared memory, by up to 1.8x with several outputs per thread.
 
     Source: register-cache (results).
@@ -35,7 +36,7 @@ def register_cache_speedup(data: Tables) -> Answer:
     )
 
 
-def register_cache_saturates(data: Tables) -> Answer:
+def register_cache_saturates(data: RunData) -> Answer:
     """The speed-up of the register cache over shared memory grows with k and levels off near k = 12.
 
     Source: register-cache (results).
@@ -52,7 +53,7 @@ def register_cache_saturates(data: Tables) -> Answer:
     return f"Use a register cache for a short reach: from k = 2 to 12 its speed-up changes by {growth.span}."
 
 
-def redundant_loads(data: Tables) -> Answer:
+def redundant_loads(data: RunData) -> Answer:
     """A block of 1024 threads with a register cache loads about 6 % more than one with shared memory at k = 2,
     and nearly twice as much at k = 16.
 
@@ -83,7 +84,7 @@ def redundant_loads(data: Tables) -> Answer:
     return f"Expect more sectors ({spans}) but no more traffic to DRAM: the caches serve the rest."
 
 
-def coarsening_pays_then_spills(data: Tables) -> Answer:
+def coarsening_pays_then_spills(data: RunData) -> Answer:
     """Several outputs per thread help the register cache, until at large k its registers spill.
 
     Source: register-cache (results).

@@ -100,7 +100,7 @@ def figures(
 ) -> None:
     """Draw the figures of sweeps from their tables, as figures/SWEEP-INDEX-KIND.png."""
     from ladder.report.figures.registry import draw_sweeps
-    from ladder.report.sweep_data import of_sweep
+    from ladder.results.sweep_data import of_sweep
 
     folder, parts = RunFolder(folder_), []
     frames = {table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES}

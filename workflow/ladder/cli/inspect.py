@@ -18,11 +18,11 @@ from ladder.model.expressions import whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
 from ladder.report.document import ladders, learnt
-from ladder.report.evidence import Evidence
 from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.forecast import forecasts, summary
 from ladder.results.published_records import read_records
+from ladder.results.run_data import RunData
 from ladder.results.templates import TEMPLATES
 
 KINDS: dict[str, tuple[str, type[Document]]] = {
@@ -63,7 +63,7 @@ def reference(
         write_json(own.config / "schemas" / f"{name}.json", document.model_json_schema())
     run = run_of(context, None, None)
     published = own.published(run.config.published)
-    data = Evidence.read(published, run.every_sweep)
+    data = RunData.read(published, run.every_sweep)
     replace_file(own.root / "docs" / "ladder.md", ladders(data).encode())
     for readme, lines in (
         (own.config / "README.md", text),

@@ -15,14 +15,13 @@ from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.model.schemas import SAMPLES
 from ladder.page.document import render
 from ladder.report.document import write
-from ladder.report.evidence import Evidence
 from ladder.report.figures.registry import draw_sweeps
-from ladder.report.sweep_data import of_sweep
 from ladder.results import tables
 from ladder.results.environment import analysed_here, measured_on
 from ladder.results.publish import copy_checks, load_publication
 from ladder.results.published_records import read_archive, write_samples
 from ladder.results.replacing import replaced
+from ladder.results.run_data import RunData
 
 
 def publish(
@@ -63,9 +62,8 @@ def publish(
         published = set(frames["timings"]["sweep"])
         sweeps = {name: sweep for name, sweep in given.every_sweep.items() if name in published}
         decide_tables(fresh.tables, sweeps)
-        parts = [of_sweep(sweep, frames, environment) for sweep in sweeps.values()]
-        list(draw_sweeps(parts, fresh.figures, jobs=os.cpu_count() or 1))
-        data = Evidence.read(fresh, sweeps)
+        data = RunData.read(fresh, sweeps)
+        list(draw_sweeps(list(data.parts.values()), fresh.figures, jobs=os.cpu_count() or 1))
         others = [one for one in own.publications() if one.root != target.root]
         write(fresh, data, given.plans, given.folder.root, others)
         name = "/".join(target.root.parts[-2:])

@@ -9,19 +9,19 @@ from ladder.model.folders import RunFolder
 from ladder.model.plan_file import read_plan
 from ladder.page.document import render
 from ladder.report.document import write
-from ladder.report.evidence import Evidence
+from ladder.results.run_data import RunData
 
 
 def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
     """Write report.md, evidence.md, methodology.md and sweeps/NAME.md."""
     folder = RunFolder(folder_)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
-    write(folder, Evidence.read(folder, sweeps_of(context, sweeps)), plans, beside=folders(beside))
+    write(folder, RunData.read(folder, sweeps_of(context, sweeps)), plans, beside=folders(beside))
 
 
 def page(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
     """Write index.html, which holds all tables and opens from anywhere."""
     folder = RunFolder(folder_)
-    data = Evidence.read(folder, sweeps_of(context, sweeps))
+    data = RunData.read(folder, sweeps_of(context, sweeps))
     text = render(folder, data, project(context).root, folders(beside))
     replace_file(folder.page, text.encode("utf-8"))

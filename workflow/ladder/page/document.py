@@ -12,8 +12,8 @@ from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.page.gather import kernels, run
 from ladder.report.answers import OTHER_GPU
-from ladder.report.evidence import Evidence
 from ladder.report.markdown import figure
+from ladder.results.run_data import RunData
 
 _ROOM = Path(__file__).resolve().parents[2] / "page"
 _SCRIPTS = ("data", "table", "charts", "ladder", "use", "detail", "explorer")  # in the order that they run
@@ -39,7 +39,7 @@ def page(document: Mapping[str, Any]) -> str:
 
 def render(
     folder: RunFolder,
-    data: Evidence,
+    data: RunData,
     root: Path,
     beside: Sequence[RunFolder] = (),
     name: str = "",
@@ -49,7 +49,7 @@ def render(
     Raises LadderError where tables or the environment of another run are missing.
     """
     runs = [run(folder, data, name or _name(folder))]
-    runs += [run(one, Evidence.read(one, data.sweeps), _name(one)) for one in beside]
+    runs += [run(one, RunData.read(one, data.sweeps), _name(one)) for one in beside]
     return page({"runs": runs, "kernels": kernels(root, data.sweeps)})
 
 

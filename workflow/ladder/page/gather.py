@@ -18,13 +18,13 @@ from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import rankings
 from ladder.report.document import said
-from ladder.report.evidence import Evidence
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.report.steps import path, steps
-from ladder.report.sweep_data import SweepData
 from ladder.results import tables
+from ladder.results.run_data import RunData
 from ladder.results.statistics import records, size_of
+from ladder.results.sweep_data import SweepData
 
 _UNSEEN = ["source_sha256", "cubin_sha256", "beta", "check_code", "timing_code"]
 MOST_NEXT = 6  # configurations of one size that are shown: the recommended one and the next
@@ -98,7 +98,7 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
     ]
 
 
-def _uses(data: Evidence, places: Mapping[tuple[Any, ...], int]) -> list[dict[str, Any]]:
+def _uses(data: RunData, places: Mapping[tuple[Any, ...], int]) -> list[dict[str, Any]]:
     """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended."""
     found = []
     for kind, layout, rows in rankings(data):
@@ -152,7 +152,7 @@ def _rendered(template: str, **known: Any) -> str:
     return _html(said(template, **known))
 
 
-def run(folder: RunFolder, data: Evidence, name: str) -> dict[str, Any]:
+def run(folder: RunFolder, data: RunData, name: str) -> dict[str, Any]:
     """Tables and words of the run in a folder, by this name. Raises LadderError where its sessions are missing."""
     about = {"tables": data.frames, "source": data.source, "environment": data.environment, "name": data.name}
     about["timings_from"] = data.environment["timings_from"]

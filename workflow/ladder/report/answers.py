@@ -13,18 +13,18 @@ from typing import Any
 
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
-from ladder.claims.primitives import NOT_MEASURED, REFUTED, Row, Unmeasured
+from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import size_label
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices
-from ladder.report.evidence import Evidence, Gain, best, gain, grouped, is_cube, mean, plain, proper
 from ladder.report.links import Links
 from ladder.report.markdown import figure, spread, text
 from ladder.report.steps import Step, explanation, path, steps
-from ladder.report.sweep_data import shown_value
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
+from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, is_cube, mean
+from ladder.results.sweep_data import plain, shown_value
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import FASTER, SLOWER, TIED, in_one_session
 
@@ -34,7 +34,7 @@ TEMPLATES.filters |= {
 TEMPLATES.filters |= {
     name: getattr(words, name) for name in ("amount", "change", "elsewhere", "speed", "times")
 }
-TEMPLATES.filters |= {"span": words.span_of, "library": proper}
+TEMPLATES.filters |= {"span": words.span_of, "library": words.proper}
 TEMPLATES.globals |= {"gain": gain, "numbers": words.numbers, "plain": plain, "listing": words.listing}
 TEMPLATES.globals |= {"ends": words.ends_in_percent, "percent": words.percent}
 
@@ -55,7 +55,7 @@ class Question:
     sweep: str
     figure: str
     front: bool
-    find: Callable[[Evidence], Facts]
+    find: Callable[[RunData], Facts]
 
 
 @dataclass(frozen=True)
@@ -82,22 +82,22 @@ _QUESTIONS: list[Question] = []
 
 def question(
     asked: str, chapter: str, sweep: str = "", figure: str = "", front: bool = True
-) -> Callable[[Callable[[Evidence], Facts]], Callable[[Evidence], Facts]]:
+) -> Callable[[Callable[[RunData], Facts]], Callable[[RunData], Facts]]:
     """Registers a function as the one that answers; its name is that of its template."""
 
-    def register(find: Callable[[Evidence], Facts]) -> Callable[[Evidence], Facts]:
+    def register(find: Callable[[RunData], Facts]) -> Callable[[RunData], Facts]:
         _QUESTIONS.append(Question(find.__name__, asked, chapter, sweep, figure, front, find))
         return find
 
     return register
 
 
-def answers(data: Evidence, links: Links) -> list[Answer]:
+def answers(data: RunData, links: Links) -> list[Answer]:
     """Every question in reading order with its answer, or with why there is none."""
     return [_answer(one, data, links) for one in _QUESTIONS]
 
 
-def _answer(of: Question, data: Evidence, links: Links) -> Answer:
+def _answer(of: Question, data: RunData, links: Links) -> Answer:
     known = Answer(of.name, of.asked, of.chapter, of.sweep if of.sweep in data.sweeps else "", of.front)
     try:
         facts = of.find(data)
@@ -119,7 +119,7 @@ def _with(answer: Answer, **more: Any) -> Answer:
     return Answer(**{**answer.__dict__, **more})
 
 
-def _choice(data: Evidence, kind: str, size: int = SIZE) -> Choice:
+def _choice(data: RunData, kind: str, size: int = SIZE) -> Choice:
     """The fastest configuration of a kind at a size, whatever its layout."""
     found = [one for one in choices(data) if one.kind == kind and one.size == size]
     if not found:
@@ -128,13 +128,13 @@ def _choice(data: Evidence, kind: str, size: int = SIZE) -> Choice:
 
 
 @question("Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes")
-def fastest_bf16(data: Evidence) -> Facts:
+def fastest_bf16(data: RunData) -> Facts:
     """The fastest bf16 kernel at 4096, once cold and without pauses."""
     return {"top": _choice(data, "bf16")}
 
 
 @question("Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves")
-def fastest_fp32(data: Evidence) -> Facts:
+def fastest_fp32(data: RunData) -> Facts:
     """The fastest on CUDA cores, and the fastest by three products of TF32."""
     try:
         tensor: Choice | None = _choice(data, THREE_PRODUCTS)
@@ -144,7 +144,7 @@ def fastest_fp32(data: Evidence) -> Facts:
     return {"cores": _choice(data, "fp32"), "tensor": tensor, "peaks": tf32 / peak if peak and tf32 else None}
 
 
-def _path_steps(data: Evidence, name: str) -> list[Step]:
+def _path_steps(data: RunData, name: str) -> list[Step]:
     """The rungs that lead to the fastest of a ladder, with their gains."""
     part = data.part(name)
     by_id = {step.row["variant"]: step for step in steps(part)}
@@ -155,7 +155,7 @@ def _path_steps(data: Evidence, name: str) -> list[Step]:
 
 
 @question("Which three steps matter most in FP32?", "fp32", "fp32_ladder", "ladder")
-def three_steps(data: Evidence) -> Facts:
+def three_steps(data: RunData) -> Facts:
     """The three largest steps of the path to the fastest FP32 kernel, and what all steps bring together."""
     found = _path_steps(data, "fp32_ladder")
     known = sorted((step for step in found if step.gain.known), key=lambda step: -step.gain.value)
@@ -169,7 +169,7 @@ def three_steps(data: Evidence) -> Facts:
     }
 
 
-def _ladder_size(data: Evidence) -> str:
+def _ladder_size(data: RunData) -> str:
     return size_label(data.part("fp32_ladder").size)
 
 
@@ -177,7 +177,7 @@ _LITTLE = 1.015  # times: what several steps bring together that bring nothing w
 
 
 @question("Which steps bring nothing?", "fp32", "fp32_ladder")
-def no_gain(data: Evidence) -> Facts:
+def no_gain(data: RunData) -> Facts:
     """The longest stretch of rungs on the path that bring nothing together."""
     found = _path_steps(data, "fp32_ladder")
     stretches = [
@@ -202,7 +202,7 @@ STAGES = (("TF32", "tensor_stages_swizzle"), ("fp16", "tensor_ladder_fp16"))
 STAGES_AT = 8192
 
 
-def _by_stages(data: Evidence, name: str) -> list[Row]:
+def _by_stages(data: RunData, name: str) -> list[Row]:
     """Kernels that differ in their stages alone, among them the fastest of such, by their stages."""
     rows = [row for row in data.rows(name, n=STAGES_AT) if is_cube(row) and "stages" in row.names]
     alike = grouped(
@@ -216,7 +216,7 @@ def _by_stages(data: Evidence, name: str) -> list[Row]:
 
 
 @question("Does double buffering pay?", "fp32", "fp32_buffering", "curves")
-def double_buffering(data: Evidence) -> Facts:
+def double_buffering(data: RunData) -> Facts:
     """Two pairs of shared tiles and two fragments against one of each in FP32; and stages on tensor cores."""
     rows = data.rows("fp32_buffering", **BUFFERED)
     sizes = {row["n"]: gain(row.names) for row in rows}
@@ -243,7 +243,7 @@ def double_buffering(data: Evidence) -> Facts:
     }
 
 
-def _cause(data: Evidence, slow: Sequence[Row], fast: Sequence[Row]) -> str:
+def _cause(data: RunData, slow: Sequence[Row], fast: Sequence[Row]) -> str:
     """What the counters say of the difference of two kernels, at the largest size where both were counted."""
     by_size = {size_label(row.size): row for row in slow if row.metrics}
     for row in reversed(fast):
@@ -254,7 +254,7 @@ def _cause(data: Evidence, slow: Sequence[Row], fast: Sequence[Row]) -> str:
 
 
 @question("Padding or swizzling?", "warp_mma", "tensor_layouts", "ladder")
-def padding_or_swizzling(data: Evidence) -> Facts:
+def padding_or_swizzling(data: RunData) -> Facts:
     """XOR over padded and padded over plain tiles on tensor cores, and padding in FP32."""
     rows = {(row["swizzle"], row["pad"]): row for row in data.rows("tensor_layouts", "mma_staged")}
     wanted = (("xor", 0), ("none", 8), ("none", 0))
@@ -262,7 +262,7 @@ def padding_or_swizzling(data: Evidence) -> Facts:
         raise Unmeasured(f"tensor_layouts has no result for {'; '.join(lacking)}")
     xor, padded, plain = (rows[one] for one in wanted)
     table = speed_table("XOR against padding", [("fp16, same tile", data.over(xor, padded))], "kernel")
-    swizzled = [data.over(xor, padded)]
+    swizzled: list[Gain] = [data.over(xor, padded)]
     for dtype in ("bf16", "tf32"):
         for step in _swizzle_steps(data, f"tensor_ladder_{dtype}"):
             swizzled.append(step)
@@ -279,7 +279,7 @@ def padding_or_swizzling(data: Evidence) -> Facts:
     }
 
 
-def _swizzle_steps(data: Evidence, name: str) -> list[Gain]:
+def _swizzle_steps(data: RunData, name: str) -> list[Gain]:
     """Gains of the rungs of a ladder whose tiles are swizzled where those of the rung that they change are padded."""
     found = []
     for step in steps(data.parts[name]) if name in data.parts else ():
@@ -290,7 +290,7 @@ def _swizzle_steps(data: Evidence, name: str) -> list[Gain]:
     return found
 
 
-def _padded(data: Evidence) -> list[Row]:
+def _padded(data: RunData) -> list[Row]:
     """The FP32 kernels with padded tiles at the largest size, each timed against itself without padding."""
     try:
         rows = [row for row in data.rows("fp32_padding") if row["variant"] != row["reference"]]
@@ -300,7 +300,7 @@ def _padded(data: Evidence) -> list[Row]:
 
 
 @question("What does the power limit take?", "hopper", "hopper_dtypes")
-def power_limit(data: Evidence) -> Facts:
+def power_limit(data: RunData) -> Facts:
     """How much slower the recommended configurations are without pauses, at which clock and power."""
     every = [(one, one.held) for one in choices(data) if one.held]
     found = dict[str, Held]()
@@ -321,11 +321,11 @@ def power_limit(data: Evidence) -> Facts:
     }
 
 
-def _held_line(data: Evidence, one: Choice, held: Held) -> list[tuple[str, str]]:
+def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
     return [
         ("dtype, layout", f"{one.kind} {one.layout}".strip()),
         ("M = N = K", str(one.size)),
-        ("configuration", f"{held.row['kernel']} {data.configuration(held.row)}"),
+        ("configuration", f"{held.row['kernel']} {text(data.configuration(held.row))}"),
         ("one launch, TFLOP/s", figure(held.cold["tflops"], 3)),
         ("for seconds, TFLOP/s", figure(held.row["tflops"], 3)),
         ("slower by", f"{100 * max(held.loss, 0):.0f} %"),
@@ -335,12 +335,12 @@ def _held_line(data: Evidence, one: Choice, held: Held) -> list[tuple[str, str]]
 
 
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
-def thin_fp32(data: Evidence) -> Facts:
+def thin_fp32(data: RunData) -> Facts:
     """The fastest of our FP32 kernels at each thin shape against the libraries."""
     return _over_shapes(data, "fp32_shapes")
 
 
-def _over_shapes(data: Evidence, name: str) -> dict[str, Any]:
+def _over_shapes(data: RunData, name: str) -> dict[str, Any]:
     rows = [
         best(own) for own in grouped(data.rows(name), lambda row: (row["dtype"], *row.size.values())).values()
     ]
@@ -360,7 +360,7 @@ def _over_shapes(data: Evidence, name: str) -> dict[str, Any]:
 
 
 @question("Can I trust a number?", "")
-def trust(data: Evidence) -> Facts:
+def trust(data: RunData) -> Facts:
     """How many readings fell into the range that was predicted without them.
 
     `unseen`: on GPUs of which no session is published; `whole`: on published GPUs and hosts, left out in turn.
@@ -388,7 +388,7 @@ def trust(data: Evidence) -> Facts:
 
 
 @question("Which claims of tutorials are wrong?", "")
-def claims(data: Evidence) -> Facts:
+def claims(data: RunData) -> Facts:
     """How many of the sources' statements fail, apart from those that were made about another GPU."""
     decided = data.frames["claims"]
     whole = overall(decided)
@@ -418,13 +418,13 @@ OTHER_GPU = "hip-gemm"
 
 
 @question("Is my kernel faster than cuBLAS?", "")
-def judge(data: Evidence) -> Facts:
+def judge(data: RunData) -> Facts:
     """The command that says so."""
     return {}
 
 
 @question("How far does mma.sync come?", "warp_mma", "tensor_ladder_bf16", front=False)
-def mma_sync(data: Evidence) -> Facts:
+def mma_sync(data: RunData) -> Facts:
     """The end of the warp-level ladder and of the Hopper ladder in bf16, both over the libraries."""
     try:
         hopper: Gain | None = gain(_path_steps(data, "hopper_ladder")[-1].row)
@@ -437,14 +437,14 @@ def mma_sync(data: Evidence) -> Facts:
     }
 
 
-def _largest(data: Evidence, name: str) -> list[Step]:
+def _largest(data: RunData, name: str) -> list[Step]:
     """The steps of a ladder's path, the largest first."""
     known = [step for step in _path_steps(data, name) if step.gain.known]
     return sorted(known, key=lambda step: -step.gain.value)
 
 
 @question("What do TMA, wgmma and persistent blocks bring?", "hopper", "hopper_ladder", front=False)
-def hopper_steps(data: Evidence) -> Facts:
+def hopper_steps(data: RunData) -> Facts:
     """The largest steps of the Hopper ladder."""
     found = _path_steps(data, "hopper_ladder")
     return {
@@ -460,7 +460,7 @@ _SMALL = 0.02  # share of the speed
 
 
 @question("Is fp8 faster than cuBLASLt?", "hopper", "hopper_fp8", front=False)
-def fp8(data: Evidence) -> Facts:
+def fp8(data: RunData) -> Facts:
     """The fastest fp8 kernel at each size; partial sums are not promoted."""
     found = {one.size: one for one in choices(data) if one.kind == "fp8"}
     if not found:
@@ -473,7 +473,7 @@ def fp8(data: Evidence) -> Facts:
 
 
 @question("Do transformer shapes gain?", "hopper", "hopper_shapes", "shapes", front=False)
-def transformers(data: Evidence) -> Facts:
+def transformers(data: RunData) -> Facts:
     """The configuration chosen for each shape of Llama 3 in bf16, over the libraries."""
     found = _over_shapes(data, "hopper_shapes")
     return found | {
@@ -482,13 +482,13 @@ def transformers(data: Evidence) -> Facts:
 
 
 @question("What do random inputs cost?", "hopper", front=False)
-def random_data(data: Evidence) -> Facts:
+def random_data(data: RunData) -> Facts:
     """Every input is random; no cell has others to compare it with."""
     raise Unmeasured("not measured yet: every input is random, and no cell has zeros to compare it with")
 
 
 @question("Do lane maps matter?", "fp32", "fp32_lane_maps", "heatmap", front=False)
-def lane_maps(data: Evidence) -> Facts:
+def lane_maps(data: RunData) -> Facts:
     """The fastest and the slowest lane map in the larger tile, and whether fewest wavefronts make it fast."""
     rows = data.rows("fp32_lane_maps", **data.part("fp32_lane_maps").size)
     here = sorted(
@@ -513,12 +513,12 @@ _HAS_LOADS = "smsp__inst_executed_op_shared_ld.sum"
 _FREE = 1.05  # times the fewest wavefronts: other traffic adds some
 
 
-def _all_sizes(data: Evidence, row: Row) -> Sequence[Row]:
+def _all_sizes(data: RunData, row: Row) -> Sequence[Row]:
     return data.rows(row["sweep"], variant=row["variant"])
 
 
 @question("Do bank conflicts follow the model?", "shared_memory", "bank_stride", "banks", front=False)
-def bank_model(data: Evidence) -> Facts:
+def bank_model(data: RunData) -> Facts:
     """Cycles of accesses to shared memory against the wavefronts that the model of the banks predicts."""
     parts = [part for name, part in data.parts.items() if part.sweep.problem.name == "banks" and len(part.ok)]
     costs = [stats.access_costs(part.ok, part.metrics).dropna(subset=["cycles", "model"]) for part in parts]
@@ -530,7 +530,7 @@ def bank_model(data: Evidence) -> Facts:
 
 
 @question("Register cache or shared memory?", "stencil", "stencil_reach", "stencil", front=False)
-def register_cache(data: Evidence) -> Facts:
+def register_cache(data: RunData) -> Facts:
     """Both kernels with as many outputs per thread at each reach, in each type."""
     ratios, best_ratios, rows = dict[str, dict[int, Gain]](), dict[str, dict[int, Gain]](), list[Line]()
     for dtype in data.sweeps["stencil_reach"].dtypes if "stencil_reach" in data.sweeps else ():
@@ -549,7 +549,7 @@ def register_cache(data: Evidence) -> Facts:
                 ("dtype", dtype),
                 ("k", str(k)),
                 ("as many outputs a thread [95 %]", spread(one.measured, 3)),
-                ("another GPU", one.elsewhere),
+                ("another GPU", words.ends(one.predicted)),
                 ("best of each [95 %]", spread(best_ratios[dtype][k].measured, 3)),
             ]
             for k, one in by_reach.items()
@@ -576,7 +576,7 @@ _STENCILS = ("stencil_register_cache", "stencil_shared")
 
 
 @question("How exact are the fastest FP32 kernels?", "fp32", front=False)
-def accuracy(data: Evidence) -> Facts:
+def accuracy(data: RunData) -> Facts:
     """The largest errors of kernels by kind of inputs over those of cuBLAS in FP32."""
     ratios: dict[str, dict[str, list[float]]] = {}
     for sweep, dtype, inputs, ratio in earlier.errors_over_cublas(data.frames):
@@ -598,7 +598,7 @@ def accuracy(data: Evidence) -> Facts:
 
 
 @question("What does C = A B + C cost?", "fp32", front=False)
-def accumulation(data: Evidence) -> Facts:
+def accumulation(data: RunData) -> Facts:
     """Each kernel against the faster library with beta = 1, and what reading C costs both."""
     pairs = earlier.pairs_of_betas(data.frames)
     if not pairs:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer
-from ladder.report.evidence import Evidence
 from ladder.report.steps import Step, path, steps
+from ladder.results.run_data import RunData
 
 _TITLES = {
     "fp32": "The FP32 ladder",
@@ -37,7 +37,7 @@ def folder_of(sweep: Sweep) -> str:
     return _SAME.get(folder, folder)
 
 
-def chapters(data: Evidence, answers: Sequence[Answer]) -> list[Chapter]:
+def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
     """The chapters that have a sweep in this run, those with a title first."""
     by_folder: dict[str, list[Sweep]] = {name: [] for name in _TITLES}
     for sweep in data.sweeps.values():
@@ -45,7 +45,7 @@ def chapters(data: Evidence, answers: Sequence[Answer]) -> list[Chapter]:
     return [_chapter(data, name, own, answers) for name, own in by_folder.items() if own]
 
 
-def _chapter(data: Evidence, folder: str, sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Chapter:
+def _chapter(data: RunData, folder: str, sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Chapter:
     title = _TITLES.get(folder, folder.replace("_", " ").capitalize())
     ladder, rungs = max(_ladders(data, sweeps).items(), key=lambda one: len(one[1]), default=("", ()))
     own = [one for one in answers if one.chapter == folder]
@@ -56,7 +56,7 @@ def _chapter(data: Evidence, folder: str, sweeps: Sequence[Sweep], answers: Sequ
     )
 
 
-def _ladders(data: Evidence, sweeps: Sequence[Sweep]) -> Mapping[str, Sequence[Step]]:
+def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> Mapping[str, Sequence[Step]]:
     """Of each sweep with a figure of a ladder the rungs that lead to its fastest."""
     found = {}
     for sweep in sweeps:

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ladder.claims.primitives import Row
 from ladder.model.cell import SUSTAINED
 from ladder.model.problem import ELEMENT_BYTES
-from ladder.report.evidence import Evidence, Gain, gain
+from ladder.results.run_data import Gain, Row, RunData, gain
 
 PRODUCTS_SWEEP = "fp32_tensor"  # GEMMs with FP32 accuracy by three products of TF32
 THREE_PRODUCTS = "fp32 by 3xTF32"
@@ -59,7 +58,7 @@ class Choice:
         return self.held is not None and self.held.row["variant"] == self.row["variant"]
 
 
-def choices(data: Evidence) -> list[Choice]:
+def choices(data: RunData) -> list[Choice]:
     """Every dtype, layout and square size with a result against libraries, the widest dtype first.
 
     Of a tuning sweep only what was measured again after the choice counts, of one configuration the row with the most
@@ -83,7 +82,7 @@ def choices(data: Evidence) -> list[Choice]:
     return found
 
 
-def rankings(data: Evidence) -> list[tuple[str, str, list[Row]]]:
+def rankings(data: RunData) -> list[tuple[str, str, list[Row]]]:
     """Kind, layout and rows of every size and regime of GEMMs against libraries: what to use there, then the next."""
     regimes = {regime for sweep in data.against_libraries for regime in (sweep.regimes[0], SUSTAINED)}
     found = []
@@ -107,11 +106,11 @@ def _surest(rows: list[Row]) -> Row:
     return max(close, key=lambda row: (row.names.get("sessions", 1), row["speedup"]))
 
 
-def _by_place(data: Evidence, regime: str) -> dict[Place, list[Row]]:
+def _by_place(data: RunData, regime: str) -> dict[Place, list[Row]]:
     """Rows of GEMMs by kind, layout and size, one a configuration: that with the most sessions."""
     found: dict[Place, dict[str, Row]] = {}
     for sweep in data.against_libraries:
-        for row in data.tables.timed(sweep.name, regime=regime).found:
+        for row in data.timed(sweep.name, regime=regime).found:
             if sweep.tuning and regime != SUSTAINED and row.names.get("fresh") is not True:
                 continue
             kind = THREE_PRODUCTS if sweep.name == PRODUCTS_SWEEP else row["dtype"]

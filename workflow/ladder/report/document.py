@@ -24,13 +24,13 @@ from ladder.report.answers import OTHER_GPU, answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import THREE_PRODUCTS, Choice, choices
 from ladder.report.devices import side_by_side
-from ladder.report.evidence import Evidence
 from ladder.report.links import Links
 from ladder.report.messages import message
 from ladder.report.steps import path, rate, steps
-from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.collect import EARLIER
+from ladder.results.run_data import RunData
+from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
 
 TEMPLATES.filters["anchor"] = markdown.anchor
@@ -49,20 +49,20 @@ def said(template: str, **known: Any) -> str:
     return TEMPLATES.get_template(f"{template}.md.j2").render(known)
 
 
-def learnt(published: RunFolder, data: Evidence, root: Path) -> str:
+def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
     found = answers(data, Links(published, root, data))
     return said("readme", answers=found, gpu=data.name, device=published.root.name)
 
 
-def ladders(data: Evidence) -> str:
+def ladders(data: RunData) -> str:
     """docs/ladder.md: the ladders among the sweeps, rung by rung."""
     return said("ladders", ladders=[data.parts[name] for name in LADDERS], device=data.name)
 
 
 def render(
     folder: RunFolder,
-    data: Evidence,
+    data: RunData,
     plans: Mapping[str, Plan],
     run: Path | None = None,
     beside: Sequence[RunFolder] = (),
@@ -123,16 +123,16 @@ def render(
 
 def _measured(
     folders: Sequence[RunFolder], sweeps: Mapping[str, Sweep]
-) -> Iterator[tuple[RunFolder, Evidence]]:
+) -> Iterator[tuple[RunFolder, RunData]]:
     """Those of some folders that hold measurements, with their tables."""
     for folder in folders:
         if folder.environment.is_file():
-            there = Evidence.read(folder, sweeps)
+            there = RunData.read(folder, sweeps)
             if (there.frames["timings"]["status"] == "ok").any():
                 yield folder, there
 
 
-def _headlines(folder: RunFolder, data: Evidence) -> dict[str, str]:
+def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
     """Question -> the headline of its answer, without links."""
     found = answers(data, Links(folder, folder.root, data))
     return {one.name: markdown.unlinked(one.headline) for one in found}
@@ -164,7 +164,7 @@ def _counts(verdicts: Sequence[str]) -> dict[str, int]:
     return {one: verdicts.count(one) for one in order if one in verdicts}
 
 
-def _use(data: Evidence) -> dict[str, Any]:
+def _use(data: RunData) -> dict[str, Any]:
     """What to use: choices `use` by place and size, the `large` and `small` sizes, and who is far `behind` where."""
     near, behind = dict[str, dict[int, Choice]](), dict[str, list[int]]()
     for one in choices(data):

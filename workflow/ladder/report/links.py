@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ladder.model.folders import RunFolder
 from ladder.model.kernel import Kernel
-from ladder.report.evidence import Evidence
+from ladder.results.run_data import RunData
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -18,7 +18,7 @@ class Links:
 
     folder: RunFolder
     base: Path
-    data: Evidence
+    data: RunData
 
     def to(self, path: Path) -> str:
         return Path(os.path.relpath(path.resolve(), self.base.resolve())).as_posix()

@@ -8,12 +8,12 @@ import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.report import words
-from ladder.report.evidence import Gain, gain, plain
 from ladder.report.markdown import figure, share
 from ladder.report.steps import path, steps
-from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
+from ladder.results.run_data import Gain, gain
 from ladder.results.statistics import records, size_of
+from ladder.results.sweep_data import FigureData, plain
 from ladder.results.verdicts import FASTER, SLOWER, TIED, verdict_of
 
 _SAID = 60  # characters of a description that an axis has room for

@@ -9,9 +9,9 @@ from ladder.model.cell import REGIMES, size_label
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry
 from ladder.report.markdown import code, cut, figure, share, text
-from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
 from ladder.results.statistics import listed, records, size_of
+from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import FASTER, verdict_over, verdicts
 
 MOST_ROWS = 36

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.sweep import Entry
-from ladder.report.evidence import Gain
 from ladder.report.markdown import figure, magnitude, share
-from ladder.report.sweep_data import SweepData
 from ladder.results import statistics as stats
+from ladder.results.run_data import Gain
 from ladder.results.statistics import UNKNOWN, Estimate, records
+from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import SLOWER, TIED, verdicts
 
 _SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"

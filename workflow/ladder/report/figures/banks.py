@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from ladder.report.figures.base import canvas, legend_below
 from ladder.report.figures.style import PALETTE
 from ladder.report.messages import axis_words, said
-from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results.statistics import COSTS, access_costs, changing, parameter
+from ladder.results.sweep_data import FigureData, NoDataError
 
 _MODEL: dict[str, Any] = {"color": "#bdbdbd", "lw": 8, "label": "bank model", "zorder": 2}
 _WAVES: dict[str, Any] = {"color": PALETTE[0], "mfc": "white", "mew": 1.4, "zorder": 4}

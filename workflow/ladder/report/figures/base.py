@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 from ladder.report.figures.style import AHEAD, BEHIND, DPI, MUTED, TIE, WIDTH, apply
 from ladder.report.markdown import cut
 from ladder.report.messages import message as title_of
-from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import estimate, predicted
+from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED
 
 _TITLE_WIDTH, _ABOUT_WIDTH = 70, 112  # characters of a line

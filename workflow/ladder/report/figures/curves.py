@@ -16,9 +16,9 @@ from ladder.report.figures import base, style
 from ladder.report.figures.lines import facets, few_lines, over_parameter, over_size, spilled, with_values
 from ladder.report.markdown import figure as number
 from ladder.report.messages import rival
-from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 from ladder.results.statistics import rate_column, records
+from ladder.results.sweep_data import FigureData
 
 _OCTAVES = 16  # from this ratio of the largest to the smallest x on, the axis counts octaves
 _SHOWN = 0.85  # of the slowest of the fastest at any size: what is slower still leaves the axis

@@ -14,9 +14,9 @@ from ladder.model.errors import LadderError
 from ladder.report.figures.base import canvas
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED
 from ladder.report.messages import axis_words, rival
-from ladder.report.sweep_data import FigureData, NoDataError
 from ladder.results import statistics as stats
 from ladder.results.statistics import at_size, estimate, parameter, records
+from ladder.results.sweep_data import FigureData, NoDataError
 from ladder.results.verdicts import TIED, verdict_of
 
 _AROUND = LinearSegmentedColormap.from_list("speed", [BEHIND, "#f4f4f4", AHEAD])

@@ -13,7 +13,7 @@ from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes
 from ladder.report.figures.base import message
 from ladder.report.figures.style import DPI
-from ladder.report.sweep_data import FigureData, NoDataError, SweepData
+from ladder.results.sweep_data import FigureData, NoDataError, SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
     "ladder": rungs.draw,

@@ -14,9 +14,9 @@ from ladder.report.figures import base, style
 from ladder.report.markdown import figure as number
 from ladder.report.messages import rival
 from ladder.report.steps import path, steps
-from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
+from ladder.results.sweep_data import FigureData
 
 DRAM = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 MOST = 9

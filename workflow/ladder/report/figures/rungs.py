@@ -14,8 +14,8 @@ from ladder.report.figures import base, style
 from ladder.report.markdown import figure as number
 from ladder.report.messages import rival, times
 from ladder.report.steps import Step, path, steps
-from ladder.report.sweep_data import FigureData
 from ladder.results.statistics import at_size, records
+from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, verdict_of
 
 _ROW, _TALLEST = 0.27, 7.0  # inches from row to row, and of all rows

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from ladder.report.figures import base, style
 from ladder.report.messages import rival
-from ladder.report.sweep_data import FigureData
 from ladder.results import statistics as stats
+from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
 ROW, GAP, _TALLEST = 0.2, 0.08, 6.0

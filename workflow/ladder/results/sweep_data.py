@@ -1,6 +1,7 @@
 """The tables of one sweep with what reading them needs: results, labels, the size that prose is about."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,11 @@ def shown_value(name: str, params: Mapping[str, Any]) -> str:
     )
 
 
+def plain(rung: str) -> str:
+    """The name of a rung without its number, which no tile's size is."""
+    return re.sub(r"^\d{1,2}[a-z]?\s+(?!x )", "", rung)
+
+
 def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
@@ -49,8 +55,24 @@ def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapp
     return SweepData(sweep, stats.against_references(rows), **own, pairs=pairs, environment=environment)
 
 
+class Origin:
+    """What `environment`, the document of a run, says of where its timings come from."""
+
+    environment: Mapping[str, Any]
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """Environment of the run the timings come from."""
+        return self.environment.get("published") or self.environment
+
+    @property
+    def gpu(self) -> Mapping[str, Any]:
+        """The GPU the timings come from, as far as it is known."""
+        return self.source.get("gpu") or {}
+
+
 @dataclass(frozen=True)
-class SweepData:
+class SweepData(Origin):
     """A sweep and its frames; `pairs` are timings of rungs against their baselines, `environment` is the run's."""
 
     sweep: Sweep
@@ -64,16 +86,6 @@ class SweepData:
     def regime(self) -> str:
         """The regime that figures and findings are about: the sweep's first."""
         return self.sweep.regimes[0]
-
-    @property
-    def source(self) -> Mapping[str, Any]:
-        """Environment of the run the timings come from."""
-        return self.environment.get("published") or self.environment
-
-    @property
-    def gpu(self) -> Mapping[str, Any]:
-        """The GPU the timings come from, as far as it is known."""
-        return self.source.get("gpu") or {}
 
     @property
     def over_shapes(self) -> bool:
