@@ -347,6 +347,22 @@ def test_the_report_shows_what_was_found_where_there_is_a_table(tmp_path: Path) 
     assert "another cubin" not in part
 
 
+def test_a_kernel_that_is_clean_only_under_the_tool_is_named(tmp_path: Path) -> None:
+    """It is launched without one, too, when it is timed: where nothing is mapped beyond its buffers."""
+    lab = made(tmp_path)
+    timings = tables.read("timings", lab.folder.tables)
+    shy, honest = timings.variant.unique()[:2]
+    rows = [
+        {"problem": "gemm", "variant": one, "tool": "memcheck", "status": "clean"} for one in (shy, honest)
+    ]
+    tables.write({"sanitizer": tables.frame("sanitizer", rows)}, lab.folder.tables)
+    words = "Clean under memcheck, and out of bounds when they were timed, without a tool"
+    assert words not in section(report(lab)["methodology"], "Sanitizer")
+    timings.loc[timings.variant == shy, "status"] = "out_of_bounds"
+    tables.write({"timings": timings}, lab.folder.tables)
+    assert f"{words}: {shy}. A\nkernel may behave" in section(report(lab)["methodology"], "Sanitizer")
+
+
 def test_the_report_names_what_was_checked_with_another_cubin(tmp_path: Path) -> None:
     lab = made(tmp_path)
     now = tables.read("resources", lab.folder.tables).groupby("variant")["cubin_sha256"].first()
