@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, NCU, SESSION, Lab, Place, failed
+from ladder.measure.conditions import measuring_code
 from ladder.measure.profile_job import uncounted
 from ladder.measure.schedule import Schedule
 from ladder.measure.view import View
@@ -23,6 +24,12 @@ from ladder.model.plan import Task
 TILE = "gemm_register_tile"
 
 
+def forget() -> None:
+    """Digests of code are worked out anew."""
+    for known in (measuring_code, code.digest, code._says):
+        known.cache_clear()
+
+
 @dataclass
 class Measured:
     """A project whose every cell has been measured and counted, to change and to look at what is due."""
@@ -30,6 +37,7 @@ class Measured:
     lab: Lab
     packages: dict[str, str] = field(default_factory=dict)
     made: Callable[[Any, dict[str, Any]], dict[str, Any]] = lambda _, facts: facts
+    patch: pytest.MonkeyPatch = field(default_factory=pytest.MonkeyPatch)
 
     def sweep(self, name: str, change: Callable[[dict[str, Any]], object]) -> None:
         edit_yaml(self.lab.project.sweeps / f"{name}.yaml", change)
@@ -39,6 +47,17 @@ class Measured:
 
     def settings(self, **measure: Any) -> None:
         self.lab.settings = {"measure": measure}
+
+    def code(self, file: str, before: str, after: str) -> None:
+        """Another text of a file of the package."""
+        path, read = code.PACKAGE / file, code.source
+
+        def source(asked: Path) -> str:
+            return read(asked).replace(before, after, 1) if asked == path else read(asked)
+
+        assert before in read(path)
+        self.patch.setattr(code, "source", source)
+        forget()
 
     def compiled(self, name: str) -> None:
         """Another machine code for every variant of a kernel."""
@@ -85,10 +104,12 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def measured(measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+def measured(measured_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
     found = Measured(Lab(Path(shutil.copytree(measured_once, tmp_path / "project"))), dict(PACKAGES))
     monkeypatch.setattr("ladder.measure.conditions.package_version", found.packages.get)
-    return found
+    yield found
+    found.patch.undo()
+    forget()
 
 
 CompileRequests = Callable[[str, Task, str], bool]
@@ -143,6 +164,32 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
     "driver": (lambda it: it.lab.host.update(driver="590.1"), everything),
     "GPU model": (lambda it: it.lab.host.update(gpu="NVIDIA B200"), everything),
     "cuBLAS": (lambda it: it.packages.update({"nvidia-cublas": "13.2"}), times_of(*GEMM)),
+    **{
+        name: (lambda it, name=name: it.packages.update({name: "9.9"}), every_time)
+        for name in ("cuda-core", "cuda-bindings", "nvmath-python", "cupti-python")
+    },
+    # The code that measures.
+    "the code that checks": (
+        lambda it: it.code("measure/worker.py", "_REPLAYED = 0.7", "_REPLAYED = 0.8"),
+        every_time,
+    ),
+    "the code that checks one problem": (
+        lambda it: it.code("problems/stencil/instance.py", "INSTANCE = ", "INSTANCE = Other = "),
+        lambda sweep, task, regime: sweep == "stencil_reach",
+    ),
+    "the timer": (lambda it: it.code("gpu/timing.py", "int(1.4 * count)", "int(1.5 * count)"), everything),
+    "an error of the timer": (
+        lambda it: it.code("gpu/timing.py", "enqueueing one launch took", "one launch took"),
+        nothing,
+    ),
+    "a column": (
+        lambda it: it.code("model/schemas.py", "sweep problem kernel", "sweep new problem kernel"),
+        nothing,
+    ),
+    "a helper of the tables": (
+        lambda it: it.code("results/collect.py", "def dtype_peaks", "def peaks_of_dtypes"),
+        nothing,
+    ),
     # What is compiled.
     "a kernel's machine code": (lambda it: it.compiled("wmma_tile"), uses("wmma_tile")),
     "machine code of a reference": (lambda it: it.compiled(TILE), uses(TILE)),
@@ -208,6 +255,16 @@ CHANGES: dict[str, tuple[Callable[[Measured], object], CompileRequests]] = {
             "bank_stride", lambda sweep: sweep["counters"].update(groups=["banks", "stalls"])
         ),
         lambda sweep, task, regime: regime == COUNTERS and sweep == "bank_stride",
+    ),
+    "errors by kind of inputs": (
+        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep.update(errors={"sizes": [4096]})),
+        lambda sweep, task, regime: (
+            sweep == "fp32_ladder" and regime != COUNTERS and task.cell.size["m"] == 4096
+        ),
+    ),
+    "C = A B + C": (
+        lambda it: it.sweep("fp32_ladder", lambda sweep: sweep.update(accumulated={"sizes": [4096]})),
+        lambda sweep, task, regime: task.cell.beta == 1.0 and regime == "cold",
     ),
     "a regime": (
         lambda it: it.sweep("tensor_ladder", lambda sweep: sweep.update(regimes=["dirty", "cold", "warm"])),

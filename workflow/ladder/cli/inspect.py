@@ -10,6 +10,7 @@ from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import CLAIMS, check_claims
+from ladder.cli.digests import digest_list
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.document import Document
@@ -50,7 +51,7 @@ def check(
 def reference(
     context: typer.Context,
     write: Annotated[
-        bool, typer.Option("--write", help="Update both README.md, ladder.md and the schemas.")
+        bool, typer.Option("--write", help="Update both README.md, ladder.md, measuring.md and the schemas.")
     ] = False,
 ) -> None:
     """Print the field reference of all documents, or write it down with schemas, README's numbers and ladder.md."""
@@ -67,6 +68,7 @@ def reference(
     replace_file(own.root / "docs" / "ladder.md", ladders(data).encode())
     for readme, lines in (
         (own.config / "README.md", text),
+        (own.root / "docs" / "measuring.md", digest_list()),
         (own.root / "README.md", learnt(published, data, own.root)),
     ):
         old = readme.read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from ladder.catalogue.settings import Setup
 from ladder.claims.ledger import check_claims
 from ladder.cli.app import STEPS
 from ladder.measure.conditions import measuring_code, timer_validation_code
+from ladder.model import code
 from ladder.model.cell import COUNTERS
 from ladder.model.code import PACKAGE, closure, digest
 from ladder.model.files import digest_json, sha256
@@ -18,7 +19,7 @@ from ladder.model.sweep import Sweep
 _LAUNCHED: Any = {"constraints": {"__all__": {"expr"}}, "launch": True, "arguments": True}
 
 
-_STEPS = {
+STEP_MODULES = {
     "collect": """measure.store measure.view model.plan results.published_records results.collect results.publish
         results.tables""",
     "claims": "catalogue.kernels catalogue.sweeps claims.ledger model.folders results.statistics",
@@ -31,11 +32,12 @@ _STEPS = {
 def step_files(step: str) -> list[Path]:
     """Files of the package that a step runs: those of its modules, and its own."""
     own = [PACKAGE / "cli" / f"{STEPS[step]}.py"]
-    return [*own, *closure(f"ladder.{module}" for module in _STEPS[step].split())]
+    return [*own, *closure(f"ladder.{module}" for module in STEP_MODULES[step].split())]
 
 
-def _code(step: str) -> str:
-    return digest_json([sha256(path.read_bytes()) for path in step_files(step)])
+def step_code(step: str) -> str:
+    """Digest of all that the files of a step say, comments included."""
+    return digest_json([sha256(code.source(path).encode()) for path in step_files(step)])
 
 
 def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
     keys = {variant.id: request.key for variant, request in wanted.variants.items()}
     harness = [one.key for one in wanted.harness.values()]
     given = run.plans[sweep.name]
-    plan, code = sha256(to_json(given)), digest("ladder.build.variants")
+    plan, facts = sha256(to_json(given)), digest("ladder.build.variants")
     # At sizes that the plan does not have, a variant is verified as well.
     launched = {one.kernel.name: one.kernel.model_dump_json(include=_LAUNCHED) for one in sweep.variants}
     return {
@@ -55,7 +57,7 @@ def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
         "counted": bool(sweep.counter_groups),
         "code": {regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
         # Of what its plan says, and of everything that its cubins and their facts depend on.
-        "asked": digest_json([plan, harness, keys, code, launched]),
+        "asked": digest_json([plan, harness, keys, facts, launched]),
     }
 
 
@@ -67,5 +69,10 @@ def rule_inputs(setup: Setup) -> dict[str, Any]:
     run = load(setup)
     check_claims(run.sweeps, run.config.measure.precision)
     sweeps = {name: _sweep(run, sweep) for name, sweep in {**run.every_sweep, **run.sweeps}.items()}
-    code = {step: _code(step) for step in _STEPS} | {"clock": timer_validation_code()}
-    return {"sweeps": sweeps, "chosen": list(run.sweeps), "code": code, "external": external_files(run.plans)}
+    steps = {step: step_code(step) for step in STEP_MODULES} | {"clock": timer_validation_code()}
+    return {
+        "sweeps": sweeps,
+        "chosen": list(run.sweeps),
+        "code": steps,
+        "external": external_files(run.plans),
+    }

@@ -11,12 +11,10 @@ from ladder.model.files import digest_json
 from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
 
-_OF_TIMING = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks")
-_PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "cupti-python")  # cuBLAS goes by nvmath
+SETTINGS = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock_clocks")
+PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "cupti-python")  # cuBLAS goes by nvmath
 TIMER = ("gpu/timing.py", "gpu/stamps.py", "model/intervals.py")
 """Code that times launches and says when to stop; it decides nothing about what is right."""
-WRITING = ("model/errors.py", "model/files.py")
-"""Code that words errors and handles files, on which no number depends."""
 _STARTING = ("measure/gpu_job.py", "measure/process.py")  # what starts a task in a process of its own
 _LETTERS = 16  # of a digest, in a record
 
@@ -36,13 +34,17 @@ def measuring_code(problem: str, regime: str) -> dict[str, str]:
 
 def measuring_files(*modules: str) -> list[str]:
     """Files of the package, sorted, that what modules measure depends on."""
-    files = (path.relative_to(code.PACKAGE).as_posix() for path in code.closure(modules))
-    return [one for one in files if one not in WRITING]
+    return [path.relative_to(code.PACKAGE).as_posix() for path in code.digested(modules)]
+
+
+def timer_validation_files() -> list[str]:
+    """Files of the package that hold the timer against NVBench."""
+    return [*measuring_files("ladder.measure.timer_validation"), *_STARTING]
 
 
 def timer_validation_code() -> str:
     """Digest of the code that holds the timer against NVBench."""
-    return _digest([*measuring_files("ladder.measure.timer_validation"), *_STARTING])
+    return _digest(timer_validation_files())
 
 
 def _digest(files: Iterable[str]) -> str:
@@ -59,7 +61,7 @@ def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
 def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     """Conditions that follow from the checkout, for one regime of a task that is launched."""
     assert task.launch is not None
-    names = ["seed"] if regime == COUNTERS else list(_OF_TIMING)
+    names = ["seed"] if regime == COUNTERS else list(SETTINGS)
     names += ["warm_below_us"] if regime == "warm" else []
     chooses = any(name.startswith("cublaslt") for name in task.cell.reference.libraries)
     names += ["lt_heuristics"] if chooses and regime != COUNTERS else []
@@ -79,7 +81,7 @@ def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
 def host_conditions(problem: str, gpu: str, driver: str | None) -> dict[str, str]:
     """Conditions that the measuring host adds: GPU model, driver, and versions of what launches, times and answers."""
     versions = {name: package_version(name) or "system" for name in PROBLEMS[problem].packages}
-    versions |= {name: package_version(name) or "none" for name in _PACKAGES}
+    versions |= {name: package_version(name) or "none" for name in PACKAGES}
     return {"gpu": gpu, "driver": driver or "unknown", **versions}
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import grimp
 
 PACKAGE = Path(__file__).resolve().parents[1]
+WRITING = ("model/errors.py", "model/files.py")
+"""Code that words errors and handles files, on which nothing that is compiled or measured depends."""
 _TEXT = "a text"
 
 
@@ -121,15 +123,25 @@ def _canonical(node: object) -> object:
     return repr(node) if node is not None else None
 
 
+def source(path: Path) -> str:
+    """The text of a file of the package."""
+    return path.read_text(encoding="utf-8")
+
+
 @functools.cache
 def _says(path: Path) -> str:
-    return repr(_canonical(_WithoutMessages().visit(ast.parse(path.read_text(encoding="utf-8")))))
+    return repr(_canonical(_WithoutMessages().visit(ast.parse(source(path)))))
 
 
 @functools.cache
 def digest(*modules: str) -> str:
     """SHA-256 of what the code of `modules`, and of all that they import from the package, says."""
-    return digest_of(closure(modules))
+    return digest_of(digested(modules))
+
+
+def digested(modules: Iterable[str]) -> list[Path]:
+    """Files that the digest of `modules` covers: their closure without WRITING."""
+    return [path for path in closure(modules) if path.relative_to(PACKAGE).as_posix() not in WRITING]
 
 
 def digest_of(paths: Iterable[Path]) -> str:
