@@ -50,7 +50,7 @@ class Setup:
         for room in (self.project.kernels, self.project.config):  # through links too, as includes go
             found = glob.iglob(f"{glob.escape(str(room))}/**", recursive=True, include_hidden=True)
             files += [path for path in map(Path, found) if path.is_file()]
-        code = [path for pattern in ("*.py", "*.cu", "*.cuh") for path in PACKAGE.rglob(pattern)]
+        code = [path for pattern in ("*.py", "*.json", "*.cu", "*.cuh") for path in PACKAGE.rglob(pattern)]
         installed = sorted({path.name for place in sys.path for path in Path(place).glob("*.dist-info")})
         read = [str(root), digest_files(files, root), digest_files(code, PACKAGE), sys.version, installed]
         return digest_json([*read, self.config.model_dump(mode="json"), self.arch])

@@ -3,11 +3,12 @@
 import functools
 import importlib.metadata
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from ladder.model import code
 from ladder.model.cell import COUNTERS
-from ladder.model.files import digest_json
+from ladder.model.files import digest_json, read_json
 from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
 
@@ -15,6 +16,8 @@ SETTINGS = ("precision", "min_pairs", "max_pairs", "cell_seconds", "seed", "lock
 PACKAGES = ("cuda-core", "cuda-bindings", "nvmath-python", "cupti-python")  # cuBLAS goes by nvmath
 TIMER = ("gpu/timing.py", "gpu/stamps.py", "model/intervals.py")
 """Code that times launches and says when to stop; it decides nothing about what is right."""
+EQUIVALENT = code.PACKAGE / "measure" / "equivalent_timers.json"
+"""Pairs of timers that were seen to read alike (measure/equivalence.py); none where it is missing."""
 _STARTING = ("measure/gpu_job.py", "measure/process.py")  # what starts a task in a process of its own
 _LETTERS = 16  # of a digest, in a record
 
@@ -28,8 +31,17 @@ def measuring_code(problem: str, regime: str) -> dict[str, str]:
     task = "ladder.measure.traced" if regime == COUNTERS else "ladder.measure.worker"
     # The bench finds the problem's module by its name.
     files = measuring_files(task, f"ladder.problems.{problem}.instance")
-    parts = {"check": [one for one in files if one not in TIMER], "timing": TIMER}
-    return {name: _digest(paths) for name, paths in parts.items()}
+    check = _digest(one for one in files if one not in TIMER)
+    return {"check": check, "timing": first_alike(_digest(TIMER), EQUIVALENT)}
+
+
+def first_alike(timing: str, file: Path) -> str:
+    """The digest of the oldest timer that reads as one does, by what was noted in a file; itself where none does."""
+    known = (read_json(file) or {"equivalent": []})["equivalent"]
+    older = {one["new"]: one["old"] for one in known}
+    while timing in older:
+        timing = older.pop(timing)
+    return timing
 
 
 def measuring_files(*modules: str) -> list[str]:

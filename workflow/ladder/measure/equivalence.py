@@ -1,0 +1,191 @@
+"""Whether a timer that was only rewritten reads as the old one: both measure the same cells in turns, on one GPU."""
+
+import json
+import logging
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from ladder.gpu.discovery import find_gpus
+from ladder.measure import conditions
+from ladder.measure.conditions import measuring_code
+from ladder.measure.gpu_job import GpuProgram, gpu_program
+from ladder.measure.store import now, read_store
+from ladder.measure.supervisor import Supervisor, WorkerProcess
+from ladder.measure.view import View
+from ladder.model.cell import cell_name
+from ladder.model.errors import LadderError
+from ladder.model.files import read_json, write_json
+from ladder.model.folders import RunFolder
+from ladder.model.intervals import median
+from ladder.model.plan import Plan
+
+MOST_SHIFT = 0.002
+"""By how much the mean of a class may have moved, as a share, for two timers to count as one."""
+PAIRS = 30  # of measurements of a class
+_CELLS = 5  # of a class
+_HALF = 2.05  # standard errors of a mean to either end of its 95 % interval, from 29 degrees of freedom
+_EDGES_US = (20, 100, 1000)
+
+Places = dict[str, list[tuple[int, str]]]
+"""Class -> its sample: tasks by their index in the plan, with a regime."""
+Measure = Callable[[int, str], Mapping[str, Any]]
+"""Measures a task in a regime: its result."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """By how much the mean of a class moved, as a share, with the ends of its 95 % interval.
+
+    quantity: time, of the variant, or speedup.
+    """
+
+    of: str
+    quantity: str
+    pairs: int
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def small(self) -> bool:
+        """Whether the interval lies within MOST_SHIFT."""
+        return max(abs(self.low), abs(self.high)) <= MOST_SHIFT
+
+
+def sample(view: View) -> Places:
+    """Some measured cells of each class: regime, how long a launch takes, and whether the reference is a library."""
+    found = Places()
+    for index, task in view.launched():
+        for regime in view.plan.regimes_of(task):
+            record = view.find(task, regime)
+            if record is not None and record.status == "ok" and "variant_us" in record.result:
+                us = median(record.result["variant_us"])
+                span = sum(us >= edge for edge in _EDGES_US)
+                against = "kernel" if task.reference else "library"
+                lasting = f"over {_EDGES_US[span - 1]} us" if span else f"below {_EDGES_US[0]} us"
+                found.setdefault(f"{against}, {lasting}, {regime}", []).append((index, regime))
+    spread = {name: max(1, len(places) // _CELLS) for name, places in found.items()}
+    return {name: list(islice(places, 0, None, spread[name]))[:_CELLS] for name, places in found.items()}
+
+
+def shifts(places: Places, old: Measure, new: Measure) -> Iterator[Shift]:
+    """Of each class two shifts, from pairs of measurements in turns: old, new, new, old."""
+    for name, cells in places.items():
+        logs: dict[str, list[float]] = {"time": [], "speedup": []}
+        for number in range(PAIRS):
+            place = cells[number // 2 % len(cells)]
+            order = (old, new) if number % 2 == 0 else (new, old)
+            both = {one: one(*place) for one in order}
+            times = (median(both[one]["variant_us"]) for one in (new, old))
+            logs["time"].append(math.log(next(times) / next(times)))
+            logs["speedup"].append(math.log(both[new]["speedup"] / both[old]["speedup"]))
+        for quantity, values in logs.items():
+            mean, half = fmean(values), _HALF * stdev(values) / math.sqrt(len(values))
+            yield Shift(name, quantity, len(values), *(math.expm1(mean + end) for end in (0.0, -half, half)))
+
+
+def codes_of(checkout: Path, problem: str) -> dict[str, str]:
+    """Digests of the measuring code of another checkout. Raises LadderError where it does not say."""
+    ask = "import json, sys; from ladder.measure.conditions import measuring_code as code; "
+    ask += "print(json.dumps(code(sys.argv[1], '')))"
+    command = [sys.executable, "-c", ask, problem]
+    done = subprocess.run(
+        command, env=environment_of(checkout, {}), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LadderError(f"{checkout}: no checkout with two digests of measuring code: {done.stderr[-500:]}")
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def environment_of(checkout: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which Python finds the package of a checkout."""
+    return {**given, "PYTHONPATH": str((checkout / "workflow").resolve())}
+
+
+def refuse_other_checks(old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Raises LadderError unless the timers differ, and nothing else of the code that measures."""
+    if old["check"] != new["check"]:
+        why = "code that checks is never declared equivalent; measure again"
+        raise LadderError(
+            f"the checkouts differ in the code that checks ({old['check']}, {new['check']}): {why}"
+        )
+    if old["timing"] == new["timing"]:
+        raise LadderError(f"the timers of both checkouts are one already ({new['timing']})")
+
+
+@contextmanager
+def _measuring(program: GpuProgram, plan: Plan, checkout: Path) -> Iterator[Measure]:
+    """What measures with the code of a checkout, in a worker of its own."""
+    environment = environment_of(checkout, program.environment)
+    start = partial(WorkerProcess, program.command, environment, [program.lock])
+    supervisor = Supervisor(start, plan.job["deadline_s"], lambda _: None)
+    algorithms: dict[tuple[Any, ...], dict[str, str]] = {}
+
+    def measure(index: int, regime: str) -> Mapping[str, Any]:
+        cell = plan.tasks[index].cell.in_regime(regime)
+        result: Mapping[str, Any] = supervisor.measure(index, [regime], algorithms.get(cell.operands, {}))[
+            "results"
+        ][regime]
+        if result["status"] != "ok":
+            name = cell_name(plan.tasks[index].variant, cell)
+            raise LadderError(f"{name} with {checkout}: {result['status']}: {result['reason']}")
+        algorithms.setdefault(cell.operands, {}).update(result["algorithms"])
+        return result
+
+    try:
+        yield measure
+    finally:
+        supervisor.leave()
+
+
+def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, old: Path) -> list[Shift]:
+    """How the timer of `root` reads beside that of the checkout `old`, on cells that a run has measured.
+
+    If all shifts are small, it is noted in measure/equivalent_timers.json, and records of both stand for each other.
+
+    Raises LadderError without a GPU, where the code that checks differs too, or where a cell gives no result.
+    """
+    store, found = read_store(folder.records), list[Shift]()
+    codes = dict[str, tuple[dict[str, str], dict[str, str]]]()
+    for plan in plans.values():
+        codes[plan.problem] = codes_of(old, plan.problem), measuring_code(plan.problem, "")
+        refuse_other_checks(*codes[plan.problem])
+    gpus = find_gpus()
+    for path, plan in plans.items():
+        if not (places := sample(View(plan, store))):
+            raise LadderError(
+                f"{path}: nothing of it was measured in this run that timers could be compared on"
+            )
+        with gpu_program("measure", path, plan, root, gpus) as program:
+            gpu = program.gpu
+            with _measuring(program, plan, old) as before, _measuring(program, plan, root) as after:
+                for shift in shifts(places, before, after):
+                    logging.info(
+                        "%s: %s: %+.3f %% (%+.3f to %+.3f)",
+                        shift.of,
+                        shift.quantity,
+                        *(100 * end for end in (shift.mean, shift.low, shift.high)),
+                    )
+                    found.append(shift)
+        gpus = [gpu]
+    if all(shift.small for shift in found):
+        was, is_ = next(iter(codes.values()))
+        note_equivalent(conditions.EQUIVALENT, was["timing"], is_["timing"], gpu.name, found)
+    return found
+
+
+def note_equivalent(file: Path, old: str, new: str, gpu: str, found: Sequence[Shift]) -> None:
+    """Note in a file that two digests of timers count as one."""
+    known = read_json(file) or {"equivalent": []}
+    evidence = {"old": old, "new": new, "gpu": gpu, "day": now()[:10], "shifts": [*map(asdict, found)]}
+    write_json(file, {"equivalent": [*known["equivalent"], evidence]})
