@@ -9,6 +9,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cuda.bindings import nvrtc
+from ladder.build.cache import Cache
 from ladder.build.cubin import disassemble, instruction_counts
 from ladder.build.nvrtc import Request, compile_source, nvrtc_version
 from ladder.build.sources import header_folders, source_digest
@@ -57,12 +59,20 @@ def kept(made_from: Sequence[Any], make: Callable[[], Any], keep: Callable[[Any]
     return found
 
 
+def kept_cache() -> Cache:
+    """The workflow's own cache of cubins and facts, kept as long as the code that fills it is the same."""
+    folder = KEPT / f"cubins-{code.digest('ladder.build.cache')[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
+    return Cache(folder)
+
+
 def forget_unused(days: float = DAYS) -> None:
     """Delete what was not used for so long."""
     for path in KEPT.glob("*"):
         with contextlib.suppress(OSError):  # another process was faster
             if time.time() - path.stat().st_mtime > days * 86400:
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _with_headers(text: str, folders: Sequence[Path]) -> list[list[str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import compiling
 import pytest
-from compiling import compile_ptx, compile_text, forget_unused
+from compiling import compile_ptx, compile_text, forget_unused, kept_cache
 from ladder.build.nvrtc import CompileError
 
 TEXT = '#include "outer.cuh"\n__global__ void kernel(int* out) { *out = value(); }\n'
@@ -73,7 +73,8 @@ def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, calls: list[str
 
 def test_what_no_test_uses_goes(tmp_path: Path) -> None:
     compile_text(TEXT, ["kernel"], [headers(tmp_path)], "sm_90a")
+    (kept_cache().folder / "a.cubin").touch()
     forget_unused(days=1)
-    assert len(list((tmp_path / "kept").iterdir())) == 1
+    assert len(list((tmp_path / "kept").iterdir())) == 2
     forget_unused(days=-1)
     assert list((tmp_path / "kept").iterdir()) == []
