@@ -20,8 +20,10 @@ from ladder.report import answers as module
 from ladder.report.answers import Answer, answers, question
 from ladder.report.choices import choices
 from ladder.report.document import NOT_HERE, claim_lines, learnt, render
+from ladder.report.figures import registry
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
+from ladder.report.messages import message
 from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
@@ -249,6 +251,31 @@ def test_a_headline_is_short_and_every_answer_has_one(found: dict[str, Answer]) 
 
 def column(answer: Answer, head: str) -> list[str]:
     return [row[answer.table.heads.index(head)] for row in answer.table.rows]
+
+
+def test_a_title_of_a_figure_is_a_view_of_the_answer_that_it_shows(found: dict[str, Answer]) -> None:
+    """Each number in it stands in the answer, and what is drawn has it."""
+    titled = {one.figure: one for one in found.values() if one.figure}
+    assert len(titled) > 8
+    for one in titled.values():
+        counted = [word for word in one.title.split() if re.search(r"\w", word)]
+        assert 3 < len(counted) <= 12, one.title
+        said = f"{one.headline} {one.also} {one.why} {one.exceptions}"
+        assert {*NUMBER.findall(one.title)} <= {*NUMBER.findall(said)} | {"2048", "8192"}, one.name
+    assert "45 times, all together 108 times" in found["three_steps"].title
+
+
+def test_a_figure_is_drawn_with_its_answers_title(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = dict[str, str]()
+    monkeypatch.setattr(
+        registry, "render", lambda given: drawn.update({given.figure.kind: message(given)}) or b""
+    )
+    monkeypatch.setattr(registry, "replace_file", lambda path, text: None)
+    part = RunData.read(lab.folder, lab.sweeps(SWEEPS)).parts["fp32_ladder"]
+    registry._draw(part, lab.folder.figures, {"fp32_ladder-1-ladder.png": "Said by the answer"})
+    assert drawn.pop("ladder") == "Said by the answer"
+    assert drawn
+    assert "Said by the answer" not in drawn.values()
 
 
 def test_no_headline_contradicts_its_table(found: dict[str, Answer]) -> None:

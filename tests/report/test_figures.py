@@ -24,11 +24,14 @@ from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.cli.app import main
 from ladder.model.files import read_json
+from ladder.model.folders import RunFolder
 from ladder.model.sweep import Figure, Reference
 from ladder.report import sections
+from ladder.report.answers import titles
 from ladder.report.document import TEMPLATES
 from ladder.report.figures import lines
 from ladder.report.figures.registry import FIGURES, render
+from ladder.report.links import Links
 from ladder.report.messages import message
 from ladder.results import tables
 from ladder.results.run_data import RunData, gain
@@ -210,9 +213,12 @@ def test_a_rung_whose_gain_another_gpu_may_not_read_is_a_tie(lab: Lab) -> None:
 
 
 def test_titles_are_short_and_name_cublas_as_people_do(published: RunData) -> None:
+    folder = RunFolder(ROOT / "results/published/nvidia-h200")
+    said = titles(published, Links(folder, folder.root, published))
     for part in published.parts.values():
-        for figure in part.sweep.figures if len(part.ok) else ():
-            title = message(part.drawn(figure))
+        files = part.sweep.figure_names() if len(part.ok) else []
+        for figure, file in zip(part.sweep.figures, files, strict=False):
+            title = message(part.drawn(figure, said.get(file, "")))
             counted = [word for word in title.split() if re.search(r"\w", word)]
             assert len(counted) <= 13, title
             assert not re.search(r"\bcublas|the faster of", title), title

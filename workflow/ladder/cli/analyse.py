@@ -99,15 +99,24 @@ def figures(
     jobs: Annotated[int, typer.Option(min=1, help="Sweeps at once.")] = 1,
 ) -> None:
     """Draw the figures of sweeps from their tables, as figures/SWEEP-INDEX-KIND.png."""
+    from ladder.report.answers import titles
     from ladder.report.figures.registry import draw_sweeps
+    from ladder.report.links import Links
+    from ladder.results.run_data import RunData
     from ladder.results.sweep_data import of_sweep
 
     folder, parts = RunFolder(folder_), []
     frames = {table: tables.read(table, into or folder.tables) for table in SWEEP_TABLES}
-    sessions, records = frames["sessions"], records_of(folder, published, [])
-    for name, sweep in sweeps_of(context, sweeps).items():
+    sessions, records, known = (
+        frames["sessions"],
+        records_of(folder, published, []),
+        sweeps_of(context, sweeps),
+    )
+    for name, sweep in known.items():
         measured = measured_on(records, sessions[sessions["sweep"] == name])
         whose = {"published": measured, "timings_from": "published"} if published is not None else measured
         parts.append(of_sweep(sweep, frames, whose))
-    for done, name in enumerate(draw_sweeps(parts, into or folder.figures, jobs), 1):
+    data = RunData(known, frames, measured_on(records, sessions))
+    named = titles(data, Links(folder, folder.root, data))
+    for done, name in enumerate(draw_sweeps(parts, into or folder.figures, jobs, named), 1):
         logging.info("[%d/%d] %s", done, len(parts), name)

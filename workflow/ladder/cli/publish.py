@@ -14,8 +14,10 @@ from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
 from ladder.model.schemas import SAMPLES
 from ladder.page.document import render
+from ladder.report.answers import titles
 from ladder.report.document import write
 from ladder.report.figures.registry import draw_sweeps
+from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.environment import analysed_here, measured_on
 from ladder.results.publish import copy_checks, load_publication
@@ -63,7 +65,8 @@ def publish(
         sweeps = {name: sweep for name, sweep in given.every_sweep.items() if name in published}
         decide_tables(fresh.tables, sweeps)
         data = RunData.read(fresh, sweeps)
-        list(draw_sweeps(list(data.parts.values()), fresh.figures, jobs=os.cpu_count() or 1))
+        named = titles(data, Links(fresh, fresh.root, data))
+        list(draw_sweeps(data.parts.values(), fresh.figures, os.cpu_count() or 1, named))
         others = [one for one in own.publications() if one.root != target.root]
         write(fresh, data, given.plans, given.folder.root, others)
         name = "/".join(target.root.parts[-2:])

@@ -23,8 +23,8 @@ STEP_MODULES = {
     "collect": """measure.store measure.view model.plan results.published_records results.collect results.publish
         results.tables""",
     "claims": "catalogue.kernels catalogue.sweeps claims.ledger model.folders results.statistics",
-    "figures": """catalogue.kernels catalogue.sweeps report.figures.registry results.published_records
-        results.environment results.sweep_data results.tables""",
+    "figures": """catalogue.kernels catalogue.sweeps report.answers report.figures.registry report.links
+        results.environment results.published_records results.run_data results.sweep_data results.tables""",
 }
 """Step of a rule -> modules that it runs, with all that they import: the rule runs again when one of these changes."""
 

@@ -1,8 +1,9 @@
 """The questions that a run answers, and what it answers.
 
 A question is a function over the tables: it returns the facts of its answer, numbers and rows, under @question. The
-sentences stand in workflow/report/answers/NAME.j2, which sets `headline`, at most 25 words, and where there is more
-to say `also`, `why` and `exceptions`. README, the report and the page show every answer.
+sentences stand in workflow/report/answers/NAME.j2, which sets `headline`, at most 25 words, where there is more to say
+`also`, `why` and `exceptions`, and where there is a figure its `title`, at most 12 words. README, the report, the page
+and titles of figures are views of the answers.
 """
 
 import itertools
@@ -72,7 +73,8 @@ class Answer:
     why: str = ""
     exceptions: str = ""
     table: Table = field(default_factory=lambda: Table(()))
-    figure: tuple[str, int] | None = None  # a sweep, and the place of the figure among its figures
+    figure: str = ""  # the file of the figure that shows it
+    title: str = ""  # of that figure
     facts: Facts = field(default_factory=dict)
     absent: str = ""
 
@@ -97,6 +99,12 @@ def answers(data: RunData, links: Links) -> list[Answer]:
     return [_answer(one, data, links) for one in _QUESTIONS]
 
 
+def titles(data: RunData, links: Links) -> dict[str, str]:
+    """File of a figure -> what the answer that it shows says, where there is one."""
+    found = [_answer(one, data, links) for one in _QUESTIONS if one.figure]
+    return {one.figure: one.title for one in found if one.figure}
+
+
 def _answer(of: Question, data: RunData, links: Links) -> Answer:
     known = Answer(of.name, of.asked, of.chapter, of.sweep if of.sweep in data.sweeps else "", of.front)
     try:
@@ -108,10 +116,11 @@ def _answer(of: Question, data: RunData, links: Links) -> Answer:
     module = template.make_module(given)
     said = {
         one: " ".join(str(getattr(module, one, "")).split())
-        for one in ("headline", "also", "why", "exceptions")
+        for one in ("headline", "also", "why", "exceptions", "title")
     }
-    kinds = [one.kind for one in data.sweeps[of.sweep].figures] if of.sweep in data.sweeps else []
-    shown = (of.sweep, kinds.index(of.figure)) if of.figure in kinds else None
+    own = data.sweeps.get(of.sweep)
+    files = zip(own.figures, own.figure_names(), strict=True) if own else ()
+    shown = next((file for figure, file in files if figure.kind == of.figure), "")
     return _with(known, **said, figure=shown, facts=facts, table=facts.get("table", known.table))
 
 
@@ -271,6 +280,7 @@ def padding_or_swizzling(data: RunData) -> Facts:
     table = table.joined(speed_table("padding against neither", [("fp16, same tile", neither)], "kernel"))
     fp32 = [gain(row.names) for row in _padded(data)]
     return {
+        "xor_here": swizzled[0],
         "xor": sorted(swizzled, key=lambda one: one.value),
         "neither": neither,
         "bytes": padded["shared_bytes_dynamic"] / xor["shared_bytes_dynamic"] - 1,

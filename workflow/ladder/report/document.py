@@ -20,7 +20,7 @@ from ladder.model.plan import Plan
 from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
-from ladder.report.answers import OTHER_GPU, answers
+from ladder.report.answers import OTHER_GPU, Answer, answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import THREE_PRODUCTS, Choice, choices
 from ladder.report.devices import side_by_side
@@ -90,7 +90,9 @@ def render(
         "data": data,
         **_use(data),
         "cannot": _cannot(frames["timings"]),
-        "messages": {part.ladder: _ladder_message(data.parts[part.ladder]) for part in parts if part.ladder},
+        "messages": {
+            part.ladder: _ladder_message(data.parts[part.ladder], found) for part in parts if part.ladder
+        },
         "by_name": data.parts,
         "claims": lines,
         "by_claim": {name: stats.records(own) for name, own in frames["claims"].groupby("id", sort=False)},
@@ -214,9 +216,12 @@ def _sanitized(rows: pd.DataFrame, resources: pd.DataFrame) -> dict[str, list[st
     return {"changed": changed, "unknown": [name for name in seen if name not in known]}
 
 
-def _ladder_message(part: SweepData) -> str:
+def _ladder_message(part: SweepData, found: Sequence[Answer]) -> str:
     """What the figure of a sweep's ladder says."""
-    return message(part.drawn(next(one for one in part.sweep.figures if one.kind == "ladder")))
+    titles = {one.figure: one.title for one in found}
+    drawn = zip(part.sweep.figures, part.sweep.figure_names(), strict=True)
+    figure, file = next(one for one in drawn if one[0].kind == "ladder")
+    return message(part.drawn(figure, titles.get(file, "")))
 
 
 def _page(template: str, context: Mapping[str, Any]) -> str:

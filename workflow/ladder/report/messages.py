@@ -11,13 +11,12 @@ from ladder.report import words
 from ladder.report.markdown import figure, share
 from ladder.report.steps import path, steps
 from ladder.results import statistics as stats
-from ladder.results.run_data import Gain, gain
+from ladder.results.run_data import gain
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import FigureData, plain
 from ladder.results.verdicts import FASTER, SLOWER, TIED, verdict_of
 
 _SAID = 60  # characters of a description that an axis has room for
-_TIE = 0.01  # share by which a mean over shapes differs from 1 at least
 _WORDS = 5  # of a name in a title
 _PROPER = {"cublas": "cuBLAS", "cublaslt": "cuBLASLt", "cublaslt_fast": "cuBLASLt", "copy": "a copy"}
 
@@ -151,14 +150,6 @@ def _heatmap(data: FigureData) -> str:
     return f"Best with {choice}: {_over(data, best)}"
 
 
-def _shapes(data: FigureData) -> str:
-    rows = records(data.fastest_by_size)
-    verdicts, mean = [verdict_of(row) for row in rows], stats.mean_of(rows).value
-    speed = words.speed(Gain(stats.Estimate(mean, mean, mean)), rival(data))
-    whole = f"a tie with {rival(data)}" if abs(mean - 1) < _TIE else speed
-    return f"On average {whole}; {verdicts.count(FASTER)} shapes ahead, {verdicts.count(SLOWER)} behind"
-
-
 def _banks(data: FigureData) -> str:
     costs = stats.access_costs(data.ok, data.metrics).dropna(subset=["cycles", "model"])
     if not len(costs):
@@ -189,7 +180,6 @@ _MESSAGES: Mapping[str, Callable[[FigureData], str]] = {
     "roofline": _roofline,
     "banks": _banks,
     "stencil": _stencil,
-    "shapes": _shapes,
 }
 
 
@@ -197,7 +187,9 @@ _AT_ONE_SIZE = ("ladder", "roofline", "stencil")
 
 
 def message(data: FigureData) -> str:
-    """The message of a figure; the title of its sweep where there are no results to draw one from."""
+    """The message of a figure: that of the answer which it shows; else its own; without results its sweep's title."""
     kind = data.figure.kind
     rows = data.in_table if kind == "heatmap" else data.here if kind in _AT_ONE_SIZE else data.ok
-    return _MESSAGES[data.figure.kind](data) if len(rows) else data.sweep.title
+    if data.title or kind not in _MESSAGES or not len(rows):
+        return data.title or data.sweep.title
+    return _MESSAGES[kind](data)

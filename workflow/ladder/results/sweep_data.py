@@ -199,10 +199,10 @@ class SweepData(Origin):
         groups = stats.contenders(rows, per).groupby(per, sort=False)
         return rows.loc[[stats.ranking(own).idxmax() for _, own in groups]]
 
-    def drawn(self, figure: Figure) -> "FigureData":
-        """The data of one of its figures."""
+    def drawn(self, figure: Figure, title: str = "") -> "FigureData":
+        """The data of one of its figures, with the title that an answer gives it."""
         known = (self.timings, self.resources, self.metrics, self.pairs)
-        return FigureData(self.sweep, *known, self.environment, figure)
+        return FigureData(self.sweep, *known, self.environment, figure, title)
 
     def against(self, row: Mapping[str, Any]) -> str:
         """What one row is timed against: of libraries the fastest."""
@@ -258,6 +258,7 @@ class FigureData(SweepData):
     """One figure's request and the frames of its sweep."""
 
     figure: Figure
+    title: str = ""  # what an answer says that it shows
 
     @cached_property
     def size(self) -> dict[str, int]:

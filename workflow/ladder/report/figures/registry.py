@@ -1,7 +1,7 @@
 """Every figure kind and the function that draws it. A new figure is one function and its line here."""
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,15 +37,20 @@ def render(data: FigureData) -> bytes:
     return buffer.getvalue()
 
 
-def _draw(data: SweepData, folder: Path) -> str:
+def _draw(data: SweepData, folder: Path, titles: Mapping[str, str]) -> str:
     for figure, name in zip(data.sweep.figures, data.sweep.figure_names(), strict=True):
-        replace_file(folder / name, render(data.drawn(figure)))
+        replace_file(folder / name, render(data.drawn(figure, titles.get(name, ""))))
     return data.sweep.name
 
 
-def draw_sweeps(parts: Iterable[SweepData], folder: Path, jobs: int = 1) -> Iterator[str]:
-    """Draw the figures of sweeps, `jobs` sweeps at once, as FOLDER/SWEEP-INDEX-KIND.png; yields the sweeps drawn."""
+def draw_sweeps(
+    parts: Iterable[SweepData], folder: Path, jobs: int = 1, titles: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """Draw the figures of sweeps, `jobs` sweeps at once, as FOLDER/SWEEP-INDEX-KIND.png; yields the sweeps drawn.
+
+    `titles`: those of figures that show an answer, by the files' names.
+    """
     # Forked, so that plotting is not imported anew.
     with ProcessPoolExecutor(jobs, get_context("fork"), die_with_parent) as pool:
-        drawing = [pool.submit(_draw, data, folder) for data in parts]
+        drawing = [pool.submit(_draw, data, folder, titles or {}) for data in parts]
         yield from (done.result() for done in as_completed(drawing))
