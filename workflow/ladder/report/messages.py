@@ -180,6 +180,7 @@ _MESSAGES: Mapping[str, Callable[[FigureData], str]] = {
     "roofline": _roofline,
     "banks": _banks,
     "stencil": _stencil,
+    "shapes": lambda data: _everywhere(data, records(data.fastest_by_size)),
 }
 
 
@@ -190,6 +191,4 @@ def message(data: FigureData) -> str:
     """The message of a figure: that of the answer which it shows; else its own; without results its sweep's title."""
     kind = data.figure.kind
     rows = data.in_table if kind == "heatmap" else data.here if kind in _AT_ONE_SIZE else data.ok
-    if data.title or kind not in _MESSAGES or not len(rows):
-        return data.title or data.sweep.title
-    return _MESSAGES[kind](data)
+    return data.title or (_MESSAGES[kind](data) if len(rows) else data.sweep.title)
