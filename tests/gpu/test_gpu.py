@@ -147,7 +147,7 @@ from cuda.core import LaunchConfig, ObjectCode, launch
 from ladder.build.nvrtc import compile_source
 from ladder.build.variants import harness
 from ladder.gpu.device import Gpu
-from ladder.gpu.timing import Timer, Watched
+from ladder.gpu.timing import Timer, CheckedLaunch
 from ladder.problems.stencil import PROBLEM
 
 text = Path(sys.argv[2]).read_text()
@@ -164,7 +164,7 @@ launchers = [functools.partial(launch, gpu.stream, config, kernel, *arguments) f
 for regime in ("warm", "dirty", "cold"):
     for launcher in launchers:
         launcher()
-        times, _ = timer.times([Watched(launcher)] * 50, regime, twice=True)
+        times, _ = timer.times([CheckedLaunch(launcher)] * 50, regime, twice=True)
         print(regime, median(times))
 """
 

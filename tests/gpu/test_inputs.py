@@ -17,7 +17,7 @@ from fake_gpu import FakeBuffer, FakeGpu
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
 from ladder.gpu.device import Gpu
-from ladder.gpu.timing import Timer, Watched
+from ladder.gpu.timing import CheckedLaunch, Timer
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.gemm.instance import GemmInstance
@@ -132,7 +132,7 @@ def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
         size = np.dtype(WORD.get(dtype, np.uint16)).itemsize
         for kind in INPUTS:
             given = (int(buffer.handle), count, ctypes.c_uint64(KEY), ctypes.c_int32(INPUTS.index(kind)))
-            us = timer.once(Watched(partial(gpu.harness.run, f"fill<{C_TYPES[dtype]}>", count, *given)))
+            us = timer.once(CheckedLaunch(partial(gpu.harness.run, f"fill<{C_TYPES[dtype]}>", count, *given)))
             rate = size * count / us / 1e3
             print(f"{dtype} {kind}: {rate:.0f} GB/s")
             own = gpu.download(int(buffer.handle), 100_000 * size)

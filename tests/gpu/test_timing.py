@@ -17,15 +17,15 @@ from cuda.core import EventOptions
 from ladder.gpu.device import L2
 from ladder.gpu.timing import (
     LEAST_PAIRS,
+    CheckedLaunch,
     Pairs,
     Sides,
     StoppingRule,
     Timer,
     TimesDisagree,
-    Watched,
     chain_length,
 )
-from ladder.model.intervals import few_ratios
+from ladder.model.intervals import t_interval_of_ratios
 from ladder.model.problem import GATE
 
 FLUSH_US = 20.0
@@ -161,7 +161,7 @@ def rule(
 
 def sides(variant: Callable[[], None], reference: Callable[[], None]) -> Sides:
     """Nothing watches them."""
-    return Watched(variant), Watched(reference)
+    return CheckedLaunch(variant), CheckedLaunch(reference)
 
 
 def noisy(random: np.random.Generator, center: float, share: float) -> Callable[[], float]:
@@ -259,7 +259,7 @@ def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(gp
 
 
 def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
-    timer.times([Watched(gpu.steady("A", 5.0))] * 2, "warm")
+    timer.times([CheckedLaunch(gpu.steady("A", 5.0))] * 2, "warm")
     assert gpu.log == [*["sync", "close", "A", "open", "sync"] * 2, "sync"]
 
 
@@ -305,7 +305,7 @@ def test_all_of_the_l2_is_overwritten_and_cleaned_by_four_times_as_much(
 
 
 def test_a_time_to_plan_by_is_that_of_one_launch_with_a_flushed_l2(gpu: Any, timer: Timer) -> None:
-    assert timer.once(Watched(gpu.steady("A", 40.0))) == pytest.approx(40.0)
+    assert timer.once(CheckedLaunch(gpu.steady("A", 40.0))) == pytest.approx(40.0)
     assert gpu.log == ["flush", "sync", "close", "A", "open", "sync", "sync"]
 
 
@@ -320,11 +320,11 @@ def test_no_collection_falls_between_two_launches_and_collecting_goes_on_after(
     gpu: Any, timer: Timer
 ) -> None:
     seen = []
-    timer.times([Watched(lambda: seen.append(gc.isenabled()))], "warm")
+    timer.times([CheckedLaunch(lambda: seen.append(gc.isenabled()))], "warm")
     assert seen == [False]
     assert gc.isenabled()
     with pytest.raises(RuntimeError, match="launch failed"):
-        timer.times([Watched(fail)], "warm")
+        timer.times([CheckedLaunch(fail)], "warm")
     assert gc.isenabled()
 
 
@@ -407,12 +407,12 @@ def test_sagging_clocks_choose_no_other_reference(gpu: Any, timer: Timer) -> Non
 # Watching: what is enqueued around a launch, and the host's clock.
 
 
-def watched(gpu: Any, name: str, launch_us: float = 5.0, prime: bool = False) -> Watched:
+def watched(gpu: Any, name: str, launch_us: float = 5.0, prime: bool = False) -> CheckedLaunch:
     """A launch whose refresh takes 2 us and whose check takes 3 us; the log has their names."""
     lower = name.lower()
     around = [gpu.steady(f"{word} {lower}", us) for word, us in (("refresh", 2.0), ("inspect", 3.0))]
     primed = [gpu.steady(f"prime {lower}", 9.0)] if prime else []
-    return Watched(gpu.steady(name, launch_us), *around, *primed)
+    return CheckedLaunch(gpu.steady(name, launch_us), *around, *primed)
 
 
 def test_a_launch_is_inspected_before_anything_else_runs(gpu: Any, timer: Timer) -> None:
@@ -474,7 +474,7 @@ def test_events_and_the_hosts_clock_must_agree(
     gpu: Any, timer: Timer, regime: str, launch_us: float, unseen_us: float, agrees: bool
 ) -> None:
     gpu.unseen_us = lambda: unseen_us
-    kernel = Watched(gpu.steady("A", launch_us))
+    kernel = CheckedLaunch(gpu.steady("A", launch_us))
     if agrees:
         timer.times([kernel] * 8, regime)
     else:
@@ -490,12 +490,12 @@ def test_a_warm_chain_may_take_longer_than_its_events_say_since_it_is_primed(gpu
 def test_what_the_host_sees_late_now_and_then_is_no_disagreement(gpu: Any, timer: Timer) -> None:
     late = itertools.cycle([0.0, 0.0, 9000.0])
     gpu.unseen_us = lambda: next(late)
-    timer.times([Watched(gpu.steady("A", 10.0))] * 9, "dirty")
+    timer.times([CheckedLaunch(gpu.steady("A", 10.0))] * 9, "dirty")
 
 
 def test_a_host_that_is_late_for_the_one_launch_to_plan_by_refuses_nothing(gpu: Any, timer: Timer) -> None:
     gpu.unseen_us = lambda: 9000.0
-    assert timer.once(Watched(gpu.steady("A", 10.0))) == pytest.approx(10.0)
+    assert timer.once(CheckedLaunch(gpu.steady("A", 10.0))) == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize("hiding", [0, 1])
@@ -576,21 +576,21 @@ def test_a_block_counts_once_clock_and_power_have_settled(gpu: Any, timer: Timer
     chains = itertools.count()
     # The first 0.4 s are faster.
     chain = gpu.launcher("A", lambda: 40_000.0 if next(chains) < 9 else 50_000.0)
-    block = timer.block(Watched(chain), 1)
+    block = timer.block(CheckedLaunch(chain), 1)
     assert block.us == pytest.approx(50_000.0, rel=0.03)
     assert block.settling_us == pytest.approx(40_000.0, rel=0.1)
     assert gpu.log.count("clocks") == 2
 
 
 def test_every_chain_of_a_block_is_refreshed_and_inspected(gpu: Any, timer: Timer) -> None:
-    one = Watched(gpu.steady("A", 50_000.0), gpu.steady("r", 10.0), gpu.steady("i", 10.0))
+    one = CheckedLaunch(gpu.steady("A", 50_000.0), gpu.steady("r", 10.0), gpu.steady("i", 10.0))
     block = timer.block(one, 1)
     assert re.fullmatch("(rAi)+", gpu.order)
     assert block.us == pytest.approx(50_000.0)
 
 
 def test_intervals_of_few_blocks_are_students() -> None:
-    middle, low, high = few_ratios([1.00, 1.01, 1.02])
+    middle, low, high = t_interval_of_ratios([1.00, 1.01, 1.02])
     assert middle == pytest.approx(1.01, abs=1e-4)
     assert (high - low) / 2 == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=0.02)
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Block, Blocks, Pairs, Watched, chain_length
+from ladder.gpu.timing import Block, Blocks, CheckedLaunch, Pairs, chain_length
 from ladder.measure import worker
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
-from ladder.measure.watch import Side, Watch
+from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.measure.worker import Timing
 from ladder.model.plan import Launch
 from ladder.model.problem import COPY
@@ -97,32 +97,32 @@ def instance() -> Any:
 
 
 @pytest.fixture
-def watch(instance: Any) -> Watch:
-    return Watch(instance)
+def watch(instance: Any) -> LaunchChecker:
+    return LaunchChecker(instance)
 
 
 def nothing() -> None:
     pass
 
 
-def launched(one: Watched) -> None:
+def launched(one: CheckedLaunch) -> None:
     """As the timer does it."""
     one.refresh()
     one.launch()
     one.inspect()
 
 
-def side(always: bool = True) -> Side:
-    return Side({"k": 3}, BOUND, always)
+def side(always: bool = True) -> CheckedSide:
+    return CheckedSide({"k": 3}, BOUND, always)
 
 
 # Single launches.
 
 
 def test_every_launch_of_a_variant_gets_a_fresh_seed_and_a_check_with_a_fresh_key(
-    instance: Any, watch: Watch
+    instance: Any, watch: LaunchChecker
 ) -> None:
-    own = watch.single(nothing, side(), 0)
+    own = watch.single_launch(nothing, side(), 0)
     for _ in range(500):
         own.refresh()
         own.inspect()
@@ -136,17 +136,17 @@ def test_every_launch_of_a_variant_gets_a_fresh_seed_and_a_check_with_a_fresh_ke
     assert all(one == {"k": 3} for one in params)
 
 
-def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(watch: Watch) -> None:
+def test_the_launch_itself_is_handed_on_and_a_single_one_has_no_prime(watch: LaunchChecker) -> None:
     launched: list[int] = []
-    own = watch.single(lambda: launched.append(1), side(), 0)
+    own = watch.single_launch(lambda: launched.append(1), side(), 0)
     own.launch()
     own.prime()
     assert launched == [1]
 
 
-def test_each_side_is_watched_where_it_writes(instance: Any, watch: Watch) -> None:
+def test_each_side_is_watched_where_it_writes(instance: Any, watch: LaunchChecker) -> None:
     for place in (0, REFERENCE):
-        own = watch.single(nothing, side(), place)
+        own = watch.single_launch(nothing, side(), place)
         own.refresh()
         own.inspect()
     assert [entry[:2] for entry in instance.log] == [
@@ -158,8 +158,8 @@ def test_each_side_is_watched_where_it_writes(instance: Any, watch: Watch) -> No
     assert instance.place == 0
 
 
-def test_of_a_reference_about_every_fourth_launch_is_checked(instance: Any, watch: Watch) -> None:
-    sampled = watch.single(nothing, side(always=False), REFERENCE)
+def test_of_a_reference_about_every_fourth_launch_is_checked(instance: Any, watch: LaunchChecker) -> None:
+    sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
     checked = []
     for _ in range(4000):
         before = len(instance.entries("inspect"))
@@ -174,8 +174,10 @@ def test_of_a_reference_about_every_fourth_launch_is_checked(instance: Any, watc
     assert not any(all(checked[start::4]) for start in range(4))
 
 
-def test_a_launch_that_is_not_checked_takes_the_inputs_that_are_there(instance: Any, watch: Watch) -> None:
-    sampled = watch.single(nothing, side(always=False), REFERENCE)
+def test_a_launch_that_is_not_checked_takes_the_inputs_that_are_there(
+    instance: Any, watch: LaunchChecker
+) -> None:
+    sampled = watch.single_launch(nothing, side(always=False), REFERENCE)
     kinds = set()
     for _ in range(200):
         instance.log.clear()
@@ -185,8 +187,8 @@ def test_a_launch_that_is_not_checked_takes_the_inputs_that_are_there(instance: 
     assert kinds == {(("refresh", REFERENCE), ("inspect", REFERENCE)), (("poison", REFERENCE),)}
 
 
-def test_what_is_no_answer_is_never_checked(instance: Any, watch: Watch) -> None:
-    copy = watch.single(nothing, None, REFERENCE)
+def test_what_is_no_answer_is_never_checked(instance: Any, watch: LaunchChecker) -> None:
+    copy = watch.single_launch(nothing, None, REFERENCE)
     for _ in range(100):
         copy.refresh()
         copy.inspect()
@@ -196,38 +198,38 @@ def test_what_is_no_answer_is_never_checked(instance: Any, watch: Watch) -> None
 # What the checks found.
 
 
-def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: Watch) -> None:
+def test_errors_are_those_of_the_launches_in_order(instance: Any, watch: LaunchChecker) -> None:
     first, second = side(), side()
     for one in (first, second, second, first, second):
-        launched(watch.single(nothing, one, 0))
+        launched(watch.single_launch(nothing, one, 0))
     instance.harness.error = [0.1, 0.9, 0.2, 0.3, 0.8].__getitem__
     assert (first.checked, second.checked) == (0, 0), "not yet read"
-    watch.settle()
+    watch.collect_results()
     assert (first.checked, first.wrong, first.worst) == (2, 0, 0.3)
     assert (second.checked, second.wrong, second.worst, second.first_wrong) == (3, 2, 0.9, 1)
 
 
-def test_slots_are_used_again_once_they_were_read(instance: Any, watch: Watch) -> None:
-    own = watch.single(nothing, side(), 0)
+def test_slots_are_used_again_once_they_were_read(instance: Any, watch: LaunchChecker) -> None:
+    own = watch.single_launch(nothing, side(), 0)
     for _ in range(2):
         launched(own)
         launched(own)
-        watch.settle()
+        watch.collect_results()
     assert [index for index, _ in instance.harness.slots] == [0, 1, 0, 1]
-    watch.settle()
+    watch.collect_results()
     assert [len(keys) for keys in instance.harness.read] == [2, 2, 0]
 
 
-def test_checks_are_read_when_all_slots_are_taken(instance: Any, watch: Watch) -> None:
+def test_checks_are_read_when_all_slots_are_taken(instance: Any, watch: LaunchChecker) -> None:
     one = side()
-    own = watch.single(nothing, one, 0)
+    own = watch.single_launch(nothing, one, 0)
     for _ in range(RESULT_SLOTS):
         launched(own)
     assert one.checked == 0
     launched(own)
     assert one.checked == RESULT_SLOTS
     assert instance.harness.slots[-1][0] == 0
-    watch.settle()
+    watch.collect_results()
     assert one.checked == RESULT_SLOTS + 1
     assert [len(keys) for keys in instance.harness.read] == [RESULT_SLOTS, 1]
 
@@ -252,7 +254,9 @@ def test_a_side_says_how_many_launches_were_wrong_and_which_was_the_first() -> N
 # Chains.
 
 
-def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(instance: Any, watch: Watch) -> None:
+def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(
+    instance: Any, watch: LaunchChecker
+) -> None:
     places, one = [2, 3, 4], side()
 
     def poison() -> None:
@@ -276,12 +280,12 @@ def test_of_a_chain_all_places_are_poisoned_and_one_of_them_is_checked(instance:
         inspected.append(place)
     # 100 times each, within 8 standard deviations of a binomial number.
     assert all(abs(inspected.count(place) - 100) < 8 * math.sqrt(300 * 2 / 9) for place in places)
-    watch.settle()
+    watch.collect_results()
     assert one.checked == 300
     assert instance.place == 0
 
 
-def test_a_chain_of_copies_is_never_checked(instance: Any, watch: Watch) -> None:
+def test_a_chain_of_copies_is_never_checked(instance: Any, watch: LaunchChecker) -> None:
     chain = watch.chain(nothing, None, [2, 3], nothing, nothing)
     chain.refresh()
     chain.inspect()

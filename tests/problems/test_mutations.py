@@ -28,7 +28,7 @@ from ladder.build.variants import harness
 from ladder.gpu.device import CheckResultSlot, Gpu, Harness, Launcher, _mixed
 from ladder.gpu.instance import Maker, Tensor
 from ladder.gpu.timing import Timer
-from ladder.measure.watch import Side, Watch
+from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, INPUTS
@@ -561,15 +561,15 @@ class Bench:
 
     def timed(self, made: GemmInstance, runs: Sequence[Launcher]) -> list[float]:
         """What the checks of timed launches find, over the bound."""
-        watch, found = Watch(made), []
+        watch, found = LaunchChecker(made), []
         for run in runs:
-            side = Side({}, made.error_bound({}))
-            watched = watch.single(run, side, 0)
+            side = CheckedSide({}, made.error_bound({}))
+            watched = watch.single_launch(run, side, 0)
             watched.refresh()
             watched.launch()
             watched.inspect()
             found.append(side)
-        watch.settle()
+        watch.collect_results()
         assert all(side.checked == 1 for side in found)
         return [side.worst / side.bound for side in found]
 

@@ -22,7 +22,7 @@ from ladder.cli.app import main
 from ladder.gpu.timing import Blocks, Pairs
 from ladder.measure.worker import _result as recorded
 from ladder.model.files import tree_digest
-from ladder.model.intervals import group_ratios, median, median_interval
+from ladder.model.intervals import abba_ratios, median, median_interval
 from ladder.results import publish as publishing
 from ladder.results import tables
 from ladder.results.published_records import read_archive
@@ -34,9 +34,9 @@ SWEEPS = ["tensor_ladder", "bank_stride"]
 def settled(record: dict[str, Any] | None) -> dict[str, Any] | None:
     """A record whose times give its speed-up, and the interval that they give."""
     for regime in (record or {"regimes": {}})["regimes"].values():
-        scale = median(group_ratios(regime["variant_us"], regime["reference_us"])) / regime["speedup"]
+        scale = median(abba_ratios(regime["variant_us"], regime["reference_us"])) / regime["speedup"]
         regime["variant_us"] = [one * scale for one in regime["variant_us"]]
-        ratios = group_ratios(regime["variant_us"], regime["reference_us"])
+        ratios = abba_ratios(regime["variant_us"], regime["reference_us"])
         regime["speedup_low"], regime["speedup_high"] = median_interval(ratios)
     return record
 

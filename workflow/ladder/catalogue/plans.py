@@ -58,11 +58,11 @@ def _task(sweep: Sweep, entry: Entry, size: Size, arch: str) -> Task:
     against = None if variant.absent() else sweep.reference.variant_for(variant)
     reference = Reference(libraries=() if variant.absent() else sweep.reference.libraries)
     if against is not None:
-        reference = Reference(kernel=against.kernel.name, params=against.recorded)
+        reference = Reference(kernel=against.kernel.name, params=against.record_params)
     place = (variant.dtype, variant.layout, size, sweep.regimes[0])
     return Task(
         variant=variant.id,
-        cell=Cell(variant.kernel.name, variant.recorded, *place, reference),
+        cell=Cell(variant.kernel.name, variant.record_params, *place, reference),
         rung=entry.rung,
         absent=absent,
         launch=_launch(variant, size) if absent is None else None,
@@ -87,7 +87,7 @@ def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
             continue
         if baseline.absent(size, arch) is not None:
             continue
-        against = Reference(kernel=baseline.variant.kernel.name, params=baseline.variant.recorded)
+        against = Reference(kernel=baseline.variant.kernel.name, params=baseline.variant.record_params)
         if against != task.cell.reference:
             cell, other = replace(task.cell, reference=against), _launch(baseline.variant, size)
             yield replace(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from ladder.catalogue.documents import documents_in, parse, parse_size, read_yaml
-from ladder.model.cell import CHAINED, SUSTAINED, External
+from ladder.model.cell import BACK_TO_BACK, SUSTAINED, External
 from ladder.model.document import A_VALUE, Document, Share, Some, Text, Value, is_parameter, matching, taking
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import evaluate
@@ -206,7 +206,7 @@ class _SweepFile:
             raise refuse(path, "regimes", document.regimes, "each regime once")
         if document.accumulated is not None:
             accepted = "nothing but in sweeps of a problem with beta, whose first regime is cold or dirty"
-            if "beta" not in self.problem.scalars or document.regimes[0] in CHAINED:
+            if "beta" not in self.problem.scalars or document.regimes[0] in BACK_TO_BACK:
                 raise refuse(path, "accumulated", document.accumulated.model_dump(), accepted)
         self._refuse_too_many()
         self.excluded = 0

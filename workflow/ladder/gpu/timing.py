@@ -47,7 +47,7 @@ from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 from ladder.gpu.device import Gpu, Launcher, checked
 from ladder.gpu.stamps import DeviceClock
 from ladder.model.errors import LadderError
-from ladder.model.intervals import few_ratios, group_ratios, median, median_interval
+from ladder.model.intervals import abba_ratios, median, median_interval, t_interval_of_ratios
 from ladder.model.problem import GATE
 
 EVENTS, DEVICE = "events", "device"  # clocks
@@ -94,7 +94,7 @@ def nothing() -> None:
 
 
 @dataclass(frozen=True)
-class Watched:
+class CheckedLaunch:
     """What is timed, with what is enqueued ahead of the L2's preparation and behind the launch.
 
     `prime` is enqueued ahead of `refresh`, so that it knows nothing of what is timed: where the L2 is not prepared.
@@ -106,7 +106,7 @@ class Watched:
     prime: Launcher = nothing
 
 
-Sides = tuple[Watched, Watched]  # of a variant and of its reference
+Sides = tuple[CheckedLaunch, CheckedLaunch]  # of a variant and of its reference
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Pairs:
 
     def ratios(self) -> list[float]:
         """Reference over variant, group by group."""
-        return group_ratios(self.variant_us, self.reference_us)
+        return abba_ratios(self.variant_us, self.reference_us)
 
     def speedup(self) -> tuple[float, float, float]:
         """Median ratio with its 95 % interval: (median, low, high)."""
@@ -176,7 +176,7 @@ class Blocks(Pairs):
 
     def speedup(self) -> tuple[float, float, float]:
         """Geometric mean of the groups' ratios with its 95 % interval."""
-        return few_ratios(self.ratios())
+        return t_interval_of_ratios(self.ratios())
 
 
 def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None:
@@ -262,7 +262,7 @@ class Timer:
 
     def times(
         self,
-        launches: Sequence[Watched],
+        launches: Sequence[CheckedLaunch],
         regime: str,
         twice: bool = False,
         device: DeviceClock | None = None,
@@ -321,7 +321,7 @@ class Timer:
             refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
         return found, spent
 
-    def once(self, one: Watched) -> float:
+    def once(self, one: CheckedLaunch) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
         return self.times([one], "dirty")[0][0]
 
@@ -330,7 +330,7 @@ class Timer:
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
         """
-        watched = [Watched(launcher) for launcher in launchers]
+        watched = [CheckedLaunch(launcher) for launcher in launchers]
         for launcher in launchers:  # which loads it
             launcher()
         expected = min(self.times([one] * 2, "cold")[0][1] for one in watched)
@@ -382,7 +382,7 @@ class Timer:
                 target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
         return pairs
 
-    def block(self, one: Watched, scale: float) -> Block:
+    def block(self, one: CheckedLaunch, scale: float) -> Block:
         """Chains of `scale` launches for a second, after some that do not count."""
         gpu, record = self.gpu, self.gpu.stream.record
         free, waiting = list(self._chains), deque[tuple[Any, Any, bool]]()

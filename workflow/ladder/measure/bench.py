@@ -12,8 +12,8 @@ from ladder.gpu.external import ExternalReference
 from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
-from ladder.gpu.timing import Timer, Watched
-from ladder.model.cell import CHAINED, Cell, size_label
+from ladder.gpu.timing import CheckedLaunch, Timer
+from ladder.model.cell import BACK_TO_BACK, Cell, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import COPY, GATE, INPUTS, NOTHING, Params, Problem
@@ -174,7 +174,7 @@ class Bench:
 
         Raises CellOutcome where launches wrote other memory.
         """
-        launch_us = self.timer.once(Watched(launcher, instance.poison_outputs))
+        launch_us = self.timer.once(CheckedLaunch(launcher, instance.poison_outputs))
         self.refuse_damage(instance)
         with self.timer.working():
             return instance.check(params), launch_us
@@ -396,7 +396,7 @@ class Bench:
             launcher()
             time.sleep(_HELD_S)
 
-        self.timer.once(Watched(launch))
+        self.timer.once(CheckedLaunch(launch))
         with self.timer.working():
             return not instance.check(params).correct
 
@@ -457,7 +457,7 @@ class Bench:
         tflops *= 1.0 if gpu.full_rate_fp64 else _BOOST
         arithmetic_us = self.problem.work(cell.size, cell.dtype, params).operations / tflops / 1e6
         size = 0
-        if cell.regime not in CHAINED:
+        if cell.regime not in BACK_TO_BACK:
             written = sum(instance.tensors[name].buffer.size for name in instance.outputs)
             size = sum(tensor.buffer.size for tensor in self._inputs(instance)) + max(
                 0, written - gpu.l2_bytes

@@ -11,7 +11,7 @@ from typing import Any
 from ladder.gpu.timing import DEVICE, Pairs, StoppingRule
 from ladder.measure.bench import REFERENCE, Bench
 from ladder.measure.subjects import Row, Subject, subject
-from ladder.measure.watch import Side, Watch
+from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
@@ -27,12 +27,12 @@ class Itself:
         self.bench, self.rule, self.subject = bench, rule, subject
         instance, launch = bench.instance(subject.task.cell), subject.task.launch
         assert launch is not None
-        self.kernel, self.watch = bench.verified(launch, instance)[0], Watch(instance)
+        self.kernel, self.watch = bench.verified(launch, instance)[0], LaunchChecker(instance)
         with instance.writing_to(REFERENCE):
             other = bench.loaded(subject.task)
-        self.side = Side(launch.params, instance.error_bound(launch.params))
-        here = self.watch.single(self.kernel, self.side, 0)
-        there = self.watch.single(other, self.side, REFERENCE)
+        self.side = CheckedSide(launch.params, instance.error_bound(launch.params))
+        here = self.watch.single_launch(self.kernel, self.side, 0)
+        there = self.watch.single_launch(other, self.side, REFERENCE)
         self.sides, self.swapped = (here, there), (there, here)
 
     def pairs(self, events: bool = False) -> Pairs:
@@ -40,7 +40,7 @@ class Itself:
         pairs = self.bench.timer.singly(
             self.sides, self.swapped, self.rule, REGIME, self.subject.median_us, events
         )
-        self.watch.settle()
+        self.watch.collect_results()
         if self.side.wrong:
             raise LadderError(f"{self.subject.name}: {self.side}")
         return pairs

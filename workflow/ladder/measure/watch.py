@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ladder.gpu.device import RESULT_SLOTS, Launcher
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Watched
+from ladder.gpu.timing import CheckedLaunch
 from ladder.model.problem import Params
 
 _SEED_BITS = 62
@@ -16,7 +16,7 @@ _SAMPLED = 4  # launches of a reference for each one that is checked
 
 
 @dataclass
-class Side:
+class CheckedSide:
     """The timed launches of a variant or of a reference: how many were checked, how many were wrong, by how much."""
 
     params: Params
@@ -45,19 +45,19 @@ class Side:
         return f"{which}: largest normalised error {self.worst:.3g}, allowed {self.bound:.3g}"
 
 
-class Watch:
-    """Watches the launches of one instance. What their checks found is known after `settle`."""
+class LaunchChecker:
+    """Watches the launches of one instance. What their checks found is known after `collect_results`."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self._waiting: list[tuple[Side, int]] = []
+        self._waiting: list[tuple[CheckedSide, int]] = []
 
-    def single(self, launcher: Launcher, side: Side | None, place: int) -> Watched:
+    def single_launch(self, launcher: Launcher, side: CheckedSide | None, place: int) -> CheckedLaunch:
         """Every launch of a launcher that writes to the outputs at `place`; not checked without a side.
 
         A launch of a reference that is not checked takes the inputs that are there, which saves the drawing.
         """
-        checked: Side | None = None
+        checked: CheckedSide | None = None
 
         def refresh() -> None:
             nonlocal checked
@@ -71,17 +71,17 @@ class Watch:
             if checked is not None:
                 self._inspect(checked, place)
 
-        return Watched(launcher, refresh, inspect)
+        return CheckedLaunch(launcher, refresh, inspect)
 
     def chain(
         self,
         launcher: Launcher,
-        side: Side | None,
+        side: CheckedSide | None,
         places: Sequence[int],
         poison: Launcher,
         prime: Launcher,
         checks: int = 1,
-    ) -> Watched:
+    ) -> CheckedLaunch:
         """A launcher of back-to-back launches, each to a place of its own, of which `checks` by chance are checked.
 
         What `poison` leaves at a place is the answer to other inputs at best.
@@ -98,7 +98,7 @@ class Watch:
                 for place in random.sample(places, min(len(places), checks)):
                     self._inspect(side, place)
 
-        return Watched(launcher, refresh, inspect, prime)
+        return CheckedLaunch(launcher, refresh, inspect, prime)
 
     def _refresh(self, place: int) -> None:
         with self.instance.writing_to(place):
@@ -114,15 +114,15 @@ class Watch:
         with self.instance.writing_to(place):
             self.instance.workspaces.renew()
 
-    def _inspect(self, side: Side, place: int) -> None:
+    def _inspect(self, side: CheckedSide, place: int) -> None:
         if len(self._waiting) == RESULT_SLOTS:
-            self.settle()
+            self.collect_results()
         key = secrets.randbits(_SEED_BITS)
         with self.instance.writing_to(place):
             self.instance.inspect(side.params, self.instance.gpu.harness.result_slot(len(self._waiting), key))
         self._waiting.append((side, key))
 
-    def settle(self) -> None:
+    def collect_results(self) -> None:
         """Read what the checks found since the last time."""
         errors = self.instance.gpu.harness.read_check_results([key for _, key in self._waiting])
         for (side, _), error in zip(self._waiting, errors, strict=True):

@@ -22,8 +22,8 @@ from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
-from ladder.measure.watch import Side, Watch
-from ladder.model.cell import CHAINED, SUSTAINED
+from ladder.measure.watch import CheckedSide, LaunchChecker
+from ladder.model.cell import BACK_TO_BACK, SUSTAINED
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import COPY, ERROR_INPUTS
@@ -61,11 +61,11 @@ class Timing:
         self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
         self.params = params = bench.reference_params(task)
-        self.variant = Side(task.launch.params, self.instance.error_bound(task.launch.params))
-        self.reference: Side | None = None
+        self.variant = CheckedSide(task.launch.params, self.instance.error_bound(task.launch.params))
+        self.reference: CheckedSide | None = None
         if name != COPY:  # which is no answer
-            self.reference = Side(params, self.instance.error_bound(params), always=False)
-        self.watch = Watch(self.instance)
+            self.reference = CheckedSide(params, self.instance.error_bound(params), always=False)
+        self.watch = LaunchChecker(self.instance)
         self.elsewhere: tuple[()] | tuple[Launcher, Launcher] = ()  # variant and reference, places swapped
 
     def run(self, variant: Launcher, reference: Launcher, regimes: Sequence[str]) -> Timed:
@@ -74,8 +74,8 @@ class Timing:
         Raises CellOutcome for launches that were wrong.
         """
         found = Timed()
-        for regime in sorted(regimes, key=CHAINED.__contains__):
-            if regime not in CHAINED:
+        for regime in sorted(regimes, key=BACK_TO_BACK.__contains__):
+            if regime not in BACK_TO_BACK:
                 found[regime] = self._singly(regime, variant, reference)
             elif (unfit := self._unfit(regime)) is not None:
                 found[regime] = CellOutcome("unsupported", unfit)
@@ -95,7 +95,9 @@ class Timing:
             self.elsewhere = own, bench.swapped_reference(self.task, self.name, self.instance)
 
         def sides(own: Launcher, other: Launcher, places: tuple[int, int]) -> Sides:
-            return watch.single(own, self.variant, places[0]), watch.single(other, self.reference, places[1])
+            return watch.single_launch(own, self.variant, places[0]), watch.single_launch(
+                other, self.reference, places[1]
+            )
 
         here = sides(variant, reference, (0, REFERENCE))
         swapped = sides(*self.elsewhere, (REFERENCE, 0))
@@ -202,7 +204,7 @@ class Timing:
             raise CellOutcome("incorrect", f"{why}: a bank of shared memory has one word a cycle")
         own_us = cycles / mhz
         for regime, pairs in timed.items():
-            if regime in CHAINED or not isinstance(pairs, Pairs):
+            if regime in BACK_TO_BACK or not isinstance(pairs, Pairs):
                 continue
             us, (more, fixed_us) = median(pairs.variant_us), _BESIDE_CYCLES
             if not own_us / more - 1.0 <= us <= own_us * more + fixed_us:
@@ -214,17 +216,17 @@ class Timing:
         for kind in ("positive", "wide"):
             params = self.variant.params
             with self.instance.given(kind):
-                side = Side(params, self.instance.error_bound(params))
-                watched = self.watch.single(variant, side, 0)
+                side = CheckedSide(params, self.instance.error_bound(params))
+                watched = self.watch.single_launch(variant, side, 0)
                 with self.bench.timer.working():
                     for enqueue in (watched.refresh, watched.launch, watched.inspect):
                         enqueue()
-                self.watch.settle()
+                self.watch.collect_results()
             if side.wrong:
                 raise CellOutcome("incorrect", f"with {kind} inputs: {side}")
 
     def _settle(self) -> None:
-        self.watch.settle()
+        self.watch.collect_results()
         if self.reference and self.reference.wrong:
             raise CellOutcome("incorrect", f"the reference {self.name}: {self.reference}")
         if self.variant.wrong:

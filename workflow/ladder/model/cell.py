@@ -9,8 +9,8 @@ from ladder.model.files import digest_json
 from ladder.model.problem import ParamValue
 
 SUSTAINED = "sustained"
-CHAINED = ("warm", SUSTAINED)  # back to back, the L2 as it is
-REGIMES = ("cold", "dirty", *CHAINED)
+BACK_TO_BACK = ("warm", SUSTAINED)  # back to back, the L2 as it is
+REGIMES = ("cold", "dirty", *BACK_TO_BACK)
 """cold: the L2 holds none of a kernel's data, and nothing to be written to memory. dirty: flushed by a memset, whose
 lines are still to be written, as NVBench does it. warm: back to back in a CUDA graph. sustained: the same for
 seconds, at the clock that the power limit allows."""

@@ -34,7 +34,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[low], ordered[high]
 
 
-def few_ratios(ratios: Sequence[float]) -> tuple[float, float, float]:
+def t_interval_of_ratios(ratios: Sequence[float]) -> tuple[float, float, float]:
     """Geometric mean of 2 to 6 positive ratios with its 95 % interval by Student's t: (mean, low, high)."""
     logs = [math.log(ratio) for ratio in ratios]
     half = _STUDENT[len(logs) - 1] * stdev(logs) / math.sqrt(len(logs))
@@ -42,7 +42,7 @@ def few_ratios(ratios: Sequence[float]) -> tuple[float, float, float]:
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
-def group_ratios(variant_us: Sequence[float], reference_us: Sequence[float]) -> list[float]:
+def abba_ratios(variant_us: Sequence[float], reference_us: Sequence[float]) -> list[float]:
     """The reference's time over the variant's, of each group of two launches a side."""
     own, other = variant_us, reference_us
     return [sum(other[i : i + 2]) / sum(own[i : i + 2]) for i in range(0, len(own), 2)]

@@ -217,7 +217,7 @@ class Variant:
         return "-".join(parts)
 
     @functools.cached_property
-    def recorded(self) -> Mapping[str, ParamValue]:
+    def record_params(self) -> Mapping[str, ParamValue]:
         """The parameters as records hold them. One that is marked `added` is left out at its default, so that older
         records still match.
         """

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 from ladder.measure.account import Job, accounts
 from ladder.measure.ncu import Note
 from ladder.measure.view import WRONG, View
-from ladder.model.cell import CHAINED, COUNTERS, SUSTAINED
+from ladder.model.cell import BACK_TO_BACK, COUNTERS, SUSTAINED
 from ladder.model.folders import RunFolder
-from ladder.model.intervals import group_ratios, median, median_interval
+from ladder.model.intervals import abba_ratios, median, median_interval
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record
 from ladder.model.schemas import SWEEP_TABLES
@@ -65,7 +65,7 @@ def figures(result: Mapping[str, Any]) -> Row:
     found = {**result, "median_us": median(own), "median_us_low": low - half, "median_us_high": high + half}
     found |= {"samples": len(own), "cv": stdev(own) / fmean(own) if len(own) > 1 else None}
     found |= {"reference_median_us": median(reference)}
-    correlation = max(lag_1(group_ratios(own, reference)), 0.0)
+    correlation = max(lag_1(abba_ratios(own, reference)), 0.0)
     wider = math.sqrt((1 + correlation) / (1 - correlation))
     steps = half / found["median_us"] + half / found["reference_median_us"]
     low, high = (
@@ -166,7 +166,7 @@ class Collector:
         floating = work.operations > 0 and not cell.dtype.startswith("int")
         tflops = work.operations / middle / 1e6 if floating else None
         peak = dtype_peaks(gpu).get(cell.dtype)
-        copy_us = result.get("copy_us") if record.cell.regime not in CHAINED else None
+        copy_us = result.get("copy_us") if record.cell.regime not in BACK_TO_BACK else None
         rates = {
             "tflops": tflops,
             "peak_fraction": tflops / peak if tflops and peak else None,

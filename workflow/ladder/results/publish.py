@@ -23,7 +23,7 @@ from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
-from ladder.model.intervals import few_ratios, group_ratios, median, median_interval
+from ladder.model.intervals import abba_ratios, median, median_interval, t_interval_of_ratios
 from ladder.model.plan_file import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
@@ -171,11 +171,11 @@ def follows(result: Mapping[str, Any]) -> bool:
     own, reference = result["variant_us"], result["reference_us"]
     if len(own) != len(reference):
         return False
-    ratios = group_ratios(own, reference)
+    ratios = abba_ratios(own, reference)
     if result.get("stopped_by") != "blocks":
         made = (median(ratios), *median_interval(ratios))
     elif 2 <= len(ratios) <= 6:
-        made = few_ratios(ratios)
+        made = t_interval_of_ratios(ratios)
     else:
         return False
     said = (result.get(name, 0.0) for name in ("speedup", "speedup_low", "speedup_high"))
