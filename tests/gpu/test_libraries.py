@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class ScriptedLibrary:
         ctypes.memmove(to, number.to_bytes(size, "little"), size)
 
     def matmul(self, *given: Any) -> None:
-        at = given[12]
+        at, self.scalars = given[12], [ctypes.c_float.from_address(given[one]).value for one in (2, 7)]
         self.launched.append(ctypes.c_uint64.from_address(at + 8).value)
 
 
@@ -141,6 +142,7 @@ def gemm(found: Libraries, dtype: str) -> GemmInstance:
     made = GemmInstance.__new__(GemmInstance)
     made.libraries, made.dtype, made.layout, made.algorithms = found, dtype, "TN", {}
     made.m = made.n = made.k = 64
+    made.scalars = {"alpha": 1.0, "beta": 0.0}
     made.pointer = lambda name: 0  # type: ignore[method-assign]
     return made
 
@@ -180,3 +182,14 @@ def test_a_library_without_its_earlier_algorithm_leaves_a_note(
     again = bench(monkeypatch)
     assert again._library("cublaslt", instance) is not None
     assert again.notes() == []
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_a_launch_multiplies_by_one_and_adds_beta_times_c(make: Make, beta: float) -> None:
+    made, library, _ = make((1, 4))
+    made._cublas = 0
+    with_beta = replace(BF16, beta=beta)
+    made.cublaslt(with_beta)[0]()
+    assert library.scalars == [1.0, beta]
+    given = made.cublas(with_beta).args  # type: ignore[attr-defined]
+    assert [ctypes.c_float.from_address(given[one]).value for one in (6, 13)] == [1.0, beta]

@@ -94,6 +94,13 @@ def test_the_worker_times_launches_that_add_to_c_on_both_sides(
     monkeypatch.setattr(
         GemmInstance, "_refresh", lambda own, seed: timed.append(own.scalars["beta"]) or refresh(own, seed)
     )
+    check, checked = GemmInstance.check, list[float]()
+
+    def noted(own: GemmInstance, params: Any) -> Any:
+        checked.append(own.scalars["beta"])
+        return check(own, params)
+
+    monkeypatch.setattr(GemmInstance, "check", noted)
     (plain, *_), (first, *_) = [
         [i for i, t in enumerate(plan.tasks) if bool(t.cell.beta) == one] for one in (0, 1)
     ]
@@ -103,6 +110,7 @@ def test_the_worker_times_launches_that_add_to_c_on_both_sides(
         assert result["status"] == "ok", result
         assert {one.beta for one in asked if one.dtype == "fp32"} == {beta}
         assert set(timed) == {beta}
+        assert checked[-1] == beta, "as it is verified after timing, whatever weights were tried between"
         assert len(timed) >= 12
 
 
