@@ -211,6 +211,27 @@ def test_rungs_that_change_none_are_listed_against_the_reference(
     assert "Each rung against the rung that it changes" in pages["fp32_ladder"]
 
 
+def test_the_report_says_by_how_many_kinds_of_code_rows_were_measured(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    lab.record(SWEEPS)
+    lab.collect(SWEEPS)
+    timings = tables.read("timings", lab.folder.tables)
+    assert timings["check_code"].nunique() == 3, "one a problem"
+    assert timings["timing_code"].nunique() == 1
+    sessions = tables.read("sessions", lab.folder.tables)
+    assert {*sessions["check_code"]} == {*timings["check_code"]}
+    said = "rows of `timings.csv` are of 3 kinds of checks and 1 kind of timers."
+    assert said in " ".join(report(lab)["methodology"].split())
+    before = timings["sweep"] == "fp32_ladder"
+    columns = ["check_code", "timing_code"]
+    tables.write(
+        {"timings": timings.assign(**{name: timings[name].mask(before) for name in columns})},
+        lab.folder.tables,
+    )
+    older = int((before & (timings["status"] == "ok")).sum())
+    assert f"; of {older} of" in " ".join(report(lab)["methodology"].split())
+
+
 def test_a_large_ratio_to_a_slow_baseline_makes_nothing_the_fastest() -> None:
     rows = pd.DataFrame(
         {
