@@ -13,11 +13,11 @@
 // zero before and after. Where K is 0 the accumulators stay zero, and C becomes beta * C.
 
 #include "epilogue/partial_sums.cuh"
-#include "ptx/warpgroup.cuh"
 #include "schedule/mma_ring.cuh"
 #include "schedule/stream_k.cuh"
 #include "schedule/tile_scheduler.cuh"
 #include "types/index.cuh"
+#include "ptx/warpgroup.cuh"  // last: the cubin lists constants in the order of their headers
 
 template <class Element, int BM, int BN, int WM, int WN, int Stages, int Strip>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32 + warpgroup_threads, 1)

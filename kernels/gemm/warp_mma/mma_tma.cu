@@ -11,10 +11,10 @@
 // bytes deep; WM, WN: warp tile, in elements. Stages: tiles in shared memory. Strip: width of the threadblock
 // swizzle in tiles, 0 for none.
 
-#include "ptx/warpgroup.cuh"
 #include "schedule/mma_ring.cuh"
 #include "schedule/tile_scheduler.cuh"
 #include "types/index.cuh"
+#include "ptx/warpgroup.cuh"  // last: the cubin lists constants in the order of their headers
 
 template <class Element, class Accumulator, int BM, int BN, int WM, int WN, int Stages, int Strip>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32 + warpgroup_threads, 1)
