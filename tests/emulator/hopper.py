@@ -25,6 +25,7 @@ HOPPER = ROOT / "kernels" / "gemm" / "hopper"
 INCLUDE = ROOT / "kernels" / "include"
 ARCH = "sm_90a"
 ONE = "1_tma_wgmma"
+TWO_STAGES = "1b_double_buffer"
 PING_PONG = "7_ping_pong"
 STREAM_K = "8_stream_k"
 PROMOTED = "hopper_fp8_promoted"
@@ -43,13 +44,16 @@ RUNGS: dict[str, dict[str, int | str]] = {
     "6_tma_store": {"cluster_m": 2},
     "6c_stagger": {"stagger": 1},
     "6d_serpentine": {"stagger": 1, "serpentine": 1},
+    "6e_two_widths": {"stagger": 1, "serpentine": 1, "narrow": 240},
     "6f_l2_order": {"stagger": 1, "serpentine": 1, "blocks": 128, "raster": 2, "evict_b": "first"},
 }
 """Rungs that hopper_gemm can make, and its parameters for that."""
 VARIANTS: list[tuple[str, str, str, dict[str, int | str]]] = [
     (ONE, "bf16", "NN", {}),
+    (TWO_STAGES, "bf16", "NN", {}),
+    (TWO_STAGES, "fp16", "TN", {"bm": 64, "bn": 256}),
     (ONE, "fp16", "TN", {"bm": 64, "bn": 256}),
-    *((rung, "bf16", "NN", {}) for rung in RUNGS),
+    *((rung, "bf16", "NN", {}) for rung in RUNGS if "narrow" not in RUNGS[rung]),
     ("3_wide_tile", "fp16", "TN", {"bm": 256, "bn": 192, "stages": 3}),
     ("6_tma_store", "fp16", "TN", {"cluster_m": 1, "buffers": 1}),
     (PING_PONG, "bf16", "NN", {}),
@@ -138,7 +142,7 @@ def variant(name: str, dtype: str = "bf16", layout: str = "NN", **params: int | 
 def as_ring(one: Variant) -> dict[str, int | str]:
     """Parameters of a variant, and what it is in those of hopper_gemm that it does not have."""
     name = one.kernel.name
-    alike = RUNGS | {ONE: RUNGS["2_ring"], SPLIT: {}}
+    alike = RUNGS | {ONE: RUNGS["2_ring"], TWO_STAGES: RUNGS["2_ring"], SPLIT: {}}
     more = {"consumers": 1} if name in (PING_PONG, TURNS) else {}  # of a tile
     return {**kernel(RING).variant(alike.get(name, {}), "bf16").params, **more, **one.params}
 

@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def test_two_hundred_repetitions_on_fresh_inputs_are_right() -> None:
-    command = [sys.executable, str(ROOT / "tests" / "hopper_repetitions.py"), GPUS[0].arch, "200"]
+    command = [sys.executable, str(ROOT / "tests" / "repetitions.py"), GPUS[0].arch, "200"]
     path = os.environ | {"PYTHONPATH": f"{ROOT / 'workflow'}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

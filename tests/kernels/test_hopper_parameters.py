@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-import hopper_repetitions
+import repetitions
 import pytest
 import yaml
 from emulator.hopper import (
@@ -19,6 +19,7 @@ from emulator.hopper import (
     RING,
     RUNGS,
     TURNS,
+    TWO_STAGES,
     VARIANTS,
     WIDTHS,
     box,
@@ -176,7 +177,7 @@ def test_a_rung_is_launched_as_hopper_gemm_with_its_parameters(name: str) -> Non
     assert own.params["stages"] == other.params["stages"]
 
 
-@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, TURNS, RING])
+@pytest.mark.parametrize("name", [ONE, TWO_STAGES, *RUNGS, PING_PONG, TURNS, RING])
 def test_rows_must_be_whole_sixteen_bytes(name: str) -> None:
     one = variant(name)
     assert one.absent({"m": 33, "n": 40, "k": 72}) is None
@@ -359,27 +360,27 @@ def test_hints_are_normal_first_or_last(operand: str) -> None:
 
 
 def test_repetitions_leave_out_what_a_constraint_excludes_and_no_size() -> None:
-    for name, variants in hopper_repetitions.VARIANTS.items():
-        sweeps = [(dtype, layout) for kernel, dtype, layout in hopper_repetitions.SWEEPS if kernel == name]
+    for name, variants in repetitions.VARIANTS.items():
+        sweeps = [(dtype, layout) for kernel, dtype, layout in repetitions.SWEEPS if kernel == name]
         path = next(ROOT.glob(f"kernels/gemm/*/{name}.yaml"))
         for params in variants:
             every = [load_kernel(path).variant(params, *sweep, excluded=True) for sweep in sweeps]
             accepted = [one for one in every if one.absent() is None]
             assert len(accepted) >= min(2, len(sweeps)), params
-            reasons = {one.absent(size) for one in accepted for size in hopper_repetitions.SIZES}
+            reasons = {one.absent(size) for one in accepted for size in repetitions.SIZES}
             assert reasons == {None}
 
 
-@pytest.mark.parametrize(("name", "dtype", "layout"), hopper_repetitions.SWEEPS)
+@pytest.mark.parametrize(("name", "dtype", "layout"), repetitions.SWEEPS)
 def test_repetitions_are_a_sweep_with_a_launch_for_each_accepted_variant_and_size(
     tmp_path: Path, name: str, dtype: str, layout: str
 ) -> None:
     path = tmp_path / "repetitions.yaml"
-    path.write_text(yaml.safe_dump(hopper_repetitions.repeated(name, dtype, layout)))
+    path.write_text(yaml.safe_dump(repetitions.repeated(name, dtype, layout)))
     own = load_kernel(next(ROOT.glob(f"kernels/gemm/*/{name}.yaml")))
     sweep = load_sweep(path, {name: own})
     plan = plan_sweep(sweep, read_settings(Project(ROOT), (), {}), "sm_90a")
-    assert len(plan.tasks) == len(hopper_repetitions.VARIANTS[name]) * len(hopper_repetitions.SIZES)
+    assert len(plan.tasks) == len(repetitions.VARIANTS[name]) * len(repetitions.SIZES)
     launched = [task.variant for task in plan.tasks if task.launch is not None]
-    assert len(launched) == len(sweep.variants) * len(hopper_repetitions.SIZES)
+    assert len(launched) == len(sweep.variants) * len(repetitions.SIZES)
     assert {*launched} == {one.id for one in sweep.variants}

@@ -22,6 +22,7 @@ from emulator.hopper import (
     SPLIT,
     STREAM_K,
     TURNS,
+    TWO_STAGES,
     arguments_of,
     variant,
     wrong_in_fp32,
@@ -32,6 +33,7 @@ from emulator.tensor_ptx import from_bits, to_bits
 from ladder.model.kernel import Variant
 
 LOADS = ("early", "late")
+WIDE = "6e_two_widths"
 ALPHA = 0.75
 SIZE = (300, 136, 200)
 """3 x 3 tiles of 128 x 64, of which five are cut; three whole steps of K and one of 8."""
@@ -104,6 +106,8 @@ def wrong(
 
 KERNELS = [
     (ONE, "NN", {"bn": 64}, 0),
+    (TWO_STAGES, "NN", {"bn": 64}, 0),
+    (TWO_STAGES, "TN", {"bm": 64, "bn": 128}, 0),
     ("2_ring", "NN", {"bn": 64, "stages": 2}, 0),
     ("3_wide_tile", "NN", {"bn": 64}, 0),
     ("4_persistent", "NN", {"bn": 64}, 2),
@@ -115,6 +119,7 @@ KERNELS = [
     ("6c_stagger", "NN", {"bn": 64, "stages": 2}, 2),
     ("6c_stagger", "TN", {"bn": 64, "raster": "hilbert"}, 10),  # for nine tiles
     ("6d_serpentine", "TN", {"bn": 64, "stages": 3}, 2),
+    (WIDE, "NN", {"bn": 128, "narrow": 112}, 2),
     ("6f_l2_order", "NN", {"bn": 64, "buffers": 1}, 2),
     ("6f_l2_order", "TN", {"bn": 64}, 2),
     (PING_PONG, "NN", {}, 2),
@@ -231,6 +236,8 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
     ),
     (RING, "TN", {"bn": 96, "narrow": 64, "store": "direct", "stagger": 2}, (65, 264, 72), 4),
     (RING, "TN", {"bn": 96, "narrow": 64, "stagger": 1, "early": 1}, (65, 264, 72), 4),
+    # Each row has two wide tiles and two narrow ones, more than the blocks.
+    (WIDE, "TN", {"bn": 128, "narrow": 96, "stages": 2}, (300, 440, 136), 3),
     # The consumers' tiles differ in width; with two rows of clusters as well.
     (TURNS, "TN", {"bn": 128, "narrow": 96, "stages": 3, "serpentine": 1, "raster": 0}, (300, 320, 200), 2),
     (
@@ -257,7 +264,7 @@ def test_results_of_two_widths_are_right(
     assert wrong(variant(name, "bf16", layout, **params), loads, size, clusters) == 0
 
 
-@pytest.mark.parametrize("number", [2, 6])
+@pytest.mark.parametrize("number", [2, 7])
 @pytest.mark.parametrize(("text", "instead"), [
     (">= (first ? few : more).wide;", ">= 0;"),  # a wide tile without its last columns
     ("narrow * Narrow};", "narrow * BN};"),
@@ -310,7 +317,7 @@ def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
     ("promote(accumulator, part, partial[i % partials]);", "promote(accumulator, part, partial[0]);", "wrong"),
     ("wgmma_wait<1>();", "wgmma_wait<2>();", "before it is written"),
     ("if (last) release(at, count);", "", "ever"),
-    ("if (part == 0) after_part(first + i / parts);", "if (i == 0) after_part(first);", "ever"),
+    ("if (part == 0) hand_over.after(first + i / parts);", "if (i == 0) hand_over.after(first);", "ever"),
 ])  # fmt: skip
 def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, shows: str) -> None:
     include = tmp_path / "include"
@@ -391,31 +398,37 @@ def test_edges_are_right(
 
 TURN = "hopper_ping_pong.cu"
 ROLES = "schedule/roles.cuh"
+HAND_OVER = "schedule/hand_over.cuh"
 
 
 TURNS_AND_ROLES = [
     # What is changed, where, and how it shows. To hand over up to stages - 1 steps earlier does no harm: the stage
     # that the other consumer waits for has been full once in the round before, so that its parity is of this round.
-    (TURN, "at.advance(consumer * steps);", "", "wrong|ever"),  # takes the stages of the first tile
-    (TURN, "clusters, at.advance(steps)) {", "clusters) {", "wrong|ever"),  # those of the other's tiles
-    (TURN, "tile = cluster + consumer * clusters", "tile = cluster", "wrong|ever"),
+    (TURN, "consumer.at.advance(number * steps);", "", "wrong|ever"),  # takes the stages of the first tile
+    (
+        TURN,
+        "work.clusters, consumer.at.advance(steps)) {",
+        "work.clusters) {",
+        "wrong|ever",
+    ),  # those of the other's tiles
+    (TURN, "tile = work.cluster + number * work.clusters", "tile = work.cluster", "wrong|ever"),
     (TURN, "if (before) warp", "if (before && consumer == 0) warp", "wrong|ever"),  # does not wait
-    (TURN, "if (step == last_step) warp", "if (step < 0) warp", "ever"),  # does not hand over
+    (HAND_OVER, "if (step == last) warp", "if (step < 0) warp", "ever"),  # does not hand over
     (TURN, "after ? steps - 1 : -1", "steps", "ever"),
     (TURN, "after ? steps - 1 : -1", "after ? steps - 4 : -1", "wrong|ever"),  # stages earlier
-    (TURN, "tile != cluster, tile", "true, tile", "ever"),  # waits where nobody hands over
-    (TURN, "Cluster::partners * 4,", "Cluster::partners * Tile::consumers * 4,", "ever"),
+    (TURN, "tile != work.cluster, tile", "true, tile", "ever"),  # waits where nobody hands over
+    (TURN, "Cluster::partners * 4,", "Cluster::partners * BlockTile::consumers * 4,", "ever"),
     (TURN, "Cluster::partners * 4,", "2,", "wrong|arrivals|ever|before it is written"),
     (TURN, "if (thread == 0) wait_for_stores();", "", "before its wgmma or its stores"),
     (TURN, "if (k == 0) return scale_c(c, m, n, beta);", "", "wrong|before it is written"),
-    (ROLES, "if constexpr (Ring::early) warpgroup_barrier<Tile::consumers + 1>(0);", "", "no mbarrier"),
+    (ROLES, "if constexpr (Ring::early) warpgroup_barrier<BlockTile::consumers + 1>(0);", "", "no mbarrier"),
     (
         ROLES,
-        "warpgroup_barrier<Tile::consumers + 1>(0)",
-        "warpgroup_barrier<Tile::consumers>(0)",
+        "warpgroup_barrier<BlockTile::consumers + 1>(0)",
+        "warpgroup_barrier<BlockTile::consumers>(0)",
         "no mbarrier",
     ),
-    (ROLES, "warpgroup_arrive<Tile::consumers + 1>(0);", "", "ever"),
+    (ROLES, "warpgroup_arrive<BlockTile::consumers + 1>(0);", "", "ever"),
     (ROLES, "ring.init(releases);", "ring.init(2 * releases);", "ever"),
     (ROLES, "ring.init(releases);", "", "no mbarrier"),
 ]
@@ -432,7 +445,7 @@ def test_the_start_is_right_whoever_comes_last(params: dict[str, int | str], beh
 
 @pytest.mark.parametrize(
     ("name", "file", "text", "instead", "shows"),
-    [(name, *one) for one in TURNS_AND_ROLES for name in (TURNS, RING) if name == TURNS or one[0] != TURN],
+    [(name, *one) for one in TURNS_AND_ROLES for name in (TURNS, RING) if name == TURNS or one[0] == ROLES],
 )
 def test_mistakes_of_roles_and_turns_show(
     tmp_path: Path, name: str, file: str, text: str, instead: str, shows: str
@@ -459,11 +472,20 @@ def test_mistakes_of_roles_and_turns_show(
 
 
 def test_each_rung_is_run() -> None:
-    assert {name for name, *_ in KERNELS} == {ONE, *RUNGS, PING_PONG, STREAM_K, RING, TURNS, SPLIT}
+    assert {name for name, *_ in KERNELS} == {
+        ONE,
+        TWO_STAGES,
+        *RUNGS,
+        PING_PONG,
+        STREAM_K,
+        RING,
+        TURNS,
+        SPLIT,
+    }
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.0])
-@pytest.mark.parametrize("name", [ONE, *RUNGS, PING_PONG, STREAM_K, RING, TURNS, SPLIT])
+@pytest.mark.parametrize("name", [ONE, TWO_STAGES, *RUNGS, PING_PONG, STREAM_K, RING, TURNS, SPLIT])
 def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None:
     assert wrong(variant(name), "early", (65, 72, 0), beta=beta) == 0
 
@@ -475,6 +497,7 @@ def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None
         "5_multicast",
         "6_tma_store",
         "6c_stagger",
+        WIDE,
         "6f_l2_order",
         PING_PONG,
         STREAM_K,
@@ -483,13 +506,16 @@ def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None
     ],
 )
 def test_a_block_without_a_tile_ends(name: str) -> None:
-    more = {"stagger": 2} if name == RING else {}
-    assert wrong(variant(name, "bf16", "TN", bn=64, **more), "early", (65, 72, 136), clusters=4) == 0
+    more = {"stagger": 2} if name == RING else {"bn": 128, "narrow": 96} if name == WIDE else {}
+    assert wrong(variant(name, "bf16", "TN", **{"bn": 64, **more}), "early", (65, 72, 136), clusters=4) == 0
 
 
 STORE = "epilogue/warpgroup_store.cuh"
 MISTAKES = [
     # What is changed, where, and how it shows: a wrong result, or what the machine says (threads wait for ever).
+    (f"{TWO_STAGES}.cu", "step / stages % 2", "0", "late", "ever|wrong|before"),
+    (f"{TWO_STAGES}.cu", "copy(step + 1);", "copy(step + 2);", "early", "ever|wrong|before"),
+    (f"{TWO_STAGES}.cu", "wgmma_wait_all(accumulator);", "", "early", "wrong|before"),
     ("2_ring.cu", "ring.wait_until_empty(at);", "", "early", "ever"),
     ("2_ring.cu", "mbarrier_wait(ring.full[at.stage], at.parity);", "", "late", "ever"),
     ("2_ring.cu", "wgmma_wait<1>();", "", "early", "wrong"),
@@ -508,6 +534,12 @@ MISTAKES = [
     ("6c_stagger.cu", "if (leads) warpgroup_arrive<2>(start);", "", "early", "ever"),
     ("6c_stagger.cu", " && blockIdx.x < scheduler.tiles()) warp", ") warp", "early", "ever"),
     ("6d_serpentine.cu", "steps - 1 - step : step", "steps - step : step", "early", "wrong"),
+    (f"{WIDE}.cu", "if (scheduler.is_narrow(tile))", "if (!scheduler.is_narrow(tile))", "early", "wrong"),
+    (f"{WIDE}.cu", "ring.empty[held], 0, consumer.lane);", "ring.empty[held], 0, 1);", "early", "ever"),
+    (f"{WIDE}.cu", "number * rows, 0);", "0, 0);", "early", "wrong"),
+    (f"{WIDE}.cu", "blockIdx.x < scheduler.tiles() ? steps : 0", "steps", "early", "ever"),
+    (f"{WIDE}.cu", "steps - 1 - step : step", "steps - step : step", "early", "wrong"),
+    (f"{WIDE}.cu", "if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
     (
         "6f_l2_order.cu",
         "map_b, origin.column, k_of_step",
@@ -524,11 +556,12 @@ MISTAKES = [
         "early",
         "ever",
     ),
-    ("schedule/stagger.cuh", " && steps > 0) warp", ") warp", "early", "ever"),
+    (HAND_OVER, " && steps > 0) warp", ") warp", "early", "ever"),
+    (HAND_OVER, "if (step == last) {", "if (step < 0) {", "early", "ever"),
     ("hopper_split_k.cu", "clear(accumulator);", "", "early", "wrong"),
     ("hopper_split_k.cu", "cluster_barrier();\n        sum.send", "sum.send", "early", "wrong|ever"),
-    ("hopper_split_k.cu", "warpgroup_barrier<Tile::consumers + 1>(start);", "", "early", "no mbarrier"),
-    ("hopper_split_k.cu", "warpgroup_arrive<Tile::consumers + 1>(start);", "", "early", "ever"),
+    ("hopper_split_k.cu", "warpgroup_barrier<BlockTile::consumers + 1>(start);", "", "early", "no mbarrier"),
+    ("hopper_split_k.cu", "warpgroup_arrive<BlockTile::consumers + 1>(start);", "", "early", "ever"),
     (
         "hopper_gemm.cu",
         "if (k == 0) return scale_c(c, m, n, beta);",
@@ -553,6 +586,10 @@ def test_mistakes_show(tmp_path: Path, file: str, text: str, instead: str, loads
     size = (65, 72, 0) if "k == 0" in text else SIZE
     if name == RING:
         layout, params, clusters = "TN", {"bn": 64, "stagger": 1}, 10  # for nine tiles
+    if name == WIDE:
+        layout, params, size, clusters = next(rest for one, *rest in WIDTHS if one == name)
+        if "steps : 0" in text:
+            size, clusters = (65, 72, 136), 4  # for one tile
     one, whole = variant(name, "bf16", layout, **params), changed if source.suffix == ".cu" else None
     try:
         found = "wrong" if wrong(one, loads, size, clusters, include=include, text=whole) else ""

@@ -50,7 +50,7 @@ BANDS = """
 #include "schedule/parameters.cuh"
 template <class Value, int Columns, int Slices>
 __host__ __device__ constexpr bool covered(int columns_of_copy) {
-    using Sum = SliceSum<Value, Tile<64, Columns, 1, 1, false>, Slices>;
+    using Sum = SliceSum<Value, BlockTile<64, Columns, 1, 1, false>, Slices>;
     int next = 0;
     for (int rank = 0; rank < Slices; ++rank) {
         const int left = Sum::registers - rank * Sum::band;

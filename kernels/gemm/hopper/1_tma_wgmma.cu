@@ -51,6 +51,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
         wgmma_wait_all(accumulator);
         __syncthreads();  // all wgmma have read the tiles
     }
-    combine_accumulators(accumulator, c, m, n, first_row, first_column, alpha, beta, threadIdx.x);
-    store_direct(accumulator, c, m, n, first_row, first_column, threadIdx.x);
+    const MatrixC<Element> result{c, m, n, alpha, beta};
+    combine_accumulators(accumulator, result, first_row, first_column, threadIdx.x);
+    store_direct(accumulator, result, first_row, first_column, threadIdx.x);
 }

@@ -54,6 +54,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         }
     } else {  // the consumer
         float accumulator[BM / 64][BN / 2];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         int held = 0;
         for (int step = 0; step < steps; ++step, at.advance()) {
             mbarrier_wait(ring.full[at.stage], at.parity);
@@ -67,7 +68,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             held = at.stage;
         }
         wgmma_wait_all(accumulator);  // the last stage stays held: no copy waits for it
-        combine_accumulators(accumulator, c, m, n, first_row, first_column, alpha, beta, thread);
-        store_direct(accumulator, c, m, n, first_row, first_column, thread);
+        combine_accumulators(accumulator, result, first_row, first_column, thread);
+        store_direct(accumulator, result, first_row, first_column, thread);
     }
 }

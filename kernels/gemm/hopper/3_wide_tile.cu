@@ -60,6 +60,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
         constexpr int rows = BM / consumers;
         const int tile_row = (warpgroup - 1) * rows, row = first_row + tile_row;
         float accumulator[rows / 64][BN / 2];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         int held = 0;
         for (int step = 0; step < steps; ++step, at.advance()) {
             mbarrier_wait(ring.full[at.stage], at.parity);
@@ -73,7 +74,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             held = at.stage;
         }
         wgmma_wait_all(accumulator);  // the last stage stays held: no copy waits for it
-        combine_accumulators(accumulator, c, m, n, row, first_column, alpha, beta, thread);
-        store_direct(accumulator, c, m, n, row, first_column, thread);
+        combine_accumulators(accumulator, result, row, first_column, thread);
+        store_direct(accumulator, result, row, first_column, thread);
     }
 }

@@ -65,6 +65,7 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
         constexpr int rows = BM / consumers;
         const int tile_row = (warpgroup - 1) * rows;
         float accumulator[rows / 64][BN / 2];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -82,8 +83,8 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
             release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, 0);
             const int row = origin.row + tile_row, column = origin.column;
-            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
-            store_direct(accumulator, c, m, n, row, column, thread);
+            combine_accumulators(accumulator, result, row, column, thread);
+            store_direct(accumulator, result, row, column, thread);
         }
     }
 }

@@ -73,6 +73,7 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
         constexpr int rows = BM / consumers;
         const int tile_row = (warpgroup - 1) * rows;
         float accumulator[rows / 64][BN / 2];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -90,8 +91,8 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
             release_stage<Cluster>(ring.empty[held], rank, lane);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, rank);
             const int row = origin.row + tile_row, column = origin.column;
-            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
-            store_direct(accumulator, c, m, n, row, column, thread);
+            combine_accumulators(accumulator, result, row, column, thread);
+            store_direct(accumulator, result, row, column, thread);
         }
     }
     cluster_barrier();  // no block exits while others access its memory

@@ -73,6 +73,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
         constexpr int rows = BM / consumers;
         const int consumer = warpgroup - 1, tile_row = consumer * rows;
         float accumulator[rows / 64][BN / 2];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         for (int tile = cluster, next_buffer = 0; tile < scheduler.tiles(); tile += clusters) {
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -90,9 +91,8 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
             release_stage<Cluster>(ring.empty[held], rank, lane);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, rank);
             const int row = origin.row + tile_row, column = origin.column;
-            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
-            shared.c[consumer].template store<Evict::normal>(accumulator, map_c, row, column, thread,
-                                                             warpgroup, next_buffer);
+            combine_accumulators(accumulator, result, row, column, thread);
+            shared.c[consumer].store(accumulator, map_c, row, column, thread, warpgroup, next_buffer);
         }
         if (thread == 0) wait_for_stores();  // it started them
     }

@@ -71,6 +71,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
         constexpr int rows = BM / consumers;
         const int consumer = warpgroup - 1, tile_row = consumer * rows;
         float accumulator[rows / 64][BN / 2];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         constexpr int start = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
         bool leads = consumer == 0;           // until the first step of its first tile
         if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start);
@@ -93,9 +94,8 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
             release_stage<Alone>(ring.empty[held], 0, lane);  // for the next tile
             const TilePosition origin = scheduler.origin(tile, 0);
             const int row = origin.row + tile_row, column = origin.column;
-            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
-            shared.c[consumer].template store<Evict::normal>(accumulator, map_c, row, column, thread,
-                                                             warpgroup, next_buffer);
+            combine_accumulators(accumulator, result, row, column, thread);
+            shared.c[consumer].store(accumulator, map_c, row, column, thread, warpgroup, next_buffer);
         }
         if (thread == 0) wait_for_stores();  // it started them
     }

@@ -75,6 +75,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         constexpr int turn = consumers + 1;  // named barriers: 1 and 2 are each consumer's own, 3 and 4 turns
         const int consumer = warpgroup - 1, other = 1 - consumer;
         float accumulator[BM / 64][BN / 2];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         int next_buffer = 0;
         at.advance(consumer * steps);
         for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
@@ -98,9 +99,9 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
             wgmma_wait_all(accumulator);
             release_stage<Cluster>(ring.empty[held], rank, lane);  // the last one
             const TilePosition origin = scheduler.origin(tile, rank);
-            combine_accumulators(accumulator, c, m, n, origin.row, origin.column, alpha, beta, thread);
-            shared.c[consumer].template store<Evict::normal>(accumulator, map_c, origin.row, origin.column,
-                                                             thread, warpgroup, next_buffer);
+            const int row = origin.row, column = origin.column;
+            combine_accumulators(accumulator, result, row, column, thread);
+            shared.c[consumer].store(accumulator, map_c, row, column, thread, warpgroup, next_buffer);
         }
         if (thread == 0) wait_for_stores();
     }

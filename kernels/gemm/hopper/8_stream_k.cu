@@ -77,6 +77,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
         constexpr Index room = Index(threads) * count;
         const auto barrier = [&] { warpgroup_barrier(warpgroup); };
         float accumulator[1][count];
+        const MatrixC<Element> result{c, m, n, alpha, beta};
         int next_buffer = 0;
         for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
             int held = 0;
@@ -103,9 +104,8 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
             }
             const TilePosition origin = scheduler.origin(work.tile, 0);
             const int row = origin.row + tile_row, column = origin.column;
-            combine_accumulators(accumulator, c, m, n, row, column, alpha, beta, thread);
-            shared.c[consumer].template store<Evict::normal>(accumulator, map_c, row, column, thread,
-                                                             warpgroup, next_buffer);
+            combine_accumulators(accumulator, result, row, column, thread);
+            shared.c[consumer].store(accumulator, map_c, row, column, thread, warpgroup, next_buffer);
         }
         if (thread == 0) wait_for_stores();  // it started them
     }

@@ -86,6 +86,7 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
         const int consumer = warpgroup - 1, tile_row = consumer * 64;
         const int next_turn = turn + (consumer + 1) % consumers;
         float sum[1][BN / 2], part[BN / 2];
+        const MatrixC<float> result{c, m, n, alpha, beta};
         if (next_turn == turn) warpgroup_arrive<2>(turn);  // the first one begins
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             clear(sum);
@@ -108,9 +109,8 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
             }
             const TilePosition origin = scheduler.origin(tile, 0);
             const int row = origin.row + tile_row, column = origin.column;
-            combine_accumulators(sum, c, m, n, row, column, alpha, beta, thread);
-            shared.c[consumer].template store<Evict::normal>(sum, map_c, row, column, thread, warpgroup,
-                                                             next_buffer);
+            combine_accumulators(sum, result, row, column, thread);
+            shared.c[consumer].store(sum, map_c, row, column, thread, warpgroup, next_buffer);
         }
         if (consumer == 0) warpgroup_barrier<2>(turn);  // the last turn of all
         if (thread == 0) wait_for_stores();

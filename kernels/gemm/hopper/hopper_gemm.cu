@@ -9,69 +9,69 @@
 //   early        the producer does not wait for the other warps (schedule/roles.cuh)
 //
 // Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,
-// Major::mn where it is K x N (16-bit elements only). Tile, Ring, Schedule, Results: schedule/parameters.cuh.
+// Major::mn where it is K x N (16-bit elements only). BlockTile, Ring, Schedule, Results: in
+// schedule/parameters.cuh.
 
 #include "schedule/consumer.cuh"
 #include "schedule/even_tiles.cuh"
+#include "schedule/hand_over.cuh"
 #include "schedule/producer.cuh"
 #include "schedule/roles.cuh"
-#include "schedule/stagger.cuh"
 
 // A consumer: multiplies its part of one tile after the other, as the producer loads them, and stores it.
-template <class Tile, class Schedule, class Results, class Memory, class Value, class Scheduler>
-__device__ inline void consume(Memory& shared, const MatrixC<Value>& c, const Scheduler& scheduler,
-                               int cluster, int clusters, int rank, int steps, int consumer, int thread) {
+template <class BlockTile, class Schedule, class Results, class Memory, class Value, class Scheduler>
+__device__ inline void consume(Memory& shared, const MatrixC<Value>& result, const TensorMap& map_c,
+                               const Scheduler& scheduler, const BlockWork& work, int number, int thread) {
     using Cluster = typename Schedule::Cluster;
-    const int tile_row = Tile::row(consumer), tile_column = Tile::column(consumer), lane = thread % 32;
-    auto at = shared.ring.begin();
-    int next_buffer = 0;
+    Consumer<Memory> consumer(shared, work.rank, work.steps, number, thread, BlockTile::row(number),
+                              BlockTile::column(number));
     // Without a tile nobody runs ahead, and nobody waits for it.
-    Stagger<Schedule::stagger, Tile::consumers> stagger(consumer, cluster < scheduler.tiles() ? steps : 0);
-    for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
-        if constexpr (Tile::narrow > 0) {
+    Stagger<Schedule::stagger, BlockTile::consumers> hand_over(
+        number, scheduler.tiles() > work.cluster ? work.steps : 0);
+    for (int tile = work.cluster; tile < scheduler.tiles(); tile += work.clusters) {
+        if constexpr (BlockTile::narrow > 0) {
             if (scheduler.is_narrow(tile)) {
-                float fewer[Tile::fragments][Tile::narrow / 2];
+                float fewer[BlockTile::fragments][BlockTile::narrow / 2];
                 clear(fewer);
-                compute_tile<Cluster, Results>(fewer, shared, c, rank, steps, consumer, thread, tile_row,
-                                               tile_column, lane, at, stagger, next_buffer);
+                compute_tile<Cluster, Results>(fewer, consumer, result, map_c, hand_over);
                 continue;
             }
         }
-        float accumulator[Tile::fragments][Tile::consumer_columns / 2];
-        if constexpr (Tile::narrow > 0) clear(accumulator);  // not kept while the others are in use
-        compute_tile<Cluster, Results>(accumulator, shared, c, rank, steps, consumer, thread, tile_row,
-                                       tile_column, lane, at, stagger, next_buffer);
+        float accumulator[BlockTile::fragments][BlockTile::consumer_columns / 2];
+        if constexpr (BlockTile::narrow > 0) clear(accumulator);  // not kept while the others are in use
+        compute_tile<Cluster, Results>(accumulator, consumer, result, map_c, hand_over);
     }
     if (Results::by_tma && thread == 0) wait_for_stores();
 }
 
-template <class Element, Major MajorB, class Tile, class Ring, class Schedule, class Results>
-__global__ void __launch_bounds__((Tile::consumers + 1) * warpgroup_threads, 1)
+template <class Element, Major MajorB, class BlockTile, class Ring, class Schedule, class Results>
+__global__ void __launch_bounds__((BlockTile::consumers + 1) * warpgroup_threads, 1)
 hopper_gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
             const __grid_constant__ TensorMap map_c, ElementOfC<Element>* c, int m, int n, int k,
             float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
     using Cluster = typename Schedule::Cluster;
     alignas(1024) extern __shared__ unsigned char memory[];
-    auto& shared = *reinterpret_cast<Shared<Element, MajorB, Tile, Ring, Results>*>(memory);
-    const TileSchedule<Tile, Schedule> scheduler(m, n, gridDim.x / Cluster::size);
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BlockTile, Ring, Results>*>(memory);
+    const TileSchedule<BlockTile, Schedule> scheduler(m, n, gridDim.x / Cluster::size);
     const int rank = Cluster::size > 1 ? cluster_rank() : 0;
     const int cluster = blockIdx.x / Cluster::size, clusters = gridDim.x / Cluster::size;
-    const int steps = ceil_div(k, shared.a[0].depth);
+    const BlockWork work{cluster, clusters, rank, ceil_div(k, shared.a[0].depth)};
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads;
 
     // A stage is released by every warp of the consumers, in all blocks that share it.
-    set_up_ring<Ring, Cluster>(shared.ring, Cluster::partners * Tile::consumers * 4, map_a, map_b, map_c);
+    constexpr int releases = Cluster::partners * BlockTile::consumers * 4;
+    set_up_ring<Ring, Cluster>(shared.ring, releases, map_a, map_b, map_c);
     if (warpgroup == 0) {
-        become_producer<Tile, Ring>();
+        become_producer<BlockTile, Ring>();
         if (one_of_warpgroup(thread)) {
-            produce<Ring, Schedule>(shared, map_a, map_b, scheduler, cluster, clusters, rank, steps);
+            produce<Ring, Schedule>(shared, map_a, map_b, scheduler, work);
         }
     } else {
-        become_consumer<Tile, Ring>();
-        consume<Tile, Schedule, Results>(shared, MatrixC<ElementOfC<Element>>{map_c, c, m, n, alpha, beta},
-                                         scheduler, cluster, clusters, rank, steps, warpgroup - 1, thread);
+        become_consumer<BlockTile, Ring>();
+        const MatrixC<ElementOfC<Element>> result{c, m, n, alpha, beta};
+        consume<BlockTile, Schedule, Results>(shared, result, map_c, scheduler, work, warpgroup - 1, thread);
     }
     if constexpr (Cluster::size > 1) cluster_barrier();  // no block exits while others access its memory
 }

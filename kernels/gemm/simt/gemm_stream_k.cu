@@ -36,8 +36,9 @@ __device__ inline void compute_tiles(const float* a, const float* b, float* c, f
     TileSteps work{-1, 0, 0};
     while (true) {
         // Worked out anew for each tile: there is no register to keep it in.
-        const int rows = ceil_div(unknown(m), Tile::bm), columns = ceil_div(unknown(n), Tile::bn);
-        const int steps = const_max(1, ceil_div(unknown(k), Tile::bk));
+        const int rows = ceil_div(hide_from_compiler(m), Tile::bm);
+        const int columns = ceil_div(hide_from_compiler(n), Tile::bn);
+        const int steps = const_max(1, ceil_div(hide_from_compiler(k), Tile::bk));
         const StreamK schedule(rows * columns, steps, gridDim.x);
         work = work.tile < 0 ? schedule.begin(block) : schedule.after(work, block);
         if (work.steps == 0) return;
@@ -59,7 +60,7 @@ __device__ inline void compute_tiles(const float* a, const float* b, float* c, f
         staged_loop<Copy::stages, Fragments::buffers, unrolled>(copies, thread_tile, shared, work.steps);
         release_stages();
         // The next block may have the end of this tile.
-        if (!work.ends(const_max(1, ceil_div(unknown(k), Tile::bk)))) {
+        if (!work.ends(const_max(1, ceil_div(hide_from_compiler(k), Tile::bk)))) {
             leave_sums<Tile::threads>(accumulator, sums + block * room, ready + block, thread, barrier);
             continue;
         }

@@ -24,7 +24,7 @@
 #include "types/index.cuh"
 
 template <class Element, class Accumulator, int BM, int BN, int BK, int WM, int WN, int Stages,
-          template <int, int> class Layout, int Pad, int Buffers, int Strip, Epilogue Store, int MinBlocks>
+          template <int, int> class Layout, int Pad, int Buffers, int Strip, StoreMethod Store, int MinBlocks>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, MinBlocks)
 mma_staged(const Element* __restrict__ a, const Element* __restrict__ b, Element* __restrict__ c,
            int m, int n, int k, float alpha, float beta) {
@@ -49,7 +49,7 @@ mma_staged(const Element* __restrict__ a, const Element* __restrict__ b, Element
     staged_loop<Stages, Buffers>(copies, warp, shared, ceil_div(k, BK));
 
     const Index row = first_row + warp_row, column = Index(first_column) + warp_column;
-    if constexpr (Store == Epilogue::collective) {
+    if constexpr (Store == StoreMethod::collective) {
         float* shared_c =
             reinterpret_cast<float*>(shared) + thread / 32 * shared_rows_mma * shared_pitch<Element, WN>;
         release_stages();

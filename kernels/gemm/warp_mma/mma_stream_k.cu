@@ -58,12 +58,12 @@ mma_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ Te
         const auto barrier = [] { __syncwarp(); };
         for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
             // New for each tile: the sums begin as zero, and the addresses take no registers after the loop.
-            Warp warp(tile_a, tile_b, warp_row, warp_column, unknown(lane));
+            Warp warp(tile_a, tile_b, warp_row, warp_column, hide_from_compiler(lane));
             auto& accumulator = reinterpret_cast<float(&)[outputs]>(warp.accumulator);
             // Uniform, so that it is not worked out again in the loop.
             const int deep = warp_uniform(const_min(k, work.steps * Ring::depth));
             Ring::template multiply<float>(at, memory, warp, deep, lane);
-            const int here = unknown(lane);  // what follows from it takes no registers in the loop over K
+            const int here = hide_from_compiler(lane);  // for the loop over K to have its registers
             const int own = block * Ring::warps + index, before = own - Ring::warps;
             if (!work.ends(steps)) {  // the next block has the end of this tile
                 leave_sums<32>(accumulator, sums + own * room, ready + own, here, barrier);

@@ -53,7 +53,7 @@ mma_tma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorM
             warp.clear();
             Ring::template multiply<Accumulator>(at, memory, warp, k, lane);
             const TilePosition origin = scheduler.origin(tile, 0);
-            const int here = unknown(lane);  // what follows from it takes no registers in the loop over K
+            const int here = hide_from_compiler(lane);  // for the loop over K to have its registers
             const int row = origin.row + warp_row, column = origin.column + warp_column;
             shared_c.template store<WM>(warp, map_c, c, m, n, row, column, here, alpha, beta);
         }

@@ -25,7 +25,7 @@
 #include "types/index.cuh"
 
 template <class Element, class Accumulator, int BM, int BN, int BK, int WM, int WN, int Stages, int Pad,
-          int Buffers, int Strip, Epilogue Store, int MinBlocks>
+          int Buffers, int Strip, StoreMethod Store, int MinBlocks>
 __global__ void __launch_bounds__(BM / WM * (BN / WN) * 32, MinBlocks)
 wmma_staged(const Element* __restrict__ a, const Element* __restrict__ b, Element* __restrict__ c,
             int m, int n, int k, float alpha, float beta) {
@@ -48,7 +48,7 @@ wmma_staged(const Element* __restrict__ a, const Element* __restrict__ b, Elemen
     staged_loop<Stages, Buffers>(copies, warp_tile, shared, ceil_div(k, BK));
 
     const Index row = first_row + warp_row, column = Index(first_column) + warp_column;
-    constexpr int columns = Store == Epilogue::collective ? WN : 16;
+    constexpr int columns = Store == StoreMethod::collective ? WN : 16;
     constexpr int pitch = shared_pitch<Element, columns>;
     Accumulator* shared_c = reinterpret_cast<Accumulator*>(shared) + warp * shared_rows_wmma * pitch;
     release_stages();

@@ -5,12 +5,12 @@
 #include "types/element.cuh"
 #include "types/vector.cuh"
 
-// The way of the accumulators into C.
+// How the accumulators reach C.
 //   direct      straight from the registers.
 //   fragment    through shared memory, a fragment of 16 columns at a time.
 //   collective  through shared memory, whole lines of the warp tile at a time.
 //   staged      through shared memory, from where TMA stores them.
-enum class Epilogue { direct, fragment, collective, staged };
+enum class StoreMethod { direct, fragment, collective, staged };
 
 // A vector in registers. As in BLAS, beta == 0 means that c counts for nothing, NaN included.
 template <int Count, class Element>

@@ -25,21 +25,21 @@ __host__ __device__ constexpr SliceSteps steps_of_slice(int steps, int slice, in
 // columns of each consumer are divided alike. Bands are a multiple of 16 columns wide, because one stmatrix
 // of a warp stores 16. All are of one width, the least that is enough, but the last one may be narrower, and
 // some may be empty after it. Of 16 columns and 64 rows a thread holds 8 accumulators.
-template <class Value, class Tile, int Slices>
+template <class Value, class BlockTile, int Slices>
 struct SliceSum {
     // Registers, a thread's accumulators in 64 rows, are half as many as columns: of all columns, of a band,
     // and of the narrower band, 0 if there is none.
-    static constexpr int registers = Tile::consumer_columns / 2;
+    static constexpr int registers = BlockTile::consumer_columns / 2;
     static constexpr int band = ceil_div(registers, 8 * Slices) * 8, narrow_band = registers % band;
-    static constexpr int threads = Tile::consumers * warpgroup_threads;
+    static constexpr int threads = BlockTile::consumers * warpgroup_threads;
     static constexpr int senders = const_max(Slices - 1, 1);
 
     // What the other blocks have sent, by thread of the consumers: neighbouring threads access neighbouring
     // vectors, without bank conflicts.
-    Vector<float, 4> received[senders][Tile::fragments][band / 4][threads];
+    Vector<float, 4> received[senders][BlockTile::fragments][band / 4][threads];
     // Buffers from which TMA stores to C. The width of its box divides a full band and the narrower one.
     using Buffers = TmaStoreRing<Value, 2 * gcd(band, registers), 2>;
-    Buffers results[Tile::consumers];
+    Buffers results[BlockTile::consumers];
 
     // Where block `to` receives from block `sender`: the sender's rank, counted without `to`.
     __host__ __device__ static constexpr int place(int sender, int to) { return sender - (sender > to); }
@@ -47,15 +47,15 @@ struct SliceSum {
     // Sends the accumulators of each other block's band to that block, and copies those of this block's band
     // to `own`. consumer_thread: the thread's number among those of all consumers. Barriers of the cluster
     // must come before (no block reads its ring any more) and after (every block has received).
-    __device__ void send(const float (&accumulator)[Tile::fragments][registers],
-                         float (&own)[Tile::fragments][band], int rank, int consumer_thread) {
+    __device__ void send(const float (&accumulator)[BlockTile::fragments][registers],
+                         float (&own)[BlockTile::fragments][band], int rank, int consumer_thread) {
         Vector<float, 4>* there[Slices];
 #pragma unroll
         for (int to = 0; to < Slices; ++to) {
             there[to] = in_block(&received[place(rank, to)][0][0][consumer_thread], to);
         }
 #pragma unroll
-        for (int i = 0; i < Tile::fragments * band; i += 4) {
+        for (int i = 0; i < BlockTile::fragments * band; i += 4) {
             const int fragment = i / band, within = i % band;
 #pragma unroll
             for (int to = 0; to < Slices; ++to) {
@@ -74,23 +74,24 @@ struct SliceSum {
 
     // Adds what was received to `own`, and stores this block's band to C. (row, column): where the consumer's
     // part of the tile begins in C. Called by all threads of the consumer; `thread` is the number among them.
-    __device__ void store(const float (&own)[Tile::fragments][band], const MatrixC<Value>& c, int row,
-                          int column, int rank, int consumer, int thread) {
+    __device__ void store(const float (&own)[BlockTile::fragments][band], const MatrixC<Value>& c,
+                          const TensorMap& map, int row, int column, int rank, int consumer, int thread) {
         const int left = registers - rank * band;  // of this band and those after it
         if (left >= band) {
-            store_band<band>(own, c, row, column + 2 * rank * band, consumer, thread);
+            store_band<band>(own, c, map, row, column + 2 * rank * band, consumer, thread);
         } else if constexpr (narrow_band > 0) {
-            if (left > 0) store_band<narrow_band>(own, c, row, column + 2 * rank * band, consumer, thread);
+            const int first = column + 2 * rank * band;
+            if (left > 0) store_band<narrow_band>(own, c, map, row, first, consumer, thread);
         }
     }
 
 private:
     template <int Count>
-    __device__ void store_band(const float (&own)[Tile::fragments][band], const MatrixC<Value>& c, int row,
-                               int column, int consumer, int thread) {
-        float sum[Tile::fragments][Count];
+    __device__ void store_band(const float (&own)[BlockTile::fragments][band], const MatrixC<Value>& c,
+                               const TensorMap& map, int row, int column, int consumer, int thread) {
+        float sum[BlockTile::fragments][Count];
 #pragma unroll
-        for (int i = 0; i < Tile::fragments * Count; i += 4) {
+        for (int i = 0; i < BlockTile::fragments * Count; i += 4) {
             const int fragment = i / Count, within = i % Count;
 #pragma unroll
             for (int w = 0; w < 4; ++w) sum[fragment][within + w] = own[fragment][within + w];
@@ -103,8 +104,8 @@ private:
             }
         }
         int next = 0;
-        combine_accumulators(sum, c.c, c.m, c.n, row, column, c.alpha, c.beta, thread);
-        results[consumer].template store<Evict::normal>(sum, c.map, row, column, thread, consumer + 1, next);
+        combine_accumulators(sum, c, row, column, thread);
+        results[consumer].store(sum, map, row, column, thread, consumer + 1, next);
         if (thread == 0) wait_for_store_reads<0>();  // shared memory goes when the block exits
     }
 };

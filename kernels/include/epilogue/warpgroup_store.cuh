@@ -13,10 +13,9 @@
 #include "ptx/warpgroup.cuh"
 #include "types/index.cuh"
 
-// C, m x n, with the factors of a GEMM and the map by which TMA stores to it.
+// C, m x n, with the factors of a GEMM.
 template <class Value>
 struct MatrixC {
-    const TensorMap& map;
     Value* c;
     int m, n;
     float alpha, beta;
@@ -47,9 +46,12 @@ __device__ inline void for_each_pair(float (&accumulator)[Fragments][Registers],
 
 // alpha * accumulator + beta * C in place. As in BLAS, beta == 0 means that C is not read.
 template <class Value, int Fragments, int Registers>
-__device__ inline void combine_accumulators(float (&accumulator)[Fragments][Registers], Value* c, int m,
-                                            int n, int first_row, int first_column, float alpha, float beta,
+__device__ inline void combine_accumulators(float (&accumulator)[Fragments][Registers],
+                                            const MatrixC<Value>& result, int first_row, int first_column,
                                             int thread) {
+    Value* const c = result.c;
+    const int m = result.m, n = result.n;
+    const float alpha = result.alpha, beta = result.beta;
     if (alpha != 1.0f) {
         for (auto& fragment : accumulator) {
             for (float& value : fragment) value *= alpha;
@@ -65,9 +67,10 @@ __device__ inline void combine_accumulators(float (&accumulator)[Fragments][Regi
 }
 
 template <class Value, int Fragments, int Registers>
-__device__ inline void store_direct(float (&accumulator)[Fragments][Registers], Value* c, int m, int n,
-                                    int first_row, int first_column, int thread) {
-    for_each_pair(accumulator, c, m, n, first_row, first_column, thread,
+__device__ inline void store_direct(float (&accumulator)[Fragments][Registers],
+                                    const MatrixC<Value>& result, int first_row, int first_column,
+                                    int thread) {
+    for_each_pair(accumulator, result.c, result.m, result.n, first_row, first_column, thread,
                   [&](typename Packed<Value>::Type* at, float low, float high) {
                       *at = Packed<Value>::pack(low, high);
                   });
@@ -134,7 +137,7 @@ struct TmaStoreRing {
 
     // All threads of the warpgroup, whose barrier is `barrier`; thread 0 starts the copies and waits for
     // them.
-    template <Evict Policy, int Fragments, int Registers>
+    template <Evict Policy = Evict::normal, int Fragments, int Registers>
     __device__ void store(const float (&accumulator)[Fragments][Registers], const TensorMap& map,
                           int first_row, int first_column, int thread, int barrier, int& next) {
         constexpr int box_registers = box_columns / 2, buffer_registers = per_buffer * box_registers;

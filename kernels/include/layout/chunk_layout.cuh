@@ -6,9 +6,9 @@
 //   XorChunks     the chunk is XORed with the row, within groups of eight (or the row, where it is narrower):
 //                 a permutation that costs no memory and keeps writing along a row conflict-free. Rows that
 //                 fill the banks together share one mask.
-// Offsets are in bytes, from a tile that starts on 128 bytes. Two steps from a known offset do not need its
-// row: `across(offset, chunks)`, where the offset's chunk has none of the bits of `chunks`, and
-// `below(offset, rows)`, where its row is smaller than the power of two that divides `rows`.
+// Offsets are in bytes, from a tile that starts on 128 bytes. From a known
+// offset you can move without its row: `across` moves by chunks (valid if the chunk number shares no bit with
+// `chunks`), `below` by rows (valid if the row is less than the largest power of two that divides `rows`).
 #pragma once
 
 #include "types/index.cuh"

@@ -3,8 +3,8 @@
 //   EveryRow     one row after the other.
 //   ThreeOfFour  the second half of the tile is groups of four rows, a group for each row of threads
 //                (quadrants, simt/thread_map.cuh). The first `four` groups hold four rows of the matrix.
-//                Later ones hold three, and the next group's first row again, which nobody multiplies. So
-//                threads that need seven rows find them where the others find eight, as two LDS.128.
+//                Later ones hold three, and a copy of the next group's first row, which is never used. So
+//                threads with seven rows load the same two LDS.128 as threads with eight.
 #pragma once
 
 #include "types/index.cuh"

@@ -4,9 +4,8 @@
 // divided into as many tiles as make whole rounds, and some of these are Narrow columns wide. At 8192 that
 // is 33 in each row: 17 of 256 columns and 16 of 240.
 //
-// Rows of tiles differ by one tile at most. Those with fewer come first, and in a row the wide tiles do, so
-// that a raster of strips gives wide tiles out first and narrow ones in the end: each block has about as many
-// of them as the others.
+// Rows have c or c + 1 tiles; rows with c come first. Within a row, wide tiles come before narrow ones. So a
+// raster of strips hands out wide tiles first, and every block gets about the same number of narrow ones.
 #pragma once
 
 #include "schedule/tile_scheduler.cuh"
@@ -63,9 +62,10 @@ struct EvenTiles {
     }
 };
 
-// The tiles of a kernel with the parameters Tile and Schedule (parameters.cuh), of one width or of two.
-template <class Tile, class Schedule>
+// The tiles of a kernel with the parameters BlockTile and Schedule (parameters.cuh), of one width or of two.
+template <class BlockTile, class Schedule>
 using TileSchedule = conditional_t<
-    (Tile::narrow > 0),
-    EvenTiles<Tile::rows, Tile::columns, Tile::narrow, typename Schedule::Cluster, Schedule::raster>,
-    TileScheduler<Tile::rows, Tile::columns, typename Schedule::Cluster, Schedule::raster>>;
+    (BlockTile::narrow > 0),
+    EvenTiles<BlockTile::rows, BlockTile::columns, BlockTile::narrow, typename Schedule::Cluster,
+              Schedule::raster>,
+    TileScheduler<BlockTile::rows, BlockTile::columns, typename Schedule::Cluster, Schedule::raster>>;

@@ -9,7 +9,7 @@
 // lie beside one another along N, the others along M. Reallocate moves the producer's registers to them.
 // Narrow: columns of narrow tiles (even_tiles.cuh), 0 where all are BN wide.
 template <int BM, int BN, int Consumers, int ConsumersN, bool Reallocate, int Narrow = 0>
-struct Tile {
+struct BlockTile {
     static constexpr int rows = BM, columns = BN, consumers = Consumers;
     static constexpr int fragments = BM / 64 / (Consumers / ConsumersN);  // of 64 rows, of a consumer
     static constexpr int consumer_columns = BN / ConsumersN;
@@ -34,7 +34,7 @@ template <int Stages, Evict EvictA, Evict EvictB, bool Early = false>
 struct Ring {
     static constexpr int stages = Stages;
     static constexpr Evict evict_a = EvictA, evict_b = EvictB;
-    enum : bool { early = Early };  // as in Tile
+    enum : bool { early = Early };  // as in BlockTile
 };
 
 // The order in which blocks that stay take tiles: clusters of Rows x Columns blocks, which load what they
@@ -47,11 +47,11 @@ struct Schedule {
     static constexpr bool serpentine = Serpentine;
 };
 
-// The way of the results: straight from registers, or by TMA from Buffers buffers per consumer, of 64 rows x
+// How the results leave: straight from registers, or by TMA from Buffers buffers per consumer, of 64 rows x
 // 128 bytes each; and when the L2 evicts them.
-template <Epilogue Way, int Buffers, Evict EvictC>
+template <StoreMethod Store, int Buffers, Evict EvictC>
 struct Results {
-    static constexpr bool by_tma = Way == Epilogue::staged;
+    static constexpr bool by_tma = Store == StoreMethod::staged;
     static constexpr int buffers = Buffers;
     static constexpr Evict evict = EvictC;
 };

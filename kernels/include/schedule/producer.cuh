@@ -6,17 +6,17 @@
 #include "schedule/ring.cuh"
 #include "schedule/tile_scheduler.cuh"
 
-// The tiles of C of cluster number `cluster` of `clusters`, `steps` steps of K each; blocks of a
-// cluster load a part each of what they share. Leaves at shared.origin[stage] of which tile the stage is.
+// A block's work; blocks of a cluster load a part each of what they share. Leaves at shared.origin[stage] of
+// which tile the stage is.
 template <class Ring, class Schedule, class Memory, class Scheduler>
 __device__ inline void produce(Memory& shared, const TensorMap& map_a, const TensorMap& map_b,
-                               const Scheduler& scheduler, int cluster, int clusters, int rank,
-                               int steps) {
+                               const Scheduler& scheduler, const BlockWork& work) {
     using Cluster = typename Schedule::Cluster;
+    const int rank = work.rank, steps = work.steps;
     auto at = shared.ring.begin();
     bool backwards = false;
-    for (int tile = cluster; tile < scheduler.tiles();
-         tile += clusters, backwards = Schedule::serpentine && !backwards) {
+    for (int tile = work.cluster; tile < scheduler.tiles();
+         tile += work.clusters, backwards = Schedule::serpentine && !backwards) {
         const TilePosition origin = scheduler.origin(tile, rank);
         for (int step = 0; step < steps; ++step, at.advance()) {
             auto& a = shared.a[at.stage];

@@ -5,6 +5,7 @@
 #include "mma/operand_tile.cuh"
 #include "mma/promotion.cuh"
 #include "schedule/ring.cuh"
+#include "schedule/wgmma_loop.cuh"
 #include "types/index.cuh"
 
 // The parts of a consumer: its columns in Split parts, of which Partials have partial sums in registers at
@@ -15,15 +16,17 @@ struct Promotion {
     static constexpr int interval = Interval, split = Split, partials = Partials, chain = Chain;
 };
 
-// Adds the product of `steps` stages of A, from `row` on, and B to the accumulators. Calls after_part(i) once
-// the first part of interval i is multiplied.
-template <class Cluster, class Promotion, int Stages, class TileA, class TileB, int Fragments, int Registers,
-          class AfterPart>
-__device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers], const TileA (&a)[Stages],
-                                      const TileB (&b)[Stages], RingBarriers<Stages>& ring,
-                                      RingPosition<Stages>& at, int steps, int row, int rank, int lane,
-                                      AfterPart&& after_part) {
-    using Position = RingPosition<Stages>;
+// Adds the product of all steps of a tile to the accumulators. Hands over by intervals: when the first part
+// of one is multiplied.
+template <class Cluster, class Promotion, class Memory, class Signal, int Fragments, int Registers>
+__device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers], Consumer<Memory>& consumer,
+                                      Signal& hand_over) {
+    using Position = decltype(consumer.at);
+    auto& a = consumer.shared.a;
+    auto& b = consumer.shared.b;
+    auto& ring = consumer.shared.ring;
+    auto& at = consumer.at;
+    const int steps = consumer.steps, row = consumer.row, rank = consumer.rank, lane = consumer.lane;
     constexpr int interval = Promotion::interval, chain = Promotion::chain, partials = Promotion::partials;
     constexpr int split = Promotion::split, parts = Fragments * split, registers = Registers / split;
     float partial[partials][1][registers];
@@ -59,7 +62,7 @@ __device__ inline void promotion_loop(float (&accumulator)[Fragments][Registers]
             } else {
                 wgmma_wait<0>();
             }
-            if (part == 0) after_part(first + i / parts);
+            if (part == 0) hand_over.after(first + i / parts);
             if (last) release(at, count);
             promote(accumulator, part, partial[i % partials]);
             if (partials == 1 && more) multiply((i + 1) % parts, 0, next, count);

@@ -3,7 +3,8 @@
 //
 // Where Ring::early (parameters.cuh), the producer goes on as soon as it has set up the ring, and only the
 // consumers wait for that; meanwhile one of them has C's map fetched, so that the first store need not wait
-// for it. The block must be alone: in a cluster none may write to another one that has not set up its ring.
+// for it. Not for clusters: a block must not signal another block's barriers before that block has
+// initialised them.
 // The consumers wait at barrier 0, that of __syncthreads, which nobody calls later; their own follow it.
 #pragma once
 
@@ -28,18 +29,18 @@ __device__ inline void set_up_ring(RingBarriers<Stages>& ring, int releases, con
 }
 
 // Called by all warps of the producer.
-template <class Tile, class Ring>
+template <class BlockTile, class Ring>
 __device__ inline void become_producer() {
     if constexpr (Ring::early) {
         __syncwarp();
-        warpgroup_arrive<Tile::consumers + 1>(0);
+        warpgroup_arrive<BlockTile::consumers + 1>(0);
     }
-    Tile::shrink_producer();
+    BlockTile::shrink_producer();
 }
 
 // Called by all warps of the consumers.
-template <class Tile, class Ring>
+template <class BlockTile, class Ring>
 __device__ inline void become_consumer() {
-    if constexpr (Ring::early) warpgroup_barrier<Tile::consumers + 1>(0);
-    Tile::grow_consumer();
+    if constexpr (Ring::early) warpgroup_barrier<BlockTile::consumers + 1>(0);
+    BlockTile::grow_consumer();
 }

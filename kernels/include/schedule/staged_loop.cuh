@@ -3,7 +3,7 @@
 //   Stages >= 2  a ring: while a tile is multiplied, the Stages - 1 after it are on their way (cp.async). A
 //                tile takes one barrier: then the tile is complete, and the one before it may be overwritten.
 // A thread commits one group of copies per tile, also for tiles after the last one (they copy nothing and
-// fill with zeros). So "all but the newest Stages - 2 groups" is always the tile that is multiplied next.
+// fill with zeros). So waiting for all but the newest Stages - 2 groups means waiting for the next tile.
 //   Buffers == 2  fragments of the next step are loaded before this step is multiplied, across tiles as well:
 //                 the ring advances in the last step of a tile. The number of steps is even, so that buffers
 //                 alternate.

@@ -4,10 +4,10 @@
 // and the one before it are cut along K: their steps, tile after tile, are divided evenly among all blocks.
 //
 // A block's share is as long as a tile at least, so that a tile has at most two blocks, neighbours. A block
-// walks its share from the end: first comes the beginning of a tile whose end is the next block's, whose sums
-// it leaves to it, and last the end of a tile whose beginning the block before has left long ago. A block
-// waits for blocks of a lower number only, which started earlier: nobody waits for ever, however few blocks
-// run at a time.
+// works through its share backwards. Its first tile is one that the next block finishes: it leaves its
+// partial sums for that block. Its last tile was begun by the previous block, whose partial sums have been
+// ready for a long time. A block waits for blocks of a lower number only, which started earlier: nobody waits
+// for ever, however few blocks run at a time.
 #pragma once
 
 #include "types/index.cuh"

@@ -18,6 +18,12 @@ __host__ __device__ constexpr TilePosition raster_position(int tile, int rows, i
     }
 }
 
+// What a persistent block has to do: tiles `cluster`, `cluster + clusters` and so on, as block `rank` of its
+// cluster, in `steps` steps of K each.
+struct BlockWork {
+    int cluster, clusters, rank, steps;
+};
+
 // Tiles of BM x BN, those of a cluster side by side. A tile outside of C has a number as well: its block
 // takes part in the loads of its cluster and stores nothing.
 template <int BM, int BN, class Cluster, int Raster>

@@ -39,7 +39,7 @@ __host__ __device__ constexpr Quad<T> four_windows(const Quad<T>& own, Whole who
     T between = 0;  // quads that all windows contain
 #pragma unroll
     for (int m = 1; m < K / 4; ++m) between = m == 1 ? whole(1) : between + whole(m);
-    T wider = 0;  // and the one that only those contain that end a quad later
+    T wider = 0;  // and of one quad more: of the windows that end one quad further right
     if (K >= 4 && K % 4 != 0) wider = K / 4 > 1 ? between + whole(K / 4) : whole(1);
     Quad<T> sums = {};
 #pragma unroll

@@ -14,9 +14,9 @@ enum class FragmentShape { column, element };
 //   columns  the same down and up the columns.
 //   searched columns in the order that was fastest of 302 in gemm_tma, where these reached from 0.99 to 1.06
 //            of cuBLAS' speed (H200, NVRTC 13.0, M = N = K = 4096). The compiler allocates other registers
-//            for each order, so another compiler may favour another. The more FFMAs write to another register
-//            than the one they add to, the slower the kernel (correlation 0.86 over 110 orders); why is not
-//            known. An order chosen by register banks alone (predicted: 3 % faster) was 0.6 % slower.
+//            for each order, so another compiler may favour another. Orders are slower the more FFMAs write
+//            to another register than the one they add to (correlation 0.86 over 110 orders); we do not
+//            know why. An order chosen by register banks alone (predicted: 3 % faster) was 0.6 % slower.
 enum class FfmaOrder { rows, snake, columns, searched };
 
 // Row and column of a thread's FFMA number i.

@@ -13,8 +13,9 @@ __host__ __device__ constexpr int const_min(int left, int right) { return left <
 
 __host__ __device__ constexpr int const_max(int left, int right) { return left < right ? right : left; }
 
-// A number of which the compiler knows nothing, so that what follows from it is worked out where it is used.
-__device__ inline int unknown(int value) {
+// Returns value but hides it from the optimiser: expressions made from it are computed again where they are
+// used, and not held in registers across a loop.
+__device__ inline int hide_from_compiler(int value) {
     asm volatile("" : "+r"(value));
     return value;
 }

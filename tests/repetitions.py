@@ -1,6 +1,6 @@
-"""Verify kernels that load by TMA on fresh inputs at odd sizes, often: hopper_repetitions.py ARCH REPETITIONS.
+"""Verify kernels on fresh inputs at odd sizes, often: repetitions.py ARCH REPETITIONS [KERNEL ...].
 
-A missing wait or a release too early shows as a wrong result once in a while. Each repetition draws new inputs, fills C
+Without a KERNEL, all that load by TMA, and the files of the FP32 ladder. A missing wait or a release too early shows as a wrong result once in a while. Each repetition draws new inputs, fills C
 with NaN (or with numbers, for beta != 0) and compares every output with the fp64 GEMM. Prints a line per variant and
 ends with status 1 where one was wrong.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,16 @@ from ladder.problems.gemm.instance import INSTANCE
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"consumers": 1, "reallocate": 0, "blocks": 0}
 HINTS = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
+TILE: dict[str, Any] = {"bm": 64, "bn": 64, "tm": 4, "tn": 4}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "1_naive": [{}],
+    "2_coalesced": [{}],
+    "3_shared_tile": [{}, {"tile": 16}],
+    "4_register_tile": [{}, TILE],
+    "5_vectors": [{}, {**TILE, "bk": 16}],
+    "6_register_staging": [{}, {**TILE, "bk": 16}],
+    "7_async_ring": [{}, {**TILE, "bk": 16, "stages": 4}],
+    "8_copying_warpgroup": [{}, {"bk": 8, "stages": 2}],
     "hopper_gemm": [
         {"stagger": 1},
         {"stagger": 1, "serpentine": 1, "raster": "hilbert"},
@@ -63,11 +73,16 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {**SMALL, "bm": 64, "bn": 32, "stages": 16, "boxes": 1, "cluster_n": 4},
     ],
     "1_tma_wgmma": [{}, {"bm": 64, "bn": 256}],
+    "1b_double_buffer": [{}, {"bm": 64, "bn": 256}],
     "2_ring": [{}, {"bn": 64, "stages": 6}],
     "3_wide_tile": [{}, {"bm": 256, "bn": 128}],
     "4_persistent": [{}, {"raster": "hilbert"}],
     "5_multicast": [{}, {"cluster_m": 4}],
     "6_tma_store": [{}, {"cluster_m": 1, "buffers": 1}],
+    "6c_stagger": [{}, {"bn": 128, "stages": 6, "buffers": 1}],
+    "6d_serpentine": [{}, {"bn": 128, "raster": "hilbert"}],
+    "6e_two_widths": [{}, {"bn": 128, "narrow": 96, "stages": 6}],
+    "6f_l2_order": [{}, {"bn": 192, "stages": 5, "blocks": 132}],
     "7_ping_pong": [{}, {"cluster_m": 2}, {"bm": 64, "bn": 192, "stages": 5, "buffers": 1}],
     "hopper_ping_pong": [
         {},
@@ -95,6 +110,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"bm": 192, "bn": 128, "consumers": 3},
         {"bn": 96, "every": 512, "stages": 6, "stagger": 0},
     ],
+    "8_stream_k": [{}, {"bn": 128, "stages": 6}],
     "mma_tma": [
         {"strip": 16},
         {"bm": 256, "bn": 128, "stages": 2},
@@ -114,8 +130,12 @@ SIZES = [
     {"m": 2050, "n": 1552, "k": 592},
     {"m": 1030, "n": 8208, "k": 528},  # more tiles than multiprocessors, and none of a width that divides N
 ]
-RUNGS = ["1_tma_wgmma", "2_ring", "3_wide_tile", "4_persistent", "5_multicast", "6_tma_store", "7_ping_pong"]
+RUNGS = [
+    name for name in VARIANTS if (ROOT / f"kernels/gemm/hopper/{name}.cu").exists() and name[0].isdigit()
+]
+FP32 = [name for name in VARIANTS if (ROOT / f"kernels/gemm/fp32/{name}.cu").exists()]
 SWEEPS = [
+    *((name, "fp32", "NN") for name in FP32),
     *((rung, "bf16", "NN") for rung in RUNGS),
     *((rung, "fp16", "TN") for rung in RUNGS),
     ("hopper_gemm", "bf16", "NN"),
@@ -186,8 +206,10 @@ def own_harness(dtype: str, arch: str) -> tuple[bytes, dict[str, str]]:
     return cubin, facts["symbols"]
 
 
-def main() -> int:
-    arch, repetitions = sys.argv[1], int(sys.argv[2])
+def main(arguments: Sequence[str]) -> int:
+    arch, repetitions, only = arguments[0], int(arguments[1]), {*arguments[2:]}
+    if unknown := only - {*VARIANTS}:
+        raise SystemExit(f"no kernel {', '.join(sorted(unknown))}; accepted: {', '.join(VARIANTS)}")
     catalog = load_catalog(ROOT / "kernels")
     config = read_settings(Project(ROOT), (), {})
     wrong = []
@@ -195,6 +217,8 @@ def main() -> int:
         gpu = Gpu(*own_harness("bf16", arch))
         create = INSTANCE.maker(Timer(gpu), config.measure.model_dump())
         for kernel, dtype, layout in SWEEPS:
+            if only and kernel not in only:
+                continue
             path = Path(folder) / "repetitions.yaml"
             path.write_text(yaml.safe_dump(repeated(kernel, dtype, layout)))
             loaded = load_sweep(path, catalog)
@@ -208,10 +232,12 @@ def main() -> int:
             plan = plan_sweep(loaded, config, arch)
             found = wrong_results(gpu, create, plan, cubins, repetitions)
             wrong += found
-            print(f"{dtype} {layout}: {len(cubins)} variants, {repetitions} times each, {len(found)} wrong")
+            print(
+                f"{kernel} {dtype} {layout}: {len(cubins)} variants, {repetitions} times each, {len(found)} wrong"
+            )
     print(*wrong, sep="\n")
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,62 @@
+// C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
+//
+// The technique: a double buffer. Between rung 1, where copies and wgmma take turns, and rung 2. There are
+// two stages of tiles in shared memory: while the tensor cores multiply one, TMA fills the other. The same
+// thread starts the copies; it must not start one before all wgmma have read that stage. The sweep
+// hopper_files measures it.
+//
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
+// BM, BN: block tile in elements; 64 of K at a time.
+
+#include "epilogue/warpgroup_store.cuh"
+#include "mma/operand_tile.cuh"
+#include "types/index.cuh"
+
+constexpr int stages = 2;
+
+template <class Element, Major MajorB, int BM, int BN>
+struct Shared {
+    OperandTile<Element, Major::k, BM> a[stages];
+    OperandTile<Element, MajorB, BN> b[stages];
+    Mbarrier full[stages];
+};
+
+template <class Element, Major MajorB, int BM, int BN>
+__global__ void __launch_bounds__(warpgroup_threads, 1)
+hopper_double_buffer(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+                     Element* c, int m, int n, int k, float alpha, float beta) {
+    if (k == 0) return scale_c(c, m, n, beta);
+    alignas(1024) extern __shared__ unsigned char memory[];
+    auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN>*>(memory);
+    const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
+    const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
+    const auto copy = [&](int step) {
+        auto& a = shared.a[step % stages];
+        auto& b = shared.b[step % stages];
+        Mbarrier& full = shared.full[step % stages];
+        mbarrier_arrive_expect(full, a.bytes + b.bytes);
+        a.load(map_a, first_row, step * depth, full);
+        b.load(map_b, first_column, step * depth, full);
+    };
+    if (threadIdx.x == 0) {
+        for (Mbarrier& full : shared.full) mbarrier_init(full, 1);
+        fence_mbarrier_init();
+        copy(0);
+    }
+    __syncthreads();
+
+    float accumulator[BM / 64][BN / 2];
+    for (int step = 0; step < steps; ++step) {
+        const int stage = step % stages;
+        if (threadIdx.x == 0 && step + 1 < steps) copy(step + 1);  // while this step is multiplied
+        mbarrier_wait(shared.full[stage], step / stages % 2);  // each stage has a phase of its own
+        wgmma_fence();
+        wgmma_tiles(accumulator, shared.a[stage], shared.b[stage], 0, 0, step > 0);
+        wgmma_commit();
+        wgmma_wait_all(accumulator);
+        __syncthreads();  // all wgmma have read the stage: the next copy may overwrite it
+    }
+    const MatrixC<Element> result{c, m, n, alpha, beta};
+    combine_accumulators(accumulator, result, first_row, first_column, threadIdx.x);
+    store_direct(accumulator, result, first_row, first_column, threadIdx.x);
+}
