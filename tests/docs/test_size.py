@@ -26,13 +26,13 @@ FEATURES = {
     "compiling and reading machine code": "build/* cli/build !build/banks",
     "one GPU: memory, launches, timing, libraries": "gpu/* !gpu/external !gpu/workspace !gpu/stamps !gpu/unmapped",
     "measuring: worker, supervisor, store, sessions, winners": """measure/* cli/measure model/intervals results/forecast
-        !measure/beyond !measure/ncu !measure/profile_job !measure/sanitizer !measure/subjects !measure/t*
-        !measure/watch""",
+        !measure/beyond !measure/equivalence !measure/ncu !measure/profile_job !measure/sanitizer !measure/subjects
+        !measure/t* !measure/watch""",
     "problems and their checks": "problems/* !problems/banks/*",
     "accesses beyond buffers, state between launches": "measure/beyond measure/watch gpu/unmapped gpu/workspace",
     "references of a user's own": "gpu/external",
     "counters by Nsight Compute": "measure/ncu measure/profile_job measure/subjects",
-    "checks of the timer, CUPTI's clock": "measure/t* gpu/stamps",
+    "checks of the timer, CUPTI's clock": "measure/t* measure/equivalence gpu/stamps",
     "sanitizer": "measure/sanitizer catalogue/sanitizer_sweeps cli/sanitize",
     "model of the banks": "build/banks problems/banks/*",
     "tables, statistics, environment": """results/__init__ results/collect results/tables results/statistics
@@ -46,7 +46,8 @@ FEATURES = {
     "report": "report/* cli/report !report/figures/*",
     "figures": "report/figures/*",
     "page": "page/*",
-    "command line, display, inputs of rules": "cli/__init__ cli/app cli/display cli/load cli/options cli/rules",
+    "command line, display, inputs of rules": """cli/__init__ cli/app cli/digests cli/display cli/load cli/options
+        cli/rules""",
 }
 
 

@@ -106,21 +106,21 @@ def test_a_workspace_keeps_nothing_from_launch_to_launch(measure: Measure) -> No
     assert found["replays"].status in ("stateful", "incorrect"), found["replays"]
 
 
-def test_a_worker_takes_the_algorithms_of_the_one_before(tmp_path: Path) -> None:
+def test_every_worker_takes_the_reference_that_was_chosen(tmp_path: Path) -> None:
     folder = make_project(tmp_path / "project")
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
     variants = [{"kernel": "faulty", "params": {"fault": fault}} for fault in ("none", "trap")]
     variants.append({"kernel": "tma_tile"})
     libraries = {"references": ["cublas", "cublaslt"], "regimes": ["dirty"]}
     records = measured(folder, variants, [SIZE], "{deadline_s: 10}", **libraries)
-    good = [record.result for record in records if record.status == "ok"]
-    assert [record.status for record in records] == ["ok", "launch_error", "ok"]
+    (chosen,) = (record.result for record in records if not record.cell.kernel)
+    good = [record.result for record in records if record.cell.kernel and record.status == "ok"]
+    assert [record.status for record in records if record.cell.kernel] == ["ok", "launch_error", "ok"]
     assert len({record.session for record in records}) == 2
-    assert set(good[0]["algorithms"]) == {"cublaslt"}
-    assert good[0]["algorithms"] == good[1]["algorithms"]
-    assert not any(result["notes"] for result in good), "it was found in the list again"
+    assert {one["reference"] for one in chosen["candidates"]} <= {"cublas", "cublaslt"}
+    assert set(chosen["references"]) == {"cublas", "cublaslt"}
     for result in good:
-        assert result["algorithm"] == result["algorithms"].get(result["reference"], "")
+        assert (result["reference"], result["algorithm"]) == (chosen["reference"], chosen["algorithm"])
 
 
 def test_what_the_device_cannot_hold_is_said_with_its_numbers(measure: Measure) -> None:
@@ -243,7 +243,14 @@ def test_a_cell_with_beta_is_timed_and_errors_are_recorded_by_kind_of_inputs(tmp
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
     asked = {"references": ["cublas", "cublaslt"], "regimes": ["cold"], "accumulated": {}, "errors": {}}
     found = measured(folder, [{"kernel": "faulty"}], [dict.fromkeys("mnk", 256)], "{deadline_s: 10}", **asked)
-    assert sorted((one.cell.beta, one.status) for one in found) == [(0.0, "ok"), (1.0, "ok")], found
+    assert {(one.cell.beta, one.status) for one in found} == {(0.0, "ok"), (1.0, "ok")}, found
+    assert {(bool(one.cell.kernel), one.cell.beta) for one in found} == {
+        (False, 0),
+        (False, 1),
+        (True, 0),
+        (True, 1),
+    }
+    found = [one for one in found if one.cell.kernel]
     (plain,) = (one for one in found if not one.cell.beta)
     errors = {one["metric"]: one["value"] for one in plain.result["observations"]}
     assert len(errors) == 2 * len(ERROR_INPUTS), errors

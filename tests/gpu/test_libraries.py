@@ -1,4 +1,4 @@
-"""cuBLASLt as a reference, with a library that the test scripts in place of the real one: which algorithm is taken."""
+"""cuBLASLt as a reference, with a library that the test scripts in place of the real one: which algorithms it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from ladder.gpu import libraries
 from ladder.gpu.instance import Instance
 from ladder.gpu.libraries import Gemm, Libraries
-from ladder.measure.bench import Bench
+from ladder.measure.bench import Bench, CellOutcome
+from ladder.model.cell import Cell, Partner, Reference
 from ladder.model.errors import LadderError
 from ladder.problems.gemm.instance import GemmInstance
 
@@ -63,7 +64,7 @@ class ScriptedLibrary:
 
 
 REAL = libraries.lt
-Make = Callable[..., tuple[Libraries, ScriptedLibrary, list[int]]]
+Make = Callable[..., tuple[Libraries, ScriptedLibrary]]
 
 
 class Anything:
@@ -77,58 +78,37 @@ class Anything:
 
 @pytest.fixture
 def make(monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Libraries over a heuristic list, where an algorithm's time is its tile; with how many were timed each time."""
+    """Libraries over a heuristic list of algorithms, each with its number and its tile."""
 
-    def made(*listed: tuple[int, int]) -> tuple[Libraries, ScriptedLibrary, list[int]]:
-        scripted, timed = ScriptedLibrary(listed), list[int]()
+    def made(*listed: tuple[int, int]) -> tuple[Libraries, ScriptedLibrary]:
+        scripted = ScriptedLibrary(listed)
         monkeypatch.setattr(libraries, "lt", scripted)
-
-        class Clock:
-            def quick(self, launchers: Sequence[Callable[[], None]]) -> list[float]:
-                timed.append(len(launchers))
-                for launcher in launchers:
-                    launcher()
-                return [float(tile) for tile in scripted.launched[-len(launchers) :]]
-
         found = Libraries.__new__(Libraries)
-        found.timer, found.gpu, found._candidates, found._workspace = Clock(), Anything(), 8, Anything()
-        return found, scripted, timed
+        found.gpu, found._candidates, found._workspace = Anything(), 8, Anything()
+        return found, scripted
 
     return made
 
 
-def test_the_fastest_of_the_list_is_chosen_and_named_by_what_the_library_tells(make: Make) -> None:
-    found, scripted, timed = make((66, 30), (66, 20), (7, 25))
-    launcher, name = found.cublaslt(BF16)
-    assert name == "id 66 tile 20 workspace 512"
-    launcher()
-    assert (scripted.launched[-1], timed) == (20, [3])
-
-
-def test_an_algorithm_that_is_asked_for_is_taken_without_timing_any(make: Make) -> None:
-    found, scripted, timed = make((66, 30), (66, 20))
-    launcher, name = found.cublaslt(BF16, "id 66 tile 30 workspace 512")
-    launcher()
-    assert (name, scripted.launched, timed) == ("id 66 tile 30 workspace 512", [30], [])
-
-
-def test_one_that_is_not_in_the_list_is_chosen_anew(make: Make) -> None:
-    found, _, timed = make((66, 30), (66, 20))
-    assert found.cublaslt(BF16, "id 66 tile 10 workspace 512")[1] == "id 66 tile 20 workspace 512"
-    assert timed == [2]
+def test_every_algorithm_of_the_list_has_the_name_that_the_library_tells(make: Make) -> None:
+    found, scripted = make((66, 30), (66, 20), (7, 25))
+    launchers = found.cublaslt(BF16)
+    assert [*launchers] == [
+        f"id {number} tile {tile} workspace 512" for number, tile in ((66, 30), (66, 20), (7, 25))
+    ]
+    for launcher in launchers.values():
+        launcher()
+    assert scripted.launched == [30, 20, 25]
 
 
 def test_algorithms_of_which_the_library_tells_the_same_are_two(make: Make) -> None:
-    found, _, timed = make((66, 20), (66, 20), (66, 20))
-    assert found.cublaslt(BF16)[1] == "id 66 tile 20 workspace 512"
-    assert timed == [3]
-    name = "id 66 tile 20 workspace 512 again again"
-    assert found.cublaslt(BF16, name)[1] == name
-    assert timed == [3]
+    found, _ = make((66, 20), (66, 20), (66, 20))
+    name = "id 66 tile 20 workspace 512"
+    assert [*found.cublaslt(BF16)] == [name, f"{name} again", f"{name} again again"]
 
 
 def test_fast_accumulation_is_set_where_it_is_asked_for(make: Make) -> None:
-    found, scripted, _ = make((66, 20))
+    found, scripted = make((66, 20))
     found.cublaslt(FP8)
     assert scripted.fast == []
     found.cublaslt(FP8, fast=True)
@@ -140,10 +120,11 @@ def test_fast_accumulation_is_set_where_it_is_asked_for(make: Make) -> None:
 def gemm(found: Libraries, dtype: str) -> GemmInstance:
     """An instance without a device."""
     made = GemmInstance.__new__(GemmInstance)
-    made.libraries, made.dtype, made.layout, made.algorithms = found, dtype, "TN", {}
+    made.libraries, made.dtype, made.layout, made.scalars = found, dtype, "TN", {"beta": 0.0}
     made.m = made.n = made.k = 64
-    made.scalars = {"alpha": 1.0, "beta": 0.0}
     made.pointer = lambda name: 0  # type: ignore[method-assign]
+    made._place, made.outputs = 0, ()  # type: ignore[misc]
+    made._move = lambda place: None  # type: ignore[method-assign]
     return made
 
 
@@ -155,41 +136,41 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
     monkeypatch.setattr(Bench, "check", lambda *_: (Right(), 1.0))
     made = Bench.__new__(Bench)
-    made.known = {}
+    made.known, made.external = {}, {}
     return made
 
 
-def test_the_references_of_an_instance_have_their_own_algorithms_and_keep_them(make: Make) -> None:
-    found, scripted, timed = make((66, 30), (66, 20))
-    instance = gemm(found, "fp8")
-    for name in ("cublaslt", "cublaslt_fast", "cublaslt", "cublaslt_fast"):
-        instance.library(name)
-    assert instance.algorithms == dict.fromkeys(("cublaslt", "cublaslt_fast"), "id 66 tile 20 workspace 512")
-    assert (timed, scripted.fast) == ([2, 2], [1, 1])
-
-
-def test_a_library_without_its_earlier_algorithm_leaves_a_note(
+def test_candidates_are_every_algorithm_and_what_is_missing_leaves_a_note(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, _, _ = make((66, 30))
+    found, _ = make((66, 30), (7, 20))
     instance: Instance = gemm(found, "bf16")
-    instance.algorithms["cublaslt"] = "id 1"
     at = bench(monkeypatch)
-    assert at._library("cublaslt", instance) is not None
-    assert at.notes() == ["cublaslt: chosen anew, since its list has no longer what earlier cells took: id 1"]
-    assert at._library("cublaslt_fast", instance) is None
-    assert at.notes()[1] == "cublaslt_fast: fast accumulation is a setting of fp8"
-    again = bench(monkeypatch)
-    assert again._library("cublaslt", instance) is not None
-    assert again.notes() == []
+    choice = Cell("", {}, "bf16", "TN", {}, "cold", Reference(("cublaslt", "cublaslt_fast")))
+    names = [str(one) for one in at.candidates(choice, instance)]
+    assert names == ["cublaslt id 66 tile 30 workspace 512", "cublaslt id 7 tile 20 workspace 512"]
+    assert at.notes() == ["cublaslt_fast: fast accumulation is a setting of fp8"]
+    with pytest.raises(CellOutcome, match="fast accumulation is a setting of fp8"):
+        bench(monkeypatch).candidates(replace(choice, reference=Reference(("cublaslt_fast",))), instance)
+
+
+def test_an_algorithm_that_the_list_no_longer_holds_is_no_reference(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = make((66, 30))
+    at = bench(monkeypatch)
+    assert at.library(Partner("cublaslt", "id 1"), {}, gemm(found, "bf16")) is None
+    assert at.notes() == ["cublaslt id 1: its list of algorithms does not hold 'id 1'"]
+    assert at.library(Partner("cublaslt", "id 66 tile 30 workspace 512"), {}, gemm(found, "bf16")) is not None
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_a_launch_multiplies_by_one_and_adds_beta_times_c(make: Make, beta: float) -> None:
-    made, library, _ = make((1, 4))
+    made, library = make((1, 4))
     made._cublas = 0
     with_beta = replace(BF16, beta=beta)
-    made.cublaslt(with_beta)[0]()
+    (launch,) = made.cublaslt(with_beta).values()
+    launch()
     assert library.scalars == [1.0, beta]
     given = made.cublas(with_beta).args  # type: ignore[attr-defined]
     assert [ctypes.c_float.from_address(given[one]).value for one in (6, 13)] == [1.0, beta]

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,14 @@ from ladder.gpu.timing import (
     LEAST_PAIRS,
     CheckedLaunch,
     Pairs,
+    Places,
     Sides,
     StoppingRule,
     Timer,
     TimesDisagree,
     chain_length,
 )
+from ladder.measure.schedule import RACE
 from ladder.model.intervals import t_interval_of_ratios
 from ladder.model.problem import GATE
 
@@ -700,3 +702,101 @@ def test_a_true_difference_of_one_percent_is_seen() -> None:
             yield Timer(gpu).pairs(sides(variant, reference), rule(0.002, 12, 2000), "dirty").speedup()
 
     assert all(low > 1 for _, low, _ in runs())
+
+
+# Contests of more than two.
+
+
+def places(*launchers: Callable[[], None]) -> list[Places]:
+    return [(CheckedLaunch(one), CheckedLaunch(one)) for one in launchers]
+
+
+def test_contestants_take_turns_forwards_and_backwards_at_both_places(gpu: Any, timer: Timer) -> None:
+    both = [
+        (CheckedLaunch(gpu.steady(here, 10.0)), CheckedLaunch(gpu.steady(there, 10.0)))
+        for here, there in ("Aa", "Bb", "Cc")
+    ]
+    found = timer.contest(both, rule(min_pairs=12), "dirty", 0.02)
+    assert gpu.order == "A" + 3 * "ABCcbacbaABC"
+    assert [len(us) for us in found.us] == [12] * 3
+    assert found.stopped_by == "precision"
+
+
+def test_two_contestants_go_as_pairs_do(gpu: Any, timer: Timer) -> None:
+    here, there = [sides(gpu.steady(a, 10.0), gpu.steady(b, 10.0)) for a, b in ("AB", "ab")]
+    timer.pairs(here, rule(), "dirty", swapped=there)
+    order, gpu.log[:] = gpu.order, []
+    timer.contest([*zip(here, there, strict=True)], rule(), "dirty", 0.02)
+    assert gpu.order == order
+
+
+def test_what_is_far_behind_drops_out_and_what_is_close_is_timed_until_its_distance_is_known(
+    gpu: Any, timer: Timer
+) -> None:
+    random = np.random.default_rng(3)
+    times = {"A": 10.1, "B": 10.0, "C": 13.0}
+    given = places(*(gpu.launcher(name, noisy(random, us, 0.02)) for name, us in times.items()))
+    found = timer.contest(given, rule(precision=0.002, max_pairs=4000), "dirty", 0.02)
+    assert found.stopped_by == "precision"
+    assert (found.fastest, found.running) == (1, [0, 1])
+    assert len(found.us[2]) == LEAST_PAIRS
+    assert len(found.us[0]) == len(found.us[1]) > 100
+    middle, low, high = found.against_fastest(0).speedup()
+    assert low < 1.01 < high
+    assert high - low < 0.005 * middle
+
+
+def test_a_contest_of_blocks_goes_round_and_drops_what_is_far_behind(gpu: Any, timer: Timer) -> None:
+    chains = [gpu.steady("A", 50_000.0), gpu.steady("B", 50_500.0), gpu.steady("C", 60_000.0)]
+    found = timer.contest_of_blocks([CheckedLaunch(one) for one in chains], [10, 10, 10], 0.02)
+    assert [len(us) for us in found.us] == [6, 6, 2]
+    assert found.us[1] == pytest.approx([5050.0] * 6)
+    assert found.stopped_by == "blocks"
+
+
+# Racing: what cannot win stops early.
+
+
+def test_a_variant_that_cannot_win_stops_at_the_next_look(gpu: Any, timer: Timer) -> None:
+    random = np.random.default_rng(3)
+    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.05)), gpu.launcher("B", noisy(random, 8.0, 0.05)))
+    pairs = timer.pairs(given, replace(rule(precision=0.0025), race=RACE), "dirty")
+    assert pairs.stopped_by == "race"
+    assert pairs.speedup()[2] < RACE
+    assert len(pairs.variant_us) == LEAST_PAIRS
+    full = timer.pairs(given, rule(precision=0.0025), "dirty")
+    assert len(full.variant_us) > 4 * LEAST_PAIRS
+
+
+def test_one_that_may_still_win_is_measured_in_full(gpu: Any, timer: Timer) -> None:
+    random = np.random.default_rng(3)
+    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.01)), gpu.launcher("B", noisy(random, 9.5, 0.01)))
+    assert timer.pairs(given, replace(rule(precision=0.0025), race=RACE), "dirty").stopped_by == "precision"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_race_of_144_takes_fewer_pairs_and_finds_a_winner_as_good(
+    seed: int, gpu: Any, timer: Timer
+) -> None:
+    random = np.random.default_rng(seed)
+    speeds = random.uniform(0.3, 1.0, 144)
+
+    def timed(speed: float, race: float) -> Pairs:
+        variant = gpu.launcher("A", noisy(random, 20.0 / speed, 0.02))
+        given = sides(variant, gpu.launcher("B", noisy(random, 20.0, 0.02)))
+        return timer.pairs(given, replace(rule(precision=0.0025), race=race), "dirty")
+
+    def tuned(share: float) -> tuple[float, int]:
+        """The true speed of the winner, and pairs in all, where a race is for a share of the best so far."""
+        best, pairs_of_all, read = 0.0, 0, dict[float, float]()
+        for speed in speeds:
+            pairs = timed(speed, share * best)
+            middle, low, _ = pairs.speedup()
+            best, pairs_of_all = max(best, low), pairs_of_all + len(pairs.variant_us)
+            read[speed] = middle
+        three = sorted(speeds, key=lambda speed: -read[speed])[:3]
+        return max(three, key=lambda speed: timed(speed, 0.0).speedup()[0]), pairs_of_all
+
+    (full, pairs_of_full), (race, pairs_of_race) = tuned(0.0), tuned(RACE)
+    assert race > 0.995 * full
+    assert pairs_of_race < 0.5 * pairs_of_full

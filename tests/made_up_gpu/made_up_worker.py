@@ -15,6 +15,7 @@ from typing import Any
 
 from ladder.gpu.timing import Pairs
 from ladder.measure import process, worker
+from ladder.measure.choice import decide
 
 FACTS = {
     "name": "Made-up GPU",
@@ -41,19 +42,28 @@ class Worker(worker.Worker):
 
     done = 0
 
-    def measure(self, task: Any, regimes: Any, algorithms: Any) -> dict[str, Any]:
+    def choose(self, request: Any) -> dict[str, Any]:
+        choice = self.plan.choices[request.index]
+        one = {"reference": choice.reference.libraries[0], "algorithm": "", "us": [10.0] * 12}
+        found = {"status": "ok", "reason": "", "candidates": [one], "references": {one["reference"]: 10.0}}
+        found |= {"stopped_by": "precision", "clock": "events", "notes": [], "check": {}}
+        return {choice.regime: found | decide([one], "precision")}
+
+    def measure(self, request: Any) -> dict[str, Any]:
+        task, regimes = self.plan.tasks[request.index], request.regimes
         hold = Path(os.environ.get("MADE_UP_HOLD", "/nowhere"))
         while self.done and hold.exists():
             time.sleep(0.05)
         self.done += 1
-        common = {"reference": "copy", "algorithm": "", "references": {"copy": 10.0}, "algorithms": {}}
+        common: dict[str, Any] = {"reference": "copy", "algorithm": ""}
         common |= {"check": {"max_error": 0.0, "error_bound": 1.0, "launches": 12}, "notes": []}
         common |= {"copy_us": 10.0, "observations": []}
         found = {}
         for regime in regimes:
             numbers = random.Random(f"{task.cell.id} {regime}")
             own, other = ([base * numbers.gauss(1, 0.001) for _ in range(12)] for base in (12.0, 10.0))
-            found[regime] = worker._result(Pairs(own, other, "precision"), common)
+            against = request.against.get(regime, {})
+            found[regime] = worker._result(Pairs(own, other, "precision"), {**common, **against})
         return found
 
 

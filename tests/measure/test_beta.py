@@ -25,7 +25,7 @@ from ladder.results.collect import collect_sweep
 from ladder.results.reproduction import again, alone, published_row
 from ladder.results.run_data import RunData, Unmeasured
 from rendering import SWEEPS, made
-from test_worker import Libraries, plan_of, played
+from test_worker import Libraries, plan_of, played, request
 
 __all__ = ["played"]
 
@@ -82,7 +82,7 @@ def of_task(plan: Plan, index: int, folder: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("ladder.problems.gemm.instance.Libraries", Listening)
     (folder / "none.cubin").touch()
-    answer = worker.Worker(plan, folder).answer(index, plan.regimes_of(plan.tasks[index]), {})
+    answer = worker.Worker(plan, folder).answer(request(plan, index, *plan.regimes_of(plan.tasks[index])))
     return answer["results"][plan.regimes[0]], asked
 
 

@@ -23,8 +23,9 @@ from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import make_sweep
 from ladder.gpu.instance import Check
 from ladder.gpu.timing import capture
-from ladder.measure import worker
+from ladder.measure import watch, worker
 from ladder.measure.conditions import tree_conditions
+from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
@@ -130,8 +131,18 @@ def module_of(plan: Plan) -> Any:
 
 def answer(plan: Plan, folder: Path, *regimes: str) -> dict[str, Any]:
     """What becomes of the first task."""
-    given = worker.Worker(plan, folder).answer(0, regimes or ["dirty"], {})
+    regimes = regimes or ("dirty",)
+    chosen = {"reference": "mine"}
+    against = dict.fromkeys(regimes, chosen) if plan.tasks[0].cell.reference.is_choice else {}
+    given = worker.Worker(plan, folder).answer(Request(0, regimes, against=against))
     return {**given["results"], "fatal": given["fatal"]}
+
+
+def choose(plan: Plan, folder: Path, regime: str = "dirty") -> dict[str, Any]:
+    """What becomes of the first choice of a regime."""
+    (index,) = [index for index, one in enumerate(plan.choices) if one.regime == regime][:1]
+    given = worker.Worker(plan, folder).answer(Request(index, [regime], choice=True))
+    return {**given["results"][regime], "fatal": given["fatal"]}
 
 
 @pytest.fixture
@@ -141,11 +152,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_python_callable_gets_buffers_sizes_scalars_and_the_stream(tmp_path: Path) -> None:
-    plan = own_plan(tmp_path, ["cublas", {"python": python_file(tmp_path), "entry": "good"}])
+    plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good"}])
     found = answer(plan, tmp_path)["dirty"]
     assert (found["status"], found["notes"]) == ("ok", [])
-    assert list(found["references"]) == ["cublas", "mine:good"]
-    ((problem, buffers, sizes, scalars, stream),) = module_of(plan).calls
+    (problem, buffers, sizes, scalars, stream), *_ = module_of(plan).calls
     assert (problem.name, problem.dtype, problem.layout) == ("gemm", "fp32", "NN")
     assert (sizes, scalars, stream) == ({"m": 1024, "n": 1024, "k": 1024}, {"alpha": 1.0, "beta": 0.0}, 7)
     assert list(buffers) == ["a", "b", "c"]
@@ -168,7 +178,7 @@ def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(tmp_path: P
     own = worker.Worker(plan, tmp_path)
     reach = [task.launch.params["k"] for task in plan.tasks if task.launch]
     for index in (0, *range(4)):
-        assert own.answer(index, ["dirty"], {})["results"]["dirty"]["status"] == "ok"
+        assert own.answer(Request(index, ["dirty"]))["results"]["dirty"]["status"] == "ok"
     assert [given[2]["k"] for given in module_of(plan).calls] == [2, 2, 16, 16], "for both places of outputs"
     assert list(dict.fromkeys(reach)) == [2, 16]
 
@@ -183,7 +193,7 @@ def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(tmp_path: P
     own = worker.Worker(plan, tmp_path)
     last = len(plan.tasks) - 1
     for index in (0, 1, last):
-        results = own.answer(index, ["dirty", "warm"], {})["results"]
+        results = own.answer(Request(index, ["dirty", "warm"]))["results"]
         assert {one["status"] for one in results.values()} == {"ok"}, results
     library = ctypes.CDLL(str(tmp_path / "libmine.so"))
     a, b, c, *rest = (ctypes.c_int64 * 8).in_dll(library, "seen")
@@ -209,7 +219,7 @@ def test_a_callable_that_goes_wrong_leaves_a_note_and_the_others_count(
     entry: str, says: str, tmp_path: Path
 ) -> None:
     mine = {"python": python_file(tmp_path), "entry": entry, "name": "mine"}
-    beside = answer(own_plan(tmp_path, ["cublas", mine]), tmp_path)["dirty"]
+    beside = choose(own_plan(tmp_path, ["cublas", mine], regimes=["dirty"]), tmp_path)
     assert (beside["status"], beside["reference"]) == ("ok", "cublas")
     (note,) = beside["notes"]
     assert note.startswith("mine: /")
@@ -301,14 +311,14 @@ def test_where_a_reference_cannot_be_captured_there_is_no_warm(
     tmp_path: Path, short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}])
-    played_capture = worker.capture
+    played_capture = watch.capture
 
     def refuse(stream: Any, members: Sequence[Any]) -> Any:
         if any("ExternalReference" in getattr(one, "__qualname__", "") for one in members):
             raise RuntimeError("it synchronises")
         return played_capture(stream, members)
 
-    monkeypatch.setattr(worker, "capture", refuse)
+    monkeypatch.setattr(watch, "capture", refuse)
     found = answer(plan, tmp_path, "dirty", "warm")
     says = "not captured in a CUDA graph: it synchronises"
     assert not found["fatal"]

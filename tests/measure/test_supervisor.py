@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -50,19 +49,18 @@ if start == "die" or (start == "die twice" and open(folder + "/requests").read()
 pipe.send({"hello": {"pid": os.getpid(), "gpu": {"name": "a GPU"}}})
 good = {"status": "ok", "reason": "", "variant_us": [2.0, 1.0, 3.0], "reference_us": [4.0, 4.0, 4.0],
         "reference": "copy", "speedup": 2.0, "speedup_low": 1.9, "speedup_high": 2.1, "stopped_by": "precision"}
-chosen = {"copy": str(os.getpid())}
-
 def answer(regimes, result=None, fatal=False, gpu_s=0.5):
-    result = result or {**good, "algorithms": {**chosen, **algorithms}}
+    result = result or good
     spent = {"gpu_s": gpu_s, "check_s": 0.1, "once_s": 0.2, "wall_s": 1.0}
     pipe.send({"results": dict.fromkeys(regimes, result), "fatal": fatal, **spent})
 
 lost = {"status": "launch_error", "reason": "context lost"}
 while True:
     try:
-        task, regimes, algorithms = pipe.recv()
+        request = pipe.recv()
     except EOFError:
         sys.exit(0)
+    task, regimes = request["index"], request["regimes"]
     note("task", task, os.getpid())
     what = script.get(str(task), "ok")
     if what == "hang":
@@ -164,11 +162,12 @@ class Run:
         plan = replace(make_plan(deadline_s), harness={"fp32": {"machine_code": "harness"}}, variants=facts)
         view = View(plan, read_store(self.folder / "records"))
         self.job = Job()
+        schedule = Schedule(view, ON)
         measuring = Measuring(
-            view, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", now()), self.job
+            schedule, ON, Watch(describe), lambda gpu: Session(f"of {gpu['name']}", now()), self.job
         )
         with appending(self.folder / "records", "scripted") as append:
-            measuring.run(Schedule(view, ON).due(), self.start_worker, append)
+            measuring.run(schedule.due(), self.start_worker, append)
         return self.records
 
     @property
@@ -215,47 +214,6 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 def statuses(records: list[Record]) -> list[str]:
     return [record.status for record in records]
-
-
-def algorithms(records: list[Record]) -> list[str]:
-    """What each record was measured against; a worker that is free to choose takes its process id."""
-    return [record.result["algorithms"]["copy"] for record in records if record.status == "ok"]
-
-
-def test_a_new_worker_takes_the_algorithms_of_the_first(run: Run) -> None:
-    run.script({"1": "segfault", "3": "killed once"})
-    found = algorithms(run.measure())
-    assert (len(run.workers), found) == (3, [str(run.workers[0])] * 4)
-
-
-def test_a_later_job_of_the_run_takes_the_algorithms_of_its_records(run: Run) -> None:
-    run.script({"4": "hang"})
-    run.measure()
-    run.script({})
-    records = run.measure(deadline_s=10 * DEADLINE_S)
-    assert (len(run.workers), algorithms(records)) == (2, [str(run.workers[0])] * 5)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda record: replace(record, conditions=replace(record.conditions, host={**ON, "driver": "2"})),
-        lambda record: replace(record, cell=replace(record.cell, size={"elements": 64, "rows": 4})),
-        lambda record: replace(record, cell=replace(record.cell, dtype="fp16")),
-        lambda record: replace(
-            record, conditions=replace(record.conditions, tree={"settings": {"lt_heuristics": 3}})
-        ),
-    ],
-    ids=["another driver", "another size", "another dtype", "another list"],
-)
-def test_algorithms_of_other_conditions_are_not_taken(run: Run, change: Callable[[Record], Record]) -> None:
-    own = run.measure()[0]
-    with appending(run.folder / "others", "scripted") as append:
-        append(change(own))
-    shutil.rmtree(run.folder / "records")
-    (run.folder / "others").rename(run.folder / "records")
-    found = algorithms(run.measure())
-    assert sorted(map(int, found), key=run.workers.index) == [run.workers[0]] + [run.workers[1]] * TASKS
 
 
 def test_all_goes_well_in_one_worker(run: Run) -> None:

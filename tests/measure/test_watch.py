@@ -12,10 +12,10 @@ import pytest
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Block, Blocks, CheckedLaunch, Pairs, chain_length
-from ladder.measure import worker
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.watch import CheckedSide, LaunchChecker
 from ladder.measure.worker import Timing
+from ladder.model.cell import Partner
 from ladder.model.plan import Launch
 from ladder.model.problem import COPY
 
@@ -78,9 +78,6 @@ class FakeInstance:
 
     def error_bound(self, params: Any) -> float:
         return BOUND if self.inputs == "uniform" else BOUND / 2
-
-    def library(self, name: str) -> Callable[[], None]:
-        return self.launcher(name)
 
     def launcher(self, name: str) -> Callable[[], None]:
         """Writes to where outputs are now."""
@@ -349,8 +346,8 @@ class Lab:
             least_us=lambda cell, params, instance: 1.0,
             places=lambda instance: 1000,
             reference_params=lambda task: {},
-            reference=lambda task, name, instance: instance.library(name),
-            swapped_reference=lambda task, name, instance: instance.library(name),
+            another=lambda task, partner, instance: instance.launcher(partner.reference),
+            swapped_reference=lambda task, partner, instance: instance.launcher(partner.reference),
             external={},
         )
         settings = {"min_pairs": 1, "max_pairs": 1, "precision": 0.1, "cell_seconds": 1, "warm_below_us": 200}
@@ -359,7 +356,7 @@ class Lab:
         task: Any = SimpleNamespace(
             cell=SimpleNamespace(in_regime=lambda regime: regime), launch=launch, reference=None
         )
-        self.timing = Timing(self.bench, plan, task, name, (once_us, 150.0))
+        self.timing = Timing(self.bench, plan, task, Partner(name), (once_us, 150.0))
 
     def run(self, *regimes: str) -> Any:
         launchers = [self.instance.launcher(name) for name in ("alone", "other alone")]
@@ -374,7 +371,7 @@ class Lab:
 @pytest.fixture
 def lab(instance: Any, monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab(instance)
-    monkeypatch.setattr(worker, "capture", made.capture)
+    monkeypatch.setattr("ladder.measure.watch.capture", made.capture)
     return made
 
 
@@ -418,7 +415,7 @@ def test_a_slow_kernel_has_no_chain_and_keeps_its_other_regimes(
     instance: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Lab(instance, once_us=201.0)
-    monkeypatch.setattr(worker, "capture", slow.capture)
+    monkeypatch.setattr("ladder.measure.watch.capture", slow.capture)
     found = slow.run("warm", "dirty")
     assert list(found) == ["dirty", "warm"], "warm comes last"
     assert found["warm"].result["status"] == "unsupported"

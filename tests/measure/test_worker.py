@@ -22,8 +22,9 @@ from ladder.catalogue.sweeps import load_sweeps
 from ladder.gpu import timing
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Check
-from ladder.measure import bench, beyond, worker
+from ladder.measure import bench, beyond, watch, worker
 from ladder.measure.gpu_job import process_command
+from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -102,7 +103,7 @@ class Event:
 
 
 class Libraries:
-    """Those of a GEMM; cuBLASLt names its algorithm."""
+    """Those of a GEMM; cuBLASLt names its algorithms."""
 
     def __init__(self, *_: Any) -> None:
         pass
@@ -110,8 +111,8 @@ class Libraries:
     def cublas(self, problem: Any) -> Callable[[], None]:
         return lambda: None
 
-    def cublaslt(self, problem: Any, *_: Any, **__: Any) -> tuple[Callable[[], None], str]:
-        return (lambda: None), "id 1"
+    def cublaslt(self, problem: Any, *_: Any, **__: Any) -> dict[str, Callable[[], None]]:
+        return {"id 1": lambda: None, "id 2": lambda: None}
 
 
 def plan_of(name: str, folder: Path) -> Plan:
@@ -136,6 +137,14 @@ def planned(sweep: Sweep, folder: Path) -> Plan:
     path.write_bytes(to_json(made))
     assert read_plan(path) == made
     return made
+
+
+def request(plan: Plan, index: int, *regimes: str) -> Request:
+    """What a worker is asked for of a task; where there was a choice, the first library won."""
+    reference = plan.tasks[index].cell.reference
+    first = reference.libraries[0] if reference.is_choice else ""
+    against = {"reference": first, "algorithm": "id 1" if first.startswith("cublaslt") else ""}
+    return Request(index, regimes, against=dict.fromkeys(regimes, against) if first else {})
 
 
 @pytest.mark.parametrize("facts", ["harness", "variants"])
@@ -188,7 +197,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.reported_cycles", lambda _: CYCLES)
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.least_cycles", lambda *_: 0.0)
     graph = SimpleNamespace(launch=lambda stream: None, close=lambda: None)
-    monkeypatch.setattr(worker, "capture", lambda stream, members: graph)
+    monkeypatch.setattr(watch, "capture", lambda stream, members: graph)
     monkeypatch.setattr(worker, "_REPLAYED", 0.0)  # a chain takes no longer than a launch here
 
 
@@ -199,7 +208,7 @@ def test_tasks_go_through_every_regime(name: str, tmp_path: Path) -> None:
     own = worker.Worker(plan, tmp_path)
     launched = [index for index, task in enumerate(plan.tasks) if task.launch is not None]
     for index in launched[:: max(1, len(launched) // 6)]:
-        answer = own.answer(index, ["cold", "dirty", "warm", "sustained"], {})
+        answer = own.answer(request(plan, index, "cold", "dirty", "warm", "sustained"))
         json.dumps(answer)
         blocks = answer["results"]["sustained"].get("blocks", {})
         assert {side: len(of) for side, of in blocks.items()} in ({}, {"variant": 6, "reference": 6})
@@ -219,7 +228,7 @@ def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_a
     wrong = Check(1.0, 0.1)
     monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", lambda self, params: wrong)
     monkeypatch.setattr("ladder.gpu.instance.Instance.damage", lambda self: damage)
-    answer = worker.Worker(plan, tmp_path).answer(0, ["dirty"], {})
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
     status, reason = (answer["results"]["dirty"][name] for name in ("status", "reason"))
     assert answer["fatal"] == (damage is not None)
     assert status == (damage[0] if damage else "incorrect")
@@ -246,7 +255,7 @@ def test_nan_with_alpha_zero_is_explained_with_the_field_that_says_so(
         return Check(0.0, 0.1)
 
     monkeypatch.setattr(GemmInstance, "check", check)
-    answer = worker.Worker(plan, tmp_path).answer(0, ["dirty"], {})
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
     assert answer["results"]["dirty"]["status"] == "incorrect"
     reason = answer["results"]["dirty"]["reason"]
     assert reason.startswith("with alpha = 0 the result must be beta * C even where A and B hold NaN (BLAS)")
@@ -326,7 +335,7 @@ def test_each_variant_is_launched_once_at_both_ends_of_memory_around_which_nothi
     own = worker.Worker(plan, tmp_path)
     once_s = 0.0
     for _ in range(2):
-        answer = own.answer(0, ["dirty"], {})
+        answer = own.answer(request(plan, 0, "dirty"))
         once_s, before = answer["once_s"], once_s
         (result,) = answer["results"].values()
         assert (result["status"], result["notes"]) == ("ok", [])
@@ -359,7 +368,7 @@ def test_what_fails_there_is_out_of_bounds_and_ends_the_process(
             raise RuntimeError(text)
 
     monkeypatch.setattr(Gpu, "sync", sync)
-    answer = worker.Worker(plan, tmp_path).answer(0, ["dirty"], {})
+    answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
     assert answer["fatal"] == (status == "out_of_bounds")
     result = answer["results"]["dirty"]
     assert result["status"] == status
@@ -386,7 +395,7 @@ def test_without_such_memory_a_note_says_that_nobody_looked(
     own = worker.Worker(plan, tmp_path)
     own.bench.instance(plan.tasks[0].cell)
     monkeypatch.setattr(Gpu, "free_bytes", lambda self: free)
-    (result,) = own.answer(0, ["dirty"], {})["results"].values()
+    (result,) = own.answer(request(plan, 0, "dirty"))["results"].values()
     assert result["status"] == "ok"
     (note,) = result["notes"]
     assert re.fullmatch(f"unmapped memory: accesses beyond buffers were not looked for: {why}.*", note)
@@ -404,7 +413,7 @@ def test_cycles_that_a_kernel_reports_are_held_against_the_time_of_its_launch(
     (tmp_path / "none.cubin").touch()
     kind = "ladder.problems.banks.instance.BanksInstance"
     monkeypatch.setattr(f"{kind}.reported_cycles", lambda self: int(share * CYCLES))
-    (result,) = worker.Worker(plan, tmp_path).answer(0, ["cold"], {})["results"].values()
+    (result,) = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))["results"].values()
     assert result["status"] == ("ok" if right else "incorrect")
     if not right:
         assert result["reason"].startswith(
@@ -422,7 +431,7 @@ def test_no_kernel_reports_fewer_cycles_than_its_accesses_take(
     monkeypatch.setattr(
         "ladder.problems.banks.instance.BanksInstance.least_cycles", lambda self, params: least
     )
-    (result,) = worker.Worker(plan, tmp_path).answer(0, ["cold"], {})["results"].values()
+    (result,) = worker.Worker(plan, tmp_path).answer(request(plan, 0, "cold"))["results"].values()
     assert result["status"] == ("ok" if right else "incorrect")
     if not right:
         assert result["reason"].startswith(
@@ -457,7 +466,7 @@ def test_a_lack_of_memory_passes_where_another_process_holds_it(
     monkeypatch.setattr(Gpu, "total_bytes", lambda self: total, raising=False)
     own = worker.Worker(plan, tmp_path)
     monkeypatch.setattr(own.bench.problem.__class__, "device_bytes", lambda *_: 10**12)
-    result = own.answer(0, ["dirty"], {})["results"]["dirty"]
+    result = own.answer(request(plan, 0, "dirty"))["results"]["dirty"]
     assert result["status"] == "unsupported"
     assert result["reason"].startswith("needs 1000000000000 bytes of device memory, ")
     assert result.get("transient", False) == transient

@@ -1,6 +1,6 @@
 """Plans: what a sweep and the configuration say, worked out for an architecture."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -101,6 +101,14 @@ def _tasks(sweep: Sweep, arch: str) -> Iterator[Task]:
             )
 
 
+def _choices(plan: Plan, parameters: Iterable[str]) -> Iterator[Cell]:
+    """The choices of references that tasks to launch depend on, in the order of these."""
+    for task in plan.tasks:
+        for regime in plan.regimes_of(task) if task.launch is not None else ():
+            if (choice := task.cell.in_regime(regime).choice(parameters)) is not None:
+                yield choice
+
+
 def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
     """Where else each variant of a sweep, and each kernel that one is timed against, is verified.
 
@@ -128,10 +136,12 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
 def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
     settings = config.measure.model_dump()
     job = {name: settings.pop(name) for name in _JOB}
+    # A map of the space shows slow variants, too.
+    job["race"] = sweep.tuning and not any(figure.kind == "heatmap" for figure in sweep.figures)
     job |= {"tuning": sweep.tuning, "profile": config.profile.model_dump(), "cubins": config.compile.cache}
     if sweep.precision:
         settings["precision"] = sweep.precision
-    return Plan(
+    plan = Plan(
         sweep=sweep.name,
         problem=sweep.problem.name,
         arch=arch,
@@ -142,3 +152,5 @@ def plan_sweep(sweep: Sweep, config: Config, arch: str) -> Plan:
         tasks=tuple(_tasks(sweep, arch)),
         external=sweep.reference.external,
     )
+    choices = {cell.id: cell for cell in _choices(plan, sweep.problem.parameters)}
+    return replace(plan, choices=tuple(choices.values()))

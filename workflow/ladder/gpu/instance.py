@@ -92,7 +92,6 @@ class Instance(ABC):
         self._workspaces: dict[int, Workspaces] = {}  # by place
         self.scalars: dict[str, float] = {}
         self.inputs = INPUTS[0]  # the kind to draw
-        self.algorithms: dict[str, str] = {}  # of libraries, by name: to be taken, or taken
         self._secret = secrets.token_bytes(32)
         self._place = 0
         self._copies: dict[tuple[str, int], Tensor] = {}  # of moving inputs
@@ -155,8 +154,11 @@ class Instance(ABC):
         """How many shifts of the first moving input, by multiples of 256 bytes, give answers with nothing in common."""
         return _STEPS
 
-    def library(self, name: str) -> Launcher:
-        """A library reference by name. Raises LadderError where the problem has none of that name."""
+    def library(self, name: str) -> dict[str, Launcher]:
+        """A library reference for the outputs that are there, by the names of its algorithms; "" if it chooses itself.
+
+        Raises LadderError where the problem has none of that name.
+        """
         raise LadderError(f"the problem has no library reference {name!r}")
 
     def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:

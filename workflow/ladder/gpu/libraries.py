@@ -75,10 +75,10 @@ def _described(algorithm: int, workspace_bytes: int) -> str:
 
 
 class Libraries:
-    """cuBLAS and cuBLASLt on a GPU's stream; the latter tries the first `candidates` of its heuristic list."""
+    """cuBLAS and cuBLASLt on a GPU's stream; of the latter the first `candidates` of its heuristic list."""
 
     def __init__(self, timer: Timer, candidates: int) -> None:
-        self.timer, self.gpu, self._candidates = timer, timer.gpu, candidates
+        self.gpu, self._candidates = timer.gpu, candidates
         self._workspace = self.gpu.allocate_guarded("the workspace of the libraries", WORKSPACE_BYTES)
         self._cublas = cublas.create()
         cublas.set_stream(self._cublas, int(self.gpu.stream.handle))
@@ -102,18 +102,14 @@ class Libraries:
         operands = (alpha, b, source, k if transposed else n, a, source, k, beta, c, target, n)
         return partial(cublas.gemm_ex, *sizes, *operands, compute, -1)
 
-    def cublaslt(self, gemm: Gemm, algorithm: str = "", fast: bool = False) -> tuple[Launcher, str]:
-        """cuBLASLt's algorithm of that name, else the fastest of its candidates; and the name of which.
+    def cublaslt(self, gemm: Gemm, fast: bool = False) -> dict[str, Launcher]:
+        """cuBLASLt by its algorithms' names, in the order of its heuristic list.
 
         `fast` is fp8 without promotion of partial sums. Raises LadderError where there is none.
         """
         if fast and gemm.dtype != "fp8":
             raise LadderError("fast accumulation is a setting of fp8")
-        launchers = self._lt_candidates(gemm, fast)
-        if algorithm not in launchers:
-            times = dict(zip(launchers, self.timer.quick(list(launchers.values())), strict=True))
-            algorithm = min(times, key=lambda name: times[name])
-        return launchers[algorithm], algorithm
+        return self._lt_candidates(gemm, fast)
 
     @cached_property
     def _lt(self) -> int:

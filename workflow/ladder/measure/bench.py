@@ -13,7 +13,7 @@ from ladder.gpu.instance import Check, Instance, Tensor
 from ladder.gpu.launching import Loaded, load, static_shared_bytes
 from ladder.gpu.stamps import DeviceClock
 from ladder.gpu.timing import CheckedLaunch, Timer
-from ladder.model.cell import BACK_TO_BACK, Cell, size_label
+from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
 from ladder.model.problem import COPY, GATE, INPUTS, NOTHING, Params, Problem
@@ -288,37 +288,40 @@ class Bench:
         if not check.correct:
             raise CellOutcome("incorrect", f"with alpha = {alpha:g}, beta = {beta:g}: {check}")
 
-    def references(self, task: Task, instance: Instance) -> dict[str, Launcher]:
-        """A task's references, which write to outputs of their own; one that is missing leaves a note.
+    def reference(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
+        """A task's reference, verified, with outputs of its own. Raises CellOutcome for none or a wrong one."""
+        if task.reference is None:
+            if (found := self.library(partner, self.reference_params(task), instance)) is None:
+                # What was chosen was there, on some GPU of the model.
+                gone = bool(partner.algorithm)
+                raise CellOutcome("unsupported", "no reference: " + "; ".join(self.notes()), transient=gone)
+            return found
+        key = "kernel", partner
+        if key not in self.known:
+            with instance.writing_to(REFERENCE):
+                try:
+                    self.verify_edges(partner.reference, task.cell)
+                    self.known[key] = self.verified(task.reference, instance)[0]
+                except CellOutcome as outcome:
+                    given = outcome.result
+                    raise CellOutcome(
+                        given["status"], f"the reference {partner}: {given['reason']}", outcome.spoilt
+                    ) from outcome
+        return self.known[key]  # type: ignore[no-any-return]
 
-        Raises CellOutcome for none, or a wrong kernel.
-        """
-        known = self.known
-        with instance.writing_to(REFERENCE):
-            if task.reference is not None:
-                name = task.reference.variant
-                if name not in known:
-                    try:
-                        self.verify_edges(name, task.cell)
-                        known[name] = self.verified(task.reference, instance)[0]
-                    except CellOutcome as outcome:
-                        given = outcome.result
-                        raise CellOutcome(
-                            given["status"], f"the reference {name}: {given['reason']}", outcome.spoilt
-                        ) from outcome
-                return {name: known[name]}
-            found, params = dict[str, Launcher](), self.reference_params(task)
-            for name in task.cell.reference.libraries:
-                external = name in self.external
-                key: Any = ("external", name, *params.items()) if external else name
-                if key not in known:
-                    known[key] = (
-                        self._external(name, task, instance) if external else self._library(name, instance)
-                    )
-                if known[key] is not None:
-                    found[name] = known[key]
+    def candidates(self, choice: Cell, instance: Instance) -> list[Partner]:
+        """All that may be the reference of a choice; what is missing leaves a note. Raises CellOutcome for none."""
+        found = list[Partner]()
+        for name in choice.reference.libraries:
+            if name in self.external:
+                found += [Partner(name)] if self.library(Partner(name), choice.params, instance) else []
+                continue
+            try:
+                found += [Partner(name, algorithm) for algorithm in instance.library(name)]
+            except LadderError as error:
+                self.note(name, str(error))
         if not found:
-            raise CellOutcome("unsupported", "no reference: " + "; ".join(self.notes()))
+            raise CellOutcome("unsupported", "; ".join(self.notes()))
         return found
 
     def reference_params(self, task: Task) -> Params:
@@ -328,36 +331,50 @@ class Bench:
         assert task.launch is not None
         return {name: task.launch.params[name] for name in self.problem.parameters}
 
-    def reference(self, task: Task, name: str, instance: Instance) -> Launcher:
-        """One of a task's `references` anew, for the outputs that are there. Raises LadderError."""
+    def another(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
+        """A task's `reference` anew, for the outputs that are there. Raises LadderError."""
         if task.reference is not None:
             return self.load(task.reference, instance)
-        return self.library(name, instance, self.reference_params(task))
+        return self.loaded_library(partner, self.reference_params(task), instance)
 
-    def swapped_reference(self, task: Task, name: str, instance: Instance) -> Launcher:
-        """One of a task's `references`, writing to the variant's outputs. One launch has loaded its kernel."""
-        key = "swapped", name, *self.reference_params(task).items()
+    def swapped_reference(self, task: Task, partner: Partner, instance: Instance) -> Launcher:
+        """A task's `reference`, writing to the variant's outputs. One launch has loaded its kernel."""
+        key = "swapped", partner, *self.reference_params(task).items()
         if key not in self.known:
-            self.known[key] = self.reference(task, name, instance)
+            self.known[key] = self.another(task, partner, instance)
             with self.timer.working():
                 self.known[key]()  # A library may load another kernel for another place.
         return self.known[key]  # type: ignore[no-any-return]
 
-    def library(self, name: str, instance: Instance, params: Params) -> Launcher:
+    def loaded_library(self, partner: Partner, params: Params, instance: Instance) -> Launcher:
         """A library or an external reference, for the outputs that are there. Raises LadderError without one."""
-        if name in self.external:
-            return self.external[name].launcher(self.problem, instance, params)
-        return instance.library(name)
+        if partner.reference in self.external:
+            return self.external[partner.reference].launcher(self.problem, instance, params)
+        found = instance.library(partner.reference)
+        if partner.algorithm not in found:
+            raise LadderError(
+                f"its list of algorithms does not hold {partner.algorithm or 'one without a name'!r}"
+            )
+        return found[partner.algorithm]
 
-    def _external(self, name: str, task: Task, instance: Instance) -> Launcher | None:
+    def library(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
+        """A library or an external reference, verified, with outputs of its own; None, and a note, for none."""
+        key = partner, *params.items()
+        if key not in self.known:
+            external = partner.reference in self.external
+            with instance.writing_to(REFERENCE):
+                self.known[key] = (self._external if external else self._library)(partner, params, instance)
+        return self.known[key]  # type: ignore[no-any-return]
+
+    def _external(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
         """An external reference, verified; None, and a note, where it fails or is wrong.
 
         Raises CellOutcome, which names it, where memory or the context is spoilt.
         """
-        params, given = self.reference_params(task), self.external[name]
+        name, given = partner.reference, self.external[partner.reference]
         self.doing(f"the reference {name}: {given}")
         try:
-            launcher = self.library(name, instance, params)
+            launcher = self.loaded_library(partner, params, instance)
             launcher()  # which loads its kernels
             self.gpu.sync()
             check, _ = self.check(launcher, params, instance)
@@ -410,21 +427,17 @@ class Bench:
             return False
         return True
 
-    def _library(self, name: str, instance: Instance) -> Launcher | None:
+    def _library(self, partner: Partner, params: Params, instance: Instance) -> Launcher | None:
         """A library reference, verified; None, and a note, where there is none or its result is wrong."""
-        wanted = instance.algorithms.get(name)
         try:
-            launcher = instance.library(name)
+            launcher = self.loaded_library(partner, params, instance)
         except LadderError as error:
-            self.note(name, str(error))
+            self.note(str(partner), str(error))
             return None
-        if wanted and instance.algorithms[name] != wanted:
-            why = "its list has no longer what earlier cells took"
-            self.note(name, f"chosen anew, since {why}: {wanted}")
         launcher()  # which loads its kernel
         # Libraries have no parameters.
-        if name != COPY and not (check := self.check(launcher, {}, instance)[0]).correct:
-            self.note(name, f"wrong: {check}")
+        if partner.reference != COPY and not (check := self.check(launcher, {}, instance)[0]).correct:
+            self.note(str(partner), f"wrong: {check}")
             return None
         return launcher
 
@@ -433,16 +446,15 @@ class Bench:
         self.known["note", name] = text
 
     def notes(self) -> list[str]:
-        """Which libraries are missing at these operands or changed their algorithm, and why."""
+        """Which libraries are missing at these operands, and why."""
         return [f"{key[1]}: {text}" for key, text in self.known.items() if key[0] == "note"]
 
-    def fastest(self, launchers: dict[str, Launcher]) -> tuple[str, dict[str, float]]:
-        """The name of the fastest reference, and the time (us) of each that it was chosen by."""
-        key = ("times", *launchers.values())
+    def reference_us(self, partner: Partner, launcher: Launcher) -> float:
+        """About how long a launch of a reference takes, in us, once for the current instance."""
+        key = "us", partner, launcher
         if key not in self.known:
-            self.known[key] = dict(zip(launchers, self.timer.quick(list(launchers.values())), strict=True))
-        times: dict[str, float] = self.known[key]
-        return min(times, key=lambda name: times[name]), times
+            self.known[key] = self.timer.quick([launcher])[0]
+        return float(self.known[key])
 
     def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
         """The least time (us) of an honest launch: operations at the peak rate, and if flushed bytes at the memory's.
@@ -467,5 +479,5 @@ class Bench:
     def copy_us(self, instance: Instance) -> float | None:
         """Time (us) of a copy of the instance's data, for problems that have one as a library."""
         if COPY in self.problem.libraries and "copy_us" not in self.known:
-            self.known["copy_us"] = self.timer.quick([instance.library(COPY)])[0]
+            self.known["copy_us"] = self.timer.quick([*instance.library(COPY).values()])[0]
         return self.known.get("copy_us")

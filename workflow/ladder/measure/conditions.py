@@ -3,11 +3,12 @@
 import functools
 import importlib.metadata
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ladder.model import code
-from ladder.model.cell import COUNTERS
+from ladder.model.cell import COUNTERS, Cell
 from ladder.model.files import digest_json, read_json
 from ladder.model.plan import Launch, Plan, Task
 from ladder.problems.registry import PROBLEMS
@@ -70,23 +71,28 @@ def _launch(plan: Plan, launch: Launch) -> dict[str, str]:
     return {"machine_code": machine_code, "launch": digest_json(geometry)[:_LETTERS]}
 
 
+def choice_conditions(plan: Plan, choice: Cell) -> dict[str, Any]:
+    """Conditions of the choice of a reference that follow from the checkout: those of its tasks but for the variant."""
+    names = ["seed"] if choice.regime == COUNTERS else list(SETTINGS)
+    names += ["warm_below_us"] if choice.regime == "warm" else []
+    chooses = any(name.startswith("cublaslt") for name in choice.reference.libraries)
+    names += ["lt_heuristics"] if chooses and choice.regime != COUNTERS else []
+    conditions: dict[str, Any] = {**measuring_code(plan.problem, choice.regime)}
+    conditions["settings"] = {name: plan.settings[name] for name in names}
+    conditions["harness"] = plan.harness.get(choice.dtype, {}).get("machine_code", "")[:_LETTERS]
+    external = [name for name in choice.reference.libraries if name in plan.external]
+    if external and choice.regime != COUNTERS:
+        conditions["external"] = {name: plan.external[name].digest[:_LETTERS] for name in external}
+    return conditions
+
+
 def tree_conditions(plan: Plan, task: Task, regime: str) -> dict[str, Any]:
     """Conditions that follow from the checkout, for one regime of a task that is launched."""
     assert task.launch is not None
-    names = ["seed"] if regime == COUNTERS else list(SETTINGS)
-    names += ["warm_below_us"] if regime == "warm" else []
-    chooses = any(name.startswith("cublaslt") for name in task.cell.reference.libraries)
-    names += ["lt_heuristics"] if chooses and regime != COUNTERS else []
-    conditions: dict[str, Any] = _launch(plan, task.launch)
-    conditions |= measuring_code(plan.problem, regime)
-    conditions["settings"] = {name: plan.settings[name] for name in names}
-    conditions["harness"] = plan.harness.get(task.cell.dtype, {}).get("machine_code", "")[:_LETTERS]
+    conditions = {**_launch(plan, task.launch), **choice_conditions(plan, replace(task.cell, regime=regime))}
     if regime == COUNTERS:
         return conditions | {"groups": list(plan.counter_groups)}
     conditions |= {"errors": True} if task.errors else {}
-    external = [name for name in task.cell.reference.libraries if name in plan.external]
-    if external:
-        conditions["external"] = {name: plan.external[name].digest[:_LETTERS] for name in external}
     return conditions | ({"reference": _launch(plan, task.reference)} if task.reference else {})
 
 

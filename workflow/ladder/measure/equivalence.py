@@ -18,6 +18,8 @@ from ladder.gpu.discovery import find_gpus
 from ladder.measure import conditions
 from ladder.measure.conditions import measuring_code
 from ladder.measure.gpu_job import GpuProgram, gpu_program
+from ladder.measure.request import Request
+from ladder.measure.schedule import Schedule
 from ladder.measure.store import now, read_store
 from ladder.measure.supervisor import Supervisor, WorkerProcess
 from ladder.measure.view import View
@@ -124,22 +126,21 @@ def refuse_other_checks(old: Mapping[str, str], new: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def _measuring(program: GpuProgram, plan: Plan, checkout: Path) -> Iterator[Measure]:
-    """What measures with the code of a checkout, in a worker of its own."""
+def _measuring(program: GpuProgram, schedule: Schedule, checkout: Path) -> Iterator[Measure]:
+    """What measures with the code of a checkout, in a worker of its own, against the references that were chosen."""
+    plan = schedule.plan
     environment = environment_of(checkout, program.environment)
     start = partial(WorkerProcess, program.command, environment, [program.lock])
     supervisor = Supervisor(start, plan.job["deadline_s"], lambda _: None)
-    algorithms: dict[tuple[Any, ...], dict[str, str]] = {}
 
     def measure(index: int, regime: str) -> Mapping[str, Any]:
-        cell = plan.tasks[index].cell.in_regime(regime)
-        result: Mapping[str, Any] = supervisor.measure(index, [regime], algorithms.get(cell.operands, {}))[
-            "results"
-        ][regime]
+        task = plan.tasks[index]
+        against = schedule.against(task, regime)
+        request = Request(index, [regime], against={regime: against} if against else {})
+        result: Mapping[str, Any] = supervisor.measure(request)["results"][regime]
         if result["status"] != "ok":
-            name = cell_name(plan.tasks[index].variant, cell)
+            name = cell_name(task.variant, task.cell.in_regime(regime))
             raise LadderError(f"{name} with {checkout}: {result['status']}: {result['reason']}")
-        algorithms.setdefault(cell.operands, {}).update(result["algorithms"])
         return result
 
     try:
@@ -162,13 +163,14 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
         refuse_other_checks(*codes[plan.problem])
     gpus = find_gpus()
     for path, plan in plans.items():
-        if not (places := sample(View(plan, store))):
+        schedule = Schedule(View(plan, store), None)
+        if not (places := sample(schedule.view)):
             raise LadderError(
                 f"{path}: nothing of it was measured in this run that timers could be compared on"
             )
         with gpu_program("measure", path, plan, root, gpus) as program:
             gpu = program.gpu
-            with _measuring(program, plan, old) as before, _measuring(program, plan, root) as after:
+            with _measuring(program, schedule, old) as before, _measuring(program, schedule, root) as after:
                 for shift in shifts(places, before, after):
                     logging.info(
                         "%s: %s: %+.3f %% (%+.3f to %+.3f)",

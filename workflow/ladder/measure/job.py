@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -14,9 +14,11 @@ from ladder.gpu.discovery import driver_version, find_gpus
 from ladder.gpu.monitor import Monitor
 from ladder.measure import host
 from ladder.measure.account import Job, accounts
+from ladder.measure.choice import choice_in_words
 from ladder.measure.conditions import host_conditions
 from ladder.measure.gpu_job import gpu_program
-from ladder.measure.schedule import Due, Mode, Schedule, requests
+from ladder.measure.request import Request
+from ladder.measure.schedule import Due, Mode, Schedule
 from ladder.measure.store import Append, appending, now, read_store
 from ladder.measure.supervisor import Answer, Supervisor, WorkerProcess
 from ladder.measure.view import View
@@ -25,7 +27,7 @@ from ladder.model.errors import LadderError
 from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
-from ladder.model.plan import Plan, Task
+from ladder.model.plan import Plan
 from ladder.model.record import Record, Session
 
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
@@ -33,22 +35,19 @@ _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cl
 
 @dataclass
 class Measuring:
-    """The loop over a plan's due tasks. `begin_session` makes a worker's session from what it says of its GPU."""
+    """The loop over what is due. `begin_session` makes a worker's session from what it says of its GPU."""
 
-    view: View
+    schedule: Schedule
     on: Mapping[str, str]
     watch: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     job: Job
     session: str = ""
-    algorithms: dict[tuple[Any, ...], dict[str, str]] = field(default_factory=dict)
-    """Of libraries, by operands and name, as the latest records have them: those that workers take."""
 
-    def run(self, todo: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
+    def run(self, due: Due, start: Callable[[], WorkerProcess], append: Append) -> None:
         """Measure what is due. Raises LadderError where no worker starts."""
-        own, begun, plan = set[int](), time.monotonic(), self.view.plan
-        for record in sorted(self.view.records, key=lambda record: record.time):
-            self.keep_algorithms(record)
+        own, begun, done = set[int](), time.monotonic(), 0
+        most = len(self.schedule.choices(due)) + sum(len(regimes) for _, regimes in due)
 
         def on_start(worker: WorkerProcess) -> None:
             own.add(int(worker.hello["pid"]))
@@ -56,26 +55,25 @@ class Measuring:
             self.session = session.id
             append(session)
 
-        supervisor = Supervisor(start, plan.job["deadline_s"], on_start)
+        supervisor = Supervisor(start, self.schedule.plan.job["deadline_s"], on_start)
         try:
-            asked = [*requests(todo)]
-            for done, (index, regimes) in enumerate(asked, 1):
+            for request in self.schedule.requests(due):
                 since = time.monotonic()
-                cell = plan.tasks[index].cell
-                answer = supervisor.measure(index, regimes, self.algorithms.get(cell.operands, {}))
+                answer = supervisor.measure(request)
                 device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
                 for result in answer["results"].values():
                     if blocks := result.pop("blocks", None):
                         result["sustained"] = {side: self.steady(of) for side, of in blocks.items()}
-                records = list(self.records(plan.tasks[index], answer, device))
+                records = list(self.records(request, answer, device))
                 for record in records:
                     append(record)
-                    self.keep_algorithms(record)
-                self.job.measured += 1
+                self.schedule.take(records)
+                done += len(records)
+                self.job.measured += not request.choice
                 self.job.gpu_s += answer["gpu_s"]
                 self.job.check_s += answer["check_s"]
-                left = (time.monotonic() - begun) / done * (len(asked) - done)
-                logging.info("[%d/%d, %.0f s left] %s", done, len(asked), left, progress(records[0]))
+                left = (time.monotonic() - begun) / done * (most - done)
+                logging.info("[%d/%d, %.0f s left] %s", done, most, left, progress(records[0]))
         finally:
             self.job.worker_starts += supervisor.worker_starts
             supervisor.leave()
@@ -87,30 +85,21 @@ class Measuring:
         found = {"power_w": power_w, "launch_j": power_w * us / 1e6 if power_w is not None else None}
         return found | {"sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1)}
 
-    def keep_algorithms(self, record: Record) -> None:
-        """Have later cells with the same operands take this record's algorithms, if they choose from one list."""
-        name, tree = "lt_heuristics", record.conditions.tree
-        of_one_list = tree.get("settings", {}).get(name) == self.view.plan.settings.get(name)
-        if of_one_list and record.conditions.host == self.on:
-            known = self.algorithms.setdefault(record.cell.operands, {})
-            known.update(record.result.get("algorithms", {}))
-
-    def records(self, task: Task, answer: Answer, device: Mapping[str, Any]) -> Iterator[Record]:
+    def records(self, request: Request, answer: Answer, device: Mapping[str, Any]) -> Iterator[Record]:
         """A record a regime."""
-        facts = self.view.plan.variants[task.variant]
-        built = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
-        spent = {
-            "gpu_s": answer["gpu_s"],
-            "check_s": answer["check_s"],
-            "once_s": answer["once_s"],
-            "wall_s": answer["wall_s"],
-            "regimes": len(answer["results"]),
-        }
-        around = {"device": device, "built": built, "spent": spent}
+        view = self.schedule.view
+        spent = {name: answer[name] for name in ("gpu_s", "check_s", "once_s", "wall_s")}
+        around: dict[str, Any] = {"device": device, "spent": spent | {"regimes": len(answer["results"])}}
+        if not request.choice:
+            facts = view.plan.variants[view.plan.tasks[request.index].variant]
+            around["built"] = {name: facts.get(name) for name in ("source_sha256", "cubin_sha256", "nvrtc")}
         for regime, given in answer["results"].items():
             own = {name: given[name] for name in ("status", "reason", "limit_s") if name in given}
-            result = {name: value for name, value in given.items() if name not in own} | around
-            yield self.view.new_record(task, regime, self.on, self.session, **own, result=result)
+            own["result"] = {name: value for name, value in given.items() if name not in own} | around
+            if request.choice:
+                yield view.new_choice(view.plan.choices[request.index], self.on, self.session, **own)
+            else:
+                yield view.new_record(view.plan.tasks[request.index], regime, self.on, self.session, **own)
 
 
 def progress(record: Record) -> str:
@@ -118,6 +107,8 @@ def progress(record: Record) -> str:
     head, result = cell_name(record.variant, record.cell), record.result
     if record.status != "ok":
         return f"{head}: {record.status}: {(record.reason or 'no reason').splitlines()[0][:120]}"
+    if not record.cell.kernel:
+        return f"{head}: {choice_in_words(result)}"
     half = (result["speedup_high"] - result["speedup_low"]) / 2
     pairs, us = len(result["variant_us"]), median(result["variant_us"])
     speed = f"{result['speedup']:.4f} ± {half:.4f} of {result['reference']}"
@@ -161,8 +152,7 @@ def measure(path: Path, plan: Plan, folder: RunFolder, root: Path, share: int = 
                     if not (due := schedule.due(mode, gpu.uuid)):
                         break
                     with appending(folder.records, plan.sweep) as append:
-                        measuring = Measuring(schedule.view, on, monitor, begin, job)
-                        measuring.run(schedule.in_order(due), start, append)
+                        Measuring(schedule, on, monitor, begin, job).run(due, start, append)
                     schedule.look_at(read_store(folder.records))
     job.finished, job.wall_s, job.gpu_s = now(), round(time.monotonic() - begun, 3), round(job.gpu_s, 3)
     job.check_s = round(job.check_s, 3)

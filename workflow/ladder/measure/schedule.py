@@ -1,14 +1,15 @@
 """What a measuring job measures next: by its plan, the records there are, the host's conditions, and the GPU."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from ladder.measure.request import Request
 from ladder.measure.store import Records, now
-from ladder.measure.view import FASTEST, Rivals, View
-from ladder.model.cell import SUSTAINED
+from ladder.measure.view import ABSENT, FASTEST, Rivals, View
+from ladder.model.cell import SUSTAINED, Cell
 from ladder.model.errors import refuse
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Record
@@ -55,6 +56,10 @@ def share_of(plan: Plan, share: int) -> set[int]:
     return {index for index, task in enumerate(plan.tasks) if place[task.variant] % parts == share - 1}
 
 
+RACE = 0.9
+"""A rival stops whose interval lies wholly below so many times that of the best so far."""
+
+
 @dataclass
 class Schedule:
     """The cells of a plan that are still to be measured on a host with the conditions `on` (on any, if None).
@@ -77,11 +82,19 @@ class Schedule:
             accepted = f"a number from 1 to measure.split, which is {parts}"
             raise refuse("command line", "--share", self.share, accepted)
         self.own = share_of(self.plan, self.share) if self.share else {*range(len(self.plan.tasks))}
+        self._best = dict[tuple[Any, ...], float]()
         self.look_at(self.view.records)
 
     def look_at(self, records: Records) -> None:
         """Go by these records from now on."""
         self.view = replace(self.view, records=records.since(self.since) if self.since else records)
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Go by what was just measured, too."""
+        records = list(records)
+        self.view.records.add(records)
+        for record in records:
+            self._race_with(record)
 
     @property
     def plan(self) -> Plan:
@@ -118,6 +131,8 @@ class Schedule:
         record, least = self.view.find(task, regime, self.on), int(self.plan.job["sessions"])
         if record is None or not self._settled(self.view.alike(record)):
             return True
+        if record.result.get("reference") == ABSENT.reference and self._undecided(task, regime) is not None:
+            return True
         if uuid is None or least == 1 or not task.repeated or record.status != "ok":
             return False
         if (
@@ -129,6 +144,12 @@ class Schedule:
 
     def _settled(self, records: Sequence[Record]) -> bool:
         return settled(records, self.plan.job["deadline_s"], self.began)
+
+    def _undecided(self, task: Task, regime: str) -> Cell | None:
+        """The choice of a task's reference, if there is one and it must be measured first."""
+        choice = task.cell.in_regime(regime).choice(self.view.parameters)
+        record = self.view.chosen(choice, self.on) if choice is not None else None
+        return None if record is not None and self._settled(self.view.records.alike(record)) else choice
 
     def _rivals(self, unmeasured: Mapping[int, list[str]], decided: bool) -> Iterator[Rivals]:
         """Rivals that are all measured, or else those of which some are not."""
@@ -153,8 +174,11 @@ class Schedule:
         return sum(min(FASTEST, len(rivals)) for rivals in among)
 
     def in_order(self, due: Due) -> Due:
-        """As the plan has them; for several sessions shuffled: groups of cells with the same inputs, and each group."""
-        if self.plan.job["sessions"] == 1:
+        """As the plan has them; for several sessions shuffled, and for races, which then meet a fast rival early.
+
+        Cells of the same inputs stay together: their groups are shuffled, and each group.
+        """
+        if self.plan.job["sessions"] == 1 and not self.plan.job.get("race"):
             return due
         groups = dict[tuple[Any, ...], Due]()
         for index, regimes in due:
@@ -162,13 +186,64 @@ class Schedule:
         order = random.sample(list(groups.values()), len(groups))
         return [one for group in order for one in random.sample(group, len(group))]
 
+    def choices(self, due: Due) -> list[int]:
+        """Choices that what is due depends on and that must be measured first, by their index in the plan."""
+        undecided = {
+            choice.id
+            for index, regimes in due
+            for regime in regimes
+            if (choice := self._undecided(self.plan.tasks[index], regime)) is not None
+        }
+        return [index for index, choice in enumerate(self.plan.choices) if choice.id in undecided]
 
-def requests(due: Due) -> Iterator[tuple[int, list[str]]]:
-    """What a worker is asked for at once. Sustained apart: it takes long, and its failure is not the other regimes'."""
-    for index, regimes in due:
-        for part in (
-            [one for one in regimes if one != SUSTAINED],
-            [one for one in regimes if one == SUSTAINED],
-        ):
-            if part:
-                yield index, part
+    def requests(self, due: Due) -> Iterator[Request]:
+        """What to ask a worker for, in order; the next one goes by the records of those before it.
+
+        References come first: no kernel that is held against one has run in the process that measures it.
+        """
+        if self.plan.job.get("race"):
+            for _, task in self.view.launched():
+                for regime in self.plan.regimes_of(task):
+                    if (record := self.view.find(task, regime, self.on)) is not None:
+                        self._race_with(record)
+        for index in self.choices(due):
+            yield Request(index, [self.plan.choices[index].regime], choice=True)
+        for index, regimes in self.in_order(due):
+            task = self.plan.tasks[index]
+            against = {regime: self.against(task, regime) for regime in regimes}
+            # Sustained apart: it takes long, and its failure is not the other regimes'.
+            for part in ([one for one in regimes if (one == SUSTAINED) == apart] for apart in (False, True)):
+                if part:
+                    chosen = {one: against[one] for one in part if against[one]}
+                    yield Request(index, part, against=chosen, race=self._race(task, part))
+
+    def against(self, task: Task, regime: str) -> dict[str, str]:
+        """What was chosen for a request, or why there is none; nothing where there is no choice."""
+        choice = task.cell.in_regime(regime).choice(self.view.parameters)
+        if choice is None:
+            return {}
+        record = self.view.chosen(choice, self.on)
+        if record is None or record.status != "ok":
+            return {"absent": record.reason or record.status if record is not None else "it was not measured"}
+        return {name: record.result[name] for name in ("reference", "algorithm")}
+
+    def _rival(self, cell: Cell) -> tuple[Any, ...]:
+        """What cells have in common that compute the same and are timed alike."""
+        computed = (*cell.operands, *(cell.params[name] for name in self.view.parameters))
+        return *computed, cell.regime, cell.reference.kernel, cell.reference.libraries
+
+    def _race_with(self, record: Record) -> None:
+        if record.status == "ok" and record.cell.kernel and self.plan.job.get("race"):
+            rival, low = self._rival(record.cell), float(record.result.get("speedup_low", 0.0))
+            self._best[rival] = max(low, self._best.get(rival, 0.0))
+
+    def _race(self, task: Task, regimes: Iterable[str]) -> dict[str, float]:
+        """By regime the speed-up below which a rival stops; none for what was measured before, such as winners."""
+        if not self.plan.job.get("race") or task.beside:
+            return {}
+        best = {one: self._best.get(self._rival(task.cell.in_regime(one)), 0.0) for one in regimes}
+        return {
+            regime: RACE * low
+            for regime, low in best.items()
+            if low and self.view.find(task, regime, self.on) is None
+        }

@@ -56,10 +56,16 @@ class Records:
         """The records from a time on, with all sessions."""
         return Records().add([*self.sessions.values(), *(one for one in self if one.time >= time)])
 
-    def latest(self, cell: Cell, tree: Mapping[str, Any], host: Mapping[str, Any] | None) -> Record | None:
-        """The latest record of a cell under these conditions; of any host where `host` is None."""
+    def latest(
+        self,
+        cell: Cell,
+        tree: Mapping[str, Any],
+        host: Mapping[str, Any] | None,
+        counts: Callable[[Record], bool] = lambda record: True,
+    ) -> Record | None:
+        """The latest record of a cell under these conditions that `counts`; of any host where `host` is None."""
         known = (one for one in reversed(self.of(cell)) if one.conditions.tree == tree)
-        return next((one for one in known if host in (None, one.conditions.host)), None)
+        return next((one for one in known if host in (None, one.conditions.host) and counts(one)), None)
 
 
 def read_store(folder: Path) -> Records:

@@ -9,14 +9,16 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from multiprocessing import Pipe
 from typing import Any
 
+from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 
 _START_DEADLINE_S = 120.0
 _FRESH_STARTS_IN_A_ROW = 3
+_DEADLINES_OF_A_CHOICE = 3
 
 
 class WorkerLost(Exception):
@@ -59,12 +61,10 @@ class WorkerProcess:
             raise LadderError(f"the measuring worker failed, and not a kernel:\n{answer['mistake']}")
         return answer
 
-    def answer(
-        self, index: int, regimes: Sequence[str], algorithms: Mapping[str, str], seconds: float
-    ) -> dict[str, Any]:
-        """Have one task measured, against these algorithms of libraries. Raises WorkerLost."""
+    def answer(self, request: Request, seconds: float) -> dict[str, Any]:
+        """What becomes of a request. Raises WorkerLost."""
         with contextlib.suppress(OSError):  # Reading finds out how it ended.
-            self._pipe.send((index, list(regimes), dict(algorithms)))
+            self._pipe.send(asdict(request))
         return self._answer(seconds)
 
     def kill(self) -> None:
@@ -81,8 +81,8 @@ class WorkerProcess:
 
 
 Answer = dict[str, Any]
-"""What became of a task: `results` by regime; seconds of wall, of the GPU, and of the GPU on checks of timed launches;
-and of wall on what a variant is verified by once, at the sizes where kernels break."""
+"""What became of a request: `results` by regime; seconds of wall, of the GPU, of the GPU on checks of launches, and of
+wall on what a variant is verified by once, at the sizes where kernels break."""
 
 
 @dataclass
@@ -95,23 +95,23 @@ class Supervisor:
     worker_starts: int = 0
     _worker: WorkerProcess | None = field(default=None, init=False)
 
-    def measure(
-        self, index: int, regimes: Sequence[str], algorithms: Mapping[str, str], again: bool = False
-    ) -> Answer:
-        """One task, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
+    def measure(self, request: Request, again: bool = False) -> Answer:
+        """One request, tried again if somebody else ended the worker. Raises LadderError where no worker starts."""
         worker, begun = self._ready_worker(), time.monotonic()
+        # A choice times more than two.
+        deadline_s = self.deadline_s * (_DEADLINES_OF_A_CHOICE if request.choice else 1)
         try:
-            answer = worker.answer(index, regimes, algorithms, self.deadline_s)
+            answer = worker.answer(request, deadline_s)
         except WorkerLost as lost:
             self._worker = None
             if lost.interrupted and not again:
-                return self.measure(index, regimes, algorithms, again=True)
-            limit = {"limit_s": self.deadline_s} if lost.status == "timeout" else {}
+                return self.measure(request, again=True)
+            limit = {"limit_s": deadline_s} if lost.status == "timeout" else {}
             result = {"status": lost.status, "reason": str(lost), **limit}
             result |= {"transient": True} if lost.interrupted else {}
             wall_s = round(time.monotonic() - begun, 3)
             spent = {"gpu_s": 0.0, "check_s": 0.0, "once_s": 0.0, "wall_s": wall_s}
-            return {"results": dict.fromkeys(regimes, result), **spent}
+            return {"results": dict.fromkeys(request.regimes, result), **spent}
         if answer["fatal"]:
             worker.kill()
             self._worker = None

@@ -4,12 +4,14 @@ A number that was chosen as the largest of many is too high by chance. The faste
 a later process, and the record that they were chosen by does not count.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ladder.measure.conditions import tree_conditions
+from ladder.measure.choice import partners
+from ladder.measure.conditions import choice_conditions, tree_conditions
 from ladder.measure.store import Records, now
+from ladder.model.cell import Cell, Partner
 from ladder.model.intervals import median
 from ladder.model.plan import Plan, Task
 from ladder.model.record import Conditions, Record, Session
@@ -17,6 +19,8 @@ from ladder.problems.registry import PROBLEMS
 
 WRONG = ("incorrect", "out_of_bounds", "stateful")
 """Statuses that speak against a kernel: no later result hides them."""
+ABSENT = Partner("")
+"""What a cell is over for which no reference could be had: it has no result."""
 FASTEST = 3
 """How many of the rivals are measured again."""
 
@@ -35,6 +39,12 @@ class Winner:
     def fresh(self) -> bool:
         """Whether a later session gave a result."""
         return any(one.status == "ok" for one in self.later)
+
+
+def _holds(record: Record, choice: Record) -> bool:
+    """Whether the conditions of a record hold those of a choice."""
+    tree = record.conditions.tree
+    return all(name in tree and tree[name] == value for name, value in choice.conditions.tree.items())
 
 
 def standing(alike: Sequence[Record]) -> Record:
@@ -62,6 +72,38 @@ class View:
     records: Records
     earlier: bool = False
 
+    @property
+    def parameters(self) -> Iterable[str]:
+        """Of the problem: those that an answer depends on."""
+        return PROBLEMS[self.plan.problem].parameters
+
+    def choice(self, record: Record) -> Record | None:
+        """The choice of a record's reference under its conditions, if there was a choice and its record is there."""
+        own = record.cell.choice(self.parameters)
+        found = self.records.of(own) if own is not None else []
+        known = [
+            one for one in found if one.conditions.host == record.conditions.host and _holds(record, one)
+        ]
+        return standing(self.records.alike(known[-1])) if known else None
+
+    def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
+        """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
+        record = self.records.latest(choice, choice_conditions(self.plan, choice), on)
+        return standing(self.records.alike(record)) if record is not None else None
+
+    def counts(self, record: Record) -> bool:
+        """Whether a record is over the reference that was chosen, or one that ties with it; true without a choice.
+
+        One that lost a race does not count where the plan has none.
+        """
+        if record.result.get("stopped_by") == "race" and not self.plan.job.get("race"):
+            return False
+        choice = self.choice(record) if "reference" in record.result else None
+        if choice is None:
+            return True
+        own = Partner(record.result["reference"], record.result.get("algorithm") or "")
+        return own in (partners(choice.result) if choice.status == "ok" else [ABSENT])
+
     def launched(self) -> Iterator[tuple[int, Task]]:
         """Tasks with something to measure, by their index in the plan."""
         for index, task in enumerate(self.plan.tasks):
@@ -71,7 +113,8 @@ class View:
     def find(self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None) -> Record | None:
         """A launched task's record in a regime (the plan's first), from a host with the conditions `on` or any."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
-        record = self.records.latest(cell, tree_conditions(self.plan, task, cell.regime), on)
+        tree = tree_conditions(self.plan, task, cell.regime)
+        record = self.records.latest(cell, tree, on, self.counts)
         if record is None and self.earlier:
             # By time, those of this sweep last.
             known = sorted(self.records.of(cell), key=lambda one: one.sweep == self.plan.sweep)
@@ -88,9 +131,16 @@ class View:
         about = (task.cell.in_regime(regime), conditions, task.variant, self.plan.sweep, session, now())
         return Record(*about, **rest)
 
+    def new_choice(self, choice: Cell, on: Mapping[str, Any], session: str, **rest: Any) -> Record:
+        """A record, made now, of a choice of the plan."""
+        conditions = Conditions(choice_conditions(self.plan, choice), on)
+        name = " or ".join(choice.reference.libraries)
+        return Record(choice, conditions, name, self.plan.sweep, session, now(), **rest)
+
     def alike(self, record: Record) -> list[Record]:
-        """Those records of the same cell that stand for one number with this one, the latest last."""
-        return self.records.alike(record)
+        """Records of the same cell that stand for one number with this one, the latest last: under equal conditions,
+        over one reference."""
+        return [one for one in self.records.alike(record) if one is record or self.counts(one)]
 
     def sessions_of(self, record: Record) -> tuple[int, int]:
         """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
@@ -106,10 +156,9 @@ class View:
     def rivals(self) -> list[Rivals]:
         """Launched tasks of a tuning sweep that compete: of one dtype, layout and size, which compute the same."""
         found: dict[tuple[Any, ...], Rivals] = {}
-        same = PROBLEMS[self.plan.problem].parameters
         for index, task in self.launched() if self.plan.job.get("tuning") else ():
             if not task.beside:
-                key = (*task.cell.operands, *(task.cell.params[name] for name in same))
+                key = (*task.cell.operands, *(task.cell.params[name] for name in self.parameters))
                 found.setdefault(key, []).append((index, task))
         return list(found.values())
 

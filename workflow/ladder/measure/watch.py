@@ -1,17 +1,23 @@
 """A launch that is timed is a launch that is verified: fresh inputs ahead of it, a check behind it."""
 
+import contextlib
 import math
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+
+from cuda.core import Stream
 
 from ladder.gpu.device import RESULT_SLOTS, Launcher
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import CheckedLaunch
+from ladder.gpu.timing import CheckedLaunch, capture
 from ladder.model.problem import Params
 
 _SEED_BITS = 62
+CHECKED_OF_A_CHAIN = 4
+"""Launches of each warm chain that are checked, by chance."""
 _SAMPLED = 4  # launches of a reference for each one that is checked
 
 
@@ -43,6 +49,22 @@ class CheckedSide:
         """What is wrong."""
         which = f"{self.wrong} of {self.checked} timed launches, launch {self.first_wrong} the first"
         return f"{which}: largest normalised error {self.worst:.3g}, allowed {self.bound:.3g}"
+
+
+def at_places(instance: Instance, places: Sequence[int], load: Callable[[], Launcher]) -> list[Launcher]:
+    """What `load` gives for the outputs of each place."""
+    found = []
+    for place in places:
+        with instance.writing_to(place):
+            found.append(load())
+    return found
+
+
+@contextlib.contextmanager
+def graph(stream: Stream, members: Sequence[Launcher]) -> Iterator[Launcher]:
+    """A launcher of a CUDA graph of back-to-back launches. Raises what one of them raises while it is captured."""
+    with contextlib.closing(capture(stream, members)) as made:
+        yield partial(made.launch, stream)
 
 
 class LaunchChecker:

@@ -1,6 +1,6 @@
 """The measuring worker: one process, one context, task after task as the supervisor sends them.
 
-Through the pipe come (task index, regimes, algorithms of libraries by name); back go {"hello": …} once, and per task
+Through the pipe come the fields of a Request; back go {"hello": …} once, and per task
 {"results": …} by regime. With "fatal" the context is lost, and it leaves. {"doing": …} says ahead of a result what may
 end the process, or "" after it.
 """
@@ -10,20 +10,23 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ladder.gpu.device import Launcher, OutOfDeviceMemory
 from ladder.gpu.instance import Instance
-from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, capture, chain_length, nothing
+from ladder.gpu.timing import Blocks, Pairs, Sides, StoppingRule, chain_length, nothing
 from ladder.measure.bench import REFERENCE, Bench, CellOutcome
 from ladder.measure.beyond import refuse_accesses_beyond
-from ladder.measure.watch import CheckedSide, LaunchChecker
-from ladder.model.cell import BACK_TO_BACK, SUSTAINED
+from ladder.measure.choosing import Choosing
+from ladder.measure.request import Request
+from ladder.measure.watch import CHECKED_OF_A_CHAIN, CheckedSide, LaunchChecker, at_places, graph
+from ladder.model.cell import BACK_TO_BACK, SUSTAINED, Partner
 from ladder.model.intervals import median
 from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import COPY, ERROR_INPUTS
@@ -31,7 +34,6 @@ from ladder.model.problem import COPY, ERROR_INPUTS
 _OBSERVED_LAUNCHES = 9
 _REPLAYED = 0.7  # of a single launch's time: launches of a chain that take less have replayed an answer
 _RESTED = 1.15  # of a launch's time: settling launches are as long, or shorter while the GPU is cool
-_CHECKED_OF_A_CHAIN = 4  # launches of each warm chain that are checked, by chance
 _BESIDE_CYCLES = (1.15, 10.0)
 """By how much a launch may take longer than the cycles that it reports: a factor, and us (up to 7 were seen)."""
 _OF_LEAST_CYCLES = 0.98
@@ -51,19 +53,28 @@ def stopping_rule(plan: Plan) -> StoppingRule:
 
 
 class Timing:
-    """Times a task against the reference `name`, every launch verified; single ones take `launch_us`, variant first."""
+    """Times a task against its reference `partner`, every launch verified; single ones take `launch_us`, variant first.
+
+    `race`: by regime the speed-up below which it stops.
+    """
 
     def __init__(
-        self, bench: Bench, plan: Plan, task: Task, name: str, launch_us: tuple[float, float]
+        self,
+        bench: Bench,
+        plan: Plan,
+        task: Task,
+        partner: Partner,
+        launch_us: tuple[float, float],
+        race: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        self.bench, self.task, self.name, self.launch_us = bench, task, name, launch_us
-        self.rule = stopping_rule(plan)
+        self.bench, self.task, self.partner, self.launch_us = bench, task, partner, launch_us
+        self.rule, self.race = stopping_rule(plan), race
         self.instance, self.limit_us = bench.instance(task.cell), float(plan.settings["warm_below_us"] or 0)
         assert task.launch is not None
         self.params = params = bench.reference_params(task)
         self.variant = CheckedSide(task.launch.params, self.instance.error_bound(task.launch.params))
         self.reference: CheckedSide | None = None
-        if name != COPY:  # which is no answer
+        if partner.reference != COPY:  # which is no answer
             self.reference = CheckedSide(params, self.instance.error_bound(params), always=False)
         self.watch = LaunchChecker(self.instance)
         self.elsewhere: tuple[()] | tuple[Launcher, Launcher] = ()  # variant and reference, places swapped
@@ -92,7 +103,7 @@ class Timing:
         if not self.elsewhere:
             with self.instance.writing_to(REFERENCE):
                 own = bench.loaded(self.task)
-            self.elsewhere = own, bench.swapped_reference(self.task, self.name, self.instance)
+            self.elsewhere = own, bench.swapped_reference(self.task, self.partner, self.instance)
 
         def sides(own: Launcher, other: Launcher, places: tuple[int, int]) -> Sides:
             return watch.single_launch(own, self.variant, places[0]), watch.single_launch(
@@ -101,7 +112,10 @@ class Timing:
 
         here = sides(variant, reference, (0, REFERENCE))
         swapped = sides(*self.elsewhere, (REFERENCE, 0))
-        return bench.timer.singly(here, swapped, self.rule, regime, min(self.launch_us))
+        return bench.timer.singly(here, swapped, self._rule(regime), regime, min(self.launch_us))
+
+    def _rule(self, regime: str) -> StoppingRule:
+        return replace(self.rule, race=self.race.get(regime, 0.0))
 
     def _unfit(self, regime: str) -> str | None:
         """Why launches are not chained in a regime, if they are not."""
@@ -124,46 +138,41 @@ class Timing:
         places = [REFERENCE + 1 + number for number in range(most)]
         own_places, other_places = (places[:length] for length in lengths)
 
-        def graph(places: Sequence[int], load: Callable[[], Launcher]) -> Any:
-            members = []
-            for place in places:
-                with self.instance.writing_to(place):
-                    members.append(load())
-            return contextlib.closing(capture(stream, members))
-
         with contextlib.ExitStack() as graphs:
-            own = graphs.enter_context(graph(own_places, partial(bench.loaded, self.task)))
+
+            def enter(members: Sequence[Launcher]) -> Launcher:
+                return graphs.enter_context(graph(stream, members))
+
+            own = enter(at_places(self.instance, own_places, partial(bench.loaded, self.task)))
+            again = partial(bench.another, self.task, self.partner, self.instance)
             try:
-                again = partial(bench.reference, self.task, self.name, self.instance)
-                other = graphs.enter_context(graph(other_places, again))
+                other = enter(at_places(self.instance, other_places, again))
             except Exception as error:
-                if self.name not in bench.external:
+                name = self.partner.reference
+                if name not in bench.external:
                     raise
                 why = f"not captured in a CUDA graph: {error}"
-                bench.note(self.name, f"{regime}: {why}")
-                return CellOutcome("unsupported", f"the reference {self.name}: {why}")
+                bench.note(name, f"{regime}: {why}")
+                return CellOutcome("unsupported", f"the reference {name}: {why}")
             # Sustained chains are not poisoned, which would be a rest for the GPU: what places hold are answers to
             # other inputs, those of the chain before. All that it tells a kernel is the time: see _RESTED.
             ahead = watch.renew_workspaces if regime == SUSTAINED else watch.poison
             clear: Launcher = nothing
             if regime != SUSTAINED or self.instance.has_workspaces():
-                clears = [partial(ahead, place) for place in places]
-                clear = partial(
-                    graphs.enter_context(contextlib.closing(capture(stream, clears))).launch, stream
-                )
+                clear = enter([partial(ahead, place) for place in places])
 
             def sides(poison: Launcher, checks: int) -> Sides:
                 own_side, other_side = (self.variant, own_places), (self.reference, other_places)
                 return (
-                    watch.chain(partial(own.launch, stream), *own_side, poison, variant, checks),
-                    watch.chain(partial(other.launch, stream), *other_side, poison, reference, checks),
+                    watch.chain(own, *own_side, poison, variant, checks),
+                    watch.chain(other, *other_side, poison, reference, checks),
                 )
 
             if regime == SUSTAINED:
                 return bench.timer.blocks(sides(clear, 1), (len(own_places), len(other_places)))
             return bench.timer.pairs(
-                sides(clear, _CHECKED_OF_A_CHAIN),
-                self.rule,
+                sides(clear, CHECKED_OF_A_CHAIN),
+                self._rule(regime),
                 regime,
                 scale=len(places),
             )
@@ -228,9 +237,21 @@ class Timing:
     def _settle(self) -> None:
         self.watch.collect_results()
         if self.reference and self.reference.wrong:
-            raise CellOutcome("incorrect", f"the reference {self.name}: {self.reference}")
+            raise CellOutcome("incorrect", f"the reference {self.partner}: {self.reference}")
         if self.variant.wrong:
             raise CellOutcome("stateful", f"right alone, wrong in sequence: {self.variant}", spoilt=True)
+
+
+def no_reference(reason: str) -> Result:
+    """The result of a task that there is nothing to time against; a later run that finds a reference measures it."""
+    return {**CellOutcome("unsupported", f"no reference: {reason}").result, "reference": ""}
+
+
+def partner_of(task: Task, chosen: Mapping[str, str]) -> Partner:
+    """What a task is timed against: what was chosen, or the one that there is."""
+    if task.reference is not None:
+        return Partner(task.reference.variant)
+    return Partner(**chosen) if chosen else Partner(task.cell.reference.libraries[0])
 
 
 class Worker:
@@ -239,6 +260,7 @@ class Worker:
     def __init__(self, plan: Plan, cubins: Path) -> None:
         self.plan = plan
         self.bench = Bench(plan, cubins)
+        self._variants_ran = False
         self._ends_checked = set[str]()  # variants, at their edges
         self._once_s = 0.0  # of wall, in what a variant is verified by once, or once a size
 
@@ -250,27 +272,48 @@ class Worker:
         finally:
             self._once_s += time.perf_counter() - begin
 
-    def measure(self, task: Task, regimes: Sequence[str], algorithms: Mapping[str, str]) -> dict[str, Result]:
+    def choose(self, request: Request) -> dict[str, Result]:
+        """Hold all against each other that may be the reference of some operands in a regime."""
+        if self._variants_ran:
+            raise AssertionError("a choice comes before any variant runs in its process")
+        choice = self.plan.choices[request.index]
+        warm_below_us = float(self.plan.settings["warm_below_us"] or 0)
+        rule = stopping_rule(self.plan)
+        return {choice.regime: Choosing(self.bench, rule, choice, warm_below_us).run()}
+
+    def measure(self, request: Request) -> dict[str, Result]:
         """Verify a task, time it in some regimes, verify it again: a result a regime. Raises what CUDA ran into."""
-        bench = self.bench
+        bench, task = self.bench, self.plan.tasks[request.index]
+        self._variants_ran = True
         assert task.launch is not None
         instance = bench.instance(task.cell)
         with self._once():
             bench.verify_edges(task.variant, task.cell)
-        instance.algorithms = {**algorithms, **instance.algorithms}  # What is in use stays.
         loaded, before, launch_us = bench.verified(task.launch, instance)
         with self._once():
             edges = [] if task.variant in self._ends_checked else bench.edges(task.variant, task.cell)
             self._ends_checked.add(task.variant)
             refuse_accesses_beyond(bench, [*edges, (task.launch, instance)])
-        launchers = bench.references(task, instance)
-        name, times = bench.fastest(launchers)
-        timing = Timing(bench, self.plan, task, name, (launch_us, times[name]))
-        timed = timing.run(loaded, launchers[name], regimes)
-        timing.refuse_other_cycles(loaded, timed)
+        results, partners = dict[str, Result](), dict[Partner, list[str]]()
+        for regime in request.regimes:
+            given = request.against.get(regime, {})
+            if "absent" in given:
+                results[regime] = no_reference(given["absent"])
+            else:
+                partners.setdefault(partner_of(task, given), []).append(regime)
+        timings = list[tuple[Timing, Timed]]()
+        for partner, regimes in partners.items():
+            reference = bench.reference(task, partner, instance)
+            both_us = launch_us, bench.reference_us(partner, reference)
+            timing = Timing(bench, self.plan, task, partner, both_us, request.race)
+            timings.append((timing, timing.run(loaded, reference, regimes)))
+        if not timings:
+            return results
+        for timing, timed in timings:
+            timing.refuse_other_cycles(loaded, timed)
         observations = self._observations(loaded, task.launch, instance)
         if task.errors:
-            observations += self._errors(task, loaded, launchers[name], instance)
+            observations += self._errors(task, loaded, reference, instance)
         bench.refuse_damage(instance)  # of any launch so far
         timing.refuse_other_inputs(loaded)
         bench.refuse_other_weights(task.launch, instance)
@@ -278,22 +321,13 @@ class Worker:
         after, _ = bench.check(loaded, task.launch.params, instance)
         if not after.correct:
             raise CellOutcome("incorrect", f"after timing, though right before: {after}")
-        worst = max(before.max_error, after.max_error)
-        common = {
-            "reference": name,
-            "algorithm": instance.algorithms.get(name, ""),
-            "check": {
-                "max_error": worst,
-                "error_bound": before.error_bound,
-                "launches": timing.variant.checked,
-            },
-            "references": times,
-            "algorithms": {one: instance.algorithms[one] for one in times if one in instance.algorithms},
-            "notes": bench.notes(),
-            "copy_us": bench.copy_us(instance),
-            "observations": observations,
-        }
-        return {regime: _result(pairs, common) for regime, pairs in timed.items()}
+        common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance), "observations": observations}
+        check = {"max_error": max(before.max_error, after.max_error), "error_bound": before.error_bound}
+        for timing, timed in timings:
+            own: Result = {"reference": timing.partner.reference, "algorithm": timing.partner.algorithm}
+            own |= {"check": check | {"launches": timing.variant.checked}}
+            results |= {regime: _result(pairs, own | common) for regime, pairs in timed.items()}
+        return results
 
     def _observations(self, loaded: Launcher, launch: Launch, instance: Instance) -> list[Result]:
         samples: dict[tuple[str, str], list[float]] = {}
@@ -324,12 +358,12 @@ class Worker:
                 found.append({"metric": name, "unit": None, "value": check.max_error})
         return found
 
-    def answer(self, index: int, regimes: Sequence[str], algorithms: Mapping[str, str]) -> dict[str, Any]:
-        task, bench = self.plan.tasks[index], self.bench
+    def answer(self, request: Request) -> dict[str, Any]:
+        bench, regimes = self.bench, request.regimes
         start, fatal, self._once_s = time.perf_counter(), False, 0.0
         before = bench.timer.busy_us, bench.timer.checking_us
         try:
-            results = self.measure(task, regimes, algorithms)
+            results = self.choose(request) if request.choice else self.measure(request)
         except CellOutcome as outcome:
             if outcome.result["status"] == "incorrect":
                 # By what else it wrote the next kernel would be judged.
@@ -376,11 +410,11 @@ def measure(plan: Plan, cubins: Path, descriptor: int) -> None:
     pipe.send({"hello": {"pid": os.getpid(), "gpu": worker.bench.facts()}})
     while True:
         try:
-            index, regimes, algorithms = pipe.recv()
+            request = Request(**pipe.recv())
         except EOFError:
             return
         try:
-            answer = worker.answer(index, regimes, algorithms)
+            answer = worker.answer(request)
         except _MISTAKES:
             pipe.send({"mistake": traceback.format_exc()})
             raise

@@ -1,7 +1,7 @@
 """A cell: one thing to measure, as the documents say it. The same type from the plan to the published tables."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -47,12 +47,29 @@ class Reference:
     kernel: str = ""
     params: Mapping[str, ParamValue] = field(default_factory=dict)
 
+    @property
+    def is_choice(self) -> bool:
+        """Whether it is one of several: of libraries, or of the algorithms of cuBLASLt."""
+        return len(self.libraries) > 1 or any(name.startswith("cublaslt") for name in self.libraries)
+
+
+@dataclass(frozen=True)
+class Partner:
+    """A library or external reference, with its algorithm if it has several."""
+
+    reference: str
+    algorithm: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reference} {self.algorithm}".strip()
+
 
 @dataclass(frozen=True)
 class Cell:
     """A kernel with all its parameters, defaults included, at a size, in a regime, against a reference.
 
-    `beta` is that of C = alpha A B + beta C, for problems that have one.
+    `beta` is that of C = alpha A B + beta C, for problems that have one. Without a kernel it is the choice of that
+    reference: all that may be it, held against each other.
     """
 
     kernel: str
@@ -81,6 +98,15 @@ class Cell:
     def operands(self) -> tuple[Any, ...]:
         """Key of the input data: dtype, layout, size, beta. Cells with equal keys share buffers and references."""
         return (self.dtype, self.layout, *sorted(self.size.items()), *self._with_beta)
+
+    def choice(self, parameters: Iterable[str]) -> "Cell | None":
+        """The cell that chooses this one's reference, if there is a choice.
+
+        `parameters` are those of the problem, on which the answer depends.
+        """
+        if not self.reference.is_choice or self.regime == COUNTERS:
+            return None
+        return replace(self, kernel="", params={name: self.params[name] for name in parameters})
 
     def in_regime(self, regime: str) -> "Cell":
         """The same cell in another regime; counters are read of a kernel by itself, whatever it is timed against."""

@@ -78,8 +78,9 @@ class Plan:
     """The cells of a sweep on an architecture, in measuring order, and what was compiled for it.
 
     A measurement depends on `settings`, and not on `job`, which says how the jobs go about it. `harness` and `variants`
-    are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins. `edges`: by id, where else
-    variants are verified. `external`: by name, references that come from files.
+    are facts, by dtype and by id; `cubin` among them names a file in the cache of cubins. `choices`: cells
+    without a kernel, each of which chooses the reference of tasks in a regime. `edges`: by id, where else variants are
+    verified. `external`: by name, references that come from files.
     """
 
     sweep: str
@@ -90,6 +91,7 @@ class Plan:
     job: Mapping[str, Any]
     counter_groups: tuple[str, ...]
     tasks: tuple[Task, ...]
+    choices: tuple[Cell, ...] = ()
     harness: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     edges: Mapping[str, tuple[Edge, ...]] = field(default_factory=dict)

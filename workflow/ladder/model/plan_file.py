@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, create_model
 
+from ladder.model.cell import Cell
 from ladder.model.document import reading
 from ladder.model.errors import refuse_unknown
 from ladder.model.files import read_bytes
@@ -15,6 +16,7 @@ from ladder.model.problem import ParamValue
 from ladder.model.schemas import SCHEMAS, STATUSES
 
 _PLAN, _TASK, _EDGES = TypeAdapter(Plan), TypeAdapter(Task), TypeAdapter(tuple[Edge, ...])
+_CELL = TypeAdapter(Cell)
 
 
 def _facts(**needed: Any) -> Any:
@@ -37,14 +39,17 @@ _COMPILED = {"harness": TypeAdapter[Any](_HARNESSES), "variants": TypeAdapter[An
 
 def to_json(plan: Plan) -> bytes:
     """A plan with one task and one variant a line, so that a difference between two plans reads well."""
-    head = _PLAN.dump_json(plan, exclude={"tasks", "variants", "edges"}, indent=1).removesuffix(b"\n}")
+    head = _PLAN.dump_json(plan, exclude={"tasks", "choices", "variants", "edges"}, indent=1).removesuffix(
+        b"\n}"
+    )
     variants = ",\n".join(f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in plan.variants.items())
     edges = b",\n".join(
         b"%s: %s" % (json.dumps(name).encode(), _EDGES.dump_json(of)) for name, of in plan.edges.items()
     )
+    choices = b",\n".join(_CELL.dump_json(cell) for cell in plan.choices)
     tasks = b",\n".join(_TASK.dump_json(task) for task in plan.tasks)
-    form = b'%s,\n "variants": {\n%s\n },\n "edges": {\n%s\n },\n "tasks": [\n%s\n ]\n}\n'
-    return form % (head, variants.encode(), edges, tasks)
+    form = b'%s,\n "variants": {\n%s\n },\n "edges": {\n%s\n },\n "choices": [\n%s\n ],\n "tasks": [\n%s\n ]\n}\n'
+    return form % (head, variants.encode(), edges, choices, tasks)
 
 
 def read_plan(path: Path) -> Plan:

@@ -94,11 +94,29 @@ class _Observation(TypedDict):
     value: _Number
 
 
+class _Partner(TypedDict):
+    __pydantic_config__ = _OPEN  # type: ignore[misc]
+    reference: str
+    algorithm: str
+
+
+class _Candidate(_Partner):
+    us: _Times
+
+
+class _RunnerUp(_Partner):
+    longer: _Positive
+    longer_low: _Positive
+    longer_high: _Positive
+
+
 class Result(TypedDict, total=False):
     """What became of a cell with a result, besides what another version adds; times in us.
 
     `variant_us` and `reference_us` are in the order taken; an imported record has a `summary` in their place.
     `reference` is the library or kernel, `algorithm` that of cuBLASLt, else "". `references` are times to choose by.
+    Of the choice of a reference: `candidates` with their times, whose winner is `reference` and `algorithm`, the
+    `runner_up`, and those `tied` with the winner.
     `built`: digests of source and cubin. `transient`: of a failure that came of what else the GPU or host was used for.
     """
 
@@ -115,6 +133,9 @@ class Result(TypedDict, total=False):
     algorithm: str | None
     references: dict[str, _Positive]
     algorithms: dict[str, str]
+    candidates: Annotated[list[_Candidate], Field(min_length=1)]
+    runner_up: _RunnerUp | None
+    tied: list[_Partner]
     notes: list[str]
     check: _Check | None
     device: _Device | None
@@ -217,6 +238,11 @@ def from_json(line: Any, where: str) -> Record | Session:
         refuse_unknown(where, "status", record.status, STATUSES)
         if record.status == "ok" and record.cell.regime != COUNTERS:
             times = () if "summary" in record.result else ("variant_us", "reference_us")
-            if missing := [name for name in ("speedup", *times) if name not in record.result]:
+            needed = (
+                ("speedup", *times)
+                if record.cell.kernel
+                else ("candidates", "reference", "algorithm", "tied")
+            )
+            if missing := [name for name in needed if name not in record.result]:
                 raise LadderError(f"{where}: result: the field {missing[0]!r} is missing")
     return record

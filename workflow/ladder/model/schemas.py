@@ -23,9 +23,10 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # are of later sessions than the one that chose it, else false.
     # beta, of C = A B + beta C: where it is not 0. Rates of bytes are without what it reads.
     # check_code, timing_code: digests of the code that checked and that timed, empty for records older than they are.
-    # over_cublas, over_cublaslt: the speed-up over that library alone, if it was timed: `speedup` times its time over
-    # the reference's. Both are the quick medians of dirty launches by which the reference was chosen, whatever the
-    # regime; where kernels were timed against both libraries, these decide. They have no interval.
+    # over_cublas, over_cublaslt: the speed-up over that library alone, where there was a choice: `speedup` times its
+    # time over the reference's, from the record of the choice. They have no interval.
+    # reference_is: faster, where the reference was chosen and is the fastest beyond doubt; tied, where another may be.
+    # Empty where there was no choice, and in rows from before choices had records: a few launches chose there.
     "timings": columns(
         f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
@@ -34,7 +35,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
         source_sha256 cubin_sha256
         sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
-        clock fresh:bool over_cublas:float over_cublaslt:float beta:float check_code timing_code"""
+        clock fresh:bool over_cublas:float over_cublaslt:float beta:float check_code timing_code reference_is"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
     # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up. bound: what

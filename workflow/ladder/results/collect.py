@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import TypeAdapter
 
 from ladder.measure.account import Job, accounts
+from ladder.measure.choice import library_times, partners
 from ladder.measure.ncu import Note
 from ladder.measure.view import WRONG, View
 from ladder.model.cell import BACK_TO_BACK, COUNTERS, SUSTAINED
@@ -74,9 +75,14 @@ def figures(result: Mapping[str, Any]) -> Row:
     return found | {"speedup_low": low * (1 - steps), "speedup_high": high * (1 + steps)}
 
 
-def over_libraries(result: Mapping[str, Any]) -> Row:
-    """The speed-up over one library alone, by the times that the reference was chosen by."""
-    times_us, chosen = result.get("references") or {}, result.get("reference")
+def over_libraries(result: Mapping[str, Any], choice: Record | None) -> Row:
+    """The speed-up over one library alone, by the times that the reference was chosen by.
+
+    Records from before choices had records of their own hold these times themselves.
+    """
+    known = choice.result if choice is not None and choice.status == "ok" else None
+    times_us = library_times(known) if known else result.get("references") or {}
+    chosen = str(result.get("reference"))
     names = {name: name.removeprefix("over_") for name in OVER}
     return {
         name: result["speedup"] * times_us[library] / times_us[chosen]
@@ -179,7 +185,10 @@ class Collector:
         outcome = {"status": "ok", "regime": record.cell.regime, "algorithm": result.get("algorithm") or None}
         if record.cell.id in self.rivals:
             outcome["fresh"] = record.cell.id in self.chose
-        rates |= over_libraries(result)
+        choice = self.view.choice(record)
+        rates |= over_libraries(result, choice)
+        if choice is not None and choice.status == "ok":
+            rates["reference_is"] = "tied" if choice.result["tied"] else "faster"
         self.rows["timings"].append({**found, **known, **self.about(task), **rates, **outcome})
 
     def sessions(self, task: Task, record: Record) -> None:
@@ -213,6 +222,20 @@ class Collector:
             return record
         return sorted(good, key=lambda one: float(figures(one.result)["median_us"]))[(len(good) - 1) // 2]
 
+    def choice(self, record: Record) -> None:
+        """Notes on the choice of a record's reference: what could not be had, and what ties."""
+        choice = self.view.choice(record)
+        if choice is None:
+            return
+        about = f"{choice.cell.dtype} at {dict(choice.cell.size)}, {choice.cell.regime}"
+        for given in choice.result.get("notes") or ():
+            self.note("reference", about, given)
+        if choice.status == "ok" and choice.result["tied"]:
+            first, *tied = map(str, partners(choice.result))
+            self.note(
+                "reference", about, f"{first} ties with {' and '.join(tied)}: either may be the faster one"
+            )
+
     def task(self, task: Task) -> None:
         """A row for each regime that gave a result, else one row with the reason."""
         facts, broken = self.plan.variants.get(task.variant, {}), self.plan.broken(task)
@@ -240,6 +263,7 @@ class Collector:
                 self.sessions(task, record)
             for given in record.result.get("notes") or ():
                 self.note("reference", task.variant, given)
+            self.choice(record)
             self.measured(task, self.typical(record))
         counted = self.view.find(task, COUNTERS) if task.counted else None
         if counted is not None and not self.view.is_current(task, counted):

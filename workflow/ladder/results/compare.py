@@ -59,7 +59,9 @@ def latest(records: Records) -> Latest:
         session = records.sessions.get(record.session)
         return str(session.gpu.get("uuid") or UNKNOWN) if session else UNKNOWN
 
-    last = {(one.cell.id, gpu_of(one)): one for one in records if one.cell.regime != COUNTERS}
+    last = {
+        (one.cell.id, gpu_of(one)): one for one in records if one.cell.kernel and one.cell.regime != COUNTERS
+    }
     found: Latest = {}
     for (cell, gpu), record in last.items():
         alike = [one for one in records.alike(record) if gpu_of(one) == gpu]

@@ -1,8 +1,8 @@
-"""Speed-ups over the slower of two libraries, turned into those over the faster one, until references are records.
+"""For rows of earlier records: speed-ups over the slower of two libraries, turned into those over the faster one.
 
-A session chooses its library by a few launches of each; where these are short, or the power cap lowers the clock, it
-may choose the slower one, and then the speed-up is too high. Kernels that some sessions timed against the one and
-others against the other say which is the faster, by operands and regime, and how far the two are apart.
+A session chose its library by a few launches of each, before the choice had a record of its own, and at times chose the
+slower one; then the speed-up is too high. Kernels that some sessions timed against the one and others against the other
+say which is the faster, by operands and regime, and how far the two are apart.
 """
 
 from collections.abc import Sequence
@@ -69,9 +69,10 @@ def over_the_faster(
     """timings.csv and sessions.csv over the faster library where a cell had the choice, and a note if any was not.
 
     `cell`: the columns that say which cell a row is about. A cell had the choice if its row says how fast it is over
-    either library.
+    either library, and no record of a choice decided.
     """
-    both = timings[[*cell]].assign(choice=timings[list(OVER)].notna().all(axis=1)).drop_duplicates([*cell])
+    undecided = timings[list(OVER)].notna().all(axis=1) & timings["reference_is"].isna()
+    both = timings[[*cell]].assign(choice=undecided).drop_duplicates([*cell])
     choices = [rows.merge(both, "left", [*cell]) for rows in (timings, sessions)]
     choices = [rows.assign(choice=rows["choice"].fillna(False).astype(bool)) for rows in choices]
     libraries = _faster_libraries(choices[1][choices[1]["choice"]])

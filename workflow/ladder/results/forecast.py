@@ -55,6 +55,8 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         for task, regime in ((plan.tasks[index], regime) for index, regimes in due for regime in regimes):
             cell, against = task.cell.in_regime(regime), f" against {task.baseline}" if task.baseline else ""
             cells[cell.id] = cell_name(task.variant, cell) + against
+        for choice in (plan.choices[index] for index in schedule.choices(due)):
+            cells[choice.id] = cell_name(" or ".join(choice.reference.libraries), choice)
         seconds = None if usual is None else sum(known.get(one, usual) for one in cells)
         if seconds and cells:
             seconds *= 1 + again / len(cells)

@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 from tabulate import tabulate
 
+from ladder.measure.choice import choice_in_words
 from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Session
@@ -36,7 +37,9 @@ def history(sources: Mapping[str, Records], pattern: str) -> list[str]:
             driver = session.versions.get("driver") or record.conditions.host.get("driver") or "unknown"
             gpu = str(session.gpu.get("uuid") or session.note or "unknown")[:24]
             speed, middle = record.status, ""
-            if record.status == "ok":
+            if record.status == "ok" and not cell.kernel:
+                speed = choice_in_words(record.result)
+            elif record.status == "ok":
                 read = figures(record.result)
                 ratio = estimate(read, "speedup")
                 speed = f"{ratio.value:.4f} [{ratio.low:.4f}, {ratio.high:.4f}]"

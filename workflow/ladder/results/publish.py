@@ -17,6 +17,7 @@ import pandas as pd
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import slug_of
+from ladder.measure.choice import decide
 from ladder.measure.host import tree, unknown_commits
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
@@ -57,7 +58,9 @@ class Publication:
             for _, task in view.launched():
                 for regime in (*view.plan.regimes_of(task), *([COUNTERS] if task.counted else [])):
                     record = view.find(task, regime)
-                    found |= {id(one): one for one in (view.alike(record) if record else ())}
+                    alike = view.alike(record) if record else []
+                    choices = [choice for one in alike if (choice := view.choice(one)) is not None]
+                    found |= {id(one): one for one in (*alike, *choices)}
         return list(found.values())
 
     @functools.cached_property
@@ -165,7 +168,10 @@ def error_is_above_bound(check: Mapping[str, Any]) -> bool:
 
 
 def follows(result: Mapping[str, Any]) -> bool:
-    """Whether the speed-up of a result and its interval follow from its times; of a summary nothing can be said."""
+    """Whether a speed-up with its interval, or a choice, follows from its times; of a summary nothing can be said."""
+    if "candidates" in result:
+        decided = decide(result["candidates"], result["stopped_by"])
+        return all(result[name] == value for name, value in decided.items())
     if "variant_us" not in result:
         return True
     own, reference = result["variant_us"], result["reference_us"]

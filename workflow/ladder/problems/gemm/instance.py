@@ -234,14 +234,12 @@ class GemmInstance(instance.Instance):
         """Addresses of B times random signs, and of the sum of B's squares ahead of it."""
         return int(self._signed.handle) + 16, int(self._signed.handle)
 
-    def library(self, name: str) -> Launcher:
+    def library(self, name: str) -> dict[str, Launcher]:
         pointers = (self.pointer("a"), self.pointer("b"), self.pointer("c"))
         gemm = Gemm(pointers, (self.m, self.n, self.k), self.dtype, self.layout, self.scalars["beta"])
         if name == "cublas":
-            return self.libraries.cublas(gemm)
-        known, fast = self.algorithms.get(name, ""), name == "cublaslt_fast"
-        launcher, self.algorithms[name] = self.libraries.cublaslt(gemm, known, fast)
-        return launcher
+            return {"": self.libraries.cublas(gemm)}
+        return self.libraries.cublaslt(gemm, fast=name == "cublaslt_fast")
 
     def _free_regions(self) -> None:
         for region in self.regions:

@@ -55,9 +55,9 @@ class StencilInstance(instance.Instance):
         drawn_with = (moved, given.key, given.kind)
         self.gpu.harness.run(entry, _INSPECTED, slot, *self._compared(params), *drawn_with)
 
-    def library(self, name: str) -> Launcher:
+    def library(self, name: str) -> dict[str, Launcher]:
         target, source, size = self.pointer("copied"), self.pointer("input"), 4 * self.size["elements"]
-        return lambda: self.gpu.copy(target, source, size)
+        return {"": lambda: self.gpu.copy(target, source, size)}
 
 
 INSTANCE = StencilInstance

@@ -1,0 +1,19 @@
+"""What a measuring worker is asked for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Request:
+    """A task of the plan by its index, to be timed in some regimes; or if `choice` one of the plan's choices.
+
+    against: by regime what to time it against where there was a choice, as `reference` and `algorithm`, or why there is
+    none, as `absent`. race: by regime the speed-up below which a variant cannot win, where it then stops.
+    """
+
+    index: int
+    regimes: Sequence[str]
+    choice: bool = False
+    against: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    race: Mapping[str, float] = field(default_factory=dict)
