@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ladder.gpu.clocks import locked_clocks
 from ladder.gpu.discovery import find_gpus
 from ladder.measure import conditions
 from ladder.measure.conditions import measuring_code
@@ -101,7 +103,7 @@ def codes_of(checkout: Path, problem: str) -> dict[str, str]:
     ask += "print(json.dumps(code(sys.argv[1], '')))"
     command = [sys.executable, "-c", ask, problem]
     done = subprocess.run(
-        command, env=environment_of(checkout, {}), capture_output=True, text=True, check=False
+        command, env=environment_of(checkout, os.environ), capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise LadderError(f"{checkout}: no checkout with two digests of measuring code: {done.stderr[-500:]}")
@@ -170,7 +172,15 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
             )
         with gpu_program("measure", path, plan, root, gpus) as program:
             gpu = program.gpu
+<<<<<<< HEAD
             with _measuring(program, schedule, old) as before, _measuring(program, schedule, root) as after:
+=======
+            with (
+                locked_clocks(gpu.uuid, plan.settings["lock_clocks"]),
+                _measuring(program, plan, old) as before,
+                _measuring(program, plan, root) as after,
+            ):
+>>>>>>> e935892 (ladder equivalent locks clocks as a run does, and says what to commit)
                 for shift in shifts(places, before, after):
                     logging.info(
                         "%s: %s: %+.3f %% (%+.3f to %+.3f)",
@@ -183,6 +193,9 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
     if all(shift.small for shift in found):
         was, is_ = next(iter(codes.values()))
         note_equivalent(conditions.EQUIVALENT, was["timing"], is_["timing"], gpu.name, found)
+        logging.info("both timers count as one: commit %s", conditions.EQUIVALENT)
+    else:
+        logging.info("the timers do not read alike: what was measured by the one before does not stand")
     return found
 
 
