@@ -172,15 +172,11 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
             )
         with gpu_program("measure", path, plan, root, gpus) as program:
             gpu = program.gpu
-<<<<<<< HEAD
-            with _measuring(program, schedule, old) as before, _measuring(program, schedule, root) as after:
-=======
             with (
                 locked_clocks(gpu.uuid, plan.settings["lock_clocks"]),
-                _measuring(program, plan, old) as before,
-                _measuring(program, plan, root) as after,
+                _measuring(program, schedule, old) as before,
+                _measuring(program, schedule, root) as after,
             ):
->>>>>>> e935892 (ladder equivalent locks clocks as a run does, and says what to commit)
                 for shift in shifts(places, before, after):
                     logging.info(
                         "%s: %s: %+.3f %% (%+.3f to %+.3f)",
