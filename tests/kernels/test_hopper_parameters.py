@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-import repetitions
 import pytest
+import repetitions
 import yaml
 from emulator.hopper import (
     BOX,
