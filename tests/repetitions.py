@@ -1,8 +1,8 @@
 """Verify kernels on fresh inputs at odd sizes, often: repetitions.py ARCH REPETITIONS [KERNEL ...].
 
-Without a KERNEL, all that load by TMA, and the files of the FP32 ladder. A missing wait or a release too early shows as a wrong result once in a while. Each repetition draws new inputs, fills C
-with NaN (or with numbers, for beta != 0) and compares every output with the fp64 GEMM. Prints a line per variant and
-ends with status 1 where one was wrong.
+Without a KERNEL: all that load by TMA, and the files of the FP32 ladder. A missing wait or a release too early shows as
+a wrong result once in a while. Each repetition draws new inputs, fills C with NaN (or with numbers, for beta != 0) and
+compares every output with the fp64 GEMM. Prints a line per kernel and type, and ends with status 1 where one was wrong.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "6c_stagger": [{}, {"bn": 128, "stages": 6, "buffers": 1}],
     "6d_serpentine": [{}, {"bn": 128, "raster": "hilbert"}],
     "6e_two_widths": [{}, {"bn": 128, "narrow": 96, "stages": 6}],
-    "6f_l2_order": [{}, {"bn": 192, "stages": 5, "blocks": 132}],
+    "6f_l2_order": [{}, {"bn": 192, "stages": 5, "buffers": 1, "blocks": 132}],
     "7_ping_pong": [{}, {"cluster_m": 2}, {"bm": 64, "bn": 192, "stages": 5, "buffers": 1}],
     "hopper_ping_pong": [
         {},
