@@ -497,7 +497,7 @@ def random_data(data: RunData) -> Facts:
     raise Unmeasured("not measured yet: every input is random, and no cell has zeros to compare it with")
 
 
-@question("Do lane maps matter?", "fp32", "fp32_lane_maps", "heatmap", front=False)
+@question("Do lane maps matter?", "fp32", "fp32_lane_maps", front=False)
 def lane_maps(data: RunData) -> Facts:
     """The fastest and the slowest lane map in the larger tile, and whether fewest wavefronts make it fast."""
     rows = data.rows("fp32_lane_maps", **data.part("fp32_lane_maps").size)
