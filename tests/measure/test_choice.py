@@ -149,7 +149,19 @@ def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupp
     assert "cublaslt id 2: wrong: 2 of 9" in result["reason"]
 
 
-def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(tmp_path: Path) -> None:
+def test_a_kernel_that_takes_too_long_for_warm_says_so_whatever_its_reference(tmp_path: Path) -> None:
+    plan = plan_with_choices(tmp_path)
+    against = {"warm": {"absent": "warm is for kernels below 200 us"}}
+    (result,) = (
+        worker.Worker(plan, tmp_path).answer(Request(0, ["warm"], against=against))["results"].values()
+    )
+    assert (result["status"], result["reason"]) == ("unsupported", "warm is for kernels below 200 us")
+
+
+def test_a_task_is_timed_against_what_was_chosen_regime_by_regime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
     plan = plan_with_choices(tmp_path)
     against = {
         "cold": {"reference": "cublaslt_fast", "algorithm": "id 2"},
@@ -310,6 +322,22 @@ def test_sessions_over_another_library_than_the_winner_are_not_averaged_with_the
     found = rows(lab)
     assert set(found["reference"]) == {"cublas"}
     assert set(found["sessions"]) == {1}
+    assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("converted").any()
+
+
+def test_sessions_over_libraries_that_tie_are_averaged_as_they_were_read(lab: Lab) -> None:
+    """What earlier records would have been converted by does not touch them."""
+
+    def apart(place: Place, record: dict[str, Any]) -> dict[str, Any]:
+        for timed in record["regimes"].values():
+            timed |= {name: timed[name] / 1.03 for name in ("speedup", "speedup_low", "speedup_high")}
+        return over("cublaslt")(place, record)
+
+    lab.libraries_us = {"cublas": 100.0, "cublaslt": 100.2}
+    lab.record([SWEEP], apart)
+    lab.session, lab.finished = later(SESSION, id="session-2"), "2026-11-20T12:20:00Z"
+    lab.record([SWEEP])
+    assert set(rows(lab)["sessions"]) == {2}
     assert not tables.read("notes", lab.folder.tables)["reason"].str.contains("converted").any()
 
 

@@ -88,7 +88,7 @@ class Timing:
         for regime in sorted(regimes, key=BACK_TO_BACK.__contains__):
             if regime not in BACK_TO_BACK:
                 found[regime] = self._singly(regime, variant, reference)
-            elif (unfit := self._unfit(regime)) is not None:
+            elif (unfit := why_unfit(regime, self.launch_us[0], self.limit_us)) is not None:
                 found[regime] = CellOutcome("unsupported", unfit)
             else:
                 found[regime] = self._chained(regime, variant, reference)
@@ -116,15 +116,6 @@ class Timing:
 
     def _rule(self, regime: str) -> StoppingRule:
         return replace(self.rule, race=self.race.get(regime, 0.0))
-
-    def _unfit(self, regime: str) -> str | None:
-        """Why launches are not chained in a regime, if they are not."""
-        if regime == SUSTAINED:
-            few = self.launch_us[0] < _SUSTAINED_FROM_US
-            return "sustained is for kernels from 100 us on" if few else None
-        return (
-            None if self.launch_us[0] < self.limit_us else f"warm is for kernels below {self.limit_us:g} us"
-        )
 
     def _chained(self, regime: str, variant: Launcher, reference: Launcher) -> Pairs | CellOutcome:
         """Chains of launches that each have a place of their own. In warm one alone comes before their inputs.
@@ -242,6 +233,13 @@ class Timing:
             raise CellOutcome("stateful", f"right alone, wrong in sequence: {self.variant}", spoilt=True)
 
 
+def why_unfit(regime: str, us: float, limit_us: float) -> str | None:
+    """Why launches that take so long are not chained in a regime, if they are not."""
+    if regime == SUSTAINED:
+        return "sustained is for kernels from 100 us on" if us < _SUSTAINED_FROM_US else None
+    return f"warm is for kernels below {limit_us:g} us" if regime == "warm" and us >= limit_us else None
+
+
 def no_reference(reason: str) -> Result:
     """The result of a task that there is nothing to time against; a later run that finds a reference measures it."""
     return {**CellOutcome("unsupported", f"no reference: {reason}").result, "reference": ""}
@@ -298,7 +296,10 @@ class Worker:
         for regime in request.regimes:
             given = request.against.get(regime, {})
             if "absent" in given:
-                results[regime] = no_reference(given["absent"])
+                limit_us = float(self.plan.settings["warm_below_us"] or 0)
+                unfit = why_unfit(regime, launch_us, limit_us)
+                why = CellOutcome("unsupported", unfit).result if unfit else no_reference(given["absent"])
+                results[regime] = why
             else:
                 partners.setdefault(partner_of(task, given), []).append(regime)
         timings = list[tuple[Timing, Timed]]()
