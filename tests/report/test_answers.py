@@ -388,5 +388,10 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     bf16 = next(line for line in report.splitlines() if "Which bf16 GEMM is fastest?" in line)
     assert "kernels/gemm/warp_mma/" in bf16
     assert "wgmma" not in bf16
+    assert "There are no ranges" in first
     assert "**Is fp8 faster than cuBLASLt?** No fp8 GEMM has a result" in report
+    fp32 = next(line for line in report.splitlines() if "Which FP32 GEMM is fastest?" in line)
+    assert re.search(rf"On tensor cores nothing is measured: .*unsupported: needs sm_90a, .*{arch}", fp32)
+    power = next(line for line in report.splitlines() if "What does the power limit take?" in line)
+    assert re.search(r"\*\*\d.* % of tensor-core speed at 4096 is gone after a second\.\*\*", power)
     assert "Which three steps matter most in FP32? **Coalesced loads (12 times)" in report

@@ -150,7 +150,12 @@ def fastest_fp32(data: RunData) -> Facts:
     except Unmeasured:
         tensor = None
     peak, tf32 = data.gpu.get("fp32_peak_tflops"), (data.gpu.get("tensor_peak_tflops") or {}).get("tf32")
-    return {"cores": _choice(data, "fp32"), "tensor": tensor, "peaks": tf32 / peak if peak and tf32 else None}
+    return {
+        "cores": _choice(data, "fp32"),
+        "tensor": tensor,
+        "why_no_tensor": text(data.timed(PRODUCTS_SWEEP, n=SIZE).why),
+        "peaks": tf32 / peak if peak and tf32 else None,
+    }
 
 
 def _path_steps(data: RunData, name: str) -> list[Step]:
@@ -253,13 +258,13 @@ def double_buffering(data: RunData) -> Facts:
 
 
 def _cause(data: RunData, slow: Sequence[Row], fast: Sequence[Row]) -> str:
-    """What the counters say of the difference of two kernels, at the largest size where both were counted."""
+    """What the counters say of the difference of two kernels, at the largest size where both were counted, if any."""
     by_size = {size_label(row.size): row for row in slow if row.metrics}
     for row in reversed(fast):
         if row.metrics and (other := by_size.get(size_label(row.size))):
             counters = [other.metrics, row.metrics]
             return f"{explanation(other.names, row.names, counters, data.gpu)[0]} (at {size_label(row.size)})"
-    return "counters were not collected"
+    return ""
 
 
 @question("Padding or swizzling?", "warp_mma", "tensor_layouts", "ladder")
@@ -320,11 +325,12 @@ def power_limit(data: RunData) -> Facts:
     if not found:
         raise Unmeasured(f"no GEMM at {SIZE} was timed both once and for seconds")
     tensor = [held for kind, held in found.items() if kind != "fp32"]
+    known = [held.row.names for held in found.values()]
     return {
         "cores": found.get("fp32"),
         "losses": sorted(held.loss for held in tensor),
-        "clocks": sorted(held.row["sm_clock_mhz"] for held in tensor),
-        "watts": data.gpu.get("power_limit_w") or max(held.row["power_w"] for held in found.values()),
+        "clocks": sorted(filter(None, (held.row.names.get("sm_clock_mhz") for held in tensor))),
+        "watts": data.gpu.get("power_limit_w") or max((row.get("power_w", 0) for row in known), default=0),
         "clock": data.gpu.get("sm_clock_max_mhz"),
         "size": SIZE,
         "table": Table([_held_line(data, one, held) for one, held in every]),
@@ -339,8 +345,8 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
         ("one launch, TFLOP/s", figure(held.cold["tflops"], 3)),
         ("for seconds, TFLOP/s", figure(held.row["tflops"], 3)),
         ("slower by", f"{100 * max(held.loss, 0):.0f} %"),
-        ("SM clock, MHz", figure(held.row["sm_clock_mhz"], 4)),
-        ("power, W", figure(held.row["power_w"], 3)),
+        ("SM clock, MHz", figure(held.row.names.get("sm_clock_mhz"), 4)),
+        ("power, W", figure(held.row.names.get("power_w"), 3)),
     ]
 
 

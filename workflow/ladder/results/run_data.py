@@ -289,7 +289,11 @@ class RunData(Origin):
         rows = self.cells(sweep, kernel, **wanted)
         good = [row for row in rows.found if row["status"] == "ok"]
         counts = Counter(row["status"] for row in rows.found).items()
-        failed = f"no such cell of {sweep} gave a result ({', '.join(f'{n} {name}' for name, n in counts)})"
+        reasons = {row.names.get("reason") for row in rows.found}
+        why = f": {reasons.pop()}" if len(reasons) == 1 and None not in reasons else ""
+        failed = (
+            f"no such cell of {sweep} gave a result ({', '.join(f'{n} {name}' for name, n in counts)}{why})"
+        )
         return Rows(sweep, good, failed if rows.found and not good else rows.why)
 
     def compiled(self, sweep: str, kernel: Any = None, **wanted: Any) -> Rows:
