@@ -21,7 +21,7 @@ from ladder.model.errors import LadderError
 from ladder.model.record import Conditions
 from ladder.model.sweep import Sweep
 from ladder.results import tables
-from ladder.results.collect import collect_sweep, figures
+from ladder.results.collect import collect_sweep, summarised
 from ladder.results.published_records import read_archive, write_archive
 from ladder.results.statistics import at_size
 
@@ -678,14 +678,14 @@ class TestWithoutAGpu:
 @pytest.mark.parametrize(("samples", "cv"), [([1.0], None), ([1.0, 1.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)])
 def test_times_come_with_their_spread(samples: list[float], cv: float | None) -> None:
     alike = dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 1.0)
-    found = figures({"variant_us": samples, "reference_us": samples, **alike})
+    found = summarised({"variant_us": samples, "reference_us": samples, **alike})
     assert found["cv"] == (None if cv is None else pytest.approx(cv))
     assert (found["samples"], found["median_us"]) == (len(samples), sum(samples) / len(samples))
     assert found["median_us_low"] <= found["median_us"] <= found["median_us_high"]
 
 
 def test_times_of_an_imported_record_are_its_summary() -> None:
-    assert figures({"summary": {"median_us": 3.0}})["median_us"] == 3.0
+    assert summarised({"summary": {"median_us": 3.0}})["median_us"] == 3.0
 
 
 def test_text_that_a_spreadsheet_would_run_is_marked_in_the_csv_alone(tmp_path: Path) -> None:

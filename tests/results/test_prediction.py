@@ -12,7 +12,7 @@ import pytest
 from factory import SESSION, Lab, Place, later
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
-from ladder.results.collect import figures
+from ladder.results.collect import summarised
 from ladder.results.prediction import (
     combine_sessions,
     components,
@@ -416,9 +416,9 @@ def test_positive_correlation_widens_an_interval_and_negative_does_not() -> None
     assert lag_1([2.0] * 4 + [2.1] * 4) == pytest.approx(5 / 8)
     assert lag_1([1.14] * 20) == 0, "their mean is not 1.14: it is rounded"
     wider = (13 / 3) ** 0.5
-    assert figures({**slow, **given})["speedup_low"] == pytest.approx(2.05 * (2 / 2.05) ** wider)
-    assert figures({**slow, **given})["speedup_high"] == pytest.approx(2.05 * (2.1 / 2.05) ** wider)
-    found = figures({**fast, **given})
+    assert summarised({**slow, **given})["speedup_low"] == pytest.approx(2.05 * (2 / 2.05) ** wider)
+    assert summarised({**slow, **given})["speedup_high"] == pytest.approx(2.05 * (2.1 / 2.05) ** wider)
+    found = summarised({**fast, **given})
     assert (found["speedup_low"], found["speedup_high"]) == pytest.approx((2.0, 2.1))
 
 
@@ -426,10 +426,10 @@ def test_an_interval_is_not_narrower_than_the_steps_of_the_clock() -> None:
     """2.400 and 2.432 us are one step of 32 ns apart, so that both kernels may take as long."""
     known = {"variant_us": [2.4] * 16, "reference_us": [2.432] * 16}
     given = known | dict.fromkeys(("speedup", "speedup_low", "speedup_high"), 2.432 / 2.4)
-    ends = figures({**given, "clock": "device"})
+    ends = summarised({**given, "clock": "device"})
     assert (ends["median_us_low"], ends["median_us_high"]) == pytest.approx((2.384, 2.416))
     assert ends["speedup_low"] < 1 < 1.026 < ends["speedup_high"] < 1.027
-    assert figures({**given, "clock": "events"})["speedup_low"] == pytest.approx(2.432 / 2.4)
+    assert summarised({**given, "clock": "events"})["speedup_low"] == pytest.approx(2.432 / 2.4)
 
 
 def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def device_of(result: Mapping[str, Any]) -> dict[str, Any]:
     return known | ((result.get("sustained") or {}).get("variant") or {})
 
 
-def figures(result: Mapping[str, Any]) -> Row:
+def summarised(result: Mapping[str, Any]) -> Row:
     """A record's result with medians of its times (us), the spread of the variant's, and wider intervals.
 
     The record's interval of the speed-up takes its groups of launches as independent. If successive ratios have the
@@ -165,7 +165,7 @@ class Collector:
         if record.status != "ok":
             self.failed(task, known, record.status, self.reason(record))
             return
-        found, cell = figures(result), task.cell
+        found, cell = summarised(result), task.cell
         middle = found["median_us"]
         work = self.problem.work(cell.size, cell.dtype, cell.params)
         # Integer additions are no floating-point operations: no TFLOP/s for them.
@@ -203,7 +203,7 @@ class Collector:
                 made |= {"algorithm": one.result.get("algorithm") or None}
                 made |= measuring_code(one)
                 made |= {"chose": True} if self.chose.get(one.cell.id) == one.session else {}
-                found = {**figures(one.result), **device_of(one.result)}
+                found = {**summarised(one.result), **device_of(one.result)}
                 made["bound"] = self.bound(task, found, session.gpu)
                 self.rows["sessions"].append(found | self.about(task) | made)
 
@@ -220,7 +220,7 @@ class Collector:
         good = [one for one in self.view.alike(record) if one.status == "ok"]
         if record.status != "ok" or len(good) < 3:
             return record
-        return sorted(good, key=lambda one: float(figures(one.result)["median_us"]))[(len(good) - 1) // 2]
+        return sorted(good, key=lambda one: float(summarised(one.result)["median_us"]))[(len(good) - 1) // 2]
 
     def choice(self, record: Record) -> None:
         """Notes on the choice of a record's reference: what could not be had, and what ties."""

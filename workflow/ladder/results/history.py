@@ -9,7 +9,7 @@ from ladder.measure.choice import choice_in_words
 from ladder.measure.store import Records
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.record import Session
-from ladder.results.collect import figures
+from ladder.results.collect import summarised
 from ladder.results.statistics import estimate
 
 _COLUMNS = ["time", "commit", "driver", "GPU", "speed-up [95 %]", "time us", "from"]
@@ -40,7 +40,7 @@ def history(sources: Mapping[str, Records], pattern: str) -> list[str]:
             if record.status == "ok" and not cell.kernel:
                 speed = choice_in_words(record.result)
             elif record.status == "ok":
-                read = figures(record.result)
+                read = summarised(record.result)
                 ratio = estimate(read, "speedup")
                 speed = f"{ratio.value:.4f} [{ratio.low:.4f}, {ratio.high:.4f}]"
                 middle = f"{read['median_us']:.6g}"

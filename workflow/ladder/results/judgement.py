@@ -11,7 +11,7 @@ from ladder.model.errors import LadderError
 from ladder.model.plan import Task
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import prediction, tables
-from ladder.results.collect import collect_sweep, figures
+from ladder.results.collect import collect_sweep, summarised
 from ladder.results.templates import TEMPLATES
 
 VERDICTS = ("faster", "tie", "slower", "wrong", "broken")
@@ -67,7 +67,7 @@ class _Deviations:
 
 def _cell(view: View, deviations: _Deviations, task: Task, regime: str) -> Cell:
     status, reason, result = outcome(view, task, regime)
-    known, check = figures(result), result.get("check") or {}
+    known, check = summarised(result), result.get("check") or {}
     found: Cell = {"size": dict(task.cell.size), "regime": regime, "status": status, "reason": reason}
     found |= {name: known.get(f"median_us{end}") for name, end in _TIMES.items()}
     found |= {name: known.get(name) for name in ("reference", "speedup")} | dict.fromkeys(_ENDS)

@@ -10,7 +10,7 @@ import pandas as pd
 from ladder.measure.view import View
 from ladder.model.errors import LadderError, refuse
 from ladder.model.sweep import Sweep
-from ladder.results.collect import figures
+from ladder.results.collect import summarised
 from ladder.results.judgement import Outcome, outcome
 from ladder.results.statistics import beta_of, estimate, identifier, predicted, records
 from ladder.results.templates import TEMPLATES
@@ -75,7 +75,7 @@ def published_text(row: Row, about: Mapping[str, Any]) -> str:
 def measured_text(row: Row, now: Outcome, gpu: str) -> str:
     """What was measured now, and the verdict."""
     status, reason, result = now
-    found = figures(result)
+    found = summarised(result)
     known = {"status": status, "reason": reason, "reference": result.get("reference")}
     known |= {"speedup": estimate(found, "speedup"), "median_us": found.get("median_us")}
     return _text("measured", row, now=known, gpu=gpu, inside=inside(row, now))
