@@ -94,7 +94,7 @@ def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     data = RunData.read(PUBLISHED, sweeps)
     report = render(PUBLISHED, data, {}, beside=others)[PUBLISHED.report]
     first = report.partition("## What to use")[0]
-    assert "| question | NVIDIA H200, here | NVIDIA-FAST |\n" in first
+    assert re.search(r"\| question \| NVIDIA H200, here \| NVIDIA-FAST \(published\d+\) \|\n", first)
     (steps,) = [line for line in first.splitlines() if line.startswith("| Which three steps")]
     assert "| Coalesced loads (12 times), then" in steps, "here"
     assert "| Coalesced loads (15 times), then" in steps, "whose steps are made 1.25 times as large"
@@ -102,7 +102,7 @@ def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     assert "here |" not in render(PUBLISHED, data, {})[PUBLISHED.report]
     page = render_page(PUBLISHED, data, ROOT, others)
     card = page.partition('data-name="three_steps"')[2].partition("</article>")[0]
-    assert re.search(r'class="muted">NVIDIA-FAST: <p>Coalesced', card)
+    assert re.search(r'class="muted">NVIDIA-FAST \(published\d+\): <p>Coalesced', card)
     assert "NVIDIA-NONE" not in card
 
 

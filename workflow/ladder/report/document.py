@@ -84,7 +84,9 @@ def render(
     lines = claim_lines(frames["claims"])
     context = {
         "answers": found,
-        "elsewhere": [(there.name, _headlines(folder, there)) for folder, there in _measured(beside, sweeps)],
+        "elsewhere": [
+            (_label(one, there), _headlines(one, there)) for one, there in _measured(beside, sweeps)
+        ],
         "chapters": parts,
         "links": links,
         "data": data,
@@ -132,6 +134,11 @@ def _measured(
             there = RunData.read(folder, sweeps)
             if (there.frames["timings"]["status"] == "ok").any():
                 yield folder, there
+
+
+def _label(folder: RunFolder, data: RunData) -> str:
+    """NVIDIA H200 (published): the GPU and the run."""
+    return f"{data.name} ({folder.root.parent.name})"
 
 
 def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
