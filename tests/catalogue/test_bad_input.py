@@ -319,11 +319,11 @@ MISTAKES = [
     *(
         Mistake(f"{field} of {value!r}", measure(**{field: value}), (CONFIG, f"measure.{field}", *says))
         for field, value, says in [
-            ("precision", "0.1 %", ["'0.1 %'", "0.001 or 1.0e-3"]),
+            ("precision", "0.1 %", ["'0.1 %'", "a valid number"]),
             ("cell_seconds", math.inf, ["finite"]),
             ("cell_seconds", math.nan, ["nan", "a finite number"]),
-            ("throttle_share", 2, ["2 is not accepted", "<= 1"]),
-            ("seed", True, ["True is not accepted", "a whole number"]),
+            ("throttle_share", 2, ["2 is not accepted", "less than or equal to 1"]),
+            ("seed", True, ["True is not accepted", "a valid integer"]),
             ("busy", "refuze", ["'refuze'", "did you mean 'refuse'", "refuse, mark"]),
         ]
     ),
@@ -402,7 +402,7 @@ MISTAKES = [
     Mistake(
         "wrong type",
         text(CONFIG, "min_pairs: ", "min_pairs: few #"),
-        (CONFIG, "measure.min_pairs", "'few'", "a whole number"),
+        (CONFIG, "measure.min_pairs", "'few'", "a valid integer"),
     ),
     Mistake(
         "letters that are not UTF-8",
@@ -738,7 +738,7 @@ MISTAKES = [
     Mistake(
         "4000 arguments",
         document(KERNEL, lambda kernel: kernel.update(arguments=kernel["arguments"] * 4000)),
-        (KERNEL, "arguments", "at most 128 of them"),
+        (KERNEL, "arguments", "at most 128 items"),
     ),
     Mistake(
         "a number with colons",
@@ -754,7 +754,7 @@ MISTAKES = [
     Mistake(
         "100000 sizes",
         document(SWEEP, lambda sweep: sweep.update(sizes=[2**20 + 256 * i for i in range(50_000)])),
-        (SWEEP, "sizes", "at most 1000 of them"),
+        (SWEEP, "sizes", "at most 1000 items"),
     ),
     Mistake(
         "entries that stand for too much together",
@@ -788,7 +788,7 @@ MISTAKES = [
     *[
         Mistake(f"{field} of {value!r}", setting(field, value), (CONFIG, field, says))
         for field, value, says in (
-            ("measure.split", 100_000, "a number <= 256"),
+            ("measure.split", 100_000, "less than or equal to 256"),
             ("measure.max_pairs", 10**30, ""),
             ("measure.lt_heuristics", 10**30, ""),
             ("measure.lock_clocks", 10**30, ""),
