@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jinja2
 import pandas as pd
 import pytest
+from conftest import environment
 from factory import Lab, over
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.model.architecture import lacking
 from ladder.model.cell import size_label
-from ladder.page.document import render as render_page
 from ladder.report import answers as module
-from ladder.report.answers import Answer, answers, question
+from ladder.report.answers import Answer, answers
 from ladder.report.choices import choices
-from ladder.report.document import NOT_HERE, claim_lines, learnt, render
+from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures import registry
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
@@ -28,7 +30,6 @@ from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
-from ladder.results.templates import TEMPLATES
 from rendering import SWEEPS, made, report, section
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,24 +80,49 @@ def found(published: RunData) -> dict[str, Answer]:
     return {one.name: one for one in answers(published, Links(folder, folder.root, published))}
 
 
-def test_an_answer_is_a_function_and_a_template_and_stands_in_readme_report_and_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab = made(tmp_path)
+NINTH = """
+
+@question("What is the ninth?", "fp32", "fp32_ladder", "ladder")
+def ninth(data: RunData) -> Facts:
+    return {"lives": 9}
+"""
+SAID = """{% set headline %}It has {{ lives }} lives.{% endset %}{% set title %}All {{ lives }} lives{% endset %}"""
+READ = """
+import sys
+from pathlib import Path
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.model.folders import Project, RunFolder
+from ladder.page.document import render as page
+from ladder.report.answers import titles
+from ladder.report.document import learnt, render
+from ladder.report.links import Links
+from ladder.results.run_data import RunData
+root, folder = Path(sys.argv[1]), RunFolder(Path(sys.argv[2]))
+project = Project(root)
+data = RunData.read(folder, load_sweeps(project.sweeps, load_catalog(project.kernels), sys.argv[3:]))
+readme, report = learnt(folder, data, root), render(folder, data, {})[folder.report]
+print(readme, report, page(folder, data, root), titles(data, Links(folder, root, data)), sep="\\x00")
+"""
+
+
+def test_a_ninth_question_is_a_function_and_a_template_and_stands_everywhere(tmp_path: Path) -> None:
+    """In a copy of the package: in README, report and page, and above the figure that shows it."""
+    lab, copy = made(tmp_path / "lab"), tmp_path / "copy"
     report(lab)
-    own = jinja2.DictLoader({"answers/ninth.j2": "{% set headline %}Nine {{ thing }}.{% endset %}"})
-    monkeypatch.setattr(TEMPLATES, "loader", jinja2.ChoiceLoader([own, TEMPLATES.loader]))
-    monkeypatch.setattr(module, "_QUESTIONS", [*module._QUESTIONS])
-
-    @question("What is the ninth?", "")
-    def ninth(data: RunData) -> dict[str, Any]:
-        return {"thing": "lives"}
-
-    data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
-    line = "| What is the ninth? | Nine lives. |"
-    assert line in learnt(lab.folder, data, lab.root)
-    assert "What is the ninth? **Nine lives.**" in render(lab.folder, data, {})[lab.folder.report]
-    assert "Nine lives." in render_page(lab.folder, data, lab.root)
+    shutil.copytree(ROOT / "workflow", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with (copy / "ladder/report/answers.py").open("a", encoding="utf-8") as answering:
+        answering.write(NINTH)
+    (copy / "report/answers/ninth.j2").write_text(SAID)
+    command = [sys.executable, "-c", READ, str(lab.root), str(lab.folder.root), *SWEEPS]
+    there = environment() | {"PYTHONPATH": str(copy)}
+    done = subprocess.run(command, env=there, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    readme, written, page, titled = done.stdout.split("\x00")
+    assert "| What is the ninth? | It has 9 lives. |" in readme
+    assert "What is the ninth? **It has 9 lives.**" in written
+    assert "It has 9 lives." in page
+    assert "'fp32_ladder-1-ladder.png': 'All 9 lives'" in titled
 
 
 def test_what_was_not_measured_says_so_and_why(lab: Lab) -> None:
