@@ -341,7 +341,10 @@ NUMBER = re.compile(r"(?<![\w./])\d+(?:\.\d+)?(?![\w/])")
 def test_the_cells_measured_first_answer_the_first_screen(
     published: RunData, found: dict[str, Answer]
 ) -> None:
-    """In the same words; numbers may differ a little where a configuration was measured twice, or in more dtypes."""
+    """In the same words; numbers may differ a little where a configuration was measured twice, or in more dtypes.
+
+    Seconds of launches are measured of the bf16 GEMM alone: each such cell takes half a minute with its reference.
+    """
     first = load(set_up(ROOT, [ROOT / "config" / "first.yaml"]))
     plans = [first.plans[name] for name in first.sweeps]
     planned = {
@@ -359,10 +362,17 @@ def test_the_cells_measured_first_answer_the_first_screen(
     sweeps = {name: published.sweeps[name] for name in first.sweeps}
     data = RunData(sweeps, {**published.frames, "timings": timings[kept]}, published.environment)
     folder = first.project.published("nvidia-h200")
+    seconds = {
+        "fastest_fp32": "Its speed over seconds is not measured yet.",
+        "power_limit": "% of tensor-core speed at 4096 is gone after a second",
+    }
     for one in answers(data, Links(folder, folder.root, data)):
         if one.front:
             said, whole = (f"{each.headline} {each.also}" for each in (one, found[one.name]))
             assert not one.absent
+            if one.name in seconds:
+                assert seconds[one.name] in said
+                continue
             assert NUMBER.sub("_", said) == NUMBER.sub("_", whole), one.name
             numbers = [float(each) for each in NUMBER.findall(whole)]
             assert [float(each) for each in NUMBER.findall(said)] == pytest.approx(numbers, rel=0.1), one.name
