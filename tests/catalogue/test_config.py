@@ -274,7 +274,7 @@ def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> Non
     published = run.project.published("nvidia-h200")
     if not published.root.is_dir():
         pytest.skip("nothing is published")
-    text = ladders(RunData.read(published, run.every_sweep))
+    text = ladders(published, RunData.read(published, run.every_sweep), ROOT)
     assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
     for name in LADDERS:
         for entry in run.every_sweep[name].entries:

@@ -286,3 +286,38 @@ def test_of_two_paths_of_one_length_the_one_that_ends_faster_is_walked(tmp_path:
 
     assert end(**{"2b small": 1.02, "2c transposed A": 1.01}) == "2b small"
     assert end(**{"2b small": 1.01, "2c transposed A": 1.02}) == "2c transposed A"
+
+
+def test_a_rung_that_is_slower_than_one_before_it_is_no_step_of_the_path(tmp_path: Path) -> None:
+    """By the product of the gains: a rung that gains over a loss is left out too until what was lost is regained."""
+    lab, name = Lab(tmp_path), "fp32_transpose"
+    tile = {"kernel": "gemm_register_tile"}
+    variants = [
+        {"kernel": "gemm_naive", "rung": "1 naive"},
+        {**tile, "params": {"transpose_a": 0}, "rung": "2 plain A", "baseline": "1 naive"},
+        {**tile, "params": {"bm": 64}, "rung": "3 small", "baseline": "2 plain A"},
+        {**tile, "rung": "4 transposed A", "baseline": "3 small"},
+    ]
+    edit_yaml(
+        lab.project.sweeps / f"{name}.yaml",
+        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
+    )
+    lab.record([name])
+    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+
+    def rungs(**gains: float) -> str:
+        """Numbers of the rungs of the path, where the last rung is the fastest."""
+        timings, columns = frames["timings"].copy(), ["speedup", "speedup_low", "speedup_high"]
+        for entry in sweep.entries:
+            own = timings["rung"] == entry.rung
+            speed, gain = 1.0 if entry is sweep.entries[-1] else 0.5, gains.get(f"r{entry.rung[0]}", 2.0)
+            timings.loc[own & timings["baseline"].isna(), columns] = (speed, 0.999 * speed, 1.001 * speed)
+            timings.loc[own & timings["baseline"].notna(), columns] = (gain, 0.999 * gain, 1.001 * gain)
+        return "".join(entry.rung[0] for entry in path(of_sweep(sweep, {**frames, "timings": timings}, {})))
+
+    assert rungs() == "1234"
+    assert rungs(r3=0.9) == "124"
+    assert rungs(r2=0.9, r3=1.05) == "14"  # 0.945 of the first
+    assert rungs(r2=0.9, r3=1.2) == "134"
+    assert rungs(r3=0.9995) == "1234"  # a tie
+    assert rungs(r4=0.9995) == "1234"

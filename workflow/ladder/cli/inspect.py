@@ -65,7 +65,7 @@ def reference(
     run = run_of(context, None, None)
     published = own.published(run.config.published)
     data = RunData.read(published, run.every_sweep)
-    replace_file(own.root / "docs" / "ladder.md", ladders(data).encode())
+    replace_file(own.root / "docs" / "ladder.md", ladders(published, data, own.root).encode())
     for readme, lines in (
         (own.config / "README.md", text),
         (own.root / "docs" / "measuring.md", digest_list()),

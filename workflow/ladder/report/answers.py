@@ -16,16 +16,17 @@ from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import size_label
+from ladder.model.sweep import Entry
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices
 from ladder.report.links import Links
 from ladder.report.markdown import figure, spread, text
-from ladder.report.steps import Step, explanation, path, steps
+from ladder.report.steps import Step, explanation, path, steps, way
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
 from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, is_cube, mean
-from ladder.results.sweep_data import plain, shown_value
+from ladder.results.sweep_data import SweepData, plain, shown_value
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import FASTER, SLOWER, TIED, in_one_session
 
@@ -158,11 +159,11 @@ def fastest_fp32(data: RunData) -> Facts:
     }
 
 
-def _path_steps(data: RunData, name: str) -> list[Step]:
-    """The rungs that lead to the fastest of a ladder, with their gains."""
+def _path_steps(data: RunData, name: str, along: Callable[[SweepData], list[Entry]] = path) -> list[Step]:
+    """The rungs that lead to the fastest of a ladder, with their gains; along its `way` also those that lose speed."""
     part = data.part(name)
     by_id = {step.row["variant"]: step for step in steps(part)}
-    found = [by_id[entry.variant.id] for entry in path(part) if entry.variant.id in by_id]
+    found = [by_id[entry.variant.id] for entry in along(part) if entry.variant.id in by_id]
     if sum(step.gain.known for step in found) < 2:
         raise Unmeasured(f"fewer than two rungs of {name} have a result beside the rung that they change")
     return found
@@ -192,8 +193,8 @@ _LITTLE = 1.015  # times: what several steps bring together that bring nothing w
 
 @question("Which steps bring nothing?", "fp32", "fp32_ladder")
 def no_gain(data: RunData) -> Facts:
-    """The longest stretch of rungs on the path that bring nothing together."""
-    found = _path_steps(data, "fp32_ladder")
+    """The longest stretch of rungs on the way to the fastest that bring nothing together."""
+    found = _path_steps(data, "fp32_ladder", way)
     stretches = [
         (found[before : last + 1], gain(found[last].row).over(gain(found[before].row)))
         for before, last in itertools.combinations(range(len(found)), 2)

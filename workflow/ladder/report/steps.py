@@ -228,12 +228,31 @@ def steps(data: SweepData) -> list[Step]:
 
 
 def path(data: SweepData) -> list[Entry]:
+    """The rungs that lead to the fastest, each as fast as all before it: `way` without its losses.
+
+    A rung counts by the product of the gains up to it, a tie as none. One that is slower than a rung before it is left
+    out, though later rungs may need it; never the last.
+    """
+    known = {step.entry.variant.id: step for step in steps(data)}
+    kept, reached, most = list[Entry](), 1.0, 1.0
+    for entry in (whole := way(data)):
+        step = known.get(entry.variant.id)
+        gain = step.gain if step and step.gain.known and not step.tie else Estimate(1.0, 1.0, 1.0)
+        high = reached * gain.high
+        reached *= gain.value
+        if high >= most or entry is whole[-1]:
+            kept.append(entry)
+        most = max(most, reached)
+    return kept
+
+
+def way(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
     Candidates are the rungs that tie with the fastest and are not slower than the rung that they change; without
-    results, all rungs. The path is the longest chain that ends in a candidate, of equally long ones the fastest.
-    Where no chain is longer than a step, as in an ablation, and in a tuning sweep it is the shortest chain: the rung
-    that the others change, or a fast one that changes none.
+    results, all rungs. The way is the longest chain that ends in a candidate, of equally long ones the fastest. Where
+    no chain is longer than a step, as in an ablation, and in a tuning sweep it is the shortest chain: the rung that the
+    others change, or a fast one that changes none.
     """
     chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
     here = data.here[data.here["variant"].isin(chains)]
