@@ -171,8 +171,8 @@ def _path_steps(data: RunData, name: str, along: Callable[[SweepData], list[Entr
 
 @question("Which three steps matter most in FP32?", "fp32", "fp32_ladder", "ladder")
 def three_steps(data: RunData) -> Facts:
-    """The three largest steps of the path to the fastest FP32 kernel, and what all steps bring together."""
-    found = _path_steps(data, "fp32_ladder")
+    """The three largest steps on the way to the fastest FP32 kernel, and what all steps bring together."""
+    found = _path_steps(data, "fp32_ladder", way)
     known = sorted((step for step in found if step.gain.known), key=lambda step: -step.gain.value)
     whole = gain(found[-1].row).over(gain(found[0].row))
     return {
