@@ -446,8 +446,15 @@ class Bench:
         self.known["note", name] = text
 
     def notes(self) -> list[str]:
-        """Which libraries are missing at these operands, and why."""
-        return [f"{key[1]}: {text}" for key, text in self.known.items() if key[0] == "note"]
+        """Which libraries are missing at these operands or are wrong, and why: what is true of many, once."""
+        alike = dict[str, list[str]]()
+        for key, text in self.known.items():
+            if key[0] == "note":
+                alike.setdefault(text, []).append(key[1])
+        return [
+            f"{first}{f' and {len(others)} more' if others else ''}: {text}"
+            for text, (first, *others) in alike.items()
+        ]
 
     def reference_us(self, partner: Partner, launcher: Launcher) -> float:
         """About how long a launch of a reference takes, in us, once for the current instance."""
