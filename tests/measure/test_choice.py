@@ -142,7 +142,9 @@ def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupp
     ask = Request(0, [plan.choices[0].regime], choice=True)
     (result,) = worker.Worker(plan, tmp_path).answer(ask)["results"].values()
     assert {one["algorithm"] for one in result["candidates"]} == {"id 2"}
-    assert result["notes"] == ["cublaslt id 1 and 1 more: wrong: 2 of 9"], "what is wrong of several is said once"
+    assert result["notes"] == ["cublaslt id 1 and 1 more: wrong: 2 of 9"], (
+        "what is wrong of several is said once"
+    )
     wrong.add("id 2")
     (result,) = worker.Worker(plan, tmp_path).answer(ask)["results"].values()
     assert result["status"] == "unsupported"
