@@ -117,6 +117,15 @@ def prepare_sessions(sessions: Frame) -> Frame:
     return found
 
 
+def counted_once(found: Frame) -> Frame:
+    """The same rows for what is estimated of many cells: one that several sweeps name is one cell, and counts once."""
+    partner = found["reference"].replace(dict.fromkeys(("cublas", "cublaslt"), "the faster of both"))
+    same = [found[name] for name in CELL if name not in ("sweep", "baseline")]
+    rows = found.assign(cell=found.groupby([*same, partner], dropna=False).ngroup())
+    rows = rows.drop_duplicates(["cell", "session"], ignore_index=True)
+    return rows.drop(columns=["kind", "bound", "class"]).join(_classes(rows))
+
+
 def _pairs(found: Frame) -> Frame:
     """Every two sessions of a cell: cell, kind, class, how far `apart` their levels are, and what they differ in, `of`.
 
@@ -407,11 +416,12 @@ def combine_sessions(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     """
     timings, sessions, converted = over_the_faster(frames["timings"], frames["sessions"], CELL)
     found = prepare_sessions(sessions)
-    known = components(found)
+    once = counted_once(found)
+    known = components(once)
     counted = {"cells": ("cell", "nunique"), "gpus": ("gpu", "nunique"), "hosts": ("host", "nunique")}
     estimated = known.loc[known["session"].notna() | known["host"].notna(), _COMPONENTS]
-    deviations = (estimated**0.5).join(found.groupby("class").agg(**counted)).reset_index()
-    given = {"components": records(deviations), "coverage": coverage(found)}
+    deviations = (estimated**0.5).join(once.groupby("class").agg(**counted)).reset_index()
+    given = {"components": records(deviations), "coverage": coverage(once)}
     empty = " and ".join(name for name in given if not given[name])
     said = [{"stage": "predict", "subject": empty, "reason": _TOO_FEW}] if empty and len(found) else []
     notes = tables.concat([frames["notes"], tables.frame("notes", [*said, *converted])], "notes")
