@@ -81,8 +81,8 @@ def add_devices(lab: Lab, devices: int) -> None:
     for number in range(devices):
         folder = PublishedFolder(lab.project.published(f"nvidia-other-{number}").root)
         folder.root.mkdir(parents=True)
-        for table in ("timings", "claims"):
-            for path in lab.folder.tables.glob(f"{table}.*"):
+        for suffix in ("csv", "parquet"):
+            for path in lab.folder.tables.glob(f"*.{suffix}"):
                 shutil.copy(path, folder.tables)
         about = json.loads(lab.folder.environment.read_text())
         folder.environment.write_text(json.dumps(about | {"gpu": {"name": f"Other {number}"}}))

@@ -191,7 +191,7 @@ def finished(finished_once: Path, tmp_path: Path) -> Path:
 
 SHOWN = {
     "config/sweeps/alone.yaml": {"Drawing"},
-    "workflow/ladder/claims/hip_gemm.py": {"Deciding"},
+    "workflow/ladder/claims/hip_gemm.py": {"Deciding", "Drawing"},  # titles of figures are answers
     "workflow/report/report.md.j2": set(),
     "workflow/ladder/report/figures/curves.py": {"Drawing"},
     "workflow/ladder/results/collect.py": {"Collecting", "Deciding", "Drawing"},
