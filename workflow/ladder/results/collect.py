@@ -22,7 +22,7 @@ from ladder.model.record import Record
 from ladder.model.schemas import SWEEP_TABLES
 from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
-from ladder.results.conversion import OVER
+from ladder.results.conversion import BOTH, OVER
 from ladder.results.environment import read_as
 from ladder.results.prediction import combine_sessions
 from ladder.results.statistics import lag_1
@@ -83,10 +83,9 @@ def over_libraries(result: Mapping[str, Any], choice: Record | None) -> Row:
     known = choice.result if choice is not None and choice.status == "ok" else None
     times_us = library_times(known) if known else result.get("references") or {}
     chosen = str(result.get("reference"))
-    names = {name: name.removeprefix("over_") for name in OVER}
     return {
         name: result["speedup"] * times_us[library] / times_us[chosen]
-        for name, library in names.items()
+        for name, library in zip(OVER, BOTH, strict=True)
         if library in times_us and chosen in times_us
     }
 

@@ -17,7 +17,8 @@ Frame = pd.DataFrame
 
 OVER = ("over_cublas", "over_cublaslt")
 """Columns of the speed-up over one library alone."""
-_BOTH = [name.removeprefix("over_") for name in OVER]
+BOTH = [name.removeprefix("over_") for name in OVER]
+"""These libraries: the faster of the two is what a choice is over."""
 _OPERANDS = ["dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
 _ALIKE = 0.005
 """Sessions on one GPU agree within so much (logarithms of speed-ups): libraries that are no further apart tie."""
@@ -32,10 +33,10 @@ def _faster_libraries(sessions: Frame) -> Frame:
     means = logs.groupby(
         [sessions[name] for name in (*_OPERANDS, "variant", "reference")], dropna=False
     ).mean()
-    both = Frame(means.unstack("reference")).reindex(columns=_BOTH)
-    apart = (both[_BOTH[0]] - both[_BOTH[1]]).dropna().groupby(_OPERANDS, dropna=False).mean().rename("apart")
+    both = Frame(means.unstack("reference")).reindex(columns=BOTH)
+    apart = (both[BOTH[0]] - both[BOTH[1]]).dropna().groupby(_OPERANDS, dropna=False).mean().rename("apart")
     known = apart[apart.abs() > _ALIKE].reset_index()
-    order = np.where(known["apart"] > 0, *np.reshape([_BOTH, _BOTH[::-1]], (2, 2, 1)))
+    order = np.where(known["apart"] > 0, *np.reshape([BOTH, BOTH[::-1]], (2, 2, 1)))
     return known.assign(slower=order[0], faster=order[1], apart=known["apart"].abs())
 
 
@@ -56,7 +57,7 @@ def _converted(rows: Frame, libraries: Frame) -> tuple[Frame, Any]:
         "speedup_high": high.mask(turned, middle * half),
     }
     found["reference"] = rows["reference"].mask(turned, about["faster"])
-    for name, column in zip(_BOTH, OVER, strict=True):
+    for name, column in zip(BOTH, OVER, strict=True):
         if column in rows:
             far = np.exp(about["apart"]).where(about["slower"].eq(name).fillna(False), 1.0)
             found[column] = rows[column].mask(rows["choice"] & about["apart"].notna(), found["speedup"] * far)
@@ -78,5 +79,5 @@ def over_the_faster(
     libraries = _faster_libraries(choices[1][choices[1]["choice"]])
     (timings, _), (sessions, turned) = (_converted(rows, libraries) for rows in choices)
     reason = f"{turned.sum()} of {len(turned)} readings were over the slower library, and are converted"
-    note = {"stage": "reference", "subject": " and ".join(_BOTH), "reason": reason}
+    note = {"stage": "reference", "subject": " and ".join(BOTH), "reason": reason}
     return timings, sessions, [note] if turned.any() else []

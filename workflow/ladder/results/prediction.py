@@ -21,7 +21,7 @@ from scipy.special import digamma, ndtri, polygamma, stdtrit
 
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
-from ladder.results.conversion import OVER, over_the_faster
+from ladder.results.conversion import BOTH, OVER, over_the_faster
 from ladder.results.statistics import records
 from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 
@@ -119,7 +119,7 @@ def prepare_sessions(sessions: Frame) -> Frame:
 
 def counted_once(found: Frame) -> Frame:
     """The same rows for what is estimated of many cells: one that several sweeps name is one cell, and counts once."""
-    partner = found["reference"].replace(dict.fromkeys(("cublas", "cublaslt"), "the faster of both"))
+    partner = found["reference"].replace(dict.fromkeys(BOTH, "the faster of both"))
     same = [found[name] for name in CELL if name not in ("sweep", "baseline")]
     rows = found.assign(cell=found.groupby([*same, partner], dropna=False).ngroup())
     rows = rows.drop_duplicates(["cell", "session"], ignore_index=True)
