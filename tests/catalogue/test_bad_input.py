@@ -795,9 +795,9 @@ MISTAKES = [
             ("published", "/etc", "a folder name under results/published"),
             ("run", "r" * 300, "up to 100 letters"),
             ("compile.cache", "a\0b", "a folder"),
-            ("compile.options", ["--time=/tmp/x"], "concerns no other file"),
-            ("compile.options", ["-create-pch=/tmp/x"], "concerns no other file"),
-            ("compile.options", ["--fdevice-time-trace=/tmp/x"], "concerns no other file"),
+            ("compile.options", ["--time=/x"], "concerns no other file"),
+            ("compile.options", ["-create-pch=/x"], "concerns no other file"),
+            ("compile.options", ["--fdevice-time-trace=/x"], "concerns no other file"),
         )
     ],
     Mistake(

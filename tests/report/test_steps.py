@@ -12,6 +12,7 @@ from conftest import edit_yaml
 from factory import Lab
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.sweeps import load_sweeps
+from ladder.model.sweep import Sweep
 from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, path, steps
 from ladder.results.statistics import at_size, estimate, ratio, records
 from ladder.results.sweep_data import of_sweep
@@ -190,19 +191,24 @@ def test_letters_of_the_hopper_ladder_that_lead_on_and_those_that_are_branches()
     assert not {*lettered, "6e", "6f", "7b", "8"} & {*numbers.values()}
 
 
-def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(tmp_path: Path) -> None:
+def recorded(tmp_path: Path, variants: list[dict[str, Any]]) -> tuple[Sweep, dict[str, Any]]:
+    """A sweep of these variants against cuBLAS, and the tables of its made-up records."""
     lab, name = Lab(tmp_path), "fp32_transpose"
-    variants = [
-        {"kernel": "gemm_register_tile", "params": {"transpose_a": 0}, "rung": "1 plain A"},
-        {"kernel": "gemm_naive", "rung": "1b naive", "baseline": "1 plain A"},
-        {"kernel": "gemm_register_tile", "rung": "2 transposed A", "baseline": "1 plain A"},
-    ]
     edit_yaml(
         lab.project.sweeps / f"{name}.yaml",
         lambda sweep: sweep.update(variants=variants, references=["cublas"]),
     )
     lab.record([name])
-    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+    return lab.sweeps([name])[name], lab.frames(name)
+
+
+def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unknown(tmp_path: Path) -> None:
+    variants = [
+        {"kernel": "gemm_register_tile", "params": {"transpose_a": 0}, "rung": "1 plain A"},
+        {"kernel": "gemm_naive", "rung": "1b naive", "baseline": "1 plain A"},
+        {"kernel": "gemm_register_tile", "rung": "2 transposed A", "baseline": "1 plain A"},
+    ]
+    sweep, frames = recorded(tmp_path, variants)
     timings = frames["timings"]
 
     def last_step(rows: pd.DataFrame) -> Step:
@@ -228,19 +234,13 @@ def test_a_gain_is_of_pairs_with_the_baseline_else_of_the_same_library_else_unkn
 
 def test_a_path_ends_at_no_rung_that_is_slower_than_what_it_changes(tmp_path: Path) -> None:
     """However wide its interval against the library is, with which it ties with the fastest; the fastest stays."""
-    lab, name = Lab(tmp_path), "fp32_transpose"
     tile = {"kernel": "gemm_register_tile"}
     variants = [
         {"kernel": "gemm_naive", "rung": "1 naive"},
         {**tile, "params": {"transpose_a": 0}, "rung": "2 plain A", "baseline": "1 naive"},
         {**tile, "rung": "2b transposed A", "baseline": "2 plain A"},
     ]
-    edit_yaml(
-        lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
-    )
-    lab.record([name])
-    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+    sweep, frames = recorded(tmp_path, variants)
 
     def end(over_baseline: tuple[float, float], over_library: tuple[float, float] = (0.9, 1.06)) -> str:
         timings = frames["timings"].copy()
@@ -260,7 +260,6 @@ def test_a_path_ends_at_no_rung_that_is_slower_than_what_it_changes(tmp_path: Pa
 
 
 def test_of_two_paths_of_one_length_the_one_that_ends_faster_is_walked(tmp_path: Path) -> None:
-    lab, name = Lab(tmp_path), "fp32_transpose"
     tile = {"kernel": "gemm_register_tile"}
     variants = [
         {"kernel": "gemm_naive", "rung": "1 naive"},
@@ -268,12 +267,7 @@ def test_of_two_paths_of_one_length_the_one_that_ends_faster_is_walked(tmp_path:
         {**tile, "params": {"bm": 64}, "rung": "2b small", "baseline": "2 plain A"},
         {**tile, "rung": "2c transposed A", "baseline": "2 plain A"},
     ]
-    edit_yaml(
-        lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
-    )
-    lab.record([name])
-    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+    sweep, frames = recorded(tmp_path, variants)
 
     def end(**speeds: float) -> str:
         timings = frames["timings"].copy()
@@ -290,7 +284,6 @@ def test_of_two_paths_of_one_length_the_one_that_ends_faster_is_walked(tmp_path:
 
 def test_a_rung_that_is_slower_than_one_before_it_is_no_step_of_the_path(tmp_path: Path) -> None:
     """By the product of the gains: a rung that gains over a loss is left out too until what was lost is regained."""
-    lab, name = Lab(tmp_path), "fp32_transpose"
     tile = {"kernel": "gemm_register_tile"}
     variants = [
         {"kernel": "gemm_naive", "rung": "1 naive"},
@@ -298,12 +291,7 @@ def test_a_rung_that_is_slower_than_one_before_it_is_no_step_of_the_path(tmp_pat
         {**tile, "params": {"bm": 64}, "rung": "3 small", "baseline": "2 plain A"},
         {**tile, "rung": "4 transposed A", "baseline": "3 small"},
     ]
-    edit_yaml(
-        lab.project.sweeps / f"{name}.yaml",
-        lambda sweep: sweep.update(variants=variants, references=["cublas"]),
-    )
-    lab.record([name])
-    sweep, frames = lab.sweeps([name])[name], lab.frames(name)
+    sweep, frames = recorded(tmp_path, variants)
 
     def rungs(**gains: float) -> str:
         """Numbers of the rungs of the path, where the last rung is the fastest."""
