@@ -23,7 +23,7 @@ NO_REPORT := from pathlib import Path; from ladder.catalogue.settings import set
 
 all: $(STAMP)
 	@if $(BIN)/python -c '$(NO_REPORT)' 2> /dev/null; then \
-	  echo 'First the cells of the first screen, in at most five minutes, then all others.'; \
+	  echo 'First the cells of the first screen, then all others.'; \
 	  $(SNAKEMAKE) --configfile config/first.yaml \
 	    && echo 'The first screen is there: see the report above. Now the rest:'; \
 	  $(BIN)/python -m ladder check | tail -n 2; \
