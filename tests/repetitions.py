@@ -10,7 +10,9 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +214,12 @@ def main(arguments: Sequence[str]) -> int:
         raise SystemExit(f"no kernel {', '.join(sorted(unknown))}; accepted: {', '.join(VARIANTS)}")
     catalog = load_catalog(ROOT / "kernels")
     config = read_settings(Project(ROOT), (), {})
+    compiled = partial(compile_variant, include=ROOT / "kernels" / "include", arch=arch)
     wrong = []
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(mp_context=get_context("spawn")) as compilers,
+    ):
         gpu = Gpu(*own_harness("bf16", arch))
         create = INSTANCE.maker(Timer(gpu), config.measure.model_dump())
         for kernel, dtype, layout in SWEEPS:
@@ -223,12 +229,8 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(yaml.safe_dump(repeated(kernel, dtype, layout)))
             loaded = load_sweep(path, catalog)
             gpu.harness = Harness(gpu, *own_harness(dtype, arch))
-            with ThreadPoolExecutor() as pool:
-                made = pool.map(
-                    lambda one: compile_variant(one, ROOT / "kernels" / "include", arch, ())[0],
-                    loaded.variants,
-                )
-                cubins = {one.id: cubin for one, cubin in zip(loaded.variants, made, strict=True)}
+            made = compilers.map(compiled, loaded.variants)
+            cubins = {one.id: cubin for one, (cubin, _) in zip(loaded.variants, made, strict=True)}
             plan = plan_sweep(loaded, config, arch)
             found = wrong_results(gpu, create, plan, cubins, repetitions)
             wrong += found

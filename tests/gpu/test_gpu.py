@@ -115,7 +115,8 @@ def test_every_worker_takes_the_reference_that_was_chosen(tmp_path: Path) -> Non
     records = measured(folder, variants, [SIZE], "{deadline_s: 10}", **libraries)
     (chosen,) = (record.result for record in records if not record.cell.kernel)
     good = [record.result for record in records if record.cell.kernel and record.status == "ok"]
-    assert [record.status for record in records if record.cell.kernel] == ["ok", "launch_error", "ok"]
+    own = [(record.status, record.reason) for record in records if record.cell.kernel]
+    assert [status for status, _ in own] == ["ok", "launch_error", "ok"], own
     assert len({record.session for record in records}) == 2
     assert {one["reference"] for one in chosen["candidates"]} <= {"cublas", "cublaslt"}
     assert set(chosen["references"]) == {"cublas", "cublaslt"}
@@ -243,7 +244,8 @@ def test_a_cell_with_beta_is_timed_and_errors_are_recorded_by_kind_of_inputs(tmp
     shutil.copytree(ROOT / "tests" / "gpu_kernels", folder / "kernels" / "gemm")
     asked = {"references": ["cublas", "cublaslt"], "regimes": ["cold"], "accumulated": {}, "errors": {}}
     found = measured(folder, [{"kernel": "faulty"}], [dict.fromkeys("mnk", 256)], "{deadline_s: 10}", **asked)
-    assert {(one.cell.beta, one.status) for one in found} == {(0.0, "ok"), (1.0, "ok")}, found
+    outcomes = {(one.cell.beta, one.status) for one in found}
+    assert outcomes == {(0.0, "ok"), (1.0, "ok")}, [one.reason for one in found]
     assert {(bool(one.cell.kernel), one.cell.beta) for one in found} == {
         (False, 0),
         (False, 1),

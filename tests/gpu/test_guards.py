@@ -83,13 +83,13 @@ def test_a_write_beside_a_lasting_buffer_is_out_of_bounds(gpu: Any, monkeypatch:
     monkeypatch.setattr(
         gpu, "download", lambda pointer, size: struct.pack(f"{count}Q{count}d", *found[0], *found[1])
     )
-    status, reason = made.damage() or ("", "")
+    status, reason = made.memory_violation() or ("", "")
     assert status == "out_of_bounds"
     assert reason.startswith("12 bytes around the workspace of the libraries were written, the nearest")
 
 
 def test_a_write_into_the_buffer_that_cleans_the_l2_is_out_of_bounds(gpu: Any) -> None:
     made = gemm(gpu)
-    assert made.damage() is None
+    assert made.memory_violation() is None
     gpu.zeros_were_written = lambda: True
-    assert made.damage() == ("out_of_bounds", "the buffer that cleans the L2 was written")
+    assert made.memory_violation() == ("out_of_bounds", "the buffer that cleans the L2 was written")

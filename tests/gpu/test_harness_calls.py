@@ -36,7 +36,7 @@ def use(made: instances.Instance, params: dict[str, Any]) -> None:
             made.refresh(4)
             made.inspect(params, CheckResultSlot(1, 2, 3))
             made.renew(5)
-    assert made.damage() is None
+    assert made.memory_violation() is None
 
 
 @pytest.mark.parametrize("layout", ["NN", "TN"])
@@ -107,9 +107,9 @@ def test_inputs_are_held_to_the_kind_that_they_were_drawn_as(monkeypatch: pytest
     made = gemm.GemmInstance(libraries, gpu, {"m": 33, "n": 17, "k": 65}, "fp32", "NN")
     compared = []
     monkeypatch.setattr(gpu, "reduce", lambda *given: compared.append(given[-1].value) or (0.0, 0))
-    with made.given("positive"):
+    with made.inputs_of_kind("positive"):
         made.refresh(4)
-    assert made.damage() is None
+    assert made.memory_violation() is None
     assert compared == [INPUTS.index("positive")] * 2
 
 

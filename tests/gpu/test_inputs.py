@@ -17,7 +17,7 @@ from fake_gpu import FakeBuffer, FakeGpu
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
 from ladder.gpu.device import Gpu
-from ladder.gpu.timing import CheckedLaunch, Timer
+from ladder.gpu.timing import Timer
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.gemm.instance import GemmInstance
@@ -132,7 +132,7 @@ def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
         size = np.dtype(WORD.get(dtype, np.uint16)).itemsize
         for kind in INPUTS:
             given = (int(buffer.handle), count, ctypes.c_uint64(KEY), ctypes.c_int32(INPUTS.index(kind)))
-            us = timer.once(CheckedLaunch(partial(gpu.harness.run, f"fill<{C_TYPES[dtype]}>", count, *given)))
+            (us,) = timer.quick_medians([partial(gpu.harness.run, f"fill<{C_TYPES[dtype]}>", count, *given)])
             rate = size * count / us / 1e3
             print(f"{dtype} {kind}: {rate:.0f} GB/s")
             own = gpu.download(int(buffer.handle), 100_000 * size)
@@ -182,11 +182,11 @@ def test_no_kernel_of_the_harness_is_told_more_than_a_key(made: GemmInstance) ->
 
 
 def places(of: instances.Instance, number: int) -> list[tuple[tuple[int, ...], ...]]:
-    """Of each place, and of each moving input there, which buffer it is in and at which byte it begins."""
+    """Of each place, and of each shifted input there, which buffer it is in and at which byte it begins."""
     found = []
     for place in range(2, number + 2):
         with of.writing_to(place):
-            tensors = [of.tensors[name] for name in of.moving]
+            tensors = [of.tensors[name] for name in of.shifted_inputs]
             found.append(
                 tuple((int(one.whole.handle), one.pointer - int(one.whole.handle)) for one in tensors)
             )
@@ -235,12 +235,12 @@ def test_all_copies_of_a_chain_are_drawn_anew_and_looked_at(
     assert not keys(made) & first
     looked: list[str] = []
     monkeypatch.setattr(made.gpu, "reduce", lambda entry, *given: looked.append(entry) or (0.0, 0))
-    assert made.damage() is None
+    assert made.memory_violation() is None
     assert len(looked) == count
 
 
 def test_the_inputs_of_the_check_of_all_elements_are_not_those_of_a_chain(made: GemmInstance) -> None:
     """Or the launch ahead of a chain would leave the answer of its first one."""
-    first = [made.tensors[name].pointer for name in made.moving]
+    first = [made.tensors[name].pointer for name in made.shifted_inputs]
     with made.writing_to(2):
-        assert [made.tensors[name].pointer for name in made.moving] != first
+        assert [made.tensors[name].pointer for name in made.shifted_inputs] != first

@@ -114,12 +114,12 @@ def test_a_workspace_is_made_once_and_another_size_has_its_own(instance: Any) ->
 def test_other_than_zeros_after_any_launch_is_a_state(instance: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instance.gpu, "zero", lambda *_: None, raising=False)
     monkeypatch.setattr(instance.gpu, "download", lambda pointer, size: bytes(size))
-    assert instance.damage() is None
+    assert instance.memory_violation() is None
     instance.provide_workspace(ZEROED)
-    assert instance.damage() is None
+    assert instance.memory_violation() is None
     monkeypatch.setattr(instance.gpu, "download", lambda *_: struct.pack("Q", 8) if _[1] else b"")
     reason = "8 bytes of the zeroed workspace of 4096 bytes, which launches must leave zero, were not"
-    assert instance.damage() == ("stateful", reason)
+    assert instance.memory_violation() == ("stateful", reason)
 
 
 def test_each_place_has_workspaces_of_its_own_and_all_are_looked_at(
@@ -142,4 +142,4 @@ def test_each_place_has_workspaces_of_its_own_and_all_are_looked_at(
         again = instance.tensors[ZEROED["pointer"]]
     with instance.writing_to(3):
         assert instance.tensors[ZEROED["pointer"]] is again
-    assert noted(instance, instance.damage).count(LOOK) == 3
+    assert noted(instance, instance.memory_violation).count(LOOK) == 3

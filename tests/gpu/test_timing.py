@@ -182,7 +182,7 @@ def test_launches_go_in_mirrored_groups_behind_one_that_warms_up(gpu: Any, timer
 
 def test_in_each_group_both_sides_write_to_both_places(gpu: Any, timer: Timer) -> None:
     here, swapped = (sides(gpu.steady(f"A{at}", 10.0), gpu.steady(f"B{1 - at}", 20.0)) for at in (0, 1))
-    timer.singly(here, swapped, rule(), "dirty", 400.0)
+    timer.time_single_launches(here, swapped, rule(), "dirty", 400.0)
     order = [word for word in gpu.log if word[0] in "AB" and len(word) == 2]
     assert order == ["A0", *["A0", "B1", "B0", "A1", "B0", "A1", "A0", "B1"] * 3]
 
@@ -193,8 +193,10 @@ def test_what_a_place_costs_is_no_speedup(gpu: Any, timer: Timer) -> None:
         sides(gpu.steady("A", 400.0 * own), gpu.steady("B", 400.0 * other))
         for own, other in ((1.0, 1.03), (1.03, 1.0))
     )
-    assert timer.singly(here, swapped, rule(), "dirty", 400.0).speedup()[0] == pytest.approx(1.0, abs=1e-9)
-    assert timer.singly(here, here, rule(), "dirty", 400.0).speedup()[0] == pytest.approx(1.03)
+    assert timer.time_single_launches(here, swapped, rule(), "dirty", 400.0).speedup()[0] == pytest.approx(
+        1.0, abs=1e-9
+    )
+    assert timer.time_single_launches(here, here, rule(), "dirty", 400.0).speedup()[0] == pytest.approx(1.03)
 
 
 def test_batches_have_up_to_six_groups_and_each_its_leading_launch(gpu: Any, timer: Timer) -> None:
@@ -246,18 +248,20 @@ def test_short_launches_are_timed_by_the_device_clock_and_long_ones_by_events(gp
     gpu.nothing = lambda: gpu.log.append("|")
     timer = Timer(gpu, clock)
     both = sides(gpu.steady("A", 10.0), gpu.steady("B", 20.0))
-    found = timer.singly(both, both, rule(), "dirty", 10.0)
+    found = timer.time_single_launches(both, both, rule(), "dirty", 10.0)
     assert (found.clock, found.speedup()[0]) == ("device", pytest.approx(18 / 8))
     assert found.variant_us == pytest.approx([8.0] * 12)
     rested = gpu.log[gpu.log.index("open") :]
     assert rested[:3] == ["open", "sync", "|"], "the mark comes when the launch has ended"
     for other in (
-        timer.singly(both, both, rule(), "dirty", 70.0),
-        timer.singly(both, both, rule(), "cold", 10.0, True),
+        timer.time_single_launches(both, both, rule(), "dirty", 70.0),
+        timer.time_single_launches(both, both, rule(), "cold", 10.0, True),
     ):
         assert (other.clock, other.speedup()[0]) == ("events", pytest.approx(2.0))
     assert not clock.on
-    assert Timer(gpu).singly(both, both, rule(), "dirty", 10.0).clock == "events", "there is none"
+    assert Timer(gpu).time_single_launches(both, both, rule(), "dirty", 10.0).clock == "events", (
+        "there is none"
+    )
 
 
 def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
@@ -267,11 +271,11 @@ def test_warm_launches_are_not_flushed(gpu: Any, timer: Timer) -> None:
 
 def test_a_cold_l2_is_read_through_after_its_flush_and_before_the_rest(gpu: Any, timer: Timer) -> None:
     both = sides(gpu.steady("A", 400.0), gpu.steady("B", 500.0))
-    timer.singly(both, both, rule(), "cold", 400.0)
+    timer.time_single_launches(both, both, rule(), "cold", 400.0)
     # Of the last sample: flush, clean, rest, gate closed, launch, gate opened, wait; and a wait for its check.
     assert gpu.log[-8:-4] == ["flush", "clean", "sync", "close"]
     gpu.log.clear()
-    timer.singly(both, both, rule(), "dirty", 400.0)
+    timer.time_single_launches(both, both, rule(), "dirty", 400.0)
     assert "clean" not in gpu.log
 
 
@@ -307,7 +311,7 @@ def test_all_of_the_l2_is_overwritten_and_cleaned_by_four_times_as_much(
 
 
 def test_a_time_to_plan_by_is_that_of_one_launch_with_a_flushed_l2(gpu: Any, timer: Timer) -> None:
-    assert timer.once(CheckedLaunch(gpu.steady("A", 40.0))) == pytest.approx(40.0)
+    assert timer.time_once(CheckedLaunch(gpu.steady("A", 40.0))) == pytest.approx(40.0)
     assert gpu.log == ["flush", "sync", "close", "A", "open", "sync", "sync"]
 
 
@@ -339,7 +343,7 @@ def test_short_kernels_run_once_before_the_flush(
     gpu: Any, timer: Timer, single_us: float, primed: bool
 ) -> None:
     both = sides(gpu.steady("A", single_us), gpu.steady("B", 1000.0))
-    timer.singly(both, both, rule(), "dirty", single_us)
+    timer.time_single_launches(both, both, rule(), "dirty", single_us)
     # Of the last sample: [untimed launch,] flush, rest, gate closed, launch, gate opened, wait; wait for its check.
     assert gpu.log[-8:-7] == (["B"] if primed else ["sync"])
 
@@ -349,7 +353,7 @@ def test_a_quick_time_is_the_median_of_launches_with_a_cold_l2_after_some_to_war
 ) -> None:
     # One to load it, two to see how long it takes, two after the pause, four that count.
     times = iter([9000.0, 9000.0, 4000.0, 9000.0, 9000.0, 4000.0, 9000.0, 5000.0, 6000.0])
-    assert timer.quick([gpu.launcher("A", lambda: next(times))]) == pytest.approx([5500.0])
+    assert timer.quick_medians([gpu.launcher("A", lambda: next(times))]) == pytest.approx([5500.0])
     assert timer.busy_us == pytest.approx(55_000.0 + 8 * (FLUSH_US + CLEAN_US) + 4 * FLUSH_US)
 
 
@@ -357,14 +361,14 @@ def test_a_quick_time_is_the_median_of_launches_with_a_cold_l2_after_some_to_war
 def test_the_shorter_a_kernel_the_more_launches_choose(
     gpu: Any, timer: Timer, single_us: float, launches: int
 ) -> None:
-    timer.quick([gpu.steady("A", single_us)])
+    timer.quick_medians([gpu.steady("A", single_us)])
     primed = 2 if single_us < 300 else 1
     assert gpu.log.count("A") == 3 + primed * (launches + 2)
     assert gpu.log[0] == "A", "loading a kernel waits for the GPU, so it must not stand behind the gate"
 
 
 def test_times_to_choose_by_are_taken_in_turns(gpu: Any, timer: Timer) -> None:
-    timer.quick([gpu.steady("A", 20_000.0), gpu.steady("B", 1000.0), gpu.steady("C", 20_000.0)])
+    timer.quick_medians([gpu.steady("A", 20_000.0), gpu.steady("B", 1000.0), gpu.steady("C", 20_000.0)])
     # Each loaded, then each timed twice; the fastest gives two rounds, after one to warm up.
     assert gpu.order == "ABC" + "AABBCC" + "ABCCBA" * 3
 
@@ -390,7 +394,7 @@ def test_a_launch_after_a_pause_chooses_no_other_reference(gpu: Any, timer: Time
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timer, "times", paused)
-        times = timer.quick([gpu.launcher(name, slow_start(1200.0)) for name in "ABC"])
+        times = timer.quick_medians([gpu.launcher(name, slow_start(1200.0)) for name in "ABC"])
     assert times == pytest.approx([1200.0] * 3)
 
 
@@ -400,7 +404,7 @@ def test_sagging_clocks_choose_no_other_reference(gpu: Any, timer: Timer) -> Non
     def sagging(center: float) -> Callable[[], float]:
         return lambda: center * (1 + 0.002 * gpu.launches)
 
-    times = timer.quick(
+    times = timer.quick_medians(
         [gpu.launcher(name, sagging(us)) for name, us in (("A", 3000.0), ("B", 2990.0), ("C", 2970.0))]
     )
     assert sorted(times) == times[::-1]
@@ -497,7 +501,7 @@ def test_what_the_host_sees_late_now_and_then_is_no_disagreement(gpu: Any, timer
 
 def test_a_host_that_is_late_for_the_one_launch_to_plan_by_refuses_nothing(gpu: Any, timer: Timer) -> None:
     gpu.unseen_us = lambda: 9000.0
-    assert timer.once(CheckedLaunch(gpu.steady("A", 10.0))) == pytest.approx(10.0)
+    assert timer.time_once(CheckedLaunch(gpu.steady("A", 10.0))) == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize("hiding", [0, 1])
@@ -562,7 +566,7 @@ def test_a_chain_holds_half_a_millisecond_of_launches(once_us: float, launches: 
 
 
 def test_sustained_chains_follow_each_other_without_a_pause_side_by_side(gpu: Any, timer: Timer) -> None:
-    found = timer.blocks(sides(gpu.steady("A", 50_000.0), gpu.steady("B", 55_000.0)), (10, 11))
+    found = timer.time_sustained(sides(gpu.steady("A", 50_000.0), gpu.steady("B", 55_000.0)), (10, 11))
     assert [run[0] for run in re.findall(r"A+|B+", gpu.order)] == list("ABABABABA")
     assert "sync" not in gpu.log, "the GPU never rests"
     assert "flush" not in gpu.log
@@ -578,7 +582,7 @@ def test_a_block_counts_once_clock_and_power_have_settled(gpu: Any, timer: Timer
     chains = itertools.count()
     # The first 0.4 s are faster.
     chain = gpu.launcher("A", lambda: 40_000.0 if next(chains) < 9 else 50_000.0)
-    block = timer.block(CheckedLaunch(chain), 1)
+    block = timer.sustained_block(CheckedLaunch(chain), 1)
     assert block.us == pytest.approx(50_000.0, rel=0.03)
     assert block.settling_us == pytest.approx(40_000.0, rel=0.1)
     assert gpu.log.count("clocks") == 2
@@ -586,7 +590,7 @@ def test_a_block_counts_once_clock_and_power_have_settled(gpu: Any, timer: Timer
 
 def test_every_chain_of_a_block_is_refreshed_and_inspected(gpu: Any, timer: Timer) -> None:
     one = CheckedLaunch(gpu.steady("A", 50_000.0), gpu.steady("r", 10.0), gpu.steady("i", 10.0))
-    block = timer.block(one, 1)
+    block = timer.sustained_block(one, 1)
     assert re.fullmatch("(rAi)+", gpu.order)
     assert block.us == pytest.approx(50_000.0)
 
@@ -748,7 +752,7 @@ def test_what_is_far_behind_drops_out_and_what_is_close_is_timed_until_its_dista
 
 def test_a_contest_of_blocks_goes_round_and_drops_what_is_far_behind(gpu: Any, timer: Timer) -> None:
     chains = [gpu.steady("A", 50_000.0), gpu.steady("B", 50_500.0), gpu.steady("C", 60_000.0)]
-    found = timer.contest_of_blocks([CheckedLaunch(one) for one in chains], [10, 10, 10], 0.02)
+    found = timer.contest_sustained([CheckedLaunch(one) for one in chains], [10, 10, 10], 0.02)
     assert [len(us) for us in found.us] == [6, 6, 2]
     assert found.us[1] == pytest.approx([5050.0] * 6)
     assert found.stopped_by == "blocks"

@@ -286,7 +286,9 @@ def test_a_reference_that_spoils_memory_or_the_context_is_named_and_ends_the_pro
     plan = own_plan(tmp_path, [{"python": python_file(tmp_path), "entry": "good", "name": "mine"}])
     damage = ("out_of_bounds", "1 bytes around c were written")
     with monkeypatch.context() as patch:
-        patch.setattr("ladder.gpu.instance.Instance.damage", lambda self: damage if self._place else None)
+        patch.setattr(
+            "ladder.gpu.instance.Instance.memory_violation", lambda self: damage if self._place else None
+        )
         found = answer(plan, tmp_path)
     assert found["fatal"]
     assert found["dirty"]["status"] == "out_of_bounds"

@@ -328,7 +328,9 @@ class FakeTimer:
         ]
         return found
 
-    def singly(self, sides: Any, swapped: Any, rule: Any, regime: str, shortest_us: float) -> Any:
+    def time_single_launches(
+        self, sides: Any, swapped: Any, rule: Any, regime: str, shortest_us: float
+    ) -> Any:
         self.swapped = swapped
         return self.pairs(sides, rule, regime, shortest_us < 300)
 

@@ -227,7 +227,7 @@ def test_a_wrong_result_is_put_down_to_damage_and_ends_the_process_if_there_is_a
     (tmp_path / "none.cubin").touch()
     wrong = Check(1.0, 0.1)
     monkeypatch.setattr("ladder.problems.gemm.instance.GemmInstance.check", lambda self, params: wrong)
-    monkeypatch.setattr("ladder.gpu.instance.Instance.damage", lambda self: damage)
+    monkeypatch.setattr("ladder.gpu.instance.Instance.memory_violation", lambda self: damage)
     answer = worker.Worker(plan, tmp_path).answer(request(plan, 0, "dirty"))
     status, reason = (answer["results"]["dirty"][name] for name in ("status", "reason"))
     assert answer["fatal"] == (damage is not None)
@@ -276,6 +276,39 @@ def checked(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[t
     made = worker.Worker(plan, folder)
     made.bench.verify_edges(plan.tasks[0].variant, plan.tasks[0].cell)
     return seen
+
+
+def test_what_c_holds_ahead_of_a_launch_is_what_its_check_adds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where inputs are spoilt for alpha = 0, and drawn again for the check, too."""
+    plan, poison, drawn = plan_of("fp32_tiles", tmp_path), GemmInstance._poison_outputs, dict[str, int]()
+    spoilt = {
+        name: tuple(replace(one, nan_at_alpha_zero=False) for one in of) for name, of in plan.edges.items()
+    }
+    added = list[float]()
+
+    def keys(of: GemmInstance) -> dict[str, int]:
+        return {name: of.tensors[name].key.value for name in ("a", "b", "before") if name in of.tensors}
+
+    def poisoned(self: GemmInstance) -> None:
+        drawn.update(keys(self))
+        poison(self)
+
+    def check(self: GemmInstance, params: Any) -> Check:
+        if self.scalars["beta"]:
+            assert drawn == keys(self)
+            assert drawn["before"], "never drawn"
+            added.append(self.scalars["alpha"])
+        return Check(0.0, 0.1)
+
+    monkeypatch.setattr(GemmInstance, "_poison_outputs", poisoned)
+    monkeypatch.setattr(GemmInstance, "check", check)
+    (tmp_path / "none.cubin").touch()
+    made = worker.Worker(replace(plan, edges=spoilt), tmp_path)
+    made.bench.verify_edges(plan.tasks[0].variant, plan.tasks[0].cell)
+    assert 0.0 in added
+    assert len(added) > 3
 
 
 def test_every_edge_is_verified_with_every_kind_of_inputs(

@@ -383,7 +383,7 @@ def emulated_instance(
     made.scalars, made.tensors = {"alpha": 1.0, "beta": 0.0}, {}
     made.inputs, made._secret = INPUTS[0], b"a secret"
     for name, (shape, element) in made.shapes().items():
-        size, room = math.prod(shape) * ELEMENT_BYTES[element], 64 if name in made.moving else 0
+        size, room = math.prod(shape) * ELEMENT_BYTES[element], 64 if name in made.shifted_inputs else 0
         whole: Any = SimpleNamespace(handle=on.allocate(size + room), size=size + room)
         moved: Any = SimpleNamespace(handle=whole.handle + room // 2, size=size)
         made.tensors[name] = Tensor(moved, shape, element, whole, whole)
@@ -624,7 +624,7 @@ def test_a_right_product_passes_both_checks(dtype: str, layout: str, bench: Benc
                 print(f"{dtype} {layout} {name}: {error}")
         for name, run in runs.items():
             for kind in INPUTS:
-                with made.given(kind):
+                with made.inputs_of_kind(kind):
                     made.refresh(secrets.randbits(60))
                     run()
                     check = made.check({})

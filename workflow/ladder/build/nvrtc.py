@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,10 +51,13 @@ def nvrtc_version() -> str:
     return f"{major}.{minor}"
 
 
+_ONE_FILE = threading.Lock()  # A process has one standard error, whatever thread compiles.
+
+
 @contextlib.contextmanager
 def _standard_error() -> Iterator[Any]:
     """Inside, what this process writes to standard error goes to a file."""
-    with tempfile.TemporaryFile() as file:
+    with _ONE_FILE, tempfile.TemporaryFile() as file:
         kept = os.dup(2)
         os.dup2(file.fileno(), 2)
         try:

@@ -83,7 +83,7 @@ class Instance(ABC):
     """
 
     outputs: ClassVar[tuple[str, ...]]
-    moving: ClassVar[tuple[str, ...]] = ()
+    shifted_inputs: ClassVar[tuple[str, ...]] = ()
     """Inputs that differ from place to place from 2 on, so that no launch of a chain holds the answer of another."""
 
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
@@ -94,7 +94,7 @@ class Instance(ABC):
         self.inputs = INPUTS[0]  # the kind to draw
         self._secret = secrets.token_bytes(32)
         self._place = 0
-        self._copies: dict[tuple[str, int], Tensor] = {}  # of moving inputs
+        self._copies: dict[tuple[str, int], Tensor] = {}  # of shifted inputs
         self._elsewhere: dict[tuple[str, int], Tensor] = {}
         self._table: tuple[list[str], list[Guard], Buffer] | None = None
         for name, (shape, element) in self.shapes().items():
@@ -151,7 +151,7 @@ class Instance(ABC):
         self.workspaces.look()
 
     def shifts(self) -> int:
-        """How many shifts of the first moving input, by multiples of 256 bytes, give answers with nothing in common."""
+        """How many shifts of the first input, by multiples of 256 bytes, give answers with nothing in common."""
         return _STEPS
 
     def library(self, name: str) -> dict[str, Launcher]:
@@ -162,7 +162,7 @@ class Instance(ABC):
         raise LadderError(f"the problem has no library reference {name!r}")
 
     def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
-        """Make kernels that are loaded from here on, and checks, use these, where the problem has them.
+        """Make kernels that are loaded from here on, and checks, use these where the problem has them. Draw afterwards.
 
         With beta = 0 outputs hold `before`, nan or inf, ahead of a launch.
         """
@@ -215,7 +215,7 @@ class Instance(ABC):
 
     def place_bytes(self) -> int:
         """Device memory of one place: its outputs, the workspaces that kernels have had so far, and its own input."""
-        alone = self.moving if len(self.moving) * self.shifts() == 1 else ()
+        alone = self.shifted_inputs if len(self.shifted_inputs) * self.shifts() == 1 else ()
         own = [self.tensors[name] for name in (*self.outputs, *self.workspaces.tensors, *alone)]
         return sum(tensor.guarded.size for tensor in own)
 
@@ -229,24 +229,26 @@ class Instance(ABC):
             there = self._elsewhere.pop((name, place), None) or self._allocated(here.shape, here.dtype)
             self._elsewhere[name, self._place], self.tensors[name] = here, there
         copies, shift = self._variation(place)
-        for name, number in zip(self.moving, copies, strict=False):
+        for name, number in zip(self.shifted_inputs, copies, strict=False):
             here = self.tensors[name]
             if (name, number) not in self._copies:
                 self._copies[name, number] = self._allocated(here.shape, here.dtype, _STEPS * STEP)
-            self.tensors[name] = self._copies[name, number].moved(shift if name == self.moving[0] else 0)
+            self.tensors[name] = self._copies[name, number].moved(
+                shift if name == self.shifted_inputs[0] else 0
+            )
         for name in self.workspaces.tensors:
             del self.tensors[name]
         self._place = place
         self.tensors |= self.workspaces.tensors
 
     def _variation(self, place: int) -> tuple[tuple[int, ...], int]:
-        """Which copy of each moving input a place takes, and the shift of the first one in bytes.
+        """Which copy of each shifted input a place takes, and the shift of the first one in bytes.
 
         Places 0 and 1 take the first copies as they are. Later ones shift the first input, and where shifts are used up
         take another pair of copies: (0, 0), (1, 0), (1, 1), (0, 1), (2, 0), …, so that few are needed.
         """
         pair, step = divmod(max(place - 1, 0), min(self.shifts(), _STEPS))
-        if len(self.moving) == 1:
+        if len(self.shifted_inputs) == 1:
             return (pair,), step * STEP
         edge = math.isqrt(pair)
         rest = pair - edge * edge
@@ -258,8 +260,10 @@ class Instance(ABC):
 
     def add_buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate one buffer more. Raises OutOfDeviceMemory."""
-        self.tensors[name] = self._allocated(shape, dtype, _STEPS * STEP if name in self.moving else 0)
-        if name in self.moving:
+        self.tensors[name] = self._allocated(
+            shape, dtype, _STEPS * STEP if name in self.shifted_inputs else 0
+        )
+        if name in self.shifted_inputs:
             self._copies[name, 0] = self.tensors[name]
 
     def provide_workspace(self, argument: Mapping[str, Any]) -> None:
@@ -280,7 +284,7 @@ class Instance(ABC):
     def renew(self, seed: int) -> None:
         """The same ahead of a chain: fresh inputs for all places, and poison at the one that is in use."""
         self.refresh(seed)
-        used = {id(self.tensors[name].key) for name in self.moving}
+        used = {id(self.tensors[name].key) for name in self.shifted_inputs}
         for (name, number), tensor in self._copies.items():
             if id(tensor.key) not in used:
                 self._draw(tensor, f"{seed} {name} {number}")
@@ -305,7 +309,7 @@ class Instance(ABC):
         self.gpu.harness.run(entry, count, int(tensor.whole.handle), count, tensor.key, tensor.kind)
 
     @contextlib.contextmanager
-    def given(self, inputs: str) -> Iterator[None]:
+    def inputs_of_kind(self, inputs: str) -> Iterator[None]:
         """Inside, inputs are drawn of another kind."""
         before, self.inputs = self.inputs, inputs
         try:
@@ -313,7 +317,7 @@ class Instance(ABC):
         finally:
             self.inputs = before
 
-    def damage(self) -> tuple[str, str] | None:
+    def memory_violation(self) -> tuple[str, str] | None:
         """(status, reason) where launches wrote what they must not.
 
         Bytes around a buffer, an input, or a workspace that must hold zeros.
@@ -342,7 +346,7 @@ class Instance(ABC):
             _, changed = harness.reduce(entry, count, harness.count, begin, count, *drawn_with)
             if changed:
                 return "incorrect", f"{changed} elements of the input {name} were written"
-        return next((lost for one in self._workspaces.values() if (lost := one.damage())), None)
+        return next((lost for one in self._workspaces.values() if (lost := one.memory_violation())), None)
 
     def _buffers(self) -> dict[int, tuple[str, Tensor]]:
         """Name and tensor of every buffer, of each place and copy, by address."""

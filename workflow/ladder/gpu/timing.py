@@ -363,11 +363,11 @@ class Timer:
             refuse_other_clock([times[index] for index in own], [host_us[index] for index in own])
         return found, spent
 
-    def once(self, one: CheckedLaunch) -> float:
+    def time_once(self, one: CheckedLaunch) -> float:
         """Time in µs of one launch with a flushed L2, to plan by."""
         return self.times([one], "dirty")[0][0]
 
-    def quick(self, launchers: Sequence[Launcher]) -> list[float]:
+    def quick_medians(self, launchers: Sequence[Launcher]) -> list[float]:
         """Median times in µs with a cold L2, for choosing: the shorter the fastest is, the more rounds.
 
         A round launches each in order and in reverse, so that falling clocks favour none. The first does not count.
@@ -470,7 +470,7 @@ class Timer:
                 target = min(max(int(1.4 * 2 * group), 2 * group + 4), rule.max_pairs)
         return found
 
-    def quickly(
+    def quick_contest(
         self,
         contestants: Sequence[Places],
         regime: str,
@@ -483,7 +483,7 @@ class Timer:
         twice = regime != "warm" and us < _PRIMED_BELOW_US
         return [median(one) for one in self.contest(contestants, rule, regime, math.inf, twice, scale).us]
 
-    def contest_singly(
+    def contest_single_launches(
         self, contestants: Sequence[Places], rule: StoppingRule, regime: str, share: float, shortest_us: float
     ) -> Contest:
         """A contest of single launches, the L2 prepared before each; the shortest takes about `shortest_us`."""
@@ -492,7 +492,7 @@ class Timer:
             twice = shortest_us < _PRIMED_BELOW_US
             return self.contest(contestants, rule, regime, share, twice, device=device)
 
-    def contest_of_blocks(
+    def contest_sustained(
         self, contestants: Sequence[CheckedLaunch], scales: Sequence[int], share: float
     ) -> Contest:
         """Three groups A B C C B A of blocks; after each those drop out that take longer by more than a share."""
@@ -500,11 +500,11 @@ class Timer:
         for group in range(_BLOCK_GROUPS):
             running = found.running if group % 2 == 0 else found.running[::-1]
             for index in (*running, *running[::-1]):
-                found.us[index].append(self.block(contestants[index], scales[index]).us)
+                found.us[index].append(self.sustained_block(contestants[index], scales[index]).us)
             found.drop(share)
         return found
 
-    def block(self, one: CheckedLaunch, scale: float) -> Block:
+    def sustained_block(self, one: CheckedLaunch, scale: float) -> Block:
         """Chains of `scale` launches for a second, after some that do not count."""
         gpu, record = self.gpu, self.gpu.stream.record
         free, waiting = list(self._chains), deque[tuple[Any, Any, bool]]()
@@ -538,18 +538,18 @@ class Timer:
         us, settling_us = (fmean(of) / scale for of in (times, settling))
         return Block(us, settling_us, gpu.mean_mhz(before, after), settled / 1e6, ended / 1e6)
 
-    def blocks(self, sides: Sides, scales: tuple[float, float]) -> Blocks:
+    def time_sustained(self, sides: Sides, scales: tuple[float, float]) -> Blocks:
         """Blocks A B B A, B A A B, A B B A, of chains of so many launches of each side."""
         found = Blocks(stopped_by="blocks")
         for own in _BLOCKS:
             side = 0 if own else 1
-            block = self.block(sides[side], scales[side])
+            block = self.sustained_block(sides[side], scales[side])
             (found.variant if own else found.reference).append(block)
         found.variant_us = [block.us for block in found.variant]
         found.reference_us = [block.us for block in found.reference]
         return found
 
-    def singly(
+    def time_single_launches(
         self,
         sides: Sides,
         swapped: Sides,

@@ -59,7 +59,7 @@ class Workspaces:
             row, found = int(table.handle), int(table.handle) + 24
             self.gpu.harness.run(GUARD, _THREADS, found, found + 8, row, 1, _ZERO)
 
-    def damage(self) -> tuple[str, str] | None:
+    def memory_violation(self) -> tuple[str, str] | None:
         """(status, reason) where a launch left other than zeros in a workspace that must hold zeros."""
         self.look()
         for name, table in self._zeroed.items():

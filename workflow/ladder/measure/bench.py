@@ -101,8 +101,10 @@ class Bench:
         size = min(_COPY_BYTES, gpu.free_bytes() // 4)
         source, target = gpu.allocate(size), gpu.allocate(size)
         source.fill(0x5BD1E995.to_bytes(4, "little"), stream=gpu.stream)
-        copy_us = self.timer.quick([lambda: gpu.copy(int(target.handle), int(source.handle), size)])[0]
-        floor_us = self.timer.quick([gpu.harness.nothing])[0]
+        copy_us = self.timer.quick_medians([lambda: gpu.copy(int(target.handle), int(source.handle), size)])[
+            0
+        ]
+        floor_us = self.timer.quick_medians([gpu.harness.nothing])[0]
         for buffer in (source, target):
             buffer.close(gpu.stream)
         return {
@@ -174,22 +176,22 @@ class Bench:
 
         Raises CellOutcome where launches wrote other memory.
         """
-        launch_us = self.timer.once(CheckedLaunch(launcher, instance.poison_outputs))
-        self.refuse_damage(instance)
+        launch_us = self.timer.time_once(CheckedLaunch(launcher, instance.poison_outputs))
+        self.refuse_memory_violation(instance)
         with self.timer.working():
             return instance.check(params), launch_us
 
-    def damage(self, *instances: Instance) -> CellOutcome | None:
+    def memory_violation(self, *instances: Instance) -> CellOutcome | None:
         """What launches wrote that they must not, in these instances or in all."""
         alive = [*self._small.values(), *([self._instance] if self._instance else [])]
         with self.timer.working():
-            found = next((found for one in instances or alive if (found := one.damage())), None)
+            found = next((found for one in instances or alive if (found := one.memory_violation())), None)
         return CellOutcome(*found, spoilt=True) if found else None
 
-    def refuse_damage(self, instance: Instance) -> None:
+    def refuse_memory_violation(self, instance: Instance) -> None:
         """Raises CellOutcome where launches wrote what they must not."""
-        if (damage := self.damage(instance)) is not None:
-            raise damage
+        if (found := self.memory_violation(instance)) is not None:
+            raise found
 
     def verified(self, launch: Launch, instance: Instance) -> tuple[Loaded, Check, float]:
         """Load, run and check: the kernel, its check, its time in us. Raises CellOutcome for a wrong result."""
@@ -231,15 +233,14 @@ class Bench:
             weights = [(1.0, 0.0, "nan")]
             if "beta" in self.problem.scalars and kind == INPUTS[number % len(INPUTS)]:
                 weights.append(_WEIGHTS[number % len(_WEIGHTS)])
-            with instance.given(kind):
-                instance.use_scalars(1.0, 0.0)
-                self.draw(instance)
+            with instance.inputs_of_kind(kind):
                 for weight in weights:
                     self._verify_weights(edge, instance, *weight)
-        self.refuse_damage(instance)
+        self.refuse_memory_violation(instance)
 
     def _verify_weights(self, edge: Edge, instance: Instance, alpha: float, beta: float, before: str) -> None:
         instance.use_scalars(alpha, beta, before)
+        self.draw(instance)
         loaded = self.load(edge.launch, instance)
         spoilt = alpha == 0.0 and not edge.nan_at_alpha_zero
         with self.timer.working():
@@ -278,9 +279,9 @@ class Bench:
         """Raises CellOutcome where a kernel is wrong at this size with other alpha and beta, if there are any."""
         if "beta" not in self.problem.scalars:
             return
-        self.draw(instance)
         own, (alpha, beta, before) = instance.scalars, _WEIGHTS[0]
         instance.use_scalars(alpha, beta, before)
+        self.draw(instance)
         try:
             check, _ = self.check(self.load(launch, instance), launch.params, instance)
         finally:
@@ -413,7 +414,7 @@ class Bench:
             launcher()
             time.sleep(_HELD_S)
 
-        self.timer.once(CheckedLaunch(launch))
+        self.timer.time_once(CheckedLaunch(launch))
         with self.timer.working():
             return not instance.check(params).correct
 
@@ -460,7 +461,7 @@ class Bench:
         """About how long a launch of a reference takes, in us, once for the current instance."""
         key = "us", partner, launcher
         if key not in self.known:
-            self.known[key] = self.timer.quick([launcher])[0]
+            self.known[key] = self.timer.quick_medians([launcher])[0]
         return float(self.known[key])
 
     def least_us(self, cell: Cell, params: Params, instance: Instance) -> float:
@@ -486,5 +487,5 @@ class Bench:
     def copy_us(self, instance: Instance) -> float | None:
         """Time (us) of a copy of the instance's data, for problems that have one as a library."""
         if COPY in self.problem.libraries and "copy_us" not in self.known:
-            self.known["copy_us"] = self.timer.quick([*instance.library(COPY).values()])[0]
+            self.known["copy_us"] = self.timer.quick_medians([*instance.library(COPY).values()])[0]
         return self.known.get("copy_us")

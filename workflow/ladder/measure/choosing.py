@@ -42,7 +42,7 @@ class Choosing:
         for partner, side in self.sides.items():
             if side.wrong:
                 raise CellOutcome("incorrect", f"the reference {partner}: {side}")
-        bench.refuse_damage(self.instance)
+        bench.refuse_memory_violation(self.instance)
         timed = [
             {"reference": one.reference, "algorithm": one.algorithm, "us": [round(us, 4) for us in times]}
             for one, times in zip(close, contest.us, strict=True)
@@ -74,12 +74,12 @@ class Choosing:
         with timer.working():
             for launch in loaded:
                 launch()  # which loads its kernel: that must not happen behind a gate or in a capture
-        alone_us = timer.quick(loaded[:1])[0]
+        alone_us = timer.quick_medians(loaded[:1])[0]
         if self.choice.regime == "warm" and alone_us > _SLOWER_THAN_WARM * self.warm_below_us:
             raise CellOutcome("unsupported", f"warm is for kernels below {self.warm_below_us:g} us")
         if not self.chained:
             places = [(CheckedLaunch(one), CheckedLaunch(one)) for one in loaded]
-            times = timer.quickly(places, self.choice.regime, alone_us)
+            times = timer.quick_contest(places, self.choice.regime, alone_us)
             return dict(zip(candidates, times, strict=True))
         length = self._chain_length(alone_us)
         with contextlib.ExitStack() as graphs:
@@ -93,7 +93,7 @@ class Choosing:
                     why = f"{self.choice.regime}: not captured in a CUDA graph: {error}"
                     self.bench.note(partner.reference, why)
             places = [(CheckedLaunch(one), CheckedLaunch(one)) for one in chains.values()]
-            times = timer.quickly(places, "warm", alone_us * length, length) if places else []
+            times = timer.quick_contest(places, "warm", alone_us * length, length) if places else []
         return dict(zip(chains, times, strict=True))
 
     def _chain_length(self, us: float) -> int:
@@ -115,7 +115,7 @@ class Choosing:
         if self.chained:
             return self._chained(candidates, us)
         places = [self._places(one) for one in candidates]
-        return self.bench.timer.contest_singly(places, self.rule, self.choice.regime, CLOSE, us)
+        return self.bench.timer.contest_single_launches(places, self.rule, self.choice.regime, CLOSE, us)
 
     def _places(self, partner: Partner) -> Places:
         here, there = at_places(self.instance, [0, REFERENCE], partial(self._load, partner))
@@ -143,7 +143,7 @@ class Choosing:
                 checks = 1 if sustained else CHECKED_OF_A_CHAIN
                 watched.append(self.watch.chain(chain, self._side(one), places, clear, alone, checks))
             if sustained:
-                return timer.contest_of_blocks(watched, [length] * len(watched), CLOSE)
+                return timer.contest_sustained(watched, [length] * len(watched), CLOSE)
             both = [(one, one) for one in watched]
             return timer.contest(both, self.rule, "warm", CLOSE, scale=length)
 

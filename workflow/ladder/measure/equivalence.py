@@ -158,11 +158,12 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
 
     Raises LadderError without a GPU, where the code that checks differs too, or where a cell gives no result.
     """
-    store, found = read_store(folder.records), list[Shift]()
-    codes = dict[str, tuple[dict[str, str], dict[str, str]]]()
+    store, timers = read_store(folder.records), dict[str, tuple[str, str]]()
     for plan in plans.values():
-        codes[plan.problem] = codes_of(old, plan.problem), measuring_code(plan.problem, "")
-        refuse_other_checks(*codes[plan.problem])
+        was, is_ = codes_of(old, plan.problem), measuring_code(plan.problem, "")
+        refuse_other_checks(was, is_)
+        timers[plan.problem] = was["timing"], is_["timing"]
+    found: dict[tuple[str, str], list[Shift]] = {both: [] for both in timers.values()}
     gpus = find_gpus()
     for path, plan in plans.items():
         schedule = Schedule(View(plan, store), None)
@@ -184,15 +185,16 @@ def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, ol
                         shift.quantity,
                         *(100 * end for end in (shift.mean, shift.low, shift.high)),
                     )
-                    found.append(shift)
+                    found[timers[plan.problem]].append(shift)
         gpus = [gpu]
-    if all(shift.small for shift in found):
-        was, is_ = next(iter(codes.values()))
-        note_equivalent(conditions.EQUIVALENT, was["timing"], is_["timing"], gpu.name, found)
+    every = [shift for of in found.values() for shift in of]
+    if all(shift.small for shift in every):
+        for both, of in found.items():
+            note_equivalent(conditions.EQUIVALENT, *both, gpu.name, of)
         logging.info("both timers count as one: commit %s", conditions.EQUIVALENT)
     else:
         logging.info("the timers do not read alike: what was measured by the one before does not stand")
-    return found
+    return every
 
 
 def note_equivalent(file: Path, old: str, new: str, gpu: str, found: Sequence[Shift]) -> None:

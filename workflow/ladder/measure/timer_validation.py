@@ -37,7 +37,7 @@ class Itself:
 
     def pairs(self, events: bool = False) -> Pairs:
         """By the clock that decides at this length, or by events. Raises LadderError for a wrong launch."""
-        pairs = self.bench.timer.singly(
+        pairs = self.bench.timer.time_single_launches(
             self.sides, self.swapped, self.rule, REGIME, self.subject.median_us, events
         )
         self.watch.collect_results()

@@ -69,6 +69,7 @@ def _launch_unguarded(bench: Bench, task: Task) -> None:
     bench.gpu.sync()
     if "beta" in bench.problem.scalars:
         instance.use_scalars(1.0, 0.5)
+        instance.fill_inputs(0)
         instance.poison_outputs()
         bench.loaded(task)()
         bench.gpu.sync()

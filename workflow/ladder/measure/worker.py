@@ -112,7 +112,9 @@ class Timing:
 
         here = sides(variant, reference, (0, REFERENCE))
         swapped = sides(*self.elsewhere, (REFERENCE, 0))
-        return bench.timer.singly(here, swapped, self._rule(regime), regime, min(self.launch_us))
+        return bench.timer.time_single_launches(
+            here, swapped, self._rule(regime), regime, min(self.launch_us)
+        )
 
     def _rule(self, regime: str) -> StoppingRule:
         return replace(self.rule, race=self.race.get(regime, 0.0))
@@ -160,7 +162,7 @@ class Timing:
                 )
 
             if regime == SUSTAINED:
-                return bench.timer.blocks(sides(clear, 1), (len(own_places), len(other_places)))
+                return bench.timer.time_sustained(sides(clear, 1), (len(own_places), len(other_places)))
             return bench.timer.pairs(
                 sides(clear, CHECKED_OF_A_CHAIN),
                 self._rule(regime),
@@ -215,7 +217,7 @@ class Timing:
         """Raises CellOutcome where it is wrong for inputs of one sign, whose errors add up, or over many binades."""
         for kind in ("positive", "wide"):
             params = self.variant.params
-            with self.instance.given(kind):
+            with self.instance.inputs_of_kind(kind):
                 side = CheckedSide(params, self.instance.error_bound(params))
                 watched = self.watch.single_launch(variant, side, 0)
                 with self.bench.timer.working():
@@ -313,20 +315,22 @@ class Worker:
         for timing, timed in timings:
             timing.refuse_other_cycles(loaded, timed)
         observations = self._observations(loaded, task.launch, instance)
-        if task.errors:
-            observations += self._errors(task, loaded, reference, instance)
-        bench.refuse_damage(instance)  # of any launch so far
+        errors = {
+            timing.partner: self._errors(task, loaded, timing.partner, instance) for timing, _ in timings
+        }
+        bench.refuse_memory_violation(instance)  # of any launch so far
         timing.refuse_other_inputs(loaded)
         bench.refuse_other_weights(task.launch, instance)
         bench.draw(instance)
         after, _ = bench.check(loaded, task.launch.params, instance)
         if not after.correct:
             raise CellOutcome("incorrect", f"after timing, though right before: {after}")
-        common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance), "observations": observations}
+        common = {"notes": bench.notes(), "copy_us": bench.copy_us(instance)}
         check = {"max_error": max(before.max_error, after.max_error), "error_bound": before.error_bound}
         for timing, timed in timings:
             own: Result = {"reference": timing.partner.reference, "algorithm": timing.partner.algorithm}
             own |= {"check": check | {"launches": timing.variant.checked}}
+            own |= {"observations": observations + errors[timing.partner]}
             results |= {regime: _result(pairs, own | common) for regime, pairs in timed.items()}
         return results
 
@@ -340,15 +344,18 @@ class Worker:
                 samples.setdefault(metric, []).append(value)
         return [{"metric": name, "unit": unit, "value": median(of)} for (name, unit), of in samples.items()]
 
-    def _errors(self, task: Task, variant: Launcher, reference: Launcher, instance: Instance) -> list[Result]:
-        """The largest errors of the variant and of the reference with the same inputs, by their kind.
+    def _errors(self, task: Task, variant: Launcher, partner: Partner, instance: Instance) -> list[Result]:
+        """The largest errors of the variant and of a reference with the same inputs, by their kind; none unasked.
 
         Raises CellOutcome where the variant's is too large.
         """
+        if not task.errors:
+            return []
         found, bench, params = list[Result](), self.bench, self.bench.reference_params(task)
         assert task.launch is not None
+        reference = bench.reference(task, partner, instance)
         for kind in ERROR_INPUTS:
-            with instance.given(kind):
+            with instance.inputs_of_kind(kind):
                 bench.draw(instance)
                 own, _ = bench.check(variant, task.launch.params, instance)
                 with instance.writing_to(REFERENCE):
@@ -368,7 +375,7 @@ class Worker:
         except CellOutcome as outcome:
             if outcome.result["status"] == "incorrect":
                 # By what else it wrote the next kernel would be judged.
-                outcome = bench.damage() or outcome
+                outcome = bench.memory_violation() or outcome
             results, fatal = dict.fromkeys(regimes, outcome.result), outcome.spoilt
         except OutOfDeviceMemory as error:
             bench.release()

@@ -45,7 +45,7 @@ class GemmInstance(instance.Instance):
     """Buffers a (M x K), b (K x N, or N x K for TN), c (M x N), c before a launch with beta, and the fp64 answer."""
 
     outputs = ("c",)
-    moving = ("a", "b")
+    shifted_inputs = ("a", "b")
 
     def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
         self.libraries = libraries
@@ -128,11 +128,10 @@ class GemmInstance(instance.Instance):
         return self.regions
 
     def use_scalars(self, alpha: float, beta: float, before: str = "nan") -> None:
-        """With beta != 0, C starts as random numbers at each poison_outputs."""
+        """With beta != 0, C starts as the numbers last drawn for it at each poison_outputs."""
         self.scalars, self._poison = {"alpha": alpha, "beta": beta}, _POISON[before, self.output]
         if beta != 0.0 and "before" not in self.tensors:
             self.add_buffer("before", (self.m, self.n), self.output)
-            self.draw("before", 0)
 
     def _poison_outputs(self) -> None:
         if self.scalars["beta"] != 0.0:

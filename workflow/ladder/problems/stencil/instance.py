@@ -18,7 +18,7 @@ class StencilInstance(instance.Instance):
     """Buffers input, output (elements each) and the copy's target."""
 
     outputs = ("output",)
-    moving = ("input",)
+    shifted_inputs = ("input",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         return dict.fromkeys(("input", "output", "copied"), ((self.size["elements"],), self.dtype))
