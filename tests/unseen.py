@@ -17,7 +17,7 @@ import pandas as pd
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
 
-CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime"]
+CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime", "beta"]
 
 
 def readings(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:

@@ -121,6 +121,9 @@ def test_drawing_takes_about_as_long_as_writing(dtype: str) -> None:
     assert machine.steps <= {"fp32": 160, "bf16": 210, "fp8": 320}[dtype]
 
 
+_DRAWN_PER_NS = 1300  # elements, at least, where memory is no bound
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPUS, reason="needs a GPU")
 def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
@@ -137,7 +140,8 @@ def test_a_gpu_draws_the_same_and_as_fast_as_its_memory_takes_it() -> None:
             print(f"{dtype} {kind}: {rate:.0f} GB/s")
             own = gpu.download(int(buffer.handle), 100_000 * size)
             assert own == drawn(dtype, 100_000, KEY, kind).tobytes(), (dtype, kind)
-            assert rate > 0.3 * gpu.memory_bytes_per_us / 1e3
+            # Philox, not the memory, bounds elements of one byte.
+            assert rate > min(0.3 * gpu.memory_bytes_per_us / 1e3, _DRAWN_PER_NS * size)
     buffer.close(gpu.stream)
 
 
