@@ -7,6 +7,8 @@ CORES  ?= all
 STAMP  := $(VENV)/ready
 
 export PYTHONPATH := workflow
+# Each step is a process of its own, and would parse the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Where the home folder cannot be written, the caches of snakemake and others lie here.
 ifeq ($(shell home="$${XDG_CACHE_HOME:-$$HOME/.cache}"; mkdir -p "$$home" 2>/dev/null && test -w "$$home" && echo yes),)

@@ -13,10 +13,9 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from ladder.build.banks import wavefronts
 
 from emulator.ptx import Array, Fault, Instruction, Memory, Program
-from emulator.tensor_ptx import TensorMachine
+from emulator.tensor_ptx import TensorMachine, wavefronts_of
 
 _NOTED = ("ld.shared.f32", "ld.shared.v4.f32", "st.shared.f32", "st.shared.v4.f32")
 _RANK_SHIFT = 24
@@ -82,9 +81,9 @@ class ClusterMachine(TensorMachine):
     def _note_access(self, step: Instruction) -> None:
         """Wavefronts of the first warp's access, with the lowest address it wants."""
         place = step.operands[0 if step.opcode.startswith("st") else 1]
-        offsets = [int(one) for one in np.broadcast_to(self._address(place), self.count)[:32]]
+        offsets = np.broadcast_to(self._address(place), self.count)[:32].tolist()
         width, merges = 16 if ".v4" in step.opcode else 4, not step.opcode.startswith("st")
-        count = wavefronts(offsets, width, merges)
+        count = wavefronts_of(offsets, width, merges)
         self.accesses.append((step.opcode, min(offsets), count))
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:

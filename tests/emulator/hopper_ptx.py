@@ -259,9 +259,12 @@ class HopperMachine(TensorMachine):
         if step.opcode.startswith("mbarrier"):
             place = np.broadcast_to(self._address(step.operands[1]), self.count)[mask]
             parity = self._everywhere(step.operands[2], "u32")[mask] & 1
-            asked, which = np.unique([self.block[mask], place, parity], axis=1, return_inverse=True)
-            passed = [self._mbarrier(block, at).parity != wanted for block, at, wanted in asked.T.tolist()]
-            ready[mask] = np.asarray(passed)[which.reshape(-1)]
+            asked = (self.block[mask] << 32 | place) << 1 | parity
+            passed = {
+                one: self._mbarrier(one >> 33, one >> 1 & 0xFFFFFFFF).parity != one & 1
+                for one in set(asked.tolist())
+            }
+            ready[mask] = [passed[one] for one in asked.tolist()]
             return ready
         if step.opcode == _WARP:  # all lanes of a warp
             ready[:] = np.repeat(mask.reshape(-1, 32).all(axis=1), 32)
@@ -593,16 +596,21 @@ class HopperMachine(TensorMachine):
         registers = re.findall(r"%\w+", operand)
         rows, columns = _places(len(registers))
         products = (left @ right.T)[rows, columns]
-        for register, product, row, column in zip(registers, products, rows, columns, strict=True):
-            if (own := self.registers.get(register)) is None:
-                own = self.registers[register] = np.full(self.count, UNSET, np.uint32)
-            held = own[threads].view(np.float32)
-            terms = [held] if add else []
-            if self.sum_bits is None:
-                total = product + held if add else product
-            else:
-                total = truncated_sum(np.stack([*terms, *(left[row] * right[column]).T]), self.sum_bits)
-            own[threads] = (towards_zero(total) if cuts else total.astype(np.float32)).view(np.uint32)
+        for register in registers:
+            if register not in self.registers:
+                self.registers[register] = np.full(self.count, UNSET, np.uint32)
+        sums = [self.registers[register][threads] for register in registers]
+        held = np.stack(sums).view(np.float32)
+        if self.sum_bits is None:
+            totals = products + held if add else products
+        else:
+            terms = [[one] if add else [] for one in held]
+            given = zip(terms, rows, columns, strict=True)
+            stacks = [np.stack([*own, *(left[row] * right[column]).T]) for own, row, column in given]
+            totals = np.stack([truncated_sum(one, self.sum_bits) for one in stacks])
+        bits = (towards_zero(totals) if cuts else totals.astype(np.float32)).view(np.uint32)
+        for own, total in zip(sums, bits, strict=True):
+            own[:] = total
 
     def _wgmma_of_registers(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
         """Of A the registers are read when it is done: they must not change before. Sums are cut."""

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 from compiling import compile_ptx
-from ladder.build.banks import matrix_wavefronts, wavefronts
+from ladder.build.banks import BANKS, matrix_wavefronts, wavefronts
 
 from emulator.ptx import UNSET, Array, Fault, Instruction, Machine, Program, parse
 
+_ROW = 4 * BANKS  # bytes
 _HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
 _EXTERN = re.compile(r"\.extern \.shared \.align \d+ \.b8 (\w+)\[\];")
 _ANY = re.compile(
@@ -64,6 +65,17 @@ def from_bits(bits: Array, element: str) -> Array:
     if element == "f16":
         return bits.view(np.float16).astype(np.float32)
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+@functools.cache
+def _wavefronts(offsets: tuple[int, ...], width: int, merges: bool) -> int:
+    return wavefronts(offsets, width, merges)
+
+
+def wavefronts_of(offsets: list[int], width: int, merges: bool = True) -> int:
+    """Of an access of the first warp. A row of all banks more or less changes nothing, and loops repeat the rest."""
+    row = min(offsets) // _ROW * _ROW
+    return _wavefronts(tuple([one - row for one in offsets]), width, merges)
 
 
 class TensorMachine(Machine):
@@ -244,8 +256,8 @@ class TensorMachine(Machine):
 
     def _note(self, opcode: str, address: Array, width: int = 0) -> None:
         """Wavefronts of the first warp's access, or of another's: all warps have the same layout."""
-        offsets = [int(one) for one in np.broadcast_to(address, self.count)[:32]]
-        count = wavefronts(offsets, width) if width else matrix_wavefronts(offsets)
+        offsets = np.broadcast_to(address, self.count)[:32].tolist()
+        count = wavefronts_of(offsets, width) if width else matrix_wavefronts(offsets)
         self.wavefronts[opcode].append(count)
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
