@@ -101,11 +101,37 @@ class Run(Lab):
         }
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    lab = Run(tmp_path)
+@pytest.fixture(scope="module")
+def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run; shared, so look at it only."""
+    lab = Run(tmp_path_factory.mktemp("measured"))
     lab.measure()
     return lab
+
+
+@pytest.fixture(scope="module")
+def published_once(measured_once: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run after it was published; shared, so look at it only."""
+    lab = copied(measured_once, tmp_path_factory.mktemp("published"))
+    assert lab.publish() == 0
+    return lab
+
+
+def copied(lab: Run, folder: Path) -> Run:
+    """The same project in another folder, to change."""
+    shutil.copytree(lab.root, folder, symlinks=True, dirs_exist_ok=True)
+    return replace(lab, root=folder)
+
+
+@pytest.fixture
+def run(measured_once: Run, tmp_path: Path) -> Run:
+    return copied(measured_once, tmp_path)
+
+
+@pytest.fixture
+def released(published_once: Run, tmp_path: Path) -> Run:
+    """The run as it was published, to publish from again."""
+    return copied(published_once, tmp_path)
 
 
 def test_a_run_is_published_whole(run: Run) -> None:
@@ -123,12 +149,11 @@ def test_a_run_is_published_whole(run: Run) -> None:
     assert set(run.published()["sweep"]) == set(SWEEPS)
 
 
-def test_publishing_again_adds_nothing(run: Run) -> None:
-    assert run.publish() == 0
-    before = run.files()
-    assert run.publish() == 0
-    differing = {name for name, data in run.files().items() if before.get(name) != data}
-    assert run.files().keys() == before.keys()
+def test_publishing_again_adds_nothing(released: Run) -> None:
+    before = released.files()
+    assert released.publish() == 0
+    differing = {name for name, data in released.files().items() if before.get(name) != data}
+    assert released.files().keys() == before.keys()
     assert differing <= {f"{DEVICE}/environment.json", f"{DEVICE}/methodology.md"}, (
         "which say when it was analysed"
     )
@@ -140,24 +165,23 @@ def slower(_: Any, record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def test_a_subset_replaces_nothing_else(run: Run) -> None:
-    assert run.publish() == 0
-    before, figure = run.published(), run.target / "figures" / "bank_stride-1-banks.png"
+def test_a_subset_replaces_nothing_else(released: Run) -> None:
+    before, figure = released.published(), released.target / "figures" / "bank_stride-1-banks.png"
     picture = figure.read_bytes()
-    run.run, run.finished = "subset", "2026-11-21T10:00:00Z"
-    edit_yaml(run.project.config / "config.yaml", lambda config: config.update(sweeps=["tensor_ladder"]))
-    run.git("commit", "-qam", "A subset")
-    run.measure(["tensor_ladder"], slower, id="session-2", started="2026-11-21T09:00:00Z")
-    assert run.publish() == 0
-    after = run.published()
+    released.run, released.finished = "subset", "2026-11-21T10:00:00Z"
+    edit_yaml(released.project.config / "config.yaml", lambda config: config.update(sweeps=["tensor_ladder"]))
+    released.git("commit", "-qam", "A subset")
+    released.measure(["tensor_ladder"], slower, id="session-2", started="2026-11-21T09:00:00Z")
+    assert released.publish() == 0
+    after = released.published()
     both = [table.query("sweep == 'tensor_ladder'").reset_index() for table in (before, after)]
     assert set(both[1]["sessions"]) == {2}, "the code is the same, so that both sessions count"
     assert list(both[1]["speedup"]) == pytest.approx(list((both[0]["speedup"] * 0.01) ** 0.5))
     others = [table[table["sweep"] != "tensor_ladder"].reset_index(drop=True) for table in (before, after)]
     pd.testing.assert_frame_equal(*others)
     assert figure.read_bytes() == picture
-    assert len(list((run.target / "records").iterdir())) == 2
-    assert "Bank conflicts by stride" in (run.target / "report.md").read_text()
+    assert len(list((released.target / "records").iterdir())) == 2
+    assert "Bank conflicts by stride" in (released.target / "report.md").read_text()
 
 
 def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
@@ -185,22 +209,25 @@ def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
         assert f"WMMA tile | {registers} |" in (run.target / "sweeps" / f"{name}.md").read_text()
 
 
-def test_what_was_published_before_stays_as_history(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run.publish() == 0
-    (first,) = (run.target / "records").iterdir()
+def test_what_was_published_before_stays_as_history(
+    released: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (first,) = (released.target / "records").iterdir()
     data = first.read_bytes()
-    run.finished = "2026-11-21T10:00:00Z"
-    run.measure(change=slower, id="session-2", started="2026-11-21T09:00:00Z", versions={"driver": "590.1"})
-    assert run.publish() == 0
+    released.finished = "2026-11-21T10:00:00Z"
+    released.measure(
+        change=slower, id="session-2", started="2026-11-21T09:00:00Z", versions={"driver": "590.1"}
+    )
+    assert released.publish() == 0
     assert first.read_bytes() == data
-    archive = read_archive(run.target / "records")
+    archive = read_archive(released.target / "records")
     assert set(archive.sessions) == {SESSION.id, "session-2"}
     capsys.readouterr()
-    assert main(["--root", str(run.root), "history", "wmma_tile-fp16@4096:cold"]) == 0
+    assert main(["--root", str(released.root), "history", "wmma_tile-fp16@4096:cold"]) == 0
     name, head, *rows = capsys.readouterr().out.splitlines()
     assert name == "wmma_tile-fp16@4096:cold (warps = 2) against cublas"
     assert head.split()[:4] == ["time", "commit", "driver", "GPU"]
-    commit = run.git("rev-parse", "HEAD")[:12]
+    commit = released.git("rev-parse", "HEAD")[:12]
     assert [[row.split()[0][:10], *row.split()[1:5]] for row in rows] == [
         ["2026-11-20", commit, "580.95", "GPU-1", "0.3100"],
         ["2026-11-21", commit, "590.1", "GPU-1", "0.0100"],
@@ -432,40 +459,37 @@ def test_a_device_folder_may_be_a_link(run: Run, tmp_path: Path) -> None:
             assert [path.name for path in folder.parent.iterdir()] == [name], "nothing is left beside it"
 
 
-def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(run: Run) -> None:
-    assert run.publish() == 0
-    before = run.published()
-    here = Run(run.root, device="no-gpu")
+def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(released: Run) -> None:
+    before = released.published()
+    here = Run(released.root, device="no-gpu")
     for sweep in here.sweeps().values():
         here.compile(sweep)
-    tables.write({"timings": before.assign(speedup=1.0)}, run.target)
+    tables.write({"timings": before.assign(speedup=1.0)}, released.target)
     assert here.publish() == 0
-    pd.testing.assert_frame_equal(run.published(), before)
-    assert len(list((run.target / "records").iterdir())) == 1
+    pd.testing.assert_frame_equal(released.published(), before)
+    assert len(list((released.target / "records").iterdir())) == 1
 
 
 @pytest.mark.parametrize("failing", ["write_archive", "merge", "copy_checks"])
 def test_a_failure_in_the_middle_leaves_the_old_one_whole(
-    run: Run, monkeypatch: pytest.MonkeyPatch, failing: str
+    released: Run, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    assert run.publish() == 0
-    before = run.files()
-    run.finished = "2026-11-21T10:00:00Z"
-    run.measure(change=slower, id="session-2", started="2026-11-21T09:00:00Z")
+    before = released.files()
+    released.finished = "2026-11-21T10:00:00Z"
+    released.measure(change=slower, id="session-2", started="2026-11-21T09:00:00Z")
 
     def full_disk(*_: Any, **__: Any) -> Any:
         raise OSError("no space left on device")
 
     monkeypatch.setattr(publishing, failing, full_disk)
     monkeypatch.setattr(f"ladder.cli.publish.{failing}", full_disk, raising=False)
-    assert run.publish() == 2
-    assert run.files() == before
-    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE]
+    assert released.publish() == 2
+    assert released.files() == before
+    assert [path.name for path in released.target.parent.iterdir()] == [DEVICE]
 
 
-def test_a_failed_swap_puts_the_old_one_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run.publish() == 0
-    before, real = run.files(), Path.rename
+def test_a_failed_swap_puts_the_old_one_back(released: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, real = released.files(), Path.rename
 
     def refuse(self: Path, destination: Path) -> Path:
         if self.name.endswith(".new"):
@@ -474,48 +498,45 @@ def test_a_failed_swap_puts_the_old_one_back(run: Run, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Path, "rename", refuse)
     monkeypatch.setattr("ladder.results.replacing._exchange", lambda one, other: False)
-    assert run.publish() == 2
-    assert run.files() == before
+    assert released.publish() == 2
+    assert released.files() == before
 
 
 @pytest.mark.parametrize("part", ["timings.csv", "jobs.csv", "records"])
 def test_a_published_folder_that_lacks_a_part_is_refused(
-    run: Run, part: str, caplog: pytest.LogCaptureFixture
+    released: Run, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert run.publish() == 0
-    path = run.target / part
+    path = released.target / part
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    before = run.files()
-    assert run.publish("--force") == 2
+    before = released.files()
+    assert released.publish("--force") == 2
     assert f"{path}" in caplog.text
     assert "Restore it" in caplog.text
-    assert run.files() == before
+    assert released.files() == before
 
 
 def test_an_archive_that_lacks_published_sessions_is_refused(
-    run: Run, caplog: pytest.LogCaptureFixture
+    released: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert run.publish() == 0
-    run.finished = "2026-11-21T10:00:00Z"
-    run.measure(["tensor_ladder"], id="session-2", started="2026-11-21T09:00:00Z")
-    assert run.publish() == 0
-    first = min((run.target / "records").iterdir())
+    released.finished = "2026-11-21T10:00:00Z"
+    released.measure(["tensor_ladder"], id="session-2", started="2026-11-21T09:00:00Z")
+    assert released.publish() == 0
+    first = min((released.target / "records").iterdir())
     first.unlink()
-    assert run.publish("--force") == 2
+    assert released.publish("--force") == 2
     assert f"the sessions {SESSION.id} of" in caplog.text
 
 
 def test_a_published_sweep_without_a_file_is_refused_by_name(
-    run: Run, caplog: pytest.LogCaptureFixture
+    released: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert run.publish() == 0
-    (run.project.sweeps / "bank_stride.yaml").unlink()
-    run.git("commit", "-qam", "One less")
-    run.measure(["tensor_ladder"])
-    assert run.publish() == 2
+    (released.project.sweeps / "bank_stride.yaml").unlink()
+    released.git("commit", "-qam", "One less")
+    released.measure(["tensor_ladder"])
+    assert released.publish() == 2
     assert "bank_stride: published, without a file in" in caplog.text
-    assert run.publish("--force") == 0
-    assert set(run.published()["sweep"]) == {"tensor_ladder"}
+    assert released.publish("--force") == 0
+    assert set(released.published()["sweep"]) == {"tensor_ladder"}
 
 
 def measure_another_sweep(run: Run) -> Run:
@@ -546,22 +567,21 @@ def test_two_that_publish_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kill_at", [40, 100, 160, 220])
-def test_a_publication_that_is_killed_loses_nothing(run: Run, kill_at: int) -> None:
+def test_a_publication_that_is_killed_loses_nothing(released: Run, kill_at: int) -> None:
     """Kills in its last part, where folders are swapped, are those of test_replacing."""
-    assert run.publish() == 0
-    other = measure_another_sweep(run)
+    other = measure_another_sweep(released)
 
     def publish() -> int:
         return other.publish("--config", "sweeps=[bank_stride]")
 
-    before = run.files()
+    before = released.files()
     assert not calls_of(publish, kill_at), "it is killed"
-    now = run.files()
+    now = released.files()
     assert {name: now[name] for name in before} == before
     assert publish() == 0
-    assert set(run.published()["sweep"]) == set(SWEEPS)
-    assert set(read_archive(run.target / "records").sessions) == {SESSION.id, "session-2"}
-    assert [path.name for path in run.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"
+    assert set(released.published()["sweep"]) == set(SWEEPS)
+    assert set(read_archive(released.target / "records").sessions) == {SESSION.id, "session-2"}
+    assert [path.name for path in released.target.parent.iterdir()] == [DEVICE], "nothing is left beside it"
 
 
 @pytest.mark.parametrize("kind", [Pairs, Blocks])
