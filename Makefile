@@ -1,5 +1,5 @@
 # `make` sets up what is needed and runs the workflow; `make test` does the same for the tests. `make test-all` also runs
-# those that take minutes of snakemake, a browser or Slurm.
+# those that take ten seconds of snakemake and more, a browser or Slurm.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin

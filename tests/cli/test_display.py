@@ -153,6 +153,7 @@ def test_errors_and_unknown_messages_of_snakemake_are_shown() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_real_run_is_short_and_ends_with_report_and_page(project: Path) -> None:
     done = run(project)
     assert done.returncode == 0, done.stdout

@@ -42,6 +42,7 @@ def copy(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_tutorial_adds_a_kernel_with_two_files_and_a_sweep_that_names_it(copy: Path) -> None:
     files = tutorial_files("kernels/") | tutorial_files("config/")
     assert [Path(name).suffix for name in files] == [".cu", ".yaml", ".yaml"]

@@ -75,6 +75,7 @@ def test_two_gpus_share_a_sweep_and_its_own_job_finds_nothing_left(tmp_path: Pat
     assert "Nothing to be done" in again.stdout + again.stderr
 
 
+@pytest.mark.slow
 def test_a_compiling_job_fits_beside_a_gpu_that_measures(tmp_path: Path) -> None:
     """Else it would wait until no GPU measures, and GPUs would wait for it."""
     project = make_project(tmp_path / "project")

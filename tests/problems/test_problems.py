@@ -25,6 +25,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_folder_is_all_that_a_problem_takes(project: Path) -> None:
     outcome = run_snakemake(project, "sweep_axpy")
     assert outcome.code == 0, outcome.text

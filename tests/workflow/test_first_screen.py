@@ -71,6 +71,7 @@ def test_some_cells_are_planned_then_all_and_what_is_compiled_stays(project: Pat
     assert run_snakemake(project, "compile").nothing_to_do
 
 
+@pytest.mark.slow
 def test_on_a_gpu_some_cells_are_measured_and_reported_before_the_others(project: Path) -> None:
     edit_yaml(project / "config/config.yaml", lambda config: config["clock"].update(enabled=False))
     given = ("--config", "device=nvidia-made-up-gpu", "arch=sm_90a")

@@ -310,6 +310,7 @@ def test_the_timer_is_tried_with_its_sweeps_on_as_many_gpus_at_once_as_the_run_m
         assert f"ladder clock {plans} --jobs {gpus} " in line
 
 
+@pytest.mark.slow
 def test_a_run_of_the_checkout_is_clean_to_plan_and_to_lint() -> None:
     planned = run_snakemake(ROOT, "-n", "--config", "run=test-plan", "device=none")
     assert planned.code == 0, planned.text
@@ -396,21 +397,21 @@ def written(project: Path) -> dict[str, int]:
     return times
 
 
-@pytest.mark.parametrize(("everyone", "kills"), [
-    (True, 1),
-    pytest.param(True, 5, marks=pytest.mark.slow),
-    pytest.param(False, 5, marks=pytest.mark.slow),
-], ids=["one kill", "every process", "snakemake alone"])  # fmt: skip
+KILLS = 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everyone", [True, False], ids=["every process", "snakemake alone"])
 def test_a_run_killed_at_random_moments_goes_on_and_ends_in_the_same_tables(
-    everyone: bool, kills: int, project: Path, undisturbed: tuple[dict[str, pd.DataFrame], float]
+    everyone: bool, project: Path, undisturbed: tuple[dict[str, pd.DataFrame], float]
 ) -> None:
     """Kills in a row, each a little further into the run; with both of five ten moments."""
     expected, seconds = undisturbed
     chance = random.Random(everyone)
     start_up = 1.0
     done: dict[str, int] = {}
-    for kill in range(kills + 1):
-        if kill < kills:
+    for kill in range(KILLS + 1):
+        if kill < KILLS:
             kill_after(project, start_up + chance.uniform(0, 0.5) * seconds, everyone)
             assert run_snakemake(project, "--unlock").code == 0
         else:
