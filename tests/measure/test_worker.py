@@ -34,7 +34,7 @@ from ladder.model.problem import GATE, INPUTS, NOTHING
 from ladder.model.sweep import Sweep
 from ladder.problems.gemm.instance import GemmInstance
 
-SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16")
+SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16", "reduction")
 LAUNCH_US = 900.0
 CYCLES = int(LAUNCH_US / 2 * 1980)  # as many as an event's time has at the clock below
 
@@ -189,7 +189,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond, "mapped", lambda gpu, size: contextlib.nullcontext((2**39, 2**40)))
     ends = lambda begin, end, size: (FakeBuffer(size, begin), FakeBuffer(size, end - size))  # noqa: E731
     monkeypatch.setattr(beyond, "at_ends", ends)
-    for problem in ("banks", "stencil", "gemm"):
+    for problem in ("banks", "stencil", "gemm", "reduction"):
         kind = f"ladder.problems.{problem}.instance.{problem.capitalize()}Instance"
         monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None)

@@ -1,0 +1,50 @@
+// output[0] = the sum of `elements` numbers: as many blocks as the GPU holds at a time, and each thread adds up many.
+//
+// Threads step over the line by the size of the grid, so that a warp always reads neighbouring words. Additions of a
+// thread need no other thread: the shuffles, the barrier and the atomic come once for all of a block's numbers, and no
+// block has to start in the place of one that ends. The compiler unrolls the loop, so that a thread has four loads under way.
+//
+// The default of 1056 blocks is 8 blocks of 256 threads for each of 132 multiprocessors: all threads that they hold.
+
+#include "epilogue/grid_sum.cuh"
+#include "types/index.cuh"
+
+// Zeros between launches: the sum so far, and the blocks that have added to it.
+struct Total {
+    float sum;
+    unsigned blocks;
+};
+
+// The sum over a warp, in its first lane.
+__device__ float warp_sum(float value) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, value, apart);
+    return value;
+}
+
+// The sum over a block, in its first thread.
+template <int Block>
+__device__ float block_sum(float value) {
+    __shared__ float sums[Block / 32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    value = warp_sum(value);
+    if (lane == 0) sums[warp] = value;
+    __syncthreads();  // the sums of all warps are written
+    return warp == 0 ? warp_sum(lane < Block / 32 ? sums[lane] : 0.0f) : 0.0f;
+}
+
+template <int Block>
+__global__ void __launch_bounds__(Block)
+sum_grid_stride(const float* __restrict__ input, float* __restrict__ output, Index elements, Total* total) {
+    const Index stride = Index(gridDim.x) * Block;
+    float own = 0.0f;
+    for (Index i = Index(blockIdx.x) * Block + threadIdx.x; i < elements; i += stride) own += input[i];
+
+    const float sum = block_sum<Block>(own);
+    if (threadIdx.x == 0) atomicAdd(&total->sum, sum);
+
+    // The last block to come hands the sum out, and leaves a zero for the next launch.
+    if (is_last_slice(&total->blocks, gridDim.x) && threadIdx.x == 0) {
+        output[0] = atomicExch(&total->sum, 0.0f);
+    }
+}

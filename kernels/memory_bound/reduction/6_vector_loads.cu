@@ -1,0 +1,65 @@
+// output[0] = the sum of `elements` numbers: loads of 16 bytes, several of them under way in each thread.
+//
+// What the memory delivers is what is under way over the time that a load takes (Little's law): 4.8 TB/s times some 700 ns
+// are 25 KiB for each of 132 multiprocessors. 2048 threads with one word each have 8 KiB under way, with four vectors 128.
+// So a thread asks for Loads vectors before it adds up the first one; a quarter of the instructions asks for the same bytes.
+
+#include "epilogue/grid_sum.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
+
+// Zeros between launches: the sum so far, and the blocks that have added to it.
+struct Total {
+    float sum;
+    unsigned blocks;
+};
+
+// The sum over a warp, in its first lane.
+__device__ float warp_sum(float value) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, value, apart);
+    return value;
+}
+
+// The sum over a block, in its first thread.
+template <int Block>
+__device__ float block_sum(float value) {
+    __shared__ float sums[Block / 32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    value = warp_sum(value);
+    if (lane == 0) sums[warp] = value;
+    __syncthreads();  // the sums of all warps are written
+    return warp == 0 ? warp_sum(lane < Block / 32 ? sums[lane] : 0.0f) : 0.0f;
+}
+
+__device__ float sum_of(const Vector<float, 4>& four) {
+    return (four.value[0] + four.value[1]) + (four.value[2] + four.value[3]);
+}
+
+template <int Block, int Loads>
+__global__ void __launch_bounds__(Block)
+sum_vectors(const float* __restrict__ input, float* __restrict__ output, Index elements, Total* total) {
+    const Index stride = Index(gridDim.x) * Block, vectors = elements / 4;
+    Index i = Index(blockIdx.x) * Block + threadIdx.x;
+    // Numbers behind the last whole vector: fewer than four, one for each of the first threads.
+    float own = i < elements % 4 ? input[4 * vectors + i] : 0.0f;
+
+#pragma unroll 1
+    for (; i + (Loads - 1) * stride < vectors; i += Loads * stride) {
+        Vector<float, 4> four[Loads];
+#pragma unroll
+        for (int load = 0; load < Loads; ++load) four[load] = load_vector<4>(input + 4 * (i + load * stride));
+#pragma unroll
+        for (int load = 0; load < Loads; ++load) own += sum_of(four[load]);
+    }
+#pragma unroll 1
+    for (; i < vectors; i += stride) own += sum_of(load_vector<4>(input + 4 * i));
+
+    const float sum = block_sum<Block>(own);
+    if (threadIdx.x == 0) atomicAdd(&total->sum, sum);
+
+    // The last block to come hands the sum out, and leaves a zero for the next launch.
+    if (is_last_slice(&total->blocks, gridDim.x) && threadIdx.x == 0) {
+        output[0] = atomicExch(&total->sum, 0.0f);
+    }
+}

@@ -1,0 +1,64 @@
+// output[0] = the sum of `elements` numbers, the same bits in every launch.
+//
+// Atomic additions come in any order, and fp32 sums depend on it. Here each block leaves its sum in a place of its own,
+// and the last block to come adds up all of them, in the order of the blocks: which block is the last makes no difference.
+// Parameters and size alone say how many blocks there are, so that another GPU gets the same bits as well.
+//
+// Nothing is waited for: a block counts itself and leaves.
+
+#include "epilogue/grid_sum.cuh"
+#include "types/index.cuh"
+#include "types/vector.cuh"
+
+// The sum over a warp, in its first lane.
+__device__ float warp_sum(float value) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, value, apart);
+    return value;
+}
+
+// The sum over a block, in its first thread.
+template <int Block>
+__device__ float block_sum(float value) {
+    __shared__ float sums[Block / 32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    value = warp_sum(value);
+    if (lane == 0) sums[warp] = value;
+    __syncthreads();  // the sums of all warps are written
+    return warp == 0 ? warp_sum(lane < Block / 32 ? sums[lane] : 0.0f) : 0.0f;
+}
+
+__device__ float sum_of(const Vector<float, 4>& four) {
+    return (four.value[0] + four.value[1]) + (four.value[2] + four.value[3]);
+}
+
+// sums: room for one number a block. arrived: zero between launches.
+template <int Block, int Loads>
+__global__ void __launch_bounds__(Block)
+sum_fixed_order(const float* __restrict__ input, float* __restrict__ output, Index elements, float* sums,
+                unsigned* arrived) {
+    const Index stride = Index(gridDim.x) * Block, vectors = elements / 4;
+    Index i = Index(blockIdx.x) * Block + threadIdx.x;
+    // Numbers behind the last whole vector: fewer than four, one for each of the first threads.
+    float own = i < elements % 4 ? input[4 * vectors + i] : 0.0f;
+
+#pragma unroll 1
+    for (; i + (Loads - 1) * stride < vectors; i += Loads * stride) {
+        Vector<float, 4> four[Loads];
+#pragma unroll
+        for (int load = 0; load < Loads; ++load) four[load] = load_vector<4>(input + 4 * (i + load * stride));
+#pragma unroll
+        for (int load = 0; load < Loads; ++load) own += sum_of(four[load]);
+    }
+#pragma unroll 1
+    for (; i < vectors; i += stride) own += sum_of(load_vector<4>(input + 4 * i));
+
+    const float sum = block_sum<Block>(own);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    if (!is_last_slice(arrived, gridDim.x)) return;
+
+    float all = 0.0f;
+    for (int block = threadIdx.x; block < gridDim.x; block += Block) all += sums[block];
+    all = block_sum<Block>(all);
+    if (threadIdx.x == 0) output[0] = all;
+}

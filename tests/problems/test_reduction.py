@@ -1,0 +1,187 @@
+"""The problem reduction, without a GPU: which sums its bound accepts, and what its check works out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.check_ptx import CheckMachine, check_program
+from emulator.inputs import drawn
+from emulator.ptx import Array, Memory
+from fake_gpu import FakeBuffer, FakeGpu
+from ladder.gpu import instance as instances
+from ladder.gpu.device import CheckResultSlot, _mixed
+from ladder.model.code import PACKAGE
+from ladder.model.problem import COPY, INPUTS
+from ladder.problems.reduction import PROBLEM
+from ladder.problems.reduction.bounds import error_bound
+from ladder.problems.reduction.instance import ReductionInstance
+
+CHECK = PACKAGE / "problems" / "reduction" / "check.cu"
+KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+COUNTS = (1, 2, 3, 16, 100, 1000, 2**14, 2**20)
+
+
+def one_by_one(numbers: Array) -> Array:
+    """Sums of lines in fp32, each number added to a single sum: the order that errs most."""
+    return np.cumsum(numbers, axis=-1, dtype=np.float32)[..., -1]
+
+
+def halves(numbers: Array) -> Array:
+    """The same as a tree, the upper half added to the lower half."""
+    while (count := numbers.shape[-1]) > 1:
+        low, high = numbers[..., : (count + 1) // 2], numbers[..., (count + 1) // 2 :]
+        numbers = np.concatenate([low[..., : count // 2] + high, low[..., count // 2 :]], axis=-1)
+    return np.asarray(numbers[..., 0])
+
+
+def shares(sums: Array, numbers: Array, kind: str) -> Array:
+    """Errors over the bound; over 1 where there must be none."""
+    wide = numbers.astype(np.float64)
+    error = np.abs(sums - wide.sum(-1)) / np.maximum(np.abs(wide).sum(-1), np.finfo(float).tiny)
+    bound = error_bound(numbers.shape[-1], kind)
+    return np.asarray(error / bound if bound else np.where(error > 0, np.inf, 0.0))
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_sums_in_any_order_lie_within_the_bound(kind: str) -> None:
+    """Far within it where there are many: one sum in 10^12 may leave it, and of some thousands none comes near."""
+    for count in COUNTS:
+        lines = max(1, min(4000, 2**20 // count))
+        numbers = drawn("fp32", lines * count, KEY + count, kind).reshape(lines, count)
+        most = max(shares(order(numbers), numbers, kind).max() for order in (one_by_one, halves))
+        assert most <= (1.0 if count < 16 else 0.8), (count, most)
+
+
+def test_the_bound_of_walks_is_not_far_above_what_sums_one_by_one_lose() -> None:
+    for kind in ("uniform", "wide", "positive"):
+        numbers = drawn("fp32", 2**21, KEY, kind).reshape(512, 4096)
+        typical = math.sqrt(np.mean(shares(one_by_one(numbers), numbers, kind) ** 2))
+        assert 0.01 < typical < 0.2, kind
+
+
+def test_a_single_number_and_integers_are_exact() -> None:
+    assert {error_bound(1, kind) for kind in INPUTS} == {0.0}
+    assert {error_bound(count, "integers") for count in COUNTS} == {0.0}
+
+
+def test_a_sum_that_has_stopped_growing_is_wrong() -> None:
+    """2^24 is where a single fp32 sum of numbers below 1 stops; their number is then 2^25."""
+    for count in (2**26, 2**28):
+        assert 1 - 2.0**24 / (count / 2) > 100 * error_bound(count, "positive")
+
+
+CHEATS = {
+    "leaves out every 64th": lambda x: np.delete(x, np.s_[::64], axis=-1).sum(-1),
+    "doubles a half": lambda x: 2 * x[..., : x.shape[-1] // 2].sum(-1),
+    "has the sum of another launch": lambda x: np.roll(x, 1, axis=0).sum(-1),
+    "writes zero": lambda x: 0 * x.sum(-1),
+    "adds up bf16": lambda x: (x.view(np.uint32) & 0xFFFF0000).view(np.float32).astype(np.float64).sum(-1),
+}
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_what_is_left_out_shows_in_one_launch(cheat: str) -> None:
+    """All but one in a hundred at 2^16; at 2^28 the numbers of bounds.py hold, which follow from the same formula."""
+    numbers = drawn("fp32", 2**21, KEY).reshape(32, 2**16)
+    seen = shares(CHEATS[cheat](numbers.astype(np.float64)) if "bf16" not in cheat else CHEATS[cheat](numbers), numbers, "uniform")
+    assert (seen > 1).all()
+
+
+def test_every_64th_left_out_at_the_largest_size_passes_once_in_15_launches() -> None:
+    count = 2**28
+    allowed = error_bound(count, "uniform") * count / 2
+    assert allowed == pytest.approx(96, rel=0.01)
+    passes = math.erf(allowed / math.sqrt(count / 64 / 3) / math.sqrt(2))
+    assert passes == pytest.approx(1 / 15, rel=0.1)
+    assert passes**13 < 1e-15
+
+
+# The check's kernels, by the emulator.
+
+
+def sums_of(count: int, kind: str, blocks: int = 2) -> Array:
+    memory = Memory()
+    place = memory.buffer(0, np.zeros(4, np.uint32), writable=True)
+    program = check_program(CHECK, "add_drawn<float>", PACKAGE / "gpu")
+    CheckMachine(program, memory, blocks, [place, count, KEY, INPUTS.index(kind)]).run()
+    return np.array(memory.words[place // 4 :][:4].view(np.float64))
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_the_check_adds_up_what_is_drawn_to_the_last_number(kind: str) -> None:
+    for count in (1, 2, 1031, 4096):
+        numbers = drawn("fp32", count, KEY, kind).astype(np.float64)
+        assert sums_of(count, kind) == pytest.approx([numbers.sum(), np.abs(numbers).sum()], rel=1e-13, abs=0)
+
+
+def inspected(output: float, sums: tuple[float, float]) -> float:
+    """The error that check_sum leaves in its slot, whose tag must be right."""
+    memory = Memory()
+    running = memory.buffer(0, np.zeros(8, np.uint32), writable=True)
+    result = memory.buffer(0, np.zeros(4, np.uint32), writable=True)
+    given = memory.buffer(0, np.array(sums).view(np.uint32), writable=False)
+    place = memory.buffer(0, np.array([output], np.float32).view(np.uint32), writable=False)
+    memory.readable[: given // 4] = 0
+    program = check_program(CHECK, "check_sum<float>", PACKAGE / "gpu")
+    CheckMachine(program, memory, 1, [running, result, SECRET, given, place]).run()
+    bits, tag = memory.words[result // 4 :][:4].view(np.uint64)
+    assert int(tag) == _mixed(SECRET, int(bits))
+    return float(bits.view(np.float64))
+
+
+def test_the_error_is_over_the_sum_of_magnitudes_and_nan_is_an_error() -> None:
+    assert inspected(2.0, (2.0, 8.0)) == 0.0
+    assert inspected(-2.0, (2.0, 8.0)) == 0.5
+    assert inspected(math.nan, (2.0, 8.0)) == 1e300
+    assert inspected(0.0, (0.0, 0.0)) == 0.0
+    assert inspected(1.0, (0.0, 0.0)) > 1e300
+
+
+# The instance, on a GPU that only counts.
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> ReductionInstance:
+    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    gpu: Any = FakeGpu("reduction", "fp32")
+    return ReductionInstance(gpu, {"elements": 1031}, "fp32", "")
+
+
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: ReductionInstance) -> None:
+    for place in (0, 1, 5):
+        with made.writing_to(place):
+            made.poison_outputs()
+            made.fill_inputs(3)
+            made.check({})
+            made.refresh(4)
+            made.inspect({}, CheckResultSlot(1, 2, 3))
+            made.renew(5)
+    assert made.memory_violation() is None
+    for launcher in made.library(COPY).values():
+        launcher()
+    gpu: Any = made.gpu
+    assert {entry.split("<")[0] for entry in PROBLEM.harness("fp32")} <= gpu.called
+
+
+def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(made: ReductionInstance) -> None:
+    """The sum of an input that is moved by some numbers follows from the sum."""
+    inputs = set()
+    for place in range(2, 12):
+        with made.writing_to(place):
+            inputs.add((made.pointer("input"), made.tensors["input"].key.value))
+    assert len({pointer for pointer, _ in inputs}) == 10
+    made.renew(9)
+    keys = [tensor.key.value for (name, _), tensor in made._copies.items() if name == "input"]
+    assert len(set(keys)) == len(keys) > 10
+
+
+def test_a_copy_moves_as_many_bytes_as_a_sum_reads(
+    made: ReductionInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = []
+    monkeypatch.setattr(made.gpu, "copy", lambda target, source, size: moved.append(2 * size))
+    made.library(COPY)[""]()
+    assert moved == [pytest.approx(PROBLEM.work(made.size, "fp32", {}).bytes, abs=4)]

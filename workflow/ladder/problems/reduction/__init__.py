@@ -1,0 +1,37 @@
+"""Reduction: output[0] = the sum of all `elements` numbers of input, in any order. What output holds before is not read."""
+
+from collections.abc import Sequence
+
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
+
+
+class Reduction(Problem):
+    """The sum of a line of numbers."""
+
+    name = "reduction"
+    place = 4
+    size_fields = ("elements",)
+    dtypes = ("fp32",)
+    buffers = ("input", "output")
+    libraries = ("copy",)
+
+    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
+        """One number and two, a warp and a block and one more or less, primes, several rounds of a whole grid."""
+        counts = (1, 2, 31, 33, 255, 257, 1024, 1031, 4099, 65537, 2**23 + 5)
+        return [[{"elements": count}] for count in counts]
+
+    def harness(self, dtype: str) -> tuple[str, ...]:
+        return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("add_drawn", "compare_sum", "check_sum"))
+
+    def work(self, size: Size, dtype: str, params: Params) -> Work:
+        """One addition fewer than there are numbers; each is read once, and one is written."""
+        count = size["elements"]
+        return Work(count - 1.0, float((count + 1) * ELEMENT_BYTES[dtype]))
+
+    def device_bytes(self, size: Size, dtype: str) -> int:
+        """Input, the copy's target, which is half of it, and two outputs."""
+        count = size["elements"]
+        return (count + (count + 1) // 2 + 2) * ELEMENT_BYTES[dtype]
+
+
+PROBLEM = Reduction()
