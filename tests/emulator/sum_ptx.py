@@ -38,7 +38,10 @@ class SumMachine(GridMachine):
         to, place, by = step.operands
         adds = ".add." in step.opcode
         given = np.ascontiguousarray(self._everywhere(by, "f32" if adds else "u32")).view(np.uint32)
-        words, before = np.broadcast_to(self._address(place), self.count) // 4, np.zeros(self.count, np.uint32)
+        words, before = (
+            np.broadcast_to(self._address(place), self.count) // 4,
+            np.zeros(self.count, np.uint32),
+        )
         for thread in self.random.permutation(np.flatnonzero(mask)):
             one, word = np.arange(self.count) == thread, words[thread : thread + 1]
             if not adds:

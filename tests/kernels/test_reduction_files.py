@@ -15,6 +15,7 @@ from emulator.ptx import Array, Fault, Memory
 from emulator.sum_ptx import SumMachine
 from emulator.tensor_ptx import parse_tensor
 from ladder.catalogue.kernels import load_kernel
+from ladder.model.expressions import evaluate
 from ladder.model.kernel import Kernel, Variant
 from ladder.problems.reduction.bounds import error_bound
 
@@ -22,7 +23,9 @@ FOLDER, INCLUDE = ROOT / "kernels" / "memory_bound" / "reduction", ROOT / "kerne
 FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
 BLOCK = 64
 NAN = 0xFFFFFFFF
-GRID = 3  # blocks of the rungs that step over the line; 3 x 64 threads take several rounds, and vectors a rest
+GRID = (
+    3  # blocks of the rungs that step over the line; 3 x 64 threads take several rounds, and vectors a rest
+)
 SIZES = (1, 2, 3, 31, 33, 64, 65, 257, 1031, 2 * GRID * BLOCK * 4 * 4 + 7)
 
 
@@ -35,7 +38,9 @@ def variant(rung: str, **params: Any) -> Variant:
     return kernel(rung).variant({"block": BLOCK, **params}, "fp32")
 
 
-def launch(given: Variant, numbers: Array, arrivals: int = 0, text: str = "", include: Path = INCLUDE) -> SumMachine:
+def launch(
+    given: Variant, numbers: Array, arrivals: int = 0, text: str = "", include: Path = INCLUDE
+) -> SumMachine:
     """A launch on an output and scratch that hold NaN. The output is the second buffer."""
     program = parse_tensor(compile_ptx(given.kernel.source, given.entry, [include], text or None), 0)
     memory, names = Memory(), given.names({"elements": len(numbers)})
@@ -46,7 +51,7 @@ def launch(given: Variant, numbers: Array, arrivals: int = 0, text: str = "", in
     for one in given.kernel.arguments:
         if one.workspace:
             held = 0 if one.workspace == "zeroed" else NAN
-            words = eval(str(one.bytes), {}, names) // 4  # noqa: S307
+            words = evaluate(str(one.bytes), names) // 4
             pointers.append(memory.buffer(0, np.full(words, held, np.uint32), writable=True))
     memory.readable = np.where(memory.writable >= 0, memory.writable, memory.readable)
     arguments = [*pointers[:2], len(numbers), *pointers[2:]]

@@ -86,7 +86,11 @@ CHEATS = {
 def test_what_is_left_out_shows_in_one_launch(cheat: str) -> None:
     """All but one in a hundred at 2^16; at 2^28 the numbers of bounds.py hold, which follow from the same formula."""
     numbers = drawn("fp32", 2**21, KEY).reshape(32, 2**16)
-    seen = shares(CHEATS[cheat](numbers.astype(np.float64)) if "bf16" not in cheat else CHEATS[cheat](numbers), numbers, "uniform")
+    seen = shares(
+        CHEATS[cheat](numbers.astype(np.float64)) if "bf16" not in cheat else CHEATS[cheat](numbers),
+        numbers,
+        "uniform",
+    )
     assert (seen > 1).all()
 
 

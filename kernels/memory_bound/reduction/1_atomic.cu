@@ -1,11 +1,11 @@
 // output[0] = the sum of `elements` numbers: every thread adds its own to one number in global memory.
 //
-// Atomic additions to one address are carried out one after the other, by the slice of the L2 that holds it. The
-// multiprocessors wait for that slice, and the memory has next to nothing to do. The order of the additions is whatever
-// order they arrive in.
+// Atomic additions to one address are carried out one after the other, by the slice of the L2 that holds
+// it. The multiprocessors wait for that slice, and the memory has next to nothing to do. The order of the
+// additions is whatever order they arrive in.
 //
-// One fp32 number for all: once it is 2^24, adding less than 1 changes nothing. Numbers of one sign, of [0, 1), get there
-// after 2^25 of them, and the description takes half as many at most.
+// One fp32 number for all: once it is 2^24, adding less than 1 changes nothing. Numbers of one sign, of
+// [0, 1), get there after 2^25 of them, and the description takes half as many at most.
 
 #include "epilogue/grid_sum.cuh"
 #include "types/index.cuh"

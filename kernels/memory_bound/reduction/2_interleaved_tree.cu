@@ -1,9 +1,11 @@
-// output[0] = the sum of `elements` numbers: a block adds up its own in shared memory, and adds once to the total.
+// output[0] = the sum of `elements` numbers: a block adds up its own in shared memory, and adds once to
+// the total.
 //
-// A tree: in each round half of the numbers that are left are added to the other half, so that Block numbers take
-// log2(Block) rounds and Block - 1 additions. Neighbours are added first: the numbers that are left lie 2, 4, 8, ...
-// apart (Harris's interleaved addressing, with neighbouring threads at work). The words that a warp reads are as far from
-// one another: in blocks of 256 they meet in a bank by 2, 4, then 8 at a time.
+// A tree: in each round half of the numbers that are left are added to the other half, so that Block
+// numbers take log2(Block) rounds and Block - 1 additions. Neighbours are added first: the numbers that
+// are left lie 2, 4, 8, ... apart (Harris's interleaved addressing, with neighbouring threads at work).
+// The words that a warp reads are as far from one another: in blocks of 256 they meet in a bank by 2, 4,
+// then 8 at a time.
 //
 // One atomic addition a block in the place of one a thread.
 

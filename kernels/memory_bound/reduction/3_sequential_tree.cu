@@ -1,9 +1,11 @@
 // output[0] = the sum of `elements` numbers: the tree in shared memory again, without bank conflicts.
 //
-// The upper half of the numbers that are left is added to the lower half (Harris's sequential addressing). What is left
-// stays side by side, so that a warp reads and writes neighbouring words, which lie in different banks.
+// The upper half of the numbers that are left is added to the lower half (Harris's sequential addressing).
+// What is left stays side by side, so that a warp reads and writes neighbouring words, which lie in
+// different banks.
 //
-// Still half of the threads rest after the first round, and each round ends with a barrier of the whole block.
+// Still half of the threads rest after the first round, and each round ends with a barrier of the whole
+// block.
 
 #include "epilogue/grid_sum.cuh"
 #include "types/index.cuh"

@@ -1,8 +1,8 @@
 // output[0] = the sum of `elements` numbers: warps add up theirs in registers, by shuffles.
 //
-// A lane reads a register of another lane: five rounds add up 32 numbers without shared memory and without a barrier. One
-// number a warp goes through shared memory, and the first warp adds these up in the same way: one barrier in all, where
-// the tree needs log2(Block).
+// A lane reads a register of another lane: five rounds add up 32 numbers without shared memory and without
+// a barrier. One number a warp goes through shared memory, and the first warp adds these up in the same
+// way: one barrier in all, where the tree needs log2(Block).
 //
 // A block still loads one word a thread, waits for it, adds, and leaves.
 

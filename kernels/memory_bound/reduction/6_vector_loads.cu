@@ -1,8 +1,9 @@
 // output[0] = the sum of `elements` numbers: loads of 16 bytes, several of them under way in each thread.
 //
-// What the memory delivers is what is under way over the time that a load takes (Little's law): 4.8 TB/s times some 700 ns
-// are 25 KiB for each of 132 multiprocessors. 2048 threads with one word each have 8 KiB under way, with four vectors 128.
-// So a thread asks for Loads vectors before it adds up the first one; a quarter of the instructions asks for the same bytes.
+// What the memory delivers is what is under way over the time that a load takes (Little's law): 4.8 TB/s
+// times some 700 ns are 25 KiB for each of 132 multiprocessors. 2048 threads with one word each have 8 KiB
+// under way, with four vectors 128. So a thread asks for Loads vectors before it adds up the first one; a
+// quarter of the instructions asks for the same bytes.
 
 #include "epilogue/grid_sum.cuh"
 #include "types/index.cuh"

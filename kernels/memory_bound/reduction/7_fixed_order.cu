@@ -1,8 +1,9 @@
 // output[0] = the sum of `elements` numbers, the same bits in every launch.
 //
-// Atomic additions come in any order, and fp32 sums depend on it. Here each block leaves its sum in a place of its own,
-// and the last block to come adds up all of them, in the order of the blocks: which block is the last makes no difference.
-// Parameters and size alone say how many blocks there are, so that another GPU gets the same bits as well.
+// Atomic additions come in any order, and fp32 sums depend on it. Here each block leaves its sum in a
+// place of its own, and the last block to come adds up all of them, in the order of the blocks: which
+// block is the last makes no difference. Parameters and size alone say how many blocks there are, so that
+// another GPU gets the same bits as well.
 //
 // Nothing is waited for: a block counts itself and leaves.
 

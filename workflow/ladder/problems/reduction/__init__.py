@@ -1,4 +1,4 @@
-"""Reduction: output[0] = the sum of all `elements` numbers of input, in any order. What output holds before is not read."""
+"""Reduction: output[0] = the sum of the `elements` numbers of input, in any order. It holds anything before."""
 
 from collections.abc import Sequence
 

@@ -55,7 +55,11 @@ class ReductionInstance(instance.Instance):
 
     def library(self, name: str) -> dict[str, Launcher]:
         """A copy of half of the input reads and writes as many bytes as a sum has to read."""
-        target, source, size = self.pointer("copied"), self.pointer("input"), self.tensors["copied"].buffer.size
+        target, source, size = (
+            self.pointer("copied"),
+            self.pointer("input"),
+            self.tensors["copied"].buffer.size,
+        )
         return {"": lambda: self.gpu.copy(target, source, size)}
 
 
