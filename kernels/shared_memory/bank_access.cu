@@ -7,7 +7,8 @@
 //   sharing  lanes that access the same vector
 // Lane l accesses vector (l without the bits in SameBits, squeezed together) * Stride; pattern j starts j
 // vectors further. With SameBits = 1 neighbours share a vector, with 16 the halves of the warp do; Stride = 0
-// gives all lanes one.
+// gives all lanes one. With SameBits = 6, bits 1 and 2, lanes 0, 2, 4 and 6 share vector 0, lanes 1, 3, 5 and
+// 7 vector Stride, and lanes 8, 10, 12 and 14 vector 2 * Stride.
 //
 // Move: ReadVector or WriteVector. Words: of a vector. Stride: vectors between lanes that share none.
 // SameBits: bits of the lane number that do not change the vector. Warps: of the block, enough to keep the

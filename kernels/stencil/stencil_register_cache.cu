@@ -39,9 +39,10 @@ stencil_register_cache(const T* __restrict__ input, T* __restrict__ output, Inde
         for (int tap = 1; tap <= K; ++tap) {
             const int near = i + tap / Lanes, turn = tap % Lanes;
             // Lanes that reach over the end of a register read the first `turn` lanes, and want their next
-            // register. A shuffle takes the number of a lane modulo the width of the tile.
-            const T shared = lane < turn ? cache[const_min(near + 1, registers - 1)] : cache[near];
-            sum += __shfl_sync(all_lanes, shared, threadIdx.x + turn, Lanes);
+            // register: each lane offers the word that its reader wants. A shuffle takes the number of a
+            // lane modulo the width of the tile.
+            const T offered = lane < turn ? cache[const_min(near + 1, registers - 1)] : cache[near];
+            sum += __shfl_sync(all_lanes, offered, threadIdx.x + turn, Lanes);
         }
         const Index at = first + i * Lanes + lane;
         if (at + K < elements) output[at] = mean<K + 1>(sum);

@@ -29,7 +29,8 @@ from ladder.gpu.discovery import FoundGpu, visible
 from ladder.model.errors import LadderError
 from ladder.model.expressions import FUNCTIONS, evaluate
 from ladder.model.folders import Project
-from ladder.report.document import LADDERS, ladders, learnt
+from ladder.report.document import learnt
+from ladder.report.ladder_page import LADDERS, ladders
 from ladder.results.published_records import read_archive
 from ladder.results.run_data import RunData
 
@@ -280,7 +281,7 @@ def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> Non
         for entry in run.every_sweep[name].entries:
             line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
             assert re.search(line, text, re.MULTILINE), entry.rung
-    assert len(re.findall(r"\[\d[\d.]*, \d[\d.]*\] x", text)) > 50
+    assert len(re.findall(r"\| \d[\d.]* \[\d[\d.]*, \d[\d.]*\] \| \[\d[\d.]*, \d[\d.]*\] \|", text)) > 50
 
 
 def test_the_readme_holds_the_reference_the_schemas_give(capsys: pytest.CaptureFixture[str]) -> None:

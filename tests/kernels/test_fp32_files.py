@@ -6,6 +6,7 @@ A twin is the kernel with parameters that makes the same rung (sweep fp32_ladder
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -91,6 +92,29 @@ def test_depths_around_the_end_of_the_ring_are_right(k: int) -> None:
     for loads in LOADS:
         assert wrong_in_fp32(variant("7"), (20, 20, k), None, loads=loads) == 0
         assert wrong_in_fp32(variant("8", bk=8, stages=4), (20, 20, k), None, loads=loads) == 0
+
+
+WORDS = {"4": 1, "5": 4, "6": 4, "7": 4}
+"""How many words the threads of a file copy at a time, each of both tiles alike."""
+
+
+@pytest.mark.parametrize("rung", WORDS)
+def test_no_variant_copies_beyond_its_tiles(rung: str) -> None:
+    """All threads together copy whole rows of a tile, and some number of times so many rows are all of its rows."""
+    kernel, words = catalog()[FILES[rung]], WORDS[rung]
+    values = itertools.product(*(axis.values for axis in kernel.parameters.values()))
+    every = [
+        kernel.variant(dict(zip(kernel.parameters, one, strict=True)), "fp32", excluded=True)
+        for one in values
+    ]
+    allowed = [one for one in every if one.broken() is None]
+    assert len(allowed) > 10
+    for one in allowed:
+        bm, bn, bk, tm, tn = (int(one.params[name]) for name in ("bm", "bn", "bk", "tm", "tn"))
+        at_a_time = words * (bm // tm) * (bn // tn)
+        for rows, columns in ((bm, bk), (bk, bn)):
+            assert at_a_time % columns == 0, one.id
+            assert rows % (at_a_time // columns) == 0, one.id
 
 
 EARLY, LATE = LOADS
@@ -186,3 +210,10 @@ def test_the_register_tile_reads_shared_memory_by_vectors_of_four_steps() -> Non
     own, facts = code(FILES["4"], ())
     assert (own["FFMA"] // 8, own["LDS"]) == (8 * 8 + 8, 8 * 2 + 8 * 2)
     assert facts["registers"] > 128
+
+
+def test_vectors_read_as_much_of_shared_memory_but_need_fewer_registers() -> None:
+    """Than the register tile: what the comments of the two files say."""
+    (before, one), (after, other) = (code(FILES[rung], ()) for rung in "45")
+    assert before["LDS"] == after["LDS"]
+    assert (one["registers"], other["registers"]) == (164, 123)

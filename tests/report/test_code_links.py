@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from conftest import ROOT
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
-from ladder.report.code_links import code_links
+from ladder.model.sweep import Entry
+from ladder.report.code_links import changed_lines, code_links, file_before, file_of
 
 SWEEPS = load(set_up(ROOT)).every_sweep
 
@@ -18,37 +21,84 @@ def lines_of(href: str) -> list[str]:
     return lines[numbers[0] - 1 : numbers[-1]]
 
 
-def linked(ladder: str, rung: str) -> tuple[str, list[str]]:
-    """The file that is linked first, and the lines of all links after it."""
-    sweep = SWEEPS[ladder]
-    (entry,) = [one for one in sweep.entries if one.rung.partition(" ")[0] == rung]
-    whole, *parts = code_links(entry, sweep, SWEEPS, ROOT)
-    return whole.text, [line.strip() for one in parts for line in lines_of(one.href)]
+def entry_of(ladder: str, rung: str) -> Entry:
+    (entry,) = [one for one in SWEEPS[ladder].entries if one.rung.partition(" ")[0] == rung]
+    return entry
+
+
+def new_lines(ladder: str, rung: str) -> tuple[str, list[str]]:
+    """The file before that of a rung, and the lines that it lacks."""
+    entry = entry_of(ladder, rung)
+    own, before = file_of(entry, SWEEPS), file_before(entry, SWEEPS[ladder], SWEEPS)
+    assert own is not None
+    assert before is not None
+    return before.name, [
+        line.strip() for one in changed_lines(own, before, ROOT) for line in lines_of(one.href)
+    ]
+
+
+@pytest.mark.parametrize(("ladder", "rung", "before", "lines"), [
+    ("hopper_ladder", "3", "2_ring", ["ring.init(consumers * 4)", "shrink_registers", "grow_registers"]),
+    ("hopper_ladder", "5", "4_persistent", ["ring.init(ClusterM", "cluster_barrier();", "load<ClusterM>"]),
+    ("hopper_ladder", "6", "5_multicast", ["if (thread == 0) wait_for_stores();", "shared.c[consumer].store("]),
+    ("hopper_ladder", "6c", "6_tma_store", ["barrier<2>(start_barrier);", "arrive<2>(start_barrier);"]),
+    ("hopper_ladder", "6d", "6c_stagger", ["const int k_of_step = (backwards ? steps - 1 - step : step) * depth;"]),
+    ("hopper_ladder", "6f", "6d_serpentine", ["load<1, Evict::first>"]),
+    ("hopper_ladder", "7", "6_tma_store", ["warpgroup_barrier<2>(turn_barrier", "warpgroup_arrive<2>(turn_barrier"]),
+    ("hopper_ladder", "8", "6_tma_store", ["leave_sums<threads>(", "take_sums<threads, added>("]),
+    ("fp32_ladder", "2b", "1_naive", ["threadIdx.x / Columns;"]),
+    ("fp32_ladder", "3", "2_coalesced", ["__syncthreads();"]),
+    ("fp32_ladder", "11", "5_vectors", ["fetch(0);", "deposit();"]),
+    ("fp32_ladder", "15", "6_register_staging", ["wait_for_copies<Stages - 2>();", "copy_async<4>("]),
+    ("fp32_ladder", "20c", "7_async_ring", ["shrink_registers", "mbarrier_arrive_after_copies(stage.full);"]),
+])  # fmt: skip
+def test_the_lines_that_make_a_rung_are_among_those_that_the_file_before_lacks(
+    ladder: str, rung: str, before: str, lines: list[str]
+) -> None:
+    name, found = new_lines(ladder, rung)
+    assert name == before
+    assert [line for line in lines if not any(line in one for one in found)] == []
+
+
+def test_heads_and_braces_alone_are_no_new_lines() -> None:
+    for ladder in ("fp32_ladder", "hopper_ladder"):
+        for entry in SWEEPS[ladder].entries:
+            own, before = file_of(entry, SWEEPS), file_before(entry, SWEEPS[ladder], SWEEPS)
+            if own is None or before is None:
+                continue
+            for one in changed_lines(own, before, ROOT):
+                first, *_, last = [*lines_of(one.href), lines_of(one.href)[-1]]
+                for line in (first, last):
+                    assert re.search(r"\w", line.partition("//")[0]), (own.name, one.text)
+                    assert not line.startswith(("template", "struct", "#include", "__global__")), (
+                        own.name,
+                        one.text,
+                    )
+
+
+def test_the_first_file_of_a_ladder_has_none_before_it() -> None:
+    assert file_before(entry_of("hopper_ladder", "1"), SWEEPS["hopper_ladder"], SWEEPS) is None
+    assert file_before(entry_of("fp32_ladder", "1"), SWEEPS["fp32_ladder"], SWEEPS) is None
 
 
 @pytest.mark.parametrize(("ladder", "rung", "file", "line"), [
-    ("hopper_ladder", "6", "6_tma_store.cu", "if (thread == 0) wait_for_stores();  // it started them"),
-    ("hopper_ladder", "6c", "6c_stagger.cu", "if (leads) warpgroup_arrive<2>(start);  // the other one may begin"),
-    ("hopper_ladder", "6d", "6d_serpentine.cu", "const int k_of_step = (backwards ? steps - 1 - step : step) * depth;"),
+    ("hopper_ladder", "6", "6_tma_store.cu", ""),
     ("hopper_ladder", "4b", "4_persistent.cu", "params: {raster: 0}"),
+    ("hopper_ladder", "6c", "hopper_gemm.cu", "params: {stagger: 1}"),
     ("hopper_ladder", "3b", "hopper_gemm.cu", "rung: 3b two consumers"),
-    ("fp32_ladder", "11", "6_register_staging.cu", "fetch(0);"),
-    ("fp32_ladder", "9", "gemm_staged.cu", "rung: 9 lane map"),
+    ("fp32_ladder", "11", "gemm_staged.cu", "rung: 11 register prefetch"),
 ])  # fmt: skip
-def test_a_rung_links_to_its_file_and_the_lines_that_are_new_in_it_or_to_its_parameters(
+def test_a_rung_links_to_the_kernel_that_is_measured_and_its_parameters(
     ladder: str, rung: str, file: str, line: str
 ) -> None:
-    name, lines = linked(ladder, rung)
-    assert (name, line in lines) == (file, True), lines
-
-
-def test_the_first_rung_links_to_its_file_alone_and_no_line_is_only_the_name_of_the_kernel() -> None:
-    assert linked("hopper_ladder", "1") == ("1_tma_wgmma.cu", [])
-    assert not [line for line in linked("hopper_ladder", "6f")[1] if "__global__" in line]
+    whole, *rest = code_links(entry_of(ladder, rung), SWEEPS[ladder], ROOT)
+    assert whole.text == file
+    lines = [text.strip() for one in rest for text in lines_of(one.href)]
+    assert (line in lines) if line else rest == []
 
 
 def test_each_rung_of_a_ladder_has_links_that_lead_somewhere() -> None:
     for name in ("fp32_ladder", "tensor_ladder_bf16", "hopper_ladder"):
         for entry in SWEEPS[name].entries:
-            for one in code_links(entry, SWEEPS[name], SWEEPS, ROOT):
+            for one in code_links(entry, SWEEPS[name], ROOT):
                 assert any(line.strip() for line in lines_of(one.href)), (entry.rung, one)

@@ -1,8 +1,11 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 1: one thread per output.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 1 (rung 1 of docs/ladder.md): one thread per output.
 //
-// The starting point (matmul-worklog, kernel 1). Neighbouring threads compute outputs of neighbouring rows.
-// So a warp reads 32 words of A that lie a whole row apart, and stores 32 words of C that do: each lies in a
-// sector of its own, 32 bytes that are moved for four.
+// The starting point (matmul-worklog, kernel 1). Neighbouring threads compute outputs below one another, in a
+// column of C. So a warp reads 32 words of A that lie a whole row apart, and stores 32 words of C that do.
+// Each of them lies in a sector of its own: 32 bytes are moved for the four that are used.
+//
+// Rows, Columns: of the outputs of a block.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

@@ -1,8 +1,12 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 2: coalesced accesses.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 2 (rung 2b of docs/ladder.md): coalesced accesses.
 //
 // The technique: neighbouring threads compute neighbouring outputs of one row (matmul-worklog, kernel 2). A
 // warp reads one word of A, which is broadcast, and 32 neighbouring words of B, and stores 32 neighbouring
-// words of C: four whole sectors each. Two lines differ from rung 1: which thread computes which output.
+// words of C: four whole sectors each. Against file 1 two lines change, which say what a thread computes, and
+// in the yaml the shape of the block and the order of the grid.
+//
+// Rows, Columns: of the outputs of a block.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

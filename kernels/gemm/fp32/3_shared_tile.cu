@@ -1,9 +1,13 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 3: tiles in shared memory.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 3 (rung 3 of docs/ladder.md): tiles in shared memory.
 //
 // The technique: a block copies a Tile x Tile part of A and of B into shared memory and multiplies from
-// there (hip-gemm, kernel 2). A word of A or B is read from global memory once per Tile outputs instead of
-// once per output. Lanes of a warp run along the columns, so that in the inner loop they read one word of A
-// (a broadcast) and 32 neighbouring words of B: neither has a bank conflict (bank-conflicts).
+// there (hip-gemm, kernel 2). A word that the block reads from global memory serves Tile of its outputs, not
+// one. At the default Tile of 32 the lanes of a warp have one y and neighbouring x: in the inner loop they
+// read one word of A (a broadcast) and 32 neighbouring words of B, neither with a bank conflict
+// (bank-conflicts).
+//
+// Tile: rows and columns of a block's tiles, in elements.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

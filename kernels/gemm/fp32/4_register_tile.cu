@@ -1,12 +1,14 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 4: a tile of outputs in registers.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 4 (rung 5 of docs/ladder.md, without volatile): a tile of outputs in registers.
 //
 // The technique: a thread computes TM x TN outputs as a sum of outer products (hip-gemm, kernel 3.1). For
 // each step of K it reads TM words of A and TN of B from shared memory into registers and multiplies each
-// with each: 16 words for 64 FFMAs where rung 3 reads two words for one. A's words lie a row apart, and the
-// compiler reads those of four steps at once (LDS.128), which takes so many registers that a multiprocessor
-// has room for one block.
+// with each: 16 words for 64 FFMAs where file 3 reads two words for one. A's words lie a row apart, and the
+// compiler reads those of four steps at once (LDS.128), which takes 164 registers a thread: a multiprocessor
+// has room for one block. gemm_staged, which makes rung 5, declares them volatile: it reads them one by one
+// and takes 116 registers.
 //
-// BM, BN, BK: tile of the block, in elements.
+// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

@@ -1,8 +1,11 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 5: accesses of 16 bytes, and A transposed.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 5 (rung 7 of docs/ladder.md): accesses of 16 bytes, and A transposed.
 //
 // The technique: one instruction moves four words (gemm-practice, `f32x4`; hip-gemm, kernel 3.3). Global
 // loads and stores are float4. In shared memory a thread's words of B already lie side by side; those of A do
-// once its tile is stored transposed. Then a step of K takes four LDS.128 instead of the 16 loads of rung 4.
+// once its tile is stored transposed. File 4 has as many LDS.128, but those of A are of four steps of K, and
+// all of them stay in registers. Here each step loads its own 16 words, and for two blocks a multiprocessor,
+// as the launch bounds ask, 123 registers a thread are enough.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

@@ -1,13 +1,14 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 6: the next tile waits in registers.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 6 (rung 11 of docs/ladder.md): the next tile waits in registers.
 //
 // The technique: while a tile is multiplied, the words of the next one are on their way into registers
-// (hip-gemm, kernel 5). The loop no longer waits for global memory between two tiles.
+// (hip-gemm, kernel 5). Threads wait for them only after the FFMAs, when they store them to shared memory.
 //
-// Two things more keep accesses of shared memory free of bank conflicts from here on:
-//   quadrants  a thread's outputs are groups of four, one in each quarter of the tile (simt/quadrants.cuh),
-//              and a warp's lanes lie in a zigzag (simt/thread_map.cuh)
-//   padding    rows of A's tile are four words longer, so that the words of a transposing store lie in
-//              different banks.
+// Two changes of the layout come with it, against bank conflicts (rungs 8 to 10 of docs/ladder.md):
+//   quadrants  a thread's outputs are four groups, of 4 x 4 at 8 x 8 outputs, one in each quarter of the tile
+//              (simt/quadrants.cuh), and a warp's lanes lie in a zigzag (simt/thread_map.cuh)
+//   padding    rows of both tiles are four words longer. In A's, the words that a warp stores transposed then
+//              lie in different banks.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

@@ -1,12 +1,14 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 7: a ring of tiles, filled by cp.async.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 7 (rung 15 of docs/ladder.md): a ring of tiles, filled by cp.async.
 //
 // The technique: copies go from global to shared memory without registers in between (gemm-practice, `dbuf`;
 // matmul-worklog, kernel 12), into a ring of Stages tiles: one is read, the others are on their way. A single
 // barrier a tile says both that the next tile is complete and that all threads have read this one. Registers
-// that staged a tile now hold fragments of two steps: those of the next one load while this one is
+// that staged a tile in file 6 hold fragments of two steps: those of the next one load while this one is
 // multiplied.
 //
-// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
+// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles
+// in the ring. n and k: multiples of four.
 
 #include "ptx/async_copy.cuh"
 #include "ptx/shared_memory.cuh"
@@ -30,7 +32,7 @@ fp32_async_ring(const float* __restrict__ a, const float* __restrict__ b, float*
     const int thread = threadIdx.x, row = 4 * Threads::row(thread), column = 4 * Threads::column(thread);
     const Index first_row = Index(blockIdx.y) * BM, first_column = Index(blockIdx.x) * BN;
 
-    // The first vector of each tile that this thread copies; the next ones lie a fixed number of rows on.
+    // The first four words of each tile that this thread copies; the next ones lie a fixed number of rows on.
     constexpr int rows_a = 4 * threads / BK, rows_b = 4 * threads / BN;
     const int row_a = 4 * thread / BK, column_a = 4 * thread % BK;
     const int row_b = 4 * thread / BN, column_b = 4 * thread % BN;

@@ -1,11 +1,18 @@
-// C = alpha * A @ B + beta * C in fp32, row-major. Rung 8: warps that only copy.
+// C = alpha * A @ B + beta * C in fp32, row-major.
+// File 8 (rung 20c of docs/ladder.md): warps that only copy.
 //
-// The technique: warp specialisation (cutlass). A warp scheduler issues one instruction a cycle, so each
-// instruction that is no FFMA delays the FFMAs. Here one warpgroup copies: A by cp.async, word by word, which
-// transposes it, and B by TMA. The other two load fragments and multiply. Two mbarriers a stage stand between
-// them in place of __syncthreads: `full`, and `empty`.
+// The technique: warp specialisation (cutlass). A scheduler issues one instruction a cycle, whichever warp it
+// is of, so each that is no FFMA takes the place of one. B's tile now takes one instruction of one thread
+// (TMA). A is still copied by cp.async, word by word, which transposes it: one warpgroup does it, and the
+// other two only load fragments and multiply, without a wait for their own copies. Two mbarriers a stage take
+// the place of __syncthreads: `full`, when its tiles are there, and `empty`, when all have read them.
 //
-// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n: a multiple of four.
+// More changes against file 7: a tile of 128 x 256 and 16 of K in place of 128 x 128 and 8, with 8 x 16
+// outputs a thread; eight stages, not three; one block a multiprocessor, not two; registers of the copying
+// warpgroup go to the others (setmaxnreg); FFMAs run down and up the columns.
+//
+// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles in shared
+// memory. n: a multiple of four.
 
 #include "ptx/async_copy.cuh"
 #include "ptx/tma.cuh"
@@ -28,7 +35,8 @@ struct alignas(128) Stage {
 template <int BM, int BN, int BK, int Stages>
 __device__ inline void copy_tiles(unsigned char* memory, const float* a, const TensorMap& map_b, int m, int k,
                                   int first_row, int first_column, int thread) {
-    // A warp copies 8 words x of 4 rows y at a time, into banks (x * (BM + 4) + y) % 32 = 4 * x + y.
+    // A warp copies words 0 to 7 of rows 0 to 3 at a time, each word w of row r into another bank:
+    // (w * (BM + 4) + r) % 32 = 4 * w + r.
     constexpr int rows = warpgroup_threads / 8;
     const int row = thread / 8, column = thread % 8, rows_left = m - first_row - row;
     int columns_left = k - column;
@@ -53,8 +61,10 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
         columns_left -= BK;
         mbarrier_arrive_after_copies(stage.full);
     }
-    // Consumers load fragments one step ahead, at last from a stage that nobody fills and that they do not
-    // use: its `full` ends one more phase, once the stage is empty.
+    // Consumers load fragments one step ahead. So in the last step of the last tile they wait for one stage
+    // more, and load fragments that they do not use. Nothing is copied to it, but its `full` has to end a
+    // phase, or they would wait for ever: an arrival in place of the one with B's bytes, and those of all
+    // copying threads.
     auto& stage = at.in(memory);
     mbarrier_wait(stage.empty, at.parity ^ 1);
     if (thread == 0) mbarrier_arrive(stage.full);

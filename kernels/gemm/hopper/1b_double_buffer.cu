@@ -1,9 +1,9 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 //
-// The technique: a double buffer. Between rung 1, where copies and wgmma take turns, and rung 2. There are
-// two stages of tiles in shared memory: while the tensor cores multiply one, TMA fills the other. The same
-// thread starts the copies; it must not start one before all wgmma have read that stage. The sweep
-// hopper_files measures it.
+// The technique: a double buffer, half of the way from rung 1 to rung 2. In rung 1 the copies and the wgmma
+// of a block take turns. Here there are two stages of tiles in shared memory: while the tensor cores multiply
+// one, TMA fills the other. The same thread starts the copies; it must not start one before all wgmma have
+// read that stage. A multiprocessor still has room for three blocks. The sweep hopper_files measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time.
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(warpgroup_threads, 1)
 hopper_double_buffer(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                      Element* c, int m, int n, int k, float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN>*>(memory);
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
     const int first_row = blockIdx.y * BM, first_column = blockIdx.x * BN;
@@ -45,11 +45,13 @@ hopper_double_buffer(const __grid_constant__ TensorMap map_a, const __grid_const
     }
     __syncthreads();
 
+    static_assert(BM % 64 == 0, "a wgmma has 64 rows");
     float accumulator[BM / 64][BN / 2];
     for (int step = 0; step < steps; ++step) {
         const int stage = step % stages;
         if (threadIdx.x == 0 && step + 1 < steps) copy(step + 1);  // while this step is multiplied
-        mbarrier_wait(shared.full[stage], step / stages % 2);  // each stage has a phase of its own
+        // The barrier of a stage ends a phase every second step: parities 0, 0, 1, 1, 0, 0, ...
+        mbarrier_wait(shared.full[stage], step / stages % 2);
         wgmma_fence();
         wgmma_tiles(accumulator, shared.a[stage], shared.b[stage], 0, 0, step > 0);
         wgmma_commit();

@@ -1,10 +1,11 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 //
-// The technique: a ring of stages between two roles (cutlass, fast-cu). The tensor cores waited for each
-// copy. Now a warpgroup of its own, the producer, copies up to Stages tiles ahead, and the other, the
-// consumer, multiplies. Each stage has two mbarriers: `full`, when the bytes are there, and `empty`, when
-// the four warps of the consumer have read them (schedule/ring.cuh). One group of wgmma stays in flight, so
-// that the next one is queued before it ends. The sweep hopper_ladder measures it.
+// The technique: a ring of stages between two roles (cutlass, fast-cu). A warpgroup of its own, the producer,
+// copies up to Stages tiles ahead, and the other, the consumer, multiplies. So a block hides its copies by
+// itself, where rung 1 leaves that to other blocks of the multiprocessor: of this kernel one block fits. Each
+// stage has two mbarriers: `full`, when the bytes are there, and `empty`, when the four warps of the consumer
+// have read them (schedule/ring.cuh). One group of wgmma stays in flight: the next group is queued before
+// that one ends. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
@@ -13,6 +14,8 @@
 #include "mma/operand_tile.cuh"
 #include "schedule/ring.cuh"
 #include "types/index.cuh"
+
+using Alone = ClusterShape<1, 1>;  // a block by itself, number 0 of its cluster; rung 5 has larger ones
 
 template <class Element, Major MajorB, int BM, int BN, int Stages>
 struct Shared {
@@ -26,7 +29,7 @@ __global__ void __launch_bounds__(2 * warpgroup_threads, 1)
 hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, Element* c,
             int m, int n, int k, float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -42,20 +45,21 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
 
     RingPosition<Stages> at;
     if (warpgroup == 0) {  // the producer
-        if (one_of_warpgroup(thread)) {
+        if (one_of_warpgroup(thread)) {  // one lane of its first warp
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);  // by the other parity: passes in the first round
+                ring.wait_until_empty(at);  // released in the round before; passes in the first
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                 a.load(map_a, first_row, step * depth, ring.full[at.stage]);
                 b.load(map_b, first_column, step * depth, ring.full[at.stage]);
             }
         }
     } else {  // the consumer
+        static_assert(BM % 64 == 0, "a wgmma has 64 rows");
         float accumulator[BM / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        int held = 0;
+        int held = 0;  // the stage that the wgmma in flight read
         for (int step = 0; step < steps; ++step, at.advance()) {
             mbarrier_wait(ring.full[at.stage], at.parity);
             wgmma_fence();
@@ -63,7 +67,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             wgmma_commit();
             if (step > 0) {
                 wgmma_wait<1>();  // those of the step before
-                release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
+                release_stage<Alone>(ring.empty[held], 0, lane);
             }
             held = at.stage;
         }

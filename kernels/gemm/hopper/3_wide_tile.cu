@@ -1,10 +1,10 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 //
-// The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu). The tensor cores waited
-// for the L2, from which every block loads its tiles of A and B: the wide tile needs a quarter fewer bytes
-// for the same multiplications. Its accumulators would be 256 a thread of one warpgroup, more than a thread
-// has registers. So two consumers multiply 64 rows each, and the producer gives registers up to them
-// (setmaxnreg, ptx-isa): it keeps 40 a thread, they get 232. The sweep hopper_ladder measures it.
+// The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu). For the same multiplications
+// blocks load a quarter fewer bytes of A and B from the L2. The accumulators would be 256 a thread of one
+// warpgroup, more than a thread has registers. So two consumers multiply 64 rows each, and the producer gives
+// registers up to them (setmaxnreg, ptx-isa): each of its threads keeps 40, each of theirs gets 232. The
+// sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
@@ -14,6 +14,7 @@
 #include "schedule/ring.cuh"
 #include "types/index.cuh"
 
+using Alone = ClusterShape<1, 1>;  // a block by itself, number 0 of its cluster; rung 5 has larger ones
 constexpr int consumers = 2;
 
 template <class Element, Major MajorB, int BM, int BN, int Stages>
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
 hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                  Element* c, int m, int n, int k, float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -38,18 +39,18 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
     if (threadIdx.x == 0) {
         prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
-        ring.init(consumers * 4);  // a release per warp
+        ring.init(consumers * 4);  // a release per warp of the consumers
     }
     __syncthreads();
 
     RingPosition<Stages> at;
     if (warpgroup == 0) {  // the producer
-        shrink_registers<producer_registers<consumers>>();
-        if (one_of_warpgroup(thread)) {
+        shrink_registers<producer_registers<consumers>>();  // of all four warps, as setmaxnreg demands
+        if (one_of_warpgroup(thread)) {  // one lane of its first warp
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);  // by the other parity: passes in the first round
+                ring.wait_until_empty(at);  // released in the round before; passes in the first
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                 a.load(map_a, first_row, step * depth, ring.full[at.stage]);
                 b.load(map_b, first_column, step * depth, ring.full[at.stage]);
@@ -58,10 +59,11 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
         constexpr int rows = BM / consumers;
+        static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int tile_row = (warpgroup - 1) * rows, row = first_row + tile_row;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        int held = 0;
+        int held = 0;  // the stage that the wgmma in flight read
         for (int step = 0; step < steps; ++step, at.advance()) {
             mbarrier_wait(ring.full[at.stage], at.parity);
             wgmma_fence();
@@ -69,7 +71,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             wgmma_commit();
             if (step > 0) {
                 wgmma_wait<1>();  // those of the step before
-                release_stage<ClusterShape<1, 1>>(ring.empty[held], 0, lane);
+                release_stage<Alone>(ring.empty[held], 0, lane);
             }
             held = at.stage;
         }

@@ -1,15 +1,15 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
-// The technique: clusters with multicast (ptx-isa, fast-cu). The L2 delivered each tile of B to several
-// multiprocessors, each time anew. Now ClusterM blocks form a cluster and take tiles below one another, which
-// need the same tile of B. Each loads a part of it, and TMA writes that part to the shared memory of all.
-// A stage is empty only when the consumers of all blocks of the cluster have read it. The host launches the
-// clusters. The sweep hopper_ladder measures it.
+// The technique: clusters with multicast (ptx-isa, fast-cu), so that the L2 delivers a tile of B once to
+// several multiprocessors. ClusterM blocks form a cluster and take tiles below one another, which need the
+// same tile of B. Each loads a part of it, and TMA writes that part to the shared memory of all. A stage is
+// empty only when the consumers of all blocks of the cluster have read it. The host launches the clusters.
+// The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, whose
-// tiles the scheduler counts as one.
+// the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster. The
+// scheduler numbers groups of ClusterM tiles; a block takes the one of its rank in the cluster.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
 hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                  Element* c, int m, int n, int k, float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -51,18 +51,19 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
 
     RingPosition<Stages> at;  // goes on from tile to tile, on both sides alike
     if (warpgroup == 0) {  // the producer
-        shrink_registers<producer_registers<consumers>>();
-        if (one_of_warpgroup(thread)) {
+        shrink_registers<producer_registers<consumers>>();  // of all four warps, as setmaxnreg demands
+        if (one_of_warpgroup(thread)) {  // one lane of its first warp
             for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
                 const TilePosition origin = scheduler.origin(tile, rank);
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // by the other parity: passes in the first round
+                    ring.wait_until_empty(at);  // released in the round before; passes in the first
                     // All of B: the parts that other blocks load count here too. They may come first, since
                     // the phase cannot end without this arrival.
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
+                    // The part that has its rank; the mask has a bit for each block that gets it.
                     b.template load<ClusterM>(map_b, origin.column, step * depth, ring.full[at.stage], rank,
                                               Cluster::column_mask(rank));
                 }
@@ -71,11 +72,12 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
         constexpr int rows = BM / consumers;
+        static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int tile_row = (warpgroup - 1) * rows;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
         for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
-            int held = 0;
+            int held = 0;  // the stage that the wgmma in flight read
             for (int step = 0; step < steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
                 wgmma_fence();

@@ -1,10 +1,10 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
-// The technique: results leave by TMA (cutlass, fast-cu). Four lanes filled sixteen bytes of a row of C with
-// one store, and the consumers waited for the memory pipeline; meanwhile their tensor cores were idle. Now
-// stmatrix writes 64 rows x 128 bytes at a time to shared memory, and TMA copies them to C in whole lines
-// (epilogue/warpgroup_store.cuh): the consumers wait only for a free buffer, and multiply the next tile while
-// the last ones leave. The sweep hopper_ladder measures it.
+// The technique: results leave by TMA (cutlass, fast-cu). In rung 5 a lane stores four bytes at a time, and
+// four lanes together fill sixteen bytes of a row of C. Here stmatrix writes 64 rows x 128 bytes at a time to
+// shared memory, and TMA copies them to C in whole lines (epilogue/warpgroup_store.cuh). The consumers wait
+// only for a free buffer, and multiply the next tile while the last results leave. The sweep hopper_ladder
+// measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -34,7 +34,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
                  const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
                  float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -47,7 +47,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
     if (threadIdx.x == 0) {
         prefetch(map_a);  // the descriptor, not the matrix
         prefetch(map_b);
-        ring.init(ClusterM * consumers * 4);  // a release per warp that reads its loads
+        ring.init(ClusterM * consumers * 4);  // a release per consumer warp of every block
     }
     cluster_barrier();
 
@@ -71,6 +71,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
         constexpr int rows = BM / consumers;
+        static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int consumer = warpgroup - 1, tile_row = consumer * rows;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
@@ -92,6 +93,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
             const TilePosition origin = scheduler.origin(tile, rank);
             const int row = origin.row + tile_row, column = origin.column;
             combine_accumulators(accumulator, result, row, column, thread);
+            // The consumer meets at the named barrier of its warpgroup's number, 1 or 2; __syncthreads has 0.
             shared.c[consumer].store(accumulator, map_c, row, column, thread, warpgroup, next_buffer);
         }
         if (thread == 0) wait_for_stores();  // it started them

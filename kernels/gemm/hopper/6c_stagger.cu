@@ -1,8 +1,9 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
-// The technique: a stagger (cutlass). The two consumers of rung 6 finished at the same time, so that both
-// stored while no tensor core had work. Here the second one begins a step later: while one stores, the other
-// multiplies. Each multiplies one tile after the other, so the distance stays. Blocks have no cluster.
+// The technique: a stagger (cutlass). The two consumers of rung 6 begin each tile together, and so store at
+// the same time. Here the second one begins its first tile a step later, so that one can multiply while the
+// other stores. Both then take the same steps of the same tiles, so neither catches up. Blocks have no
+// cluster, as in 6b, which is 6_tma_store with clusters of one block. The sweep hopper_files measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -32,7 +33,7 @@ hopper_stagger(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
                const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
                float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -65,12 +66,14 @@ hopper_stagger(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
         constexpr int rows = BM / consumers;
+        static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int consumer = warpgroup - 1, tile_row = consumer * rows;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        constexpr int start = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
-        bool leads = consumer == 0;           // until the first step of its first tile
-        if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start);
+        constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
+        bool leads = consumer == 0;                   // until the first step of its first tile
+        // Without a tile the other one does not arrive.
+        if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -83,7 +86,7 @@ hopper_stagger(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
                     release_stage<Alone>(ring.empty[held], 0, lane);
                 }
                 held = at.stage;
-                if (leads) warpgroup_arrive<2>(start);  // the other one may begin
+                if (leads) warpgroup_arrive<2>(start_barrier);  // the other one may begin
                 leads = false;
             }
             wgmma_wait_all(accumulator);

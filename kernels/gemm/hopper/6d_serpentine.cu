@@ -1,8 +1,10 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
-// The technique: a serpentine. A round of tiles ends with the last columns of A and rows of B, and the next
-// round began with the first ones. Here every second round goes backwards along K, so that its first loads
-// are of what the L2 still holds. The stagger is that of 6c_stagger.
+// The technique: a serpentine. A round, the tiles that all blocks compute at the same time, ends with the
+// last rows of B. The next round of the same strip of the swizzle has other rows of A, but the same columns
+// of B, and in 6c_stagger it begins with the first rows of B again. Here every second round goes backwards
+// along K, so that its first loads are of the rows of B that were read last. The stagger is that of
+// 6c_stagger. The sweep hopper_files measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -32,7 +34,7 @@ hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant
                   const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
                   float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -67,12 +69,14 @@ hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
         constexpr int rows = BM / consumers;
+        static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int consumer = warpgroup - 1, tile_row = consumer * rows;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        constexpr int start = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
-        bool leads = consumer == 0;           // until the first step of its first tile
-        if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start);
+        constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
+        bool leads = consumer == 0;                   // until the first step of its first tile
+        // Without a tile the other one does not arrive.
+        if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -85,7 +89,7 @@ hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant
                     release_stage<Alone>(ring.empty[held], 0, lane);
                 }
                 held = at.stage;
-                if (leads) warpgroup_arrive<2>(start);  // the other one may begin
+                if (leads) warpgroup_arrive<2>(start_barrier);  // the other one may begin
                 leads = false;
             }
             wgmma_wait_all(accumulator);

@@ -4,7 +4,7 @@
 // three full rounds the fourth leaves 16 blocks without a tile. Here some tiles are Narrow columns wide, as
 // many as make the last round full (schedule/even_tiles.cuh). A wgmma has its width in its name, so each
 // width has accumulators and a loop over K of its own: that of 6d_serpentine, in schedule/wgmma_loop.cuh. The
-// producer loads a narrow tile as wide as the others.
+// producer loads a narrow tile as wide as the others. The sweep hopper_files measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Narrow: columns of narrow tiles. Stages: tiles of A and
@@ -35,7 +35,7 @@ template <class Memory, class Value, class Signal, int Fragments, int Registers>
 __device__ inline void compute_tile(float (&accumulator)[Fragments][Registers], Consumer<Memory>& consumer,
                                     const MatrixC<Value>& result, const TensorMap& map_c,
                                     const TilePosition& origin, Signal& hand_over) {
-    clear(accumulator);  // those of the other width need not be kept
+    clear(accumulator);  // tells the compiler that it need not keep the other width's registers
     const int held = wgmma_loop<Alone>(accumulator, consumer, hand_over);
     wgmma_wait_all(accumulator);
     release_stage<Alone>(consumer.shared.ring.empty[held], 0, consumer.lane);  // for the next tile
@@ -51,7 +51,7 @@ hopper_two_widths(const __grid_constant__ TensorMap map_a, const __grid_constant
                   const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
                   float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -86,10 +86,13 @@ hopper_two_widths(const __grid_constant__ TensorMap map_a, const __grid_constant
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
         constexpr int rows = BM / consumers;
+        static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int number = warpgroup - 1;
-        Consumer consumer(shared, 0, steps, number, thread, number * rows, 0);
+        const int rank = 0, first_row = number * rows, first_column = 0;  // in the cluster; in the tile
+        Consumer consumer(shared, rank, steps, number, thread, first_row, first_column);
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        Stagger<1, consumers> hand_over(number, blockIdx.x < scheduler.tiles() ? steps : 0);
+        const bool has_work = blockIdx.x < scheduler.tiles();
+        Stagger<1, consumers> hand_over(number, has_work ? steps : 0);  // by one step, as in 6c_stagger
         for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
             const TilePosition origin = scheduler.origin(tile, 0);
             if (scheduler.is_narrow(tile)) {

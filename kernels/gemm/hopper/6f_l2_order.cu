@@ -1,9 +1,10 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
 // The technique: the order of tiles, made for the L2. With 128 blocks instead of 132, at M = N = 4096 each of
-// four rounds computes 32 x 4 tiles of 128 x 256 (strips of two columns of tiles): all of A, and a quarter of
-// B that no other round reads. So B's lines may leave the L2 first (Evict::first), and A stays. Stagger and
-// serpentine are those of 6d_serpentine.
+// four rounds computes 32 x 4 tiles of 128 x 256, in strips of two columns of tiles. It needs all of A, and a
+// quarter of B that no other round needs. So lines of B are marked to leave the L2 first (Evict::first),
+// ahead of those of A. The number of blocks and the width of the strips are set in the yaml (`blocks`,
+// `raster`); the rest is 6d_serpentine. The sweep hopper_files measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -33,7 +34,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
                 const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
                 float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -61,6 +62,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
                     ring.wait_until_empty(at);  // passes in the first round
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, k_of_step, ring.full[at.stage]);
+                    // By one block, which loads part 0 of 1 and is alone in the mask of those that share it.
                     b.template load<1, Evict::first>(map_b, origin.column, k_of_step, ring.full[at.stage],
                                                      0, 1);
                 }
@@ -69,12 +71,14 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
         constexpr int rows = BM / consumers;
+        static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int consumer = warpgroup - 1, tile_row = consumer * rows;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        constexpr int start = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
-        bool leads = consumer == 0;           // until the first step of its first tile
-        if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start);
+        constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
+        bool leads = consumer == 0;                   // until the first step of its first tile
+        // Without a tile the other one does not arrive.
+        if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
@@ -87,7 +91,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
                     release_stage<Alone>(ring.empty[held], 0, lane);
                 }
                 held = at.stage;
-                if (leads) warpgroup_arrive<2>(start);  // the other one may begin
+                if (leads) warpgroup_arrive<2>(start_barrier);  // the other one may begin
                 leads = false;
             }
             wgmma_wait_all(accumulator);

@@ -1,12 +1,12 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
-// The technique: ping-pong (cutlass). Both consumers finished a tile at the same time, and the tensor cores
-// waited while they wrote its results to shared memory. Now each consumer has a tile of its own, and they
-// take turns: one multiplies while the other stores. The producer loads their tiles one after the other, so
-// each consumer skips the stages of the other's tile. A named barrier hands the turn over once the last wgmma
-// of a tile has started, so that the tensor cores go on without a gap. The price: the tile of a consumer is
-// that of one warpgroup, 128 x 128 in the sweep, and needs more bytes than the wide one. The sweep
-// hopper_ladder measures it.
+// The technique: ping-pong (cutlass). The two consumers of rung 6 share a tile, and both write its results to
+// shared memory at the same time. Here each consumer has a tile of its own, and they take turns, so that one
+// multiplies while the other stores. The producer loads their tiles one after the other, so each consumer
+// skips the stages of the other's tile. A named barrier hands the turn over once the last wgmma of a tile has
+// started, so that the tensor cores need not wait between two tiles. The price: a tile is that of one
+// warpgroup, 128 x 128 in the sweep instead of 128 x 256, and needs more bytes for the same multiplications.
+// Its stages are smaller, so there are six instead of four. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: tile of a consumer in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster:
@@ -36,7 +36,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
                  const __grid_constant__ TensorMap map_c, Element* c, int m, int n, int k, float alpha,
                  float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth);
@@ -72,8 +72,9 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         }
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
-        constexpr int turn = consumers + 1;  // named barriers: 1 and 2 are each consumer's own, 3 and 4 turns
+        constexpr int turn_barrier = consumers + 1;  // named barriers 3 and 4: 1 and 2 are the consumers' own
         const int consumer = warpgroup - 1, other = 1 - consumer;
+        static_assert(BM % 64 == 0, "a wgmma has 64 rows");
         float accumulator[BM / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
         int next_buffer = 0;
@@ -82,7 +83,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
              tile += consumers * clusters, at.advance(steps)) {
             // Until the other has started the last wgmma of the tile before. Without it the waits below
             // could be more than a round of the ring ahead, and parity cannot tell such rounds apart.
-            if (tile != cluster) warpgroup_barrier<2>(turn + consumer);
+            if (tile != cluster) warpgroup_barrier<2>(turn_barrier + consumer);
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
@@ -95,7 +96,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 }
                 held = at.stage;
             }
-            if (tile + clusters < scheduler.tiles()) warpgroup_arrive<2>(turn + other);
+            if (tile + clusters < scheduler.tiles()) warpgroup_arrive<2>(turn_barrier + other);
             wgmma_wait_all(accumulator);
             release_stage<Cluster>(ring.empty[held], rank, lane);  // the last one
             const TilePosition origin = scheduler.origin(tile, rank);

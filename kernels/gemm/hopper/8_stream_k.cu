@@ -1,10 +1,11 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 4096 there are 512 tiles of 128 x 256 for 132
-// multiprocessors, and in the fourth round 16 of them had none. Now the last two rounds are cut along K into
-// 132 equal shares (schedule/stream_k.cuh), so that all multiprocessors are busy to the end. Where two blocks
-// share a tile, one leaves its sums in global memory and the other adds them (epilogue/partial_sums.cuh). The
-// price: 128 KiB written and read for each such tile. The sweep hopper_ladder measures it.
+// multiprocessors, so 16 of them have no tile in the fourth round. Here the last two rounds are cut along K
+// into 132 equal shares (schedule/stream_k.cuh), for all multiprocessors to be busy to the end. Where two
+// blocks share a tile, one leaves its sums in global memory and the other adds them
+// (epilogue/partial_sums.cuh). The price: 128 KiB written and read for each such tile. The sweep
+// hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -36,7 +37,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
                 const __grid_constant__ TensorMap map_c, Element* c, float* sums, unsigned* ready, int m,
                 int n, int k, float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
-    alignas(1024) extern __shared__ unsigned char memory[];
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth), block = blockIdx.x;
@@ -71,11 +72,13 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
         }
     } else {  // a consumer
         grow_registers<consumer_registers<consumers>>();
+        static_assert(BM == 64 * consumers, "a consumer has one block of accumulators, of 64 rows");
         constexpr int rows = BM / consumers, count = BN / 2, threads = warpgroup_threads;
         const int consumer = warpgroup - 1, tile_row = consumer * rows;
+        // Where in `sums` and `ready` this consumer leaves its sums, and where that of the block before does.
         const int own = block * consumers + consumer, before = own - consumers;
-        constexpr Index room = Index(threads) * count;
-        const auto barrier = [&] { warpgroup_barrier(warpgroup); };
+        constexpr Index room = Index(threads) * count;  // floats of a consumer
+        const auto barrier = [&] { warpgroup_barrier(warpgroup); };  // of the consumer's threads
         float accumulator[1][count];
         const MatrixC<Element> result{c, m, n, alpha, beta};
         int next_buffer = 0;
@@ -99,9 +102,11 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
                 continue;
             }
             if (!work.begins()) {  // the block before had the beginning of this tile
-                take_sums<threads, true>(accumulator[0], sums + before * room, ready + before, thread,
-                                         barrier);
+                constexpr bool added = true;  // to its own sums, which began at zero
+                take_sums<threads, added>(accumulator[0], sums + before * room, ready + before, thread,
+                                          barrier);
             }
+            // The whole tile is in these accumulators now.
             const TilePosition origin = scheduler.origin(work.tile, 0);
             const int row = origin.row + tile_row, column = origin.column;
             combine_accumulators(accumulator, result, row, column, thread);

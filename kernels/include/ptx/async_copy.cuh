@@ -4,7 +4,7 @@
 #pragma once
 
 // Bytes bytes (4, 8 or 16; both addresses aligned to them) to an address in shared memory
-// (shared_address.cuh). Where `inside` is false the destination is filled with zeros and `from` is not read.
+// (shared_memory.cuh). Where `inside` is false the destination is filled with zeros and `from` is not read.
 // Sixteen bytes bypass the L1.
 template <int Bytes>
 __device__ inline void copy_async(unsigned to, const void* from, bool inside) {

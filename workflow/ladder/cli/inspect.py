@@ -18,7 +18,8 @@ from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import whole
 from ladder.model.files import replace_file, write_json
 from ladder.model.kernel import Kernel
-from ladder.report.document import ladders, learnt
+from ladder.report.document import learnt
+from ladder.report.ladder_page import ladders
 from ladder.results import compare as comparing
 from ladder.results import history as past
 from ladder.results.forecast import forecasts, summary

@@ -1,14 +1,15 @@
-"""Where a rung's technique stands: the lines of its file that are not in the file before, or its lines in the sweep."""
+"""Where a rung's technique stands: its kernel's parameters, or its file and the lines that the file before lacks."""
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ladder.model.kernel import Kernel
 from ladder.model.sweep import Entry, Sweep
 
-_MOST = 4  # stretches of a file that are linked: of more the longest, and the later ones
+_MOST = 8  # stretches of a file that are linked: of more those with the most new names
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,17 @@ def _link(path: Path, text: str, first: int = 0, last: int = 0) -> CodeLink:
     return CodeLink(text, f"../{path.as_posix()}{lines}")
 
 
+def file_link(kernel: Kernel, root: Path) -> CodeLink:
+    source = kernel.source.relative_to(root)
+    return _link(source, source.name)
+
+
 def is_file_of_a_rung(kernel: Kernel) -> bool:
-    """Whether the file spells out one rung: its name begins with the rung's number."""
+    """Whether the file spells out one rung: its name begins with a number."""
     return kernel.source.stem[0].isdigit()
 
 
-def _twin(entry: Entry, sweeps: Mapping[str, Sweep]) -> Kernel | None:
+def file_of(entry: Entry, sweeps: Mapping[str, Sweep]) -> Kernel | None:
     """The file that spells a rung out: its own kernel, or one that a sweep pairs with it."""
     if is_file_of_a_rung(entry.variant.kernel):
         return entry.variant.kernel
@@ -46,6 +52,21 @@ def _twin(entry: Entry, sweeps: Mapping[str, Sweep]) -> Kernel | None:
     return pairs[0] if pairs else None
 
 
+def file_before(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep]) -> Kernel | None:
+    """The file of the nearest rung below that has another file than this one, or of a branch of that rung."""
+    own, by_id = file_of(entry, sweeps), {one.variant.id: one for one in sweep.entries}
+    earlier = sweep.entries[: sweep.entries.index(by_id[entry.variant.id])]
+    below = entry.baseline
+    while below is not None:
+        rung = by_id[below.variant.id]
+        branches = [one for one in earlier if one.baseline and one.baseline.variant.id == rung.variant.id]
+        found = [file for one in (rung, *branches) if (file := file_of(one, sweeps)) not in (None, own)]
+        if found:
+            return found[0]
+        below = rung.baseline
+    return None
+
+
 def _code(kernel: Kernel) -> list[str]:
     """Lines without what no rung is about: their indent, comments, and the kernel's name."""
     lines = kernel.source.read_text(encoding="utf-8").splitlines()
@@ -53,18 +74,41 @@ def _code(kernel: Kernel) -> list[str]:
     return [line.partition("//")[0].strip().replace(name, "kernel") for line in lines]
 
 
-def _changed(kernel: Kernel, before: Kernel) -> list[tuple[int, int]]:
-    """First and last line of each stretch of a file that the one before does not have; no includes."""
-    own = _code(kernel)
-    blocks = difflib.SequenceMatcher(None, _code(before), own, autojunk=False).get_opcodes()
-    found = []
+def _bodies(lines: list[str]) -> Iterator[int]:
+    """Numbers of lines that say what is done: no includes, assertions or casts, and no head (`template` to a brace)."""
+    inside = False
+    for number, line in enumerate(lines):
+        inside = inside or line.startswith("template ")
+        aside = line.startswith(("#", "static_assert(")) or "reinterpret_cast" in line
+        if not (inside or aside) and any(map(str.isalnum, line)):
+            yield number
+        inside = inside and not line.endswith("{")
+
+
+def _names(lines: list[str]) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", " ".join(lines)))
+
+
+def changed_lines(kernel: Kernel, before: Kernel, root: Path) -> list[CodeLink]:
+    """Links to what a file has and the one before lacks, head and includes aside.
+
+    Of many stretches those whose names are new: the others rename or move what the file before has.
+    """
+    own, other = _code(kernel), _code(before)
+    bodies, known, found = set(_bodies(own)), _names(other), list[tuple[int, int, int]]()
+    blocks = difflib.SequenceMatcher(None, other, own, autojunk=False).get_opcodes()
     for kind, _, _, first, last in blocks:
-        places = [
-            place for place in range(first, last) if own[place] and not own[place].startswith("#include")
-        ]
+        places = [place for place in range(first, last) if place in bodies]
         if kind in ("insert", "replace") and places:
-            found.append((places[0] + 1, places[-1] + 1))
-    return found
+            new = len(_names([own[place] for place in places]) - known)
+            found.append((new, places[0] + 1, places[-1] + 1))
+    best = sorted(found, key=lambda each: (-each[0], each[1] - each[2], each[1]))[:_MOST]
+    kept = [each for each in best if each[0]] or best
+    source = kernel.source.relative_to(root)
+    return [
+        _link(source, f"{first}" if first == last else f"{first} to {last}", first, last)
+        for _, first, last in sorted(kept, key=lambda each: each[1])
+    ]
 
 
 def _in_sweep(entry: Entry, path: Path) -> tuple[int, int]:
@@ -76,24 +120,13 @@ def _in_sweep(entry: Entry, path: Path) -> tuple[int, int]:
     return first + 1, next(after, len(lines))
 
 
-def code_links(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep], root: Path) -> list[CodeLink]:
-    """Links to the code of a ladder's rung.
-
-    Where a file spells it out: that file, and the lines that the file before does not have. That one is the file of the
-    nearest rung down the chain of baselines. Else its kernel, and the parameters that the sweep gives it.
-    """
-    by_id = {one.variant.id: one for one in sweep.entries}
-    twin, below, file = _twin(entry, sweeps), entry.baseline, None
-    while below is not None and file is None:
-        file, below = _twin(below, sweeps), by_id[below.variant.id].baseline
-    if twin is None or (file is not None and file.source == twin.source):
-        kernel, path = (
-            entry.variant.kernel.source.relative_to(root),
-            Path("config", "sweeps", f"{sweep.name}.yaml"),
-        )
-        return [_link(kernel, kernel.name), _link(path, "parameters", *_in_sweep(entry, root / path))]
-    source = twin.source.relative_to(root)
-    changed = _changed(twin, file) if file else []
-    longest = sorted(sorted(changed, key=lambda ends: (ends[0] - ends[1], -ends[0]))[:_MOST])
-    lines = [(f"{first}" if first == last else f"{first} to {last}", first, last) for first, last in longest]
-    return [_link(source, source.name), *(_link(source, *each) for each in lines)]
+def code_links(entry: Entry, sweep: Sweep, root: Path) -> list[CodeLink]:
+    """Links to the code of a ladder's rung: the file that is its kernel, with all at its defaults; else its kernel,
+    and the parameters that the sweep gives it."""
+    variant = entry.variant
+    usual = all(value == variant.kernel.parameters[name].default for name, value in variant.params.items())
+    file = file_link(variant.kernel, root)
+    if is_file_of_a_rung(variant.kernel) and usual:
+        return [file]
+    path = Path("config", "sweeps", f"{sweep.name}.yaml")
+    return [file, _link(path, "parameters", *_in_sweep(entry, root / path))]

@@ -23,7 +23,6 @@ from ladder.report import markdown, sections
 from ladder.report.answers import OTHER_GPU, Answer, answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import THREE_PRODUCTS, Choice, choices
-from ladder.report.code_links import code_links
 from ladder.report.devices import side_by_side
 from ladder.report.links import Links
 from ladder.report.messages import message
@@ -37,9 +36,6 @@ from ladder.results.templates import TEMPLATES
 TEMPLATES.filters["anchor"] = markdown.anchor
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path}
 TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
-LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
-"""The sweeps of docs/ladder.md, in its order."""
-_PLAIN_A = "4_register_tile"  # the file of rung 5 of FP32, where A is not volatile
 NOT_HERE = "not on this GPU"
 """Verdict of a refuted statement of a source that measured another one."""
 _SMALL = 2048  # below it sizes have a table of their own
@@ -55,21 +51,6 @@ def learnt(published: RunFolder, data: RunData, root: Path) -> str:
     """What README, which lies at `root`, says of a device, from what is published of it."""
     found = answers(data, Links(published, root, data))
     return said("readme", answers=found, gpu=data.name, device=published.root.name)
-
-
-def ladders(published: RunFolder, data: RunData, root: Path) -> str:
-    """docs/ladder.md, of a project that lies at `root`: the ladders among the sweeps, rung by rung."""
-    shown = [data.parts[name] for name in LADDERS]
-    links = {
-        entry.variant.id: code_links(entry, part.sweep, data.sweeps, root)
-        for part in shown
-        for entry in part.sweep.entries
-    }
-    figures = published.figures.relative_to(root).as_posix()
-    pairs = steps(data.parts["fp32_files"])
-    plain = next((step for step in pairs if step.entry.variant.kernel.name == _PLAIN_A), None)
-    known = {"ladders": shown, "links": links, "figures": figures, "plain": plain, "device": data.name}
-    return said("ladders", **known)
 
 
 def render(

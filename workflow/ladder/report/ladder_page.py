@@ -1,0 +1,182 @@
+"""docs/ladder.md: each ladder as a table, and the files that spell its rungs out, with what was measured of both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ladder.model.folders import RunFolder
+from ladder.model.kernel import Kernel
+from ladder.report.code_links import (
+    CodeLink,
+    changed_lines,
+    code_links,
+    file_before,
+    file_link,
+    file_of,
+    is_file_of_a_rung,
+)
+from ladder.report.markdown import figure
+from ladder.report.steps import Step, steps
+from ladder.results import statistics as stats
+from ladder.results.run_data import RunData
+from ladder.results.statistics import UNKNOWN, Estimate, records
+from ladder.results.sweep_data import SweepData
+from ladder.results.templates import TEMPLATES
+
+LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
+"""The sweeps of the page, in its order."""
+FILES = {"fp32_ladder": "fp32_files", "hopper_ladder": "hopper_files"}
+"""Of a ladder with a file a rung the sweep that measures files of which the ladder has parameterised kernels."""
+_REGIMES = {"cold": "cold: the L2 is flushed before each launch", "dirty": "dirty", "warm": "warm"}
+_DECIMALS = (0.1, 10)  # between these a number has three decimals
+
+_PLAIN_A = "4_register_tile"  # the file of rung 5 of FP32, where A is not volatile
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that spells a rung out, what was measured of it, and what it gains over the file before."""
+
+    code: CodeLink
+    kernel: Kernel
+    rung: str  # that it spells out, as the ladder or the sweep of files names it
+    before: Kernel | None
+    lines: Sequence[CodeLink]  # that the file before lacks
+    row: Row | None  # against a library; None where it was not measured
+    gain: Estimate = UNKNOWN
+    predicted: Estimate = UNKNOWN  # where another GPU's gain lies
+    direct: bool = False  # whether the two were launched in turn; else it is the quotient of two speeds
+
+
+def decimals(value: Any) -> str:
+    """A number with three decimals, where it is small or large with some digits; empty where it is unknown."""
+    low, high = _DECIMALS
+    if pd.isna(value):
+        return ""
+    return f"{value:.3f}" if low <= value < high else figure(value, 4 if value >= high else 3)
+
+
+def interval(value: Estimate) -> str:
+    """[0.989, 1.030], an end that reads as 1.000 with more decimals; empty where it is unknown."""
+    if not value.known:
+        return ""
+    ends = [f"{end:.5f}" if decimals(end) == "1.000" else decimals(end) for end in (value.low, value.high)]
+    return f"[{', '.join(ends)}]"
+
+
+def _from_to(values: Sequence[float], unit: str) -> str:
+    low, high = min(values), max(values)
+    ends = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
+    return f"{ends} {unit}" + ("s" if unit != "MHz" and round(high) != 1 else "")
+
+
+def conditions(data: SweepData, rows: Sequence[Row]) -> str:
+    """How rows of a sweep were measured: sizes, dtype, layout, state of the caches, clock, and on how many GPUs."""
+    layouts = sorted({str(row["layout"]) for row in rows if not pd.isna(row["layout"])})
+    facts = [data.size_text, ", ".join(data.sweep.dtypes), *(f"layout {layout}" for layout in layouts)]
+    facts.append(_REGIMES[data.regime])
+    if rows:
+        clocks = [row["sm_clock_mhz"] for row in rows if not pd.isna(row["sm_clock_mhz"])]
+        facts += [f"SM clock {_from_to(clocks, 'MHz')}"] if clocks else []
+        counts = [(row["gpus"], row["sessions"]) for row in rows if not pd.isna(row["gpus"])]
+        if counts:
+            gpus, sessions = zip(*counts, strict=True)
+            facts.append(f"each rung on {_from_to(gpus, 'GPU')} in {_from_to(sessions, 'session')}")
+    return "; ".join(facts)
+
+
+def _file_before(own: Kernel, data: SweepData, files: SweepData, all_data: RunData) -> Kernel | None:
+    """By the sweep of files, where that names a file as the baseline; else by the ladder."""
+    for entry in files.sweep.entries:
+        if entry.variant.kernel is own and entry.baseline:
+            below = entry.baseline.variant.kernel
+            if is_file_of_a_rung(below):
+                return below
+    rungs = [one for one in data.sweep.entries if file_of(one, all_data.sweeps) is own]
+    return file_before(rungs[0], data.sweep, all_data.sweeps) if rungs else None
+
+
+def files_of(data: SweepData, files: SweepData, all_data: RunData, root: Path) -> list[File]:
+    """The files of a ladder in the order of their names."""
+    rungs: dict[str, tuple[Kernel, str]] = {}
+    for part in (data, files):
+        for entry in part.sweep.entries:
+            own = file_of(entry, all_data.sweeps) if part is data else entry.variant.kernel
+            if own is not None and is_file_of_a_rung(own):
+                rungs.setdefault(own.name, (own, entry.rung))
+    usual = {name: own.variant({}, data.sweep.dtypes[0]).id for name, (own, _) in rungs.items()}
+    here, pairs = dict[str, Row](), dict[tuple[str, str], Row]()
+    for part in (files, data):  # what the ladder measured itself goes before
+        size = data.size
+        here |= {row["variant"]: row for row in records(stats.at_size(part.ok, size))}
+        direct = stats.at_size(stats.ok_rows(part.pairs, part.regime), size)
+        pairs |= {(row["variant"], row["reference"]): row for row in records(direct)}
+    found = []
+    for name, (own, rung) in sorted(rungs.items()):
+        before = _file_before(own, data, files, all_data)
+        row, other = here.get(usual[name]), here.get(usual[before.name]) if before else None
+        gain, predicted = UNKNOWN, UNKNOWN
+        pair = pairs.get((usual[name], usual[before.name])) if before else None
+        if row is not None and other is not None:
+            gain = stats.speedup_over(pair or row, other)
+            predicted = stats.predicted_over(pair or row, other)
+        lines = changed_lines(own, before, root) if before else []
+        code = file_link(own, root)
+        found.append(File(code, own, rung, before, lines, row, gain, predicted, pair is not None))
+    return found
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """A ladder of the page. `code` and `files` by the id of a rung's variant; `files` only where it has files."""
+
+    data: SweepData
+    steps: Mapping[str, Step]
+    code: Mapping[str, Sequence[CodeLink]]
+    as_file: Mapping[str, CodeLink]  # of a rung whose kernel has parameters, the file that spells it out
+    files: Sequence[File]
+
+    @property
+    def conditions(self) -> str:
+        return conditions(self.data, [step.row for step in self.steps.values()])
+
+    @property
+    def files_measured(self) -> str:
+        """On how much the numbers of the files rest."""
+        rows = [one.row for one in self.files if one.row is not None]
+        counts = [_from_to([row[name] for row in rows], name[:-1]) for name in ("gpus", "sessions")]
+        return f"each file on {counts[0].replace('gpu', 'GPU')} in {counts[1]}"
+
+
+def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
+    entries, sweeps = data.sweep.entries, all_data.sweeps
+    twins = {entry.variant.id: file_of(entry, sweeps) for entry in entries}
+    return Ladder(
+        data=data,
+        steps={step.entry.variant.id: step for step in steps(data)},
+        code={entry.variant.id: code_links(entry, data.sweep, root) for entry in entries},
+        as_file={
+            entry.variant.id: file_link(twin, root)
+            for entry in entries
+            if (twin := twins[entry.variant.id]) is not None and twin is not entry.variant.kernel
+        },
+        files=files_of(data, all_data.parts[FILES[data.sweep.name]], all_data, root)
+        if data.sweep.name in FILES
+        else [],
+    )
+
+
+def ladders(published: RunFolder, data: RunData, root: Path) -> str:
+    """The page of a project that lies at `root`, from what is published of a device."""
+    shown = [_ladder(data.parts[name], data, root) for name in LADDERS]
+    paired = steps(data.parts["fp32_files"])
+    plain = next((step for step in paired if step.entry.variant.kernel.name == _PLAIN_A), None)
+    figures = published.figures.relative_to(root).as_posix()
+    known = {"ladders": shown, "figures": figures, "plain": plain, "device": data.name}
+    helpers = {"decimals": decimals, "interval": interval}
+    return TEMPLATES.get_template("ladders.md.j2").render(**known, **helpers)
