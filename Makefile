@@ -63,6 +63,7 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # -qq: errors only, since pip repeats a warning for each package.
+# --no-compile: half of the set-up's time would go into modules that nothing imports; Python compiles the others.
 # Stamped, so that set-up runs again only when the lock changed. A virtual environment that failed half way
 # carries no stamp and is made anew.
 $(STAMP): requirements.lock
@@ -72,7 +73,7 @@ $(STAMP): requirements.lock
 	  echo 'Python cannot make virtual environments here; on Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
 # The pins hold for Linux and every Python that pyproject.toml accepts, hence one file without markers.

@@ -22,7 +22,7 @@ from ladder.catalogue.settings import read_settings
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.measure.choice import decide
 from ladder.measure.conditions import choice_conditions, host_conditions, tree_conditions
-from ladder.measure.store import appending, read_store
+from ladder.measure.store import Records, appending, read_store
 from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, Cell
 from ladder.model.files import digest_json, read_json, replace_file, write_json
@@ -31,7 +31,6 @@ from ladder.model.kernel import Variant
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan, to_json
 from ladder.model.record import Conditions, Record, Session
-from ladder.model.schemas import SWEEP_TABLES
 from ladder.model.sweep import Entry, Sweep
 from ladder.results import tables
 from ladder.results.collect import collect_sweep, merge
@@ -425,29 +424,26 @@ class Lab:
         """Conditions of the host."""
         return host_conditions(problem, self.host["gpu"], self.host["driver"])
 
-    def view(self, name: str) -> View:
-        """The records of a sweep."""
-        return View(read_plan(self.folder.plan(name)), read_store(self.folder.records))
+    def view(self, name: str, records: Records | None = None) -> View:
+        """The records of a sweep: those of the run, unless they were read before."""
+        known = read_store(self.folder.records) if records is None else records
+        return View(read_plan(self.folder.plan(name)), known)
 
-    def frames(self, name: str) -> dict[str, Any]:
+    def frames(self, name: str, records: Records | None = None) -> dict[str, Any]:
         """The tables of a sweep."""
         return collect_sweep(
-            self.view(name),
+            self.view(name, records),
             [job for job in [read_json(self.folder.account("measured", name))] if job],
             read_json(self.folder.account("profiled", name)),
         )
 
     def collect(self, names: list[str] | None = None) -> None:
         """Records to tables, all tables joined, and the environment that follows from the records."""
-        sweeps = self.sweeps(names)
-        parts = {name: self.frames(name) for name in sweeps}
+        records = read_store(self.folder.records)
+        parts = {name: self.frames(name, records) for name in self.sweeps(names)}
         for name, frames in parts.items():
             tables.write(frames, self.folder.sweep(name))
-        read = {
-            name: {table: tables.read(table, self.folder.sweep(name)) for table in SWEEP_TABLES}
-            for name in sweeps
-        }
-        tables.write(merge(read), self.folder.tables)
+        tables.write(merge(parts), self.folder.tables)
         self.write_environment()
 
     def collected(self) -> list[str]:

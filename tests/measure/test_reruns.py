@@ -21,7 +21,6 @@ from ladder.measure.view import View
 from ladder.model import code
 from ladder.model.cell import COUNTERS
 from ladder.model.plan import Task
-from ladder.model.plan_file import read_plan
 
 TILE = "gemm_register_tile"
 
@@ -68,7 +67,7 @@ class Measured:
     def views(self, sweeps: Iterable[str]) -> Iterator[tuple[str, View]]:
         """(sweep, its records); they are read once."""
         store = read_store(self.lab.folder.records)
-        return ((name, View(read_plan(self.lab.folder.plan(name)), store)) for name in sweeps)
+        return ((name, self.lab.view(name, store)) for name in sweeps)
 
     def due(self) -> Iterator[Due]:
         """(sweep, task, regime) of all that would be timed."""
