@@ -1,5 +1,5 @@
 // A consumer's way through the ring: the wgmma of a tile of C, one stage after the other. One group of wgmma
-// stays in flight, so that the tensor cores never wait for the next one to start. A stage is released once
+// stays in flight, so that the tensor cores need not wait for the next one to start. A stage is released once
 // the next one has started.
 #pragma once
 

@@ -177,6 +177,6 @@ def ladders(published: RunFolder, data: RunData, root: Path) -> str:
     paired = steps(data.parts["fp32_files"])
     plain = next((step for step in paired if step.entry.variant.kernel.name == _PLAIN_A), None)
     figures = published.figures.relative_to(root).as_posix()
-    known = {"ladders": shown, "figures": figures, "plain": plain, "device": data.name}
+    known = {"ladders": shown, "figures": figures, "plain": plain, "plain_a": _PLAIN_A, "device": data.name}
     helpers = {"decimals": decimals, "interval": interval}
     return TEMPLATES.get_template("ladders.md.j2").render(**known, **helpers)

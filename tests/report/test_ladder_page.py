@@ -1,0 +1,91 @@
+"""docs/ladder.md: the files of a ladder, with numbers of their own, and how numbers are shown."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import pandas as pd
+import pytest
+from conftest import ROOT
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
+from ladder.report.ladder_page import FILES, File, decimals, files_of, interval
+from ladder.results.run_data import RunData
+from ladder.results.statistics import UNKNOWN, Estimate
+
+
+@functools.cache
+def files(ladder: str) -> dict[str, File]:
+    run = load(set_up(ROOT))
+    published = run.project.published("nvidia-h200")
+    if not published.root.is_dir():
+        pytest.skip("nothing is published")
+    data = RunData.read(published, run.every_sweep)
+    found = files_of(data.parts[ladder], data.parts[FILES[ladder]], data, ROOT)
+    return {one.kernel.name: one for one in found}
+
+
+@pytest.mark.parametrize(("ladder", "chains"), [
+    ("fp32_ladder", ["1_naive 2_coalesced 3_shared_tile 4_register_tile 5_vectors 6_register_staging 7_async_ring "
+                     "8_copying_warpgroup"]),
+    ("hopper_ladder", ["1_tma_wgmma 1b_double_buffer 2_ring 3_wide_tile 4_persistent 5_multicast 6_tma_store "
+                       "6c_stagger 6d_serpentine 6e_two_widths", "6d_serpentine 6f_l2_order", "6_tma_store 7_ping_pong",
+                       "6_tma_store 8_stream_k"]),
+])  # fmt: skip
+def test_each_file_is_compared_with_the_one_that_it_changes(ladder: str, chains: list[str]) -> None:
+    found = files(ladder)
+    before = {name: one.before.name if one.before else "" for name, one in found.items()}
+    names = [chain.split() for chain in chains]
+    steps = {own: below for chain in names for below, own in itertools.pairwise(chain)}
+    assert before == {names[0][0]: "", **steps}
+    assert list(found) == sorted(found)
+    assert all(one.lines for one in found.values() if one.before)
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("ladder", FILES)
+def test_numbers_of_a_file_are_those_of_its_own_kernel(ladder: str) -> None:
+    for name, one in files(ladder).items():
+        assert one.row is not None, name
+        assert one.row["variant"] == f"{name}-{one.row['dtype']}"
+
+
+@pytest.mark.published
+@pytest.mark.parametrize("ladder", FILES)
+def test_a_gain_that_was_not_measured_in_turn_is_the_quotient_of_two_speeds(ladder: str) -> None:
+    found = files(ladder)
+    for one in found.values():
+        if one.before is None or one.row is None or one.direct:
+            continue
+        other = found[one.before.name].row
+        assert other is not None
+        assert math.isclose(one.gain.value, one.row["speedup"] / other["speedup"], rel_tol=1e-9)
+        assert one.gain.low < one.gain.value < one.gain.high
+
+
+@pytest.mark.published
+def test_a_gain_of_files_launched_in_turn_is_that_of_their_pairs() -> None:
+    found = {name: one for name, one in files("hopper_ladder").items() if one.direct}
+    assert list(found)[:3] == ["1b_double_buffer", "2_ring", "3_wide_tile"]
+    table = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "timings.csv", low_memory=False)
+    for name, one in found.items():
+        assert one.before is not None
+        pairs = table[
+            (table["variant"] == f"{name}-bf16") & (table["reference"] == f"{one.before.name}-bf16")
+        ]
+        assert one.gain.value in set(pairs[pairs["m"] == 4096]["speedup"])
+    assert not any(one.direct for one in files("fp32_ladder").values())
+
+
+def test_three_decimals_and_never_an_end_that_reads_as_1_but_is_not() -> None:
+    assert [decimals(value) for value in (0.00976, 0.4361, 1.0094, 11.656, math.nan)] == [
+        "0.00976",
+        "0.436",
+        "1.009",
+        "11.66",
+        "",
+    ]
+    assert interval(Estimate(1.018, 0.99964, 1.0362)) == "[0.99964, 1.036]"
+    assert interval(UNKNOWN) == ""
