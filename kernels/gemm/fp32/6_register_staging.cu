@@ -5,7 +5,7 @@
 // (hip-gemm, kernel 5). Threads wait for them only after the FFMAs, when they store them to shared memory.
 //
 // Two changes of the layout come with it, against bank conflicts (rungs 8 to 10 of docs/ladder.md):
-//   quadrants  a thread's outputs are four groups, of 4 x 4 at 8 x 8 outputs, one in each quarter of the tile
+//   quadrants  a thread's 8 x 8 outputs are four groups of 4 x 4, one in each quarter of the tile
 //              (simt/quadrants.cuh), and a warp's lanes lie in a zigzag (simt/thread_map.cuh)
 //   padding    rows of both tiles are four words longer. In A's, the words that a warp stores transposed then
 //              lie in different banks.
