@@ -38,7 +38,7 @@ def padding_needs_alignment(data: RunData) -> Answer:
     yield decide("loads narrower than LDS.128 with 0, 4 or 8 words", aligned, near=0, unit="")
     yield decide("loads narrower than LDS.128 with other paddings", others, least=1, unit="")
     broken = data.speeds(data.timed("fp32_padding", pad=(1, 2, 3, 5, 6, 7), n=4096, **kernel))
-    return f"Pad by multiples of four words: others have {broken.span()} the speed of no padding."
+    return f"Pad by multiples of four words: others have {broken.span()} the speed of none in tiles of 128 x 128."
 
 
 def bcf_still_conflicts(data: RunData) -> Answer:
@@ -118,7 +118,7 @@ def cublas_best_small(data: RunData) -> Answer:
     for name in ("fp32", "fp16", "tf32"):
         sweep = "fp32_ladder" if name == "fp32" else f"tensor_ladder_{name}"
         best = data.speeds(data.timed(sweep, n=lambda n: n < 1024)).best("n")
-        parts.append(decide(f"fastest rung over cuBLAS, {name}", best, most=1, margin=SLIGHT, per="n"))
+        parts.append(decide(f"best speed over cuBLAS, {name}", best, most=1, margin=SLIGHT, per="n"))
         yield parts[-1]
     fp32, fp16, tf32 = (part.span for part in parts)
     return f"Below 1024 expect {fp32} the speed of cuBLAS in FP32, {fp16} in fp16 and {tf32} in TF32."

@@ -24,10 +24,10 @@ def register_cache_speedup(data: RunData) -> Answer:
     """
     alone = data.speeds(_reach(data, coarsen=1))
     single = yield decide(
-        "speed over shared memory, one output per thread", alone, least=1, margin=SLIGHT, per="k"
+        "speed with one output per thread over shared memory", alone, least=1, margin=SLIGHT, per="k"
     )
     coarse = data.speeds(_reach(data, coarsen=_several))
-    label = "speed over shared memory with one output per thread, at some k and some number of outputs"
+    label = "speed with several outputs per thread over shared memory with one, at some k and number"
     best = yield decide(label, coarse, least=1.8, some=True)
     fair = data.speeds_over(_reach(data, coarsen=8), _reach(data, _SHARED, coarsen=8), "k", "elements")
     yield beside("speed over shared memory, eight outputs per thread in both", fair, "x")
@@ -71,12 +71,12 @@ def redundant_loads(data: RunData) -> Answer:
     )
     for k, condition in stated:
         formula = data.numbers(data.compiled("stencil_loads", _CACHE, coarsen=1, k=k), words)
-        yield decide(f"words over shared memory's at k = {k}, by the formula", formula, **condition)
+        yield decide(f"words at k = {k} over shared memory's, by the formula", formula, **condition)
         own, other = (data.timed("stencil_loads", kernel, coarsen=1, k=k) for kernel in (_CACHE, _SHARED))
         # The hardware moves sectors of eight words, so that two words of halo cost a whole sector.
         sectors = data.ratios(own, other, metric(SECTORS), "block", "elements")
         parts.append(
-            decide(f"sectors over shared memory's at k = {k}, by the profiler", sectors, **condition)
+            decide(f"sectors at k = {k} over shared memory's, by the profiler", sectors, **condition)
         )
         yield parts[-1]
         yield beside(f"bytes from DRAM at k = {k}", data.ratios(own, other, metric(DRAM_READ), "block"), "x")
@@ -96,7 +96,7 @@ def coarsening_pays_then_spills(data: RunData) -> Answer:
     # The source keeps one register per output and one of halo, and saw spills at k from 24 with eight outputs.
     large = data.compiled("stencil_reach", _CACHE, dtype="int32", coarsen=8, k=lambda k: k >= 24)
     spilled = data.numbers(large, lambda row: row["local_bytes"])
-    yield decide("spilled with eight outputs at k from 24", spilled, least=1, per="k", unit="bytes")
+    yield decide("bytes spilled with eight outputs at k from 24", spilled, least=1, per="k", unit="bytes")
     yield beside("registers per thread", data.numbers(large, lambda row: row["registers"]))
     yield beside("their occupancy", data.numbers(large, lambda row: 100 * row["occupancy"]), "%")
     advice = speed.either("Give a thread several outputs", "Time several outputs per thread")

@@ -16,16 +16,15 @@ from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import size_label
-from ladder.model.sweep import Entry
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices
 from ladder.report.links import Links
 from ladder.report.markdown import figure, spread, text
-from ladder.report.steps import Step, explanation, path, steps, way
+from ladder.report.steps import Step, climb, explanation, steps, way
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
-from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, is_cube, mean
+from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, mean
 from ladder.results.sweep_data import SweepData, plain, shown_value
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import FASTER, SLOWER, TIED, in_one_session
@@ -34,7 +33,7 @@ TEMPLATES.filters |= {
     name: getattr(markdown, name) for name in ("code", "cut", "figure", "share", "spread", "text")
 }
 TEMPLATES.filters |= {
-    name: getattr(words, name) for name in ("amount", "change", "elsewhere", "speed", "times")
+    name: getattr(words, name) for name in ("amount", "change", "elsewhere", "mark", "speed", "times")
 }
 TEMPLATES.filters |= {"span": words.span_of, "library": words.proper}
 TEMPLATES.globals |= {"gain": gain, "numbers": words.numbers, "plain": plain, "listing": words.listing}
@@ -139,8 +138,14 @@ def _choice(data: RunData, kind: str, size: int = SIZE) -> Choice:
 
 @question("Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes")
 def fastest_bf16(data: RunData) -> Facts:
-    """The fastest bf16 kernel at 4096, once cold and without pauses."""
-    return {"top": _choice(data, "bf16")}
+    """The fastest bf16 kernel at 4096, cold and without pauses; the other layout's; and where its own does not lead."""
+    top = _choice(data, "bf16")
+    alike = [one for one in choices(data) if one.kind == "bf16"]
+    return {
+        "top": top,
+        "others": [one for one in alike if one.size == SIZE and one.layout != top.layout],
+        "not_ahead": [one.size for one in alike if one.layout == top.layout and one.gain.verdict != FASTER],
+    }
 
 
 @question("Which FP32 GEMM is fastest?", "fp32", "fp32_tensor", "curves")
@@ -159,11 +164,15 @@ def fastest_fp32(data: RunData) -> Facts:
     }
 
 
-def _path_steps(data: RunData, name: str, along: Callable[[SweepData], list[Entry]] = path) -> list[Step]:
-    """The rungs that lead to the fastest of a ladder, with their gains; along its `way` also those that lose speed."""
-    part = data.part(name)
-    by_id = {step.row["variant"]: step for step in steps(part)}
-    found = [by_id[entry.variant.id] for entry in along(part) if entry.variant.id in by_id]
+def _way(data: SweepData) -> list[Step]:
+    """The rungs that lead to the fastest, also those that lose speed, each over the rung that it changes."""
+    by_id = {step.row["variant"]: step for step in steps(data)}
+    return [by_id[entry.variant.id] for entry in way(data) if entry.variant.id in by_id]
+
+
+def _path_steps(data: RunData, name: str, along: Callable[[SweepData], list[Step]] = climb) -> list[Step]:
+    """The rungs that lead to the fastest of a ladder, with their gains."""
+    found = along(data.part(name))
     if sum(step.gain.known for step in found) < 2:
         raise Unmeasured(f"fewer than two rungs of {name} have a result beside the rung that they change")
     return found
@@ -172,20 +181,15 @@ def _path_steps(data: RunData, name: str, along: Callable[[SweepData], list[Entr
 @question("Which three steps matter most in FP32?", "fp32", "fp32_ladder", "ladder")
 def three_steps(data: RunData) -> Facts:
     """The three largest steps on the way to the fastest FP32 kernel, and what all steps bring together."""
-    found = _path_steps(data, "fp32_ladder", way)
+    found = _path_steps(data, "fp32_ladder", _way)
     known = sorted((step for step in found if step.gain.known), key=lambda step: -step.gain.value)
     whole = gain(found[-1].row).over(gain(found[0].row))
     return {
         "largest": known[:3],
         "product": math.prod(step.gain.value for step in known[:3]),
         "whole": whole,
-        "counted": sum(step.gain.known for step in found),
-        "size": _ladder_size(data),
+        "first": found[0],
     }
-
-
-def _ladder_size(data: RunData) -> str:
-    return size_label(data.part("fp32_ladder").size)
 
 
 _LITTLE = 1.015  # times: what several steps bring together that bring nothing worth their code
@@ -194,7 +198,7 @@ _LITTLE = 1.015  # times: what several steps bring together that bring nothing w
 @question("Which steps bring nothing?", "fp32", "fp32_ladder")
 def no_gain(data: RunData) -> Facts:
     """The longest stretch of rungs on the way to the fastest that bring nothing together."""
-    found = _path_steps(data, "fp32_ladder", way)
+    found = _path_steps(data, "fp32_ladder", _way)
     stretches = [
         (found[before : last + 1], gain(found[last].row).over(gain(found[before].row)))
         for before, last in itertools.combinations(range(len(found)), 2)
@@ -207,27 +211,27 @@ def no_gain(data: RunData) -> Facts:
         "before": before,
         "names": [text(plain(step.entry.rung)) for step in rungs],
         "whole": whole,
-        "size": _ladder_size(data),
+        "size": size_label(data.part("fp32_ladder").size),
+        "losses": _taken_out(data, set[str]().union(*map(_changed, rungs))),
     }
+
+
+def _changed(step: Step) -> set[str]:
+    """The parameters in which a rung differs from the rung that it changes."""
+    own, other = step.entry.variant.params, step.entry.baseline.variant.params if step.entry.baseline else {}
+    return {name for name in {*own, *other} if own.get(name) != other.get(name)}
+
+
+def _taken_out(data: RunData, names: set[str]) -> Mapping[str, Gain]:
+    """What the finished FP32 kernel keeps of its speed when it differs in some of these parameters alone, by rung."""
+    part = data.parts.get("fp32_ablation")
+    found = [step for step in steps(part) if step.gain.known and _changed(step) <= names] if part else []
+    return {text(plain(step.entry.rung)): step.as_gain for step in found}
 
 
 BUFFERED = {"loader": "staged", "stages": 2, "buffers": 2, "order": "prefetch_first", "deposits": "behind"}
 """Parameters of the double-buffered FP32 kernel."""
-STAGES = (("TF32", "tensor_stages_swizzle"), ("fp16", "tensor_ladder_fp16"))
-STAGES_AT = 8192
-
-
-def _by_stages(data: RunData, name: str) -> list[Row]:
-    """Kernels that differ in their stages alone, among them the fastest of such, by their stages."""
-    rows = [row for row in data.rows(name, n=STAGES_AT) if is_cube(row) and "stages" in row.names]
-    alike = grouped(
-        rows, lambda row: str(sorted((row.params | {"stages": None, "kernel": row["kernel"]}).items()))
-    )
-    several = [group for group in alike.values() if len(group) > 1]
-    if not several:
-        raise Unmeasured(f"no two variants of {name} at {STAGES_AT} differ in their stages alone")
-    group = max(several, key=lambda each: max(row["speedup"] for row in each))
-    return sorted(group, key=lambda row: int(row["stages"]))
+TENSOR_LADDERS = {"bf16": "tensor_ladder_bf16", "fp16": "tensor_ladder_fp16", "TF32": "tensor_ladder_tf32"}
 
 
 @question("Does double buffering pay?", "fp32", "fp32_buffering", "curves")
@@ -235,27 +239,40 @@ def double_buffering(data: RunData) -> Facts:
     """Two pairs of shared tiles and two fragments against one of each in FP32; and stages on tensor cores."""
     rows = data.rows("fp32_buffering", **BUFFERED)
     sizes = {row["n"]: gain(row.names) for row in rows}
-    stages = dict[int, list[Gain]]()
+    stages, dtypes = dict[int, list[float]](), dict[str, None]()
     table = speed_table("FP32, double against single", sizes.items(), "M = N = K")
-    for dtype, name in STAGES:
-        try:
-            group = _by_stages(data, name)
-        except Unmeasured:
-            continue
-        for other, one in itertools.pairwise(group):
-            step = data.over(one, other)
-            stages.setdefault(one["stages"], []).append(step)
-            what = f"{dtype}, {one['stages']} stages against {other['stages']}"
-            table = table.joined(speed_table(what, [(STAGES_AT, step)], "M = N = K"))
+    for dtype, name in TENSOR_LADDERS.items():
+        for step in steps(data.parts[name]) if name in data.parts else ():
+            if step.gain.known and _changed(step) == {"stages"}:
+                count = int(step.entry.variant.params["stages"])
+                stages.setdefault(count, []).append(0.0 if step.tie else step.gain.value - 1)
+                dtypes[dtype] = None
+                what = f"{dtype}, {count} stages against {count - 1}"
+                table = table.joined(speed_table(what, [(step.row["n"], step.as_gain)], "M = N = K"))
     plain = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1}))
     return {
         "sizes": sizes,
         "faster": {size: own for size, own in sizes.items() if own.verdict == FASTER},
         "slower": {size: own for size, own in sizes.items() if own.verdict == SLOWER},
         "stages": dict(sorted(stages.items())),
+        "dtypes": [*dtypes],
+        "far": _far(data, rows),
+        "losses": _taken_out(data, {"stages", "buffers"}),
         "cause": _cause(data, plain, rows),
         "table": table,
     }
+
+
+def _far(data: RunData, rows: Sequence[Row]) -> Mapping[str, Any] | None:
+    """The least size where these FP32 kernels have less than two thirds of the fastest one's speed, if there is one."""
+    most = {one.size: one.row["tflops"] for one in choices(data) if one.kind == "fp32"}
+    for row in sorted(rows, key=lambda one: int(one["n"])):
+        if row["tflops"] < _FAR * most.get(row["n"], 0):
+            return {"size": row["n"], "row": row, "most": most[row["n"]]}
+    return None
+
+
+_FAR = 2 / 3
 
 
 def _cause(data: RunData, slow: Sequence[Row], fast: Sequence[Row]) -> str:
@@ -284,13 +301,13 @@ def padding_or_swizzling(data: RunData) -> Facts:
             table = table.joined(speed_table("XOR against padding", [(f"{dtype} ladder", step)], "kernel"))
     neither = data.over(padded, plain)
     table = table.joined(speed_table("padding against neither", [("fp16, same tile", neither)], "kernel"))
-    fp32 = [gain(row.names) for row in _padded(data)]
+    fp32 = sorted(_padded(data), key=lambda row: float(row["speedup"]))
     return {
         "xor_here": swizzled[0],
         "xor": sorted(swizzled, key=lambda one: one.value),
         "neither": neither,
         "bytes": padded["shared_bytes_dynamic"] / xor["shared_bytes_dynamic"] - 1,
-        "fp32": sorted(fp32, key=lambda one: one.value),
+        "fp32": fp32,
         "table": table,
     }
 
@@ -319,17 +336,16 @@ def _padded(data: RunData) -> list[Row]:
 def power_limit(data: RunData) -> Facts:
     """How much slower the recommended configurations are without pauses, at which clock and power."""
     every = [(one, one.held) for one in choices(data) if one.held]
-    found = dict[str, Held]()
-    for one, held in every:
-        if one.size == SIZE and (one.kind not in found or held.row["tflops"] > found[one.kind].row["tflops"]):
-            found[one.kind] = held
-    if not found:
+    here = [(one.kind, held) for one, held in every if one.size == SIZE]
+    if not here:
         raise Unmeasured(f"no GEMM at {SIZE} was timed both once and for seconds")
-    tensor = [held for kind, held in found.items() if kind != "fp32"]
-    known = [held.row.names for held in found.values()]
+    tensor = [held for kind, held in here if kind != "fp32"]
+    known = [held.row.names for _, held in here]
+    elsewhere = [pair for pair in every if pair[0].kind != "fp32"]
     return {
-        "cores": found.get("fp32"),
+        "cores": next((held for kind, held in here if kind == "fp32"), None),
         "losses": sorted(held.loss for held in tensor),
+        "most": max(elsewhere, key=lambda pair: pair[1].loss, default=None),
         "clocks": sorted(filter(None, (held.row.names.get("sm_clock_mhz") for held in tensor))),
         "watts": data.gpu.get("power_limit_w") or max((row.get("power_w", 0) for row in known), default=0),
         "clock": data.gpu.get("sm_clock_max_mhz"),
@@ -354,22 +370,27 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
 def thin_fp32(data: RunData) -> Facts:
     """The fastest of our FP32 kernels at each thin shape against the libraries."""
-    return _over_shapes(data, "fp32_shapes")
+    return _over_shapes(data, "fp32_shapes", THIN) | {"thin": THIN}
 
 
-def _over_shapes(data: RunData, name: str) -> dict[str, Any]:
-    rows = [
-        best(own) for own in grouped(data.rows(name), lambda row: (row["dtype"], *row.size.values())).values()
-    ]
+THIN = 128
+"""M, N or K of a thin shape, at most."""
+
+
+def _over_shapes(data: RunData, name: str, thin: float = math.inf) -> dict[str, Any]:
+    """The fastest at each shape with a dimension of at most `thin`, and the counts of verdicts."""
+    shown = [row for row in data.rows(name) if min(row.size.values()) <= thin]
+    if not shown:
+        raise Unmeasured(f"no shape of {name} with a dimension of at most {thin} has a result")
+    rows = [best(own) for own in grouped(shown, lambda row: (row["dtype"], *row.size.values())).values()]
     rows.sort(key=lambda row: row["speedup"])
     counts = dict.fromkeys((FASTER, TIED, SLOWER), 0)
     for row in rows:
         counts[gain(row.names).verdict] += 1
-    least = ", ".join(f"{name.upper()} = {value}" for name, value in rows[0].size.items())
     return {
         "rows": rows,
         "mean": mean(rows),
-        "least_at": least,
+        "least_at": ", ".join(f"{name.upper()} = {value}" for name, value in rows[0].size.items()),
         "least": rows[0],
         "most": rows[-1],
         "counts": counts,
@@ -397,11 +418,19 @@ def trust(data: RunData) -> Facts:
     return {
         "whole": whole,
         "unseen": {row["part"]: row for row in unseen},
-        "least": min(unseen, key=lambda row: row["covered"], default=None),
+        "least": (least := min(unseen, key=lambda row: row["covered"], default=None)),
+        "without": _without(unseen, least) if least else None,
         "worst": worst,
         "once": once.mean(),
         "itself": stats.against_itself(data.frames["sessions"]),
     }
+
+
+def _without(parts: Sequence[Mapping[str, Any]], least: Mapping[str, Any]) -> float:
+    """The share of all readings that are covered but for those of one part."""
+    whole = next(row for row in parts if row["part"] == "all")
+    left = whole["covered"] * whole["readings"] - least["covered"] * least["readings"]
+    return float(left / (whole["readings"] - least["readings"]))
 
 
 @question("Which claims of tutorials are wrong?", "")
@@ -415,18 +444,12 @@ def claims(data: RunData) -> Facts:
     decisive = whole[whole != NOT_MEASURED]
     here = decisive[[one not in elsewhere for one in decisive.index]]
     there = decisive[[one in elsewhere for one in decisive.index]]
-    refuted = (decided["verdict"] == REFUTED).groupby(decided["id"], sort=False).mean()
-    worst = refuted[[one not in elsewhere for one in refuted.index]].sort_values(
-        ascending=False, kind="stable"
-    )
-    statements = decided.drop_duplicates("id").set_index("id")["statement"]
     return {
         "texts": decided[~decided["id"].isin(elsewhere)]["source"].str.split(" ").str[0].nunique(),
         "claims": len(here),
         "refuted": int((here == REFUTED).sum()),
         "there": len(there),
         "fails_there": int((there == REFUTED).sum()),
-        "worst": [str(statements[one]).rstrip(".") for one in worst[worst > 0].index[:3]],
     }
 
 
@@ -450,30 +473,22 @@ def mma_sync(data: RunData) -> Facts:
     return {
         "warp": gain(_path_steps(data, "tensor_ladder_bf16")[-1].row),
         "hopper": hopper,
-        "largest": _largest(data, "tensor_ladder_bf16"),
     }
-
-
-def _largest(data: RunData, name: str) -> list[Step]:
-    """The steps of a ladder's path, the largest first."""
-    known = [step for step in _path_steps(data, name) if step.gain.known]
-    return sorted(known, key=lambda step: -step.gain.value)
 
 
 @question("What do TMA, wgmma and persistent blocks bring?", "hopper", "hopper_ladder", front=False)
 def hopper_steps(data: RunData) -> Facts:
     """The largest steps of the Hopper ladder."""
     found = _path_steps(data, "hopper_ladder")
+    known = [step for step in found if step.gain.known]
+    largest = sorted(known, key=lambda step: -step.gain.value)[:3]
     return {
         "first": gain(found[0].row),
         "top": gain(found[-1].row),
-        "largest": _largest(data, "hopper_ladder")[:3],
-        "small": [step for step in found if step.gain.known and abs(step.gain.value - 1) < _SMALL],
-        "counted": sum(step.gain.known for step in found),
+        "largest": largest,
+        "explained": [text(plain(step.entry.rung)) for step in largest if step.explained],
+        "counted": len(known),
     }
-
-
-_SMALL = 0.02  # share of the speed
 
 
 @question("Is fp8 faster than cuBLASLt?", "hopper", "hopper_fp8", front=False)
@@ -496,12 +511,6 @@ def transformers(data: RunData) -> Facts:
     return found | {
         "means": {m: mean(own) for m, own in grouped(found["rows"], lambda row: row["m"]).items()}
     }
-
-
-@question("What do random inputs cost?", "hopper", front=False)
-def random_data(data: RunData) -> Facts:
-    """Every input is random; no cell has others to compare it with."""
-    raise Unmeasured("not measured yet: every input is random, and no cell has zeros to compare it with")
 
 
 @question("Do lane maps matter?", "fp32", "fp32_lane_maps", front=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer
-from ladder.report.steps import Step, path, steps
+from ladder.report.steps import Step, climb
 from ladder.results.run_data import RunData
 
 _TITLES = {
@@ -57,11 +57,9 @@ def _chapter(data: RunData, folder: str, sweeps: Sequence[Sweep], answers: Seque
 
 
 def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> Mapping[str, Sequence[Step]]:
-    """Of each sweep with a figure of a ladder the rungs that lead to its fastest."""
+    """Of each sweep with a figure of a ladder the rungs that lead to its fastest, each over the one before."""
     found = {}
     for sweep in sweeps:
         if any(figure.kind == "ladder" for figure in sweep.figures):
-            part = data.parts[sweep.name]
-            by_id = {step.row["variant"]: step for step in steps(part)}
-            found[sweep.name] = [by_id[one.variant.id] for one in path(part) if one.variant.id in by_id]
+            found[sweep.name] = climb(data.parts[sweep.name])
     return found

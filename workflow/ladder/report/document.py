@@ -12,17 +12,16 @@ import pandas as pd
 
 from ladder import __version__
 from ladder.claims.ledger import overall
-from ladder.claims.primitives import REFUTED
+from ladder.claims.primitives import EQUIVALENT, HOLDS, NOT_MEASURED, REFUTED, UNDECIDED
 from ladder.model.cell import size_label
 from ladder.model.files import read_json, replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan import Plan
-from ladder.model.schemas import VERDICTS
 from ladder.model.sweep import Sweep
 from ladder.report import markdown, sections
 from ladder.report.answers import OTHER_GPU, Answer, answers
 from ladder.report.chapters import chapters
-from ladder.report.choices import THREE_PRODUCTS, Choice, choices
+from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
 from ladder.report.links import Links
 from ladder.report.messages import message
@@ -141,29 +140,65 @@ def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
 
 
 def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
-    """A line a claim: `id`, `source` (the text), `statement`, `verdict` and the `number` of its worst part."""
+    """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
+
+    The verdict and the number are those of its worst part. Where that is refuted, they say where, if elsewhere it is
+    not, and what parts with another verdict read.
+    """
     whole, lines = overall(claims), []
     for name, own in claims.groupby("id", sort=False):
         parts, verdict = stats.records(own), whole[name]
         part = next(one for one in parts if one["verdict"] == verdict)
         text = part["source"].split(" ")[0]
-        number = markdown.figure(part["effect"], 3)
         lines.append(
             {
                 "id": name,
                 "source": text,
                 "statement": part["statement"],
                 "verdict": NOT_HERE if verdict == REFUTED and text == OTHER_GPU else verdict,
-                "number": number,
+                "where": _where(part) if verdict == REFUTED else "",
+                "number": "; ".join([_number(part), *_other_parts(parts)])
+                if verdict == REFUTED
+                else _number(part, True),
             }
         )
-    return lines
+    return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
+
+
+_WORST_FIRST = (REFUTED, NOT_HERE, UNDECIDED, EQUIVALENT, HOLDS, NOT_MEASURED)
+_MOST_PARTS = 4  # of a claim whose parts are shown one by one
+
+
+def _where(part: Mapping[str, Any]) -> str:
+    """At which values a part has its verdict, where it has another one at others."""
+    found = "" if pd.isna(part["where"]) else str(part["where"])
+    own = (one for one in found.split("; ") if one.startswith(part["verdict"]))
+    return next(own, "").removeprefix(part["verdict"]).strip() if "; " in found else ""
+
+
+def _number(part: Mapping[str, Any], short: bool = False) -> str:
+    """1.50 x wavefronts per shared load: the number of a part, and what it is of, without details if `short`."""
+    if pd.isna(part["effect"]):
+        return ""
+    label = str(part["part"]).rpartition(": ")[0]
+    of = re.sub(r" over (?:[^,(]|\([^)]*\))*", "", label)
+    unit, of = "x " if of != label else "", re.split(_DETAILS, of)[0] if short else of
+    return f"{markdown.figure(part['effect'], 3)} {unit}{of}"
+
+
+_DETAILS = r",| of | with | without | above | that | at "
+
+
+def _other_parts(parts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the parts of a claim that are not refuted read; of a claim with many parts how many hold."""
+    if len(parts) > _MOST_PARTS:
+        return [f"{sum(part['verdict'] == HOLDS for part in parts)} of {len(parts)} parts hold"]
+    return [f"{part['verdict']}: {_number(part)}" for part in parts if part["verdict"] != REFUTED]
 
 
 def _counts(verdicts: Sequence[str]) -> dict[str, int]:
-    """How many of each verdict there are, in their usual order."""
-    order = [*VERDICTS[:2], NOT_HERE, *VERDICTS[2:]]
-    return {one: verdicts.count(one) for one in order if one in verdicts}
+    """How many of each verdict there are, what fails first."""
+    return {one: verdicts.count(one) for one in _WORST_FIRST if one in verdicts}
 
 
 def _use(data: RunData) -> dict[str, Any]:
@@ -181,7 +216,6 @@ def _use(data: RunData) -> dict[str, Any]:
         "large": [size for size in sizes if size >= _SMALL],
         "small": [size for size in sizes if size < _SMALL],
         "behind": behind,
-        "three_products": THREE_PRODUCTS,
         "configurations": _configurations([one for own in near.values() for one in own.values()]),
     }
 

@@ -202,14 +202,26 @@ def steps(data: SweepData) -> list[Step]:
     """
     if data.sweep.reference.kernel or not all(entry.rung for entry in data.sweep.entries):
         return []
+    below = [(entry, entry.baseline.variant.id if entry.baseline else "") for entry in data.sweep.entries]
+    return _steps(data, below)
+
+
+def climb(data: SweepData) -> list[Step]:
+    """The rungs of `path` with a result, each over the one before it there, so that the gains make up the whole."""
+    here = {*data.here["variant"]}
+    shown = [entry for entry in path(data) if entry.variant.id in here]
+    return _steps(data, list(zip(shown, ["", *(entry.variant.id for entry in shown)], strict=False)))
+
+
+def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
+    """Rungs with a result, each over the variant with the id beside it, if that has one too."""
     rows = {row["variant"]: row for row in records(data.here)}
     pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
     direct = {(row["variant"], row["reference"]): row for row in records(pairs)}
     counted, found = stats.metric_table(data.metrics), []
     code = {row["variant"]: row for row in records(data.resources[["variant", "blocks_per_sm", "occupancy"]])}
-    for entry in data.sweep.entries:
+    for entry, other in rungs:
         row = rows.get(entry.variant.id)
-        other = entry.baseline.variant.id if entry.baseline else ""
         if row is None or other not in rows:
             found += [Step(entry, row, other)] if row else []
             continue

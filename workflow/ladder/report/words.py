@@ -13,7 +13,7 @@ from typing import Any
 from ladder.report.markdown import figure, spread
 from ladder.results.run_data import Gain
 from ladder.results.statistics import Estimate
-from ladder.results.verdicts import TIED
+from ladder.results.verdicts import FASTER, TIED
 
 _FACTOR = 2.0
 
@@ -102,11 +102,30 @@ def elsewhere(gain: Gain) -> str:
     return f"{' to '.join(dict.fromkeys(ends))} %"
 
 
+_NARROW = 0.035  # share of the speed; the ends read 3 %
+
+
+def mark(gain: Gain) -> str:
+    """▲ faster, ▼ slower; = a tie, ~ undecided where the range that holds 1 is wide."""
+    if gain.verdict == TIED:
+        return "=" if _narrow(gain) else "~"
+    return "▲" if gain.verdict == FASTER else "▼"
+
+
+def _narrow(gain: Gain) -> bool:
+    """Whether both ends of the range lie so near 1 that no difference matters."""
+    return max(1 - gain.deciding.low, gain.deciding.high - 1) < _NARROW
+
+
 def speed(gain: Gain, than: str = "", ranged: bool = True) -> str:
-    """3 % faster than cuBLAS (1 to 5 %), 2.6 times as fast as cuBLAS, as fast as cuBLAS (-1 to +2 %)."""
+    """3 % faster than cuBLAS (1 to 5 %), 2.6 times as fast as cuBLAS, as fast as cuBLAS (-1 to +2 %).
+
+    A tie whose range is wide is undecided: undecided against cuBLAS (-5 to +13 %).
+    """
     value = gain.value
     if gain.verdict == TIED:
-        said = f"as fast as {than}" if than else "as fast"
+        word, before = ("as fast", "as") if _narrow(gain) else ("undecided", "against")
+        said = f"{word} {before} {than}" if than else word
     elif value >= _FACTOR or value <= 1 / _FACTOR:
         said = f"{times(value) if value >= 1 else figure(value, 2)} times as fast" + (
             f" as {than}" if than else ""
