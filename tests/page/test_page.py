@@ -22,6 +22,7 @@ from ladder.cli.app import UNJUDGED, main
 from ladder.model.folders import Project, PublishedFolder
 from ladder.page.document import page, render
 from ladder.report.choices import choices
+from ladder.report.figures.registry import FIGURES
 from ladder.results import tables
 from ladder.results.run_data import RunData
 
@@ -62,16 +63,23 @@ def text() -> str:
 def timings() -> pd.DataFrame:
     own = Project(ROOT)
     sweeps = load_sweeps(own.sweeps, load_catalog(own.kernels), None)
-    return tables.with_rungs(tables.read("timings", PUBLISHED.tables), sweeps.values())
+    return tables.with_rungs(_shown("timings"), sweeps.values())
+
+
+def _shown(table: str) -> pd.DataFrame:
+    """A published table without cells of another beta than 0, which have an answer of their own."""
+    rows = tables.read(table, PUBLISHED.tables)
+    return rows[rows["beta"].isna()].reset_index(drop=True) if "beta" in rows else rows
 
 
 @pytest.mark.parametrize("table", ["timings", "resources", "sessions", "metrics"])
 def test_every_number_is_the_tables(text: str, table: str) -> None:
-    ours, theirs = decoded(embedded(text)["runs"][0][table]), tables.read(table, PUBLISHED.tables)
+    ours, theirs = decoded(embedded(text)["runs"][0][table]), _shown(table)
     assert len(ours) == len(theirs)
-    left_out = {"source_sha256", "cubin_sha256"} | ({"params"} if table == "resources" else set())
+    left_out = {"source_sha256", "cubin_sha256", "check_code", "timing_code"}
+    left_out |= {"params"} if table == "resources" else set()
     known = [name for name in theirs if theirs[name].notna().any() and name not in left_out]
-    assert {*known} == {*ours} - {"label", "size"}
+    assert {*known} == {*ours} - {"label", "called", "kind", "size"}
     for name in known:
         pd.testing.assert_series_equal(ours[name].astype(theirs[name].dtype), theirs[name])
 
@@ -79,8 +87,75 @@ def test_every_number_is_the_tables(text: str, table: str) -> None:
 def test_the_page_is_one_file_of_a_bearable_size_that_names_nothing_elsewhere(text: str) -> None:
     assert len(text.encode()) < 5e6
     assert "://" not in re.sub(r'"text":"(?:[^"\\]|\\.)*"', "", text), "but for what kernels' sources cite"
-    assert re.findall(r"\b(?:src|href)=[\"'](?!#|data:)[^\"']*", text) == []
+    assert re.findall(r"\bsrc=", text.partition('id="data"')[0]) == []
     assert "default-src 'none'" in text, "the browser is to refuse the rest"
+
+
+def test_every_link_leads_to_a_file_beside_the_page_or_to_a_part_of_it(text: str) -> None:
+    shown = text.partition('id="data"')[0]
+    sweeps = embedded(text)["runs"][0]["sweeps"]
+    links = {one for one in re.findall(r'href="([^"]*)"', shown) if one != "data:,"}
+    for link in links:
+        file, _, anchor = link.partition("#")
+        if file:
+            assert (PUBLISHED.root / file).is_file(), link
+        elif anchor.startswith("chart="):
+            assert anchor.removeprefix("chart=") in sweeps, link
+        else:
+            assert f'id="{anchor}"' in shown, link
+    for words in ("how", "the list", "add a kernel", "judge", "GPUs, versions and code"):
+        assert f">{words}</a>" in shown
+    assert '<a href="#claims">the list</a>' in shown
+
+
+def test_a_configuration_has_one_name_and_three_tf32_products_are_no_fp32(text: str) -> None:
+    run = embedded(text)["runs"][0]
+    rows = decoded(run["timings"])
+    gemms = rows[rows["problem"] == "gemm"]
+    names = gemms.groupby("variant")["called"].nunique()
+    rungs = {
+        variant
+        for sweep in run["sweeps"].values()
+        for variant, rung in (sweep["rungs"] or {}).items()
+        if rung
+    }
+    assert names[names.index.isin(rungs)].max() == 1
+    named = dict(zip(gemms["variant"], gemms["called"], strict=True))
+    assert named["gemm_tma-fp32"] == "gemm_tma warp-specialised"
+    assert not any(re.search(r" all$|\(\w+\)$", name) for name in named.values()), "neither bare nor a dtype"
+    assert {*rows[rows["kind"] == "fp32 by 3xTF32"]["kernel"]} == {"hopper_3xtf32"}
+    assert "hopper_3xtf32" not in {*rows[rows["kind"] == "fp32"]["kernel"]}
+
+
+def test_a_recommendation_says_of_what_its_sizes_are_multiples(text: str) -> None:
+    run = embedded(text)["runs"][0]
+    variants = decoded(run["timings"])["variant"]
+    found = {
+        (variants[place], *multiples.values())
+        for use in run["uses"]
+        for place, multiples in zip(use["places"], use["multiples"], strict=True)
+    }
+    kinds = {name: kind for name, *kind in sorted(found)}
+    assert kinds["gemm_tma-fp32"] == [1, 4, 1]
+    assert kinds["gemm_short_tiles-fp32"] == [1, 1, 1]
+    assert kinds["hopper_gemm-bf16-stagger=1"] == [1, 8, 8]
+    assert all(kind == [1, 8, 16] for name, kind in kinds.items() if "-fp8-" in name)
+
+
+def test_a_rung_that_changes_another_than_the_one_it_stands_under_names_it(text: str) -> None:
+    sweeps = embedded(text)["runs"][0]["sweeps"]
+    sweep = sweeps["fp32_ladder"]
+    named = {sweep["rungs"][step["variant"]]: step["on"] for step in sweep["steps"]}
+    rungs = {step["variant"]: step["main"] for step in sweep["steps"]}
+    above = ""
+    for step in sweep["steps"]:
+        assert bool(step["on"]) == (bool(step["below"]) and step["below"] != above)
+        above = step["variant"] if rungs[step["variant"]] else above
+    assert "15" in named.values()
+    assert sweep["one"] == ""
+    ablation = sweeps["fp32_ablation"]
+    assert ablation["one"] == "all"
+    assert {step["on"] for step in ablation["steps"]} == {""}
 
 
 def test_findings_are_the_answers_and_every_claim_has_its_verdict(text: str) -> None:
@@ -93,6 +168,7 @@ def test_findings_are_the_answers_and_every_claim_has_its_verdict(text: str) -> 
     assert len(questions) > 5
     for question in questions:
         assert f"<h3>{question}</h3>" in text
+    assert not re.search(r"not measured: *not measured", text, re.IGNORECASE)
 
 
 def test_what_to_use_is_what_the_report_recommends(text: str) -> None:
@@ -275,12 +351,14 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
     browser.open(file, f"words=small&cell={quote(cell(row))}")
     panel = browser.find("#detail")
     assert panel.is_displayed()
-    assert row["rung"] in browser.find("#detail-title").text
+    assert row["rung"] in panel.text
     wanted = [row[f"speedup{end}"] for end in ("", "_low", "_high")]
     shown = re.sub(r"[\[\],]", "", browser.find("#detail [data-name=speedup] td").text).split()
     assert [float(value) for value in shown] == pytest.approx(wanted, rel=1e-3)
     assert all(len(value.replace(".", "").lstrip("0")) <= 4 for value in shown)
-    assert f"snakemake --cores all sweep_{row['sweep']}" in browser.texts("pre.command")
+    commands = browser.texts("pre.command")
+    assert all(one.startswith(". .venv/bin/activate; export PYTHONPATH=workflow\n") for one in commands)
+    assert f"snakemake --cores all sweep_{row['sweep']}" in [one.splitlines()[1] for one in commands]
     assert f"kernels/gemm/simt/{row['kernel']}.cu" in panel.text
     browser.press("\ue00c")  # Escape
     assert not panel.is_displayed()
@@ -294,12 +372,12 @@ def test_the_keyboard_moves_through_the_rows_and_opens_one(browser: Browser, fil
     browser.script("document.querySelector('tr[tabindex=\"0\"]').focus()")
     browser.press("\ue015")  # down
     browser.press("\ue007")
-    assert second in browser.find("#detail-title").text
+    assert second in browser.script("return run.rows.label[run.places.get(state.cell)]")
     browser.press("\ue00c")
     browser.press("\ue010")  # End
     assert browser.script("return Number(document.activeElement.dataset.index)") > 3000
     browser.press("\ue011", "\ue007")  # Home, Enter
-    assert first in browser.find("#detail-title").text
+    assert first in browser.script("return run.rows.label[run.places.get(state.cell)]")
 
 
 @pytest.mark.slow
@@ -317,9 +395,10 @@ def test_every_kind_of_command_is_one_that_judge_takes(
     browser.open(file)
     ids = browser.script("return [...RUNS[0].ids]")
     for place in rows.index:
-        command = browser.script("return commands(RUNS[0], arguments[0])[0][1]", int(place))
+        commands = [one for _, one in browser.script("return commands(RUNS[0], arguments[0])", int(place))]
+        (command,) = (one for one in commands if " judge " in one)
         caplog.clear()
-        assert main(["--root", str(ROOT), *shlex.split(command)[3:]]) == UNJUDGED
+        assert main(["--root", str(ROOT), *shlex.split(command.splitlines()[1])[3:]]) == UNJUDGED
         assert "no GPU is visible" in caplog.text, (ids[place], caplog.text)
 
 
@@ -399,7 +478,10 @@ def test_the_first_screen_says_what_to_use_and_nothing_is_wider(
     ink, paper = (sum(map(int, re.findall(r"\d+", color)[:3])) for color in browser.script(colors))
     assert abs(ink - paper) > 450, "legible"
     browser.script("document.querySelector('tr[data-index]').click()")
-    assert browser.find("#detail").size["width"] <= width
+    left, right = browser.script(
+        "const box = $('detail').getBoundingClientRect(); return [box.left, box.right];"
+    )
+    assert 0 <= left < right <= browser.script("return document.documentElement.clientWidth")
     assert browser.script("return document.documentElement.scrollWidth") <= width
 
 
@@ -410,16 +492,17 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(browser: Browser, file
         "for (const [id, value] of [['use-m', 6000], ['use-n', 6000], ['use-k', 6000]]) $(id).value = value;"
         "$('use-m').dispatchEvent(new Event('input', {bubbles: true}))"
     )
-    assert (
-        "6000 x 6000 x 6000 was not measured. The nearest that was: 8192 x 8192 x 8192."
-        in browser.find("#use-answer").text
-    )
+    said = browser.find("#use-answer").text
+    assert "6000 x 6000 x 6000 was not measured; nearest measured: 8192 x 8192 x 8192." in said
+    assert browser.texts(".inexact .rate"), "greyed"
     assert "6000x6000x6000" in browser.driver.current_url
     browser.open(file, "use=fp32/NN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
     assert re.search(r"gemm_tma .*\n54\.\d TFLOP/s 6 % faster than cuBLAS", said)
+    assert "fp32: measured in NN only." in said
     assert "kernels/gemm/simt/gemm_tma.cu" in said
-    command = browser.texts("#use-answer .command")[0]
+    setup, command = browser.texts("#use-answer .command")[0].splitlines()
+    assert setup == ". .venv/bin/activate; export PYTHONPATH=workflow"
     assert command == "python -m ladder reproduce fp32_ladder/gemm_tma-fp32@4096:cold --device nvidia-h200"
     browser.find("#use-answer [data-part=source]").click()
     assert browser.find("#detail").is_displayed()
@@ -434,6 +517,68 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(browser: Browser, file
     ):
         browser.open(file, nonsense)
         assert "TFLOP/s" in browser.find("#use-answer").text
+
+
+@pytest.mark.slow
+def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
+    browser: Browser, file: Path, text: str
+) -> None:
+    run = embedded(text)["runs"][0]
+    rows = decoded(run["timings"])
+    (use,) = [
+        one
+        for one in run["uses"]
+        if (one["kind"], one["layout"], one["size"], one["regime"]) == ("bf16", "TN", "4096", "cold")
+    ]
+    first, *others = (rows.loc[place] for place in use["places"])
+    browser.open(file, "use=bf16/TN/4096x4096x4096/cold")
+    lines = browser.find("#use-answer").text.splitlines()
+    cold = next(line for line in lines if "faster than cuBLAS" in line and "Running" not in line)
+    held = next(line for line in lines if line.startswith("Running for seconds"))
+    assert f"cuBLAS beside it: {first['reference_median_us']:.4g} µs" in cold
+    assert f"{first['sessions']:.0f} sessions on" in cold, "each regime has its own sessions"
+    same = rows[(rows["variant"] == first["variant"]) & (rows["size"] == "4096")]
+    same = same[(same["regime"] == "sustained") & (same["sweep"] == first["sweep"])].iloc[0]
+    assert f"{same['sessions']:.0f} session" in held
+    shown = browser.texts(".next li")
+    assert len(shown) == len(others)
+    for line, row in zip(shown, others, strict=True):
+        percent = f"{100 * (row['speedup'] - 1):+.1f}"
+        known = {float(percent), round(float(percent))}
+        number = float(
+            re.search(r"([+\N{MINUS SIGN}]?[\d.]+) % over cuBLAS", line)[1].replace("\N{MINUS SIGN}", "-")
+        )  # type: ignore[index]
+        assert number in known
+        assert "TFLOP/s" not in line
+        assert row["called"] in line
+    assert "only ratios rank" in browser.find("#use-answer").text
+
+
+@pytest.mark.slow
+def test_sizes_that_are_none_far_or_not_taken_have_no_answer(browser: Browser, file: Path) -> None:
+    type_in = "$(arguments[0]).value = arguments[1]; $(arguments[0]).dispatchEvent(new Event('input', {bubbles: true}))"
+    for value, said in (("0", "M is 0"), ("-5", "M is -5"), ("", "M is empty"), ("1.5", "M is 1.5")):
+        browser.open(file)
+        browser.script(type_in, "use-m", value)
+        assert f"{said}: type whole numbers from 1 on" in browser.find("#use-error").text
+        assert browser.find("#use-answer").text == ""
+        browser.script(type_in, "use-m", "4096")
+        assert not browser.find("#use-error").is_displayed()
+        assert "TFLOP/s" in browser.find("#use-answer").text
+    browser.open(file, "use=bf16/TN/16x4096x4096/cold")
+    said = browser.find("#use-answer").text
+    assert "too far from anything measured" in said
+    assert "TFLOP/s" not in said
+    words = shlex.split(browser.texts("#use-answer .command")[0].splitlines()[1])
+    assert words[:4] == ["python", "-m", "ladder", "judge"]
+    assert words[words.index("--size") + 1] == "{m: 16, n: 4096, k: 4096}"
+    browser.open(file, "use=bf16/TN/4096x4096x4095/cold")
+    assert "takes K in multiples of 8 only: not this size." in browser.find("#use-answer").text
+    browser.open(file, "use=fp32/NN/4096x4097x4096/cold")
+    said = browser.find("#use-answer").text
+    assert re.search(
+        r"gemm_tma \S+ takes N in multiples of 4 only: not this size\. gemm_\w+ .* takes it", said
+    )
 
 
 @pytest.mark.slow
@@ -493,7 +638,7 @@ def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(browser: Br
     for fragment, part in (
         ("dtype=bf16&words=4096", "cells"),
         ("chart=fp32_padding", "charts"),
-        ("refuted=1", "claims"),
+        ("verdict=refuted", "claims"),
     ):
         browser.open(file, fragment)
         assert (
@@ -541,16 +686,100 @@ def test_a_chart_has_at_most_six_lines_and_two_can_be_compared(browser: Browser,
 
 
 @pytest.mark.slow
-def test_refuted_claims_can_be_read_alone(browser: Browser, file: Path) -> None:
+def test_claims_of_one_verdict_can_be_read_alone_and_their_number_is_the_headlines(
+    browser: Browser, file: Path
+) -> None:
     decided = tables.read("claims", PUBLISHED.tables)
-    refuted = int((overall(decided) == "refuted").sum())
+    whole = overall(decided)
     browser.open(file)
-    browser.find("#refuted").click()
-    visible = browser.script(
-        "return [...document.querySelectorAll('tr.claim')].filter(one => one.offsetParent).length"
+    seen = {}
+    for verdict in ("refuted", "not on this GPU", "holds"):
+        browser.choose("claims-verdict", verdict)
+        seen[verdict] = browser.script(
+            "return [...document.querySelectorAll('tr.claim')].filter(one => one.offsetParent).length"
+        )
+        assert {*browser.texts("tr.claim:not([hidden]) td.verdict")} == {verdict}
+    assert seen["refuted"] + seen["not on this GPU"] == int((whole == "refuted").sum())
+    assert seen["holds"] == int((whole == "holds").sum())
+    headline = browser.find(".card[data-name=claims]").text
+    assert re.search(rf"\b{seen['refuted']} of \d+ statements", headline)
+
+
+@pytest.mark.slow
+def test_several_sizes_can_be_asked_for_and_an_unknown_one_is_named(
+    browser: Browser, file: Path, timings: pd.DataFrame
+) -> None:
+    cubes = (timings["m"] == timings["n"]) & (timings["n"] == timings["k"])
+    own = timings[cubes & timings["m"].isin([4096, 8192])]
+    browser.open(file, "against=all&problem=gemm")
+    browser.choose("by-size", "4096, 8192")
+    assert browser.find("#count").text.startswith(f"{len(own)} of ")
+    browser.choose("by-size", "64 x 4096 x 4096")
+    assert {*browser.column("size")} == {"64x4096x4096"}
+    browser.choose("by-size", "77")
+    assert browser.find("#count").text.startswith("0 of ")
+    assert "No cell has the size 77. Sizes are" in browser.find("#hints").text
+    browser.open(file, "dtype=fp32&size=4096&sort=-speedup")
+    assert {*browser.column("dtype")} == {"fp32"}
+    assert float(browser.column("speed-up [95 %]")[0].split()[0]) < 2, "3xTF32 is a dtype of its own"
+    browser.open(file, "words=hopper_3xtf32")
+    assert {*browser.column("dtype")} == {"fp32 by 3xTF32"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("screen", [(1440, False), (390, False)], indirect=True)
+def test_a_rung_shows_rate_and_ratio_and_its_name_lies_on_no_axis(
+    browser: Browser, file: Path, screen: tuple[int, int], text: str
+) -> None:
+    browser.open(file)
+    numbers = browser.script(
+        "const texts = (one) => [...one.querySelectorAll('text.muted')].map(cell => cell.textContent);"
+        "return [...document.querySelectorAll('#rungs g[data-cell]')].map(texts)"
     )
-    assert visible == refuted > 5
-    assert "not on this GPU" in browser.find("table.claims").text
+    assert all(len(pair) == 2 and all(map(float, pair)) for pair in numbers)
+    heads = browser.texts("#rungs svg > text")
+    assert {"TFLOP/s", "x cuBLAS"} <= {*heads}
+    crossed = browser.script(
+        "const boxes = (what) => [...document.querySelectorAll(what)].map(one => one.getBoundingClientRect());"
+        "const names = boxes('#rungs g[data-cell] > text:first-of-type'), axes = boxes('#rungs .one');"
+        "return names.filter(name => axes.some(axis => axis.left > name.left && axis.left < name.right"
+        " && axis.top < name.bottom - 3 && axis.bottom > name.top + 3)).length"
+    )
+    assert crossed == 0
+    assert "16 wide tile (on 15)" in browser.texts("#rungs g[data-cell] > text:first-of-type")
+
+
+@pytest.mark.slow
+def test_what_leaves_a_chart_below_has_its_number_there(browser: Browser, file: Path) -> None:
+    browser.open(file, "chart=fp32_ladder")
+    gone = browser.texts("#curves .gone")
+    assert gone
+    shown = [one for one in browser.texts("#curves svg > text") if re.fullmatch(r"[\d.]+( to [\d.]+)?", one)]
+    assert "0.54" in shown
+
+
+@pytest.mark.slow
+def test_lines_of_one_chart_have_the_colours_of_the_figure(browser: Browser, file: Path) -> None:
+    browser.open(file, "chart=fp32_buffering")
+    pairs = browser.script(
+        "return [...document.querySelectorAll('#curves-legend [aria-pressed=true]')]"
+        ".map(one => [one.textContent, getComputedStyle(one.querySelector('svg')).fill])"
+    )
+    found = {
+        name: "#" + "".join(f"{int(one):02x}" for one in re.findall(r"\d+", color)) for name, color in pairs
+    }
+    own = Project(ROOT)
+    data = RunData.read(PUBLISHED, load_sweeps(own.sweeps, load_catalog(own.kernels), None))
+    part = data.parts["fp32_buffering"]
+    (figure,) = part.sweep.figures
+    (axis,) = FIGURES["curves"](part.drawn(figure, "")).axes
+    drawn = {
+        line.get_label(): line.get_color() for line in axis.lines if not str(line.get_label()).startswith("_")
+    }
+    assert found == drawn
+    assert (
+        "without “double-buffered tiles and fragments, stores between”" in browser.find("#curves-title").text
+    )
 
 
 @pytest.mark.slow
@@ -571,6 +800,8 @@ def test_a_folder_of_someone_else_runs_nothing_here(browser: Browser, text: str,
         "sweep",
         "reference",
         "rung",
+        "called",
+        "kind",
     ):
         own["timings"][name]["words"] = [f"{word}{bad}" for word in own["timings"][name]["words"]]
     other = own | {"name": f"published/{bad}", "device": bad, "gpu": bad, "uses": []}
@@ -586,7 +817,7 @@ def test_a_folder_of_someone_else_runs_nothing_here(browser: Browser, text: str,
     assert browser.script("return document.querySelectorAll('img').length") == 0
     assert browser.driver.title.startswith("Kernel Ladder")
     for _, command in browser.script("return commands(RUNS[1], 0)"):
-        words = shlex.split(command)
+        words = shlex.split(command.partition("\n")[2])
         assert "touch" not in words
         if "--device" in words:
             assert words[words.index("--device") + 1] == bad

@@ -157,7 +157,7 @@ function drawCurves(element, series, title, unit, beside) {
   }
   if (unit === "speedup" && y(1) >= top && y(1) <= bottom) parts.push(`<line class="unit" x1="${left}" x2="${width - right}" y1="${y(1)}" y2="${y(1)}"/>`);
   parts.push(`<text class="muted" text-anchor="middle" x="${(left + width - right) / 2}" y="${height - 6}">${escaped(title)}</text>`);
-  const inside = (value) => Math.min(bottom, Math.max(top, y(value))), ends = [];
+  const inside = (value) => Math.min(bottom, Math.max(top, y(value))), ends = [], below = new Map(); // values of what has left the axis below, at each x
   parts.push(`<clipPath id="plot"><rect x="${left}" y="${top - 6}" width="${width - right - left + 8}" height="${bottom - top + 6}"/></clipPath>`);
   for (const one of series) {
     const [colour, shape] = look(one.at), inOrder = [...one.points].sort((first, second) => first.x - second.x);
@@ -167,9 +167,17 @@ function drawCurves(element, series, title, unit, beside) {
       `<g ${attributes(one.run, place, summary(one.run, place).replaceAll("\n", ", "))}><path class="whisker" style="stroke:${colour}" d="M${x(at)} ${inside(value[1])}V${inside(value[2])}"/>`
         + `<g fill="${one.run === beside ? "var(--paper)" : colour}" stroke="${colour}">${mark(shape, x(at), y(value[0]), 3.2)}</g>`
         + `<circle class="hit" cx="${x(at)}" cy="${y(value[0])}" r="9"/></g>`);
-    parts.push(`<g><path class="series" clip-path="url(#plot)" style="stroke:${colour}"${dashes} d="${path}"/>${marks.join("")}</g>`);
+    const gone = inOrder.filter(({ value }) => y(value[0]) > bottom).map(({ x: at, place, value }) => {
+      below.set(at, [...(below.get(at) ?? []), value[0]]);
+      return `<g class="gone" ${attributes(one.run, place, summary(one.run, place).replaceAll("\n", ", "))}><path style="fill:${colour}" d="M${x(at) - 4} ${bottom - 7}h8l-4 7z"/>`
+        + `<circle class="hit" cx="${x(at)}" cy="${bottom - 5}" r="9"/></g>`;
+    });
+    parts.push(`<g><path class="series" clip-path="url(#plot)" style="stroke:${colour}"${dashes} d="${path}"/>${marks.join("")}${gone.join("")}</g>`);
     const last = inOrder[inOrder.length - 1];
     if (one.run !== beside) ends.push({ name: one.name, colour, at: inside(last.value[0]), level: inside(last.value[0]), x: x(last.x) });
+  }
+  for (const [at, values] of below) {
+    parts.push(`<text class="muted" text-anchor="middle" x="${x(at)}" y="${bottom - 11}">${[...new Set([Math.min(...values), Math.max(...values)].map((value) => figure(value, 2)))].join(" to ")}</text>`);
   }
   if (!narrow) {
     ends.sort((one, other) => one.at - other.at);
@@ -188,6 +196,13 @@ function drawCurves(element, series, title, unit, beside) {
   return true;
 }
 
+/** What most of a sweep's rows are timed against: by its rung where it has one there, else kernel and parameters. */
+function baselineName(run, sweep) {
+  const { rows } = run, about = run.sweeps[sweep];
+  const own = run.ids.findIndex((_, place) => rows.sweep[place] === sweep && rows.rung[place] !== null && rows.reference[place] === rows.variant[place]);
+  return own < 0 ? about.reference : `“${rows.label[own]}”`;
+}
+
 /** What a row has in common with those of the same variant and size in other regimes. */
 const sizedId = (run, place) => `${run.rows.variant[place]}@${run.rows.size[place]}`;
 
@@ -200,24 +215,29 @@ const fastestAt = (run, sweep) => new Set((run.sweeps[sweep]?.fastest || []).map
  */
 function curveSeries(run, sweep, regime, beside) {
   const about = run.sweeps[sweep], found = [];
-  const column = speedColumn(run, chartRows(run, sweep, regime).filter((place) => run.rows.speedup[place] !== null));
+  const known = chartRows(run, sweep, regime).filter((place) => run.rows.speedup[place] !== null);
+  // As in the figure a variant with a slower baseline than the others' is left out, if then all compare.
+  const most = known.filter((place) => !about.own_baselines.includes(run.rows.variant[place]));
+  const left = new Set(most.length && comparable(run, most) ? about.own_baselines : []);
+  const column = speedColumn(run, left.size ? most : known);
   for (const own of [run, beside]) {
     if (!own) continue;
     const { rows } = own;
     const extent = (place) => rows.m?.[place] ?? rows.elements?.[place] ?? null;
     const fastest = fastestAt(own, sweep);
     const name = about.shapes ? (place) => `${rows.dtype[place]}, N x K = ${rows.n[place]} x ${rows.k[place]}` : (place) => rows.label[place];
-    const wanted = chartRows(own, sweep, regime).filter((place) =>
+    const wanted = chartRows(own, sweep, regime).filter((place) => !left.has(rows.variant[place]) && rows.variant[place] !== rows.reference[place] &&
       measure(own, place, column)[0] !== null && extent(place) !== null && (!about.shapes || fastest.has(sizedId(own, place))));
-    const most = new Map();
-    for (const place of wanted) most.set(extent(place), Math.max(most.get(extent(place)) ?? 0, measure(own, place, column)[0]));
-    const value = (place) => measure(own, place, column).map((one) => (column === "speedup" ? one : one / most.get(extent(place))));
+    const fast = new Map();
+    for (const place of wanted) fast.set(extent(place), Math.max(fast.get(extent(place)) ?? 0, measure(own, place, column)[0]));
+    const value = (place) => measure(own, place, column).map((one) => (column === "speedup" ? one : one / fast.get(extent(place))));
     for (const [title, points] of grouped(wanted.length, (at) => name(wanted[at]))) {
       found.push({ name: title, run: own, points: points.map((at) => ({ x: extent(wanted[at]), place: wanted[at], value: value(wanted[at]) })) });
     }
   }
   const title = run.rows.m?.[found[0]?.points[0]?.place] != null ? (about.shapes ? "M" : "size (M)") : "elements";
-  return { series: found, names: [...new Set(found.map((one) => one.name))], title, column };
+  const without = [...new Set(known.filter((place) => left.has(run.rows.variant[place])).map((place) => run.rows.label[place]))];
+  return { series: found, names: [...new Set(found.map((one) => one.name))], title, column, without };
 }
 
 /** The lines that say most: the fastest at each size, from the largest on, then the fastest of the others. */

@@ -35,7 +35,7 @@ function readRun(given) {
   const rows = decode(given.timings);
   const count = (rows.sweep || []).length;
   const column = (name) => rows[name] || (rows[name] = new Array(count).fill(null));
-  ["regime", "baseline", "reference", "rung", "reason", "speedup", "speedup_low", "speedup_high", "predicted_low", "predicted_high", "median_us", "layout"].forEach(column);
+  ["kind", "called", "regime", "baseline", "reference", "rung", "reason", "speedup", "speedup_low", "speedup_high", "predicted_low", "predicted_high", "median_us", "layout"].forEach(column);
   // Between single launches the GPU rests: the power of both together says nothing.
   if (rows.power_w) rows.power_w = rows.power_w.map((value, place) => (rows.regime[place] === "sustained" ? value : null));
   const run = { ...given, rows, count, has: (name) => rows[name].some((value) => value !== null) };

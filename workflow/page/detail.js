@@ -36,25 +36,33 @@ const WORDS = {
 };
 const flow = (values) => `{${Object.entries(values).map(([name, value]) => `${name}: ${value}`).join(", ")}}`;
 
-/** Commands that repeat a cell: this one alone, its sweep, and what was measured of it before. */
-function commands(run, place) {
+const SETUP = ". .venv/bin/activate; export PYTHONPATH=workflow"; // in the checkout, after make
+
+/** The command that judges a row's kernel against its reference at a size; null where it has none. */
+function judgeCommand(run, place, size) {
   const { rows } = run, about = run.sweeps[rows.sweep[place]], own = run.variants.get(rows.variant[place]);
   const file = PAGE.kernels[rows.kernel[place]]?.file.replace(/\.cu$/, ".yaml");
-  const found = [];
-  const cell = `${rows.variant[place]}@${rows.size[place]}${rows.regime[place] ? `:${rows.regime[place]}` : ""}`;
   const against = rows.reference[place], other = run.variants.get(against);
   const known = other ? flow({ kernel: other.kernel, params: flow(other.params) }) : about?.libraries.includes(against) ? against : null;
-  if (file && known) {
-    const size = Object.fromEntries(EXTENTS.filter((name) => rows[name]?.[place] != null).map((name) => [name, rows[name][place]]));
-    const words = ["python", "-m", "ladder", "judge", file, "--dtype", rows.dtype[place]];
-    if (rows.layout[place]) words.push("--layout", rows.layout[place]);
-    words.push("--size", "elements" in size ? String(size.elements) : flow(size), "--regime", rows.regime[place]);
-    for (const [name, value] of Object.entries(own.params)) words.push("--param", `${name}=${value}`);
-    found.push(["This cell alone, on a GPU", [...words, "--reference", known].map(shellWord).join(" ")]);
-  }
-  if (run.name.startsWith("published/")) found.push(["Against what is published, on a GPU", `python -m ladder reproduce ${shellWord(run.ids[place])} --device ${shellWord(run.device)}`]);
-  found.push(["Its sweep", `snakemake --cores all ${shellWord(`sweep_${rows.sweep[place]}`)}`]);
-  found.push(["Every record of it", `python -m ladder history ${shellWord(cell)} --device ${shellWord(run.device)}`]);
+  if (!file || !known) return null;
+  const words = ["python", "-m", "ladder", "judge", file, "--dtype", rows.dtype[place]];
+  if (rows.layout[place]) words.push("--layout", rows.layout[place]);
+  words.push("--size", "elements" in size ? String(size.elements) : flow(size), "--regime", rows.regime[place]);
+  for (const [name, value] of Object.entries(own.params)) words.push("--param", `${name}=${value}`);
+  return `${SETUP}\n${[...words, "--reference", known].map(shellWord).join(" ")}`;
+}
+
+/** Commands that repeat a cell, the first as published where it is: alone, its sweep, and what was measured of it before. */
+function commands(run, place) {
+  const { rows } = run, found = [];
+  const cell = `${rows.variant[place]}@${rows.size[place]}${rows.regime[place] ? `:${rows.regime[place]}` : ""}`;
+  const set = (...words) => `${SETUP}\n${words.map(shellWord).join(" ")}`;
+  if (run.name.startsWith("published/")) found.push(["Repeat this number on your GPU (after make)", set("python", "-m", "ladder", "reproduce", run.ids[place], "--device", run.device)]);
+  const size = Object.fromEntries(EXTENTS.filter((name) => rows[name]?.[place] != null).map((name) => [name, rows[name][place]]));
+  const alone = judgeCommand(run, place, size);
+  if (alone) found.push(["This cell alone, on a GPU", alone]);
+  found.push(["Its sweep", set("snakemake", "--cores", "all", `sweep_${rows.sweep[place]}`)]);
+  found.push(["Every record of it", set("python", "-m", "ladder", "history", cell, "--device", run.device)]);
   return found;
 }
 
@@ -122,9 +130,10 @@ function detailHtml(run, place, beside) {
   const compiled = sides.map(([own, there]) => (name) => own.resource(there, name));
   const about = run.sweeps[at("sweep")], technique = about?.rungs?.[at("variant")];
   const kernel = PAGE.kernels[at("kernel")];
-  const parts = [`<div class="head"><h2 id="detail-title">${escaped(at("label"))} <span class="muted">at ${escaped(at("size"))}, ${escaped(at("dtype"))}${at("layout") ? `, ${escaped(at("layout"))}` : ""}${at("regime") ? `, ${escaped(at("regime"))}` : ""}</span></h2>`
+  const parts = [`<div class="head"><h2 id="detail-title">${escaped(at("called"))} <span class="muted">at ${escaped(at("size"))}, ${escaped(at("dtype"))}${at("layout") ? `, ${escaped(at("layout"))}` : ""}${at("regime") ? `, ${escaped(at("regime"))}` : ""}</span></h2>`
     + '<button type="button" id="close">Close</button></div>'];
   parts.push(`<p><b>${escaped(about?.title ?? at("sweep"))}</b><br>${escaped(about?.question ?? "")}</p>`);
+  if (at("rung")) parts.push(`<p>Rung “${escaped(at("rung"))}” of this sweep.</p>`);
   if (technique) parts.push(`<p>${escaped(technique)}</p>`);
   parts.push(stepHtml(run, place));
   const failed = at("status") !== "ok";

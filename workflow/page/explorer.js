@@ -4,8 +4,10 @@
 const $ = (id) => document.getElementById(id);
 const FACETS = [["problem", "Problem"], ["dtype", "Dtype"], ["layout", "Layout"], ["size", "Size"], ["regime", "Regime"], ["against", "Against"],
   ["sweep", "Sweep"], ["kernel", "Kernel"], ["status", "Status"]];
+/** The column that a facet is about: FP32 by three TF32 products is a dtype of its own. */
+const facetColumn = (own, name) => own.rows[name === "dtype" ? "kind" : name];
 const EVERY = "all"; // the value of `against` that lets every row pass
-const EMPTY = { words: "", param: "", sort: "", cell: "", run: "0", beside: "", chart: "", at: "", by: "", lit: "", use: "", ladder: "", refuted: "",
+const EMPTY = { words: "", param: "", sort: "", cell: "", run: "0", beside: "", chart: "", at: "", by: "", lit: "", use: "", ladder: "", verdict: "",
   ...Object.fromEntries(FACETS.map(([name]) => [name, ""])), against: "library" };
 const FILTERS = [...FACETS.map(([name]) => name), "words", "param"];
 const byNature = new Intl.Collator("en", { numeric: true });
@@ -55,17 +57,23 @@ function wordTest(own, word) {
     return (place) => fits[own.parameterCode[place]];
   }
   for (const name of ["dtype", "layout", "regime", "size"]) {
-    const values = new Set(rows[name].filter((value) => value !== null && value.toLowerCase() === lower));
-    if (values.size) return (place) => values.has(rows[name][place]);
+    const column = facetColumn(own, name), values = new Set(column.filter((value) => value !== null && value.toLowerCase() === lower));
+    if (values.size) return (place) => values.has(column[place]);
   }
   if (/^\d+$/.test(word)) return (place) => EXTENTS.some((name) => String(rows[name]?.[place]) === word);
   const haystack = haystackOf(own);
   return (place) => haystack[place].includes(lower);
 }
 
+/** Sizes as they are typed: "4096, 8192" is two, "64 x 4096 x 4096" one. */
+const typedSizes = (text) => text.toLowerCase().replace(/\s*[x×*]\s*/g, "x").split(/[\s,;]+/).filter(Boolean);
+
 /** Places of the rows that pass, and for each facet how many rows each value would leave. */
 function filtered(own, against) {
-  const { rows } = own, facets = FACETS.map(([name]) => [rows[name], name === "against" ? (against === EVERY ? "" : against) : state[name]]);
+  const { rows } = own, facets = FACETS.map(([name]) => {
+    const value = name === "against" ? (against === EVERY ? "" : against) : state[name];
+    return [facetColumn(own, name), value && new Set(name === "size" ? typedSizes(value) : [value])];
+  });
   const tests = (state.words.match(/"[^"]*"|\S+/g) || []).map((word) => wordTest(own, word));
   const wanted = own.parameterPairs.map((found) => !state.param || found.includes(state.param));
   const places = [], counts = facets.map(() => new Map()), byCode = new Map();
@@ -77,7 +85,7 @@ function filtered(own, against) {
     for (let index = 0; index < facets.length && failures < 2; index += 1) {
       const [column, value] = facets[index];
       // A row without a result is against nothing: it passes.
-      if (value && column[place] !== value && !(column === rows.against && column[place] === null)) {
+      if (value && !value.has(column[place]) && !(column === rows.against && column[place] === null)) {
         failing = index;
         failures += 1;
       }
@@ -134,7 +142,8 @@ function tableColumns() {
   const number = (name, title, width, digits = 4) => ({ name, title, width, number: true, value: (place) => rows[name]?.[place] ?? null, cell: (place) => figure(rows[name]?.[place], digits) });
   const text = (name, title, width) => ({ name, title, width, value: (place) => rows[name][place], cell: (place) => rows[name][place] ?? "" });
   const range = (place) => (rows.range[place] === null ? "" : `${figure(rows.range[place][0], 3)} to ${figure(rows.range[place][1], 3)}`);
-  const kinds = [text("dtype", "dtype", 56), text("layout", "layout", 54)];
+  const kind = { ...text("dtype", "dtype", run.has("kind") && rows.kind.some((one, place) => one !== rows.dtype[place]) ? 104 : 56), value: (place) => rows.kind[place], cell: (place) => rows.kind[place] ?? "" };
+  const kinds = [kind, text("layout", "layout", 54)];
   const found = [
     text("label", "variant", narrow ? 122 : 226),
     { ...text("size", "size", narrow ? 72 : 100), value: (place) => WORK(rows, place) },
@@ -222,7 +231,9 @@ function showChips(against) {
 function showHints(count) {
   const words = state.words.toLowerCase().split(/\s+/).filter((word) => word.length > 2);
   const cards = words.length ? [...document.querySelectorAll(".card")].filter((card) => words.every((word) => card.textContent.toLowerCase().includes(word))) : [];
+  const known = new Set(run.rows.size), unknown = typedSizes(state.size).filter((one) => !known.has(one));
   $("hints").innerHTML = (count || !state.words ? "" : "No cell has these words. ")
+    + (unknown.length ? `No cell has the size ${escaped(unknown.join(" or "))}. Sizes are M = N = K (4096), M x N x K (64x4096x4096) or a length; several stand with commas between. ` : "")
     + (cards.length ? `In the findings: ${cards.slice(0, 4).map((card) => `<a href="#findings" data-card="${escaped(card.dataset.name)}">${escaped(card.querySelector("h3").textContent)}</a>`).join(" ")}` : "");
 }
 $("hints").addEventListener("click", (event) => {
@@ -323,7 +334,7 @@ function showCharts() {
   here = here.slice(0, MOST_BARS);
   const short = differing(here.map((place) => rows.label[place]));
   const cut = several > here.length ? `, the ${here.length} fastest of ${several}` : "";
-  const over = here.some((place) => rows.against[place] === "library") ? libraryName(run, here.find((place) => rows.against[place] === "library")) : about.reference;
+  const over = here.some((place) => rows.against[place] === "library") ? libraryName(run, here.find((place) => rows.against[place] === "library")) : baselineName(run, sweep);
   const relative = column === "speedup" ? `relative to ${over}` : "by rate, for their baselines differ";
   const what = about.steps.length ? `Speed of each rung at ${size}` : about.shapes ? "Speed of the fastest at each shape, M x N x K" : `Speed of each variant at ${size}`;
   $("bars-title").textContent = `${what}${cut}, ${relative}`;
@@ -337,7 +348,7 @@ function showCharts() {
   const drawn = lines.length > 0 && drawCurves($("curves"), lines, all_.title, all_.column, beside);
   if (!lines.length) $("curves").innerHTML = "";
   const isOf = all_.column === "speedup" ? `relative to ${over}` : "as a share of the fastest at each size";
-  $("curves-title").textContent = drawn ? `${about.shapes ? "Shapes: the fastest" : "The same"} over ${all_.title}, ${isOf}` : "";
+  $("curves-title").textContent = drawn ? `${about.shapes ? "Shapes: the fastest" : "The same"} over ${all_.title}, ${isOf}${all_.without.length ? `; without “${all_.without.join("”, “")}”, whose baseline is slower` : ""}` : "";
   const order = [...shown, ...all_.names.filter((name) => !shown.includes(name)).sort(byNature.compare)];
   $("curves-legend").innerHTML = drawn ? order.map((name) => {
     const at = shown.indexOf(name), [colour, shape] = at < 0 ? ["var(--line)", "circle"] : look(at);
@@ -428,12 +439,22 @@ function showUse() {
   options($("use-layout"), layouts.map((one) => [one, null]), asked.layout, null, (one) => ({ NN: "NN (B is K x N)", TN: "TN (B is N x K)" })[one] ?? one);
   options($("use-regime"), regimes.map((one) => [one, null]), asked.regime, null, (one) => REGIMES[one] ?? one);
   for (const name of ["m", "n", "k"]) if (document.activeElement !== $(`use-${name}`)) $(`use-${name}`).value = asked[name];
+  $("use-error").hidden = true;
+  for (const name of ["m", "n", "k"]) $(`use-${name}`).removeAttribute("aria-invalid");
   $("use-answer").innerHTML = useHtml(run, asked);
 }
-/** What was chosen: with another dtype the layout is chosen anew. */
+/** What was chosen: with another dtype the layout is chosen anew. No answer stands beside sizes that are none. */
 function changeUse(event) {
   const sides = ["m", "n", "k"].map((name) => Number($(`use-${name}`).value));
-  if (!sides.every((side) => Number.isInteger(side) && side >= 1)) return;
+  const wrong = ["m", "n", "k"].filter((_, index) => !(Number.isInteger(sides[index]) && sides[index] >= 1));
+  if (wrong.length) {
+    for (const name of ["m", "n", "k"]) $(`use-${name}`).setAttribute("aria-invalid", String(wrong.includes(name)));
+    $("use-error").hidden = false;
+    $("use-error").textContent = `${wrong.map((name) => `${name.toUpperCase()} is ${$(`use-${name}`).value || "empty"}`).join(", ")}: type whole numbers from 1 on, such as 4096.`;
+    $("use-answer").innerHTML = "";
+    lastUse = "";
+    return;
+  }
   const layout = event.target.id === "use-kind" ? "" : $("use-layout").value;
   change({ use: [$("use-kind").value, layout, sides.join("x"), $("use-regime").value].join("/") });
 }
@@ -457,15 +478,19 @@ function showLadder() {
   if (key === lastLadder) return;
   lastLadder = key;
   options($("ladder-sweep"), names.map((name) => [name, null]), sweep, null, (name) => run.sweeps[name].title);
-  $("ladder-about").textContent = `Gain of each rung at ${about.size}, ${about.regime}; the path in blue, what was tried beside it pale. Choose a rung for its source, its changes, its counters and its cells.`;
+  const what = about.one ? `Speed with each change, over that of “${about.one}”, at ${about.size}, ${about.regime}.`
+    : `Gain of each rung at ${about.size}, ${about.regime}; the path in bold, what was tried beside it pale. A bar is over the bold rung above it, or over the one that is named: (on 12).`;
+  $("ladder-about").textContent = `${what} Choose a rung for its source, its changes, its counters and its cells.`;
   drawLadder($("rungs"), run, sweep);
 }
 $("ladder-sweep").addEventListener("change", (event) => change({ ladder: event.target.value }));
 function showClaims() {
-  $("refuted").checked = Boolean(state.refuted);
-  for (const row of document.querySelectorAll("tr.claim")) row.hidden = Boolean(state.refuted) && row.dataset.verdict !== "refuted";
+  const rows = [...document.querySelectorAll("tr.claim")], counts = new Map();
+  for (const row of rows) counts.set(row.dataset.verdict, (counts.get(row.dataset.verdict) || 0) + 1);
+  options($("claims-verdict"), counts, state.verdict, `all (${rows.length})`, (one) => (one === "refuted" ? "refuted on this GPU" : one === "not on this GPU" ? "of another GPU, not on this one" : one));
+  for (const row of rows) row.hidden = state.verdict !== "" && row.dataset.verdict !== state.verdict;
 }
-$("refuted").addEventListener("change", (event) => change({ refuted: event.target.checked ? "1" : "" }));
+$("claims-verdict").addEventListener("change", (event) => change({ verdict: event.target.value }));
 
 // Everything, from the state.
 function show() {
@@ -498,7 +523,7 @@ for (const name of ["run", "beside"]) $(name).addEventListener("change", (event)
 for (const label of document.querySelectorAll("label.runs")) label.hidden = RUNS.length < 2;
 /** The part of the page that the address is about. */
 function goThere() {
-  const part = state.use ? "use" : FILTERS.some((name) => state[name] !== EMPTY[name]) || state.sort ? "cells" : state.chart || state.lit ? "charts" : state.ladder ? "ladder" : state.refuted ? "claims" : "";
+  const part = state.use ? "use" : FILTERS.some((name) => state[name] !== EMPTY[name]) || state.sort ? "cells" : state.chart || state.lit ? "charts" : state.ladder ? "ladder" : state.verdict ? "claims" : "";
   if (part) $(part).scrollIntoView();
 }
 addEventListener("hashchange", () => {

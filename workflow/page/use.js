@@ -41,28 +41,73 @@ function overLibrary(run, place) {
   return words + (range ? ` (another GPU: ${range})` : "");
 }
 
+/** +3 % over cuBLAS (another GPU: +1 % to +5 %): the number by which configurations rank. */
+function overWords(run, place) {
+  const { rows } = run, range = elsewhere([rows.predicted_low[place], rows.predicted_high[place]]);
+  const value = rows.speedup[place], words = value >= 2 || value <= 0.5 ? `${times(value)} the speed of` : `${times(value)} over`;
+  return `${words} ${libraryName(run, place)}${range ? ` (another GPU: ${range})` : ""}`;
+}
+
+/** "3 sessions on 2 GPUs"; empty where it is unknown. */
+function sessionsOf({ rows }, place) {
+  const count = (number, one) => `${number} ${one}${number === 1 ? "" : "s"}`;
+  return rows.sessions?.[place] == null ? "" : `${count(rows.sessions[place], "session")} on ${rows.gpus?.[place] == null ? "an unknown number of GPUs" : count(rows.gpus[place], "GPU")}`;
+}
+
+const sizeWords = (size) => `${size.m} x ${size.n} x ${size.k}`;
+const FAR = 2; // factor in M, N or K from which on what was measured says nothing
+/** What of M, N and K a configuration does not take, in words; empty where it takes them. */
+const refused = (size, multiples) => Object.entries(multiples).filter(([name, of]) => size[name] % of)
+  .map(([name, of]) => `${name.toUpperCase()} in multiples of ${of}`).join(" and ");
+
+function commandHtml([title, command]) {
+  return `<p class="muted">${escaped(title)} <button type="button" class="copy">Copy</button></p><pre class="command">${escaped(command)}</pre>`;
+}
+
 function useHtml(run, asked) {
   const found = nearestUse(run, asked), { rows } = run;
   if (!found) return "<p>No GEMM was timed against a library here. See <a href=\"#charts\">Charts</a>.</p>";
-  const [place, ...next] = found.places, id = (one) => escaped(run.ids[one]);
-  const name = (index) => `<b>${escaped(rows.kernel[found.places[index]])}</b> ${escaped(found.names[index])}`;
-  const parts = [];
-  if (apart(found, asked) > 0) {
-    parts.push(`<p class="notice">${escaped(`${asked.m} x ${asked.n} x ${asked.k}`)} was not measured. The nearest that was: ${escaped(`${found.m} x ${found.n} x ${found.k}`)}.</p>`);
+  const [place, ...next] = found.places, id = (one) => escaped(run.ids[one]), library = libraryName(run, place);
+  const file = PAGE.kernels[rows.kernel[place]]?.file, exact = apart(found, asked) === 0;
+  const far = ["m", "n", "k"].some((name) => Math.max(asked[name] / found[name], found[name] / asked[name]) > FAR);
+  const parts = [], needs = refused(asked, found.multiples[0]);
+  const layouts = new Set(run.uses.filter((one) => one.kind === found.kind).map((one) => one.layout));
+  if (layouts.size === 1) parts.push(`<p class="muted">${escaped(found.kind)}: measured in ${escaped(found.layout)} only.</p>`);
+  if (!exact) {
+    const nearest = `nearest measured: ${sizeWords(found)}`;
+    parts.push(`<p class="notice">${escaped(sizeWords(asked))} was not measured; ${far ? `it is too far from anything measured (${escaped(nearest)}). Time it.` : `${escaped(nearest)}. The numbers below are of that size.`}</p>`);
+    if (needs) {
+      const other = found.places.find((_, index) => !refused(asked, found.multiples[index]));
+      parts.push(`<p class="notice">${escaped(rows.called[place])} takes ${needs} only: not this size.${other === undefined ? "" : ` ${escaped(rows.called[other])} takes it.`}</p>`);
+    }
   }
-  const sessions = rows.sessions?.[place] != null ? `, ${rows.sessions[place]} session${rows.sessions[place] === 1 ? "" : "s"} on ${rows.gpus?.[place] ?? "?"} GPU${rows.gpus?.[place] === 1 ? "" : "s"}` : "";
-  parts.push(`<div class="answer"><p class="what">${name(0)}</p><p><span class="rate">${figure(rows.tflops?.[place], 3)} TFLOP/s</span> <span class="${verdictOf(run, place)}-text">${escaped(overLibrary(run, place))}</span></p>`);
+  const source = `<button type="button" data-open="${id(place)}">All its numbers</button> <button type="button" data-open="${id(place)}" data-part="source">Source</button> <code>${escaped(file ?? "")}</code>`;
+  if (far) {
+    const taking = found.places.find((_, index) => !refused(asked, found.multiples[index]));
+    const command = taking === undefined ? null : judgeCommand(run, taking, { m: asked.m, n: asked.n, k: asked.k });
+    parts.push(command ? commandHtml([`Time ${rows.called[taking]} at this size on your GPU (after make)`, command])
+      : "<p>None of the fastest takes this size. Pad it, or time a kernel of your own by <code>python -m ladder judge</code>.</p>");
+    return parts.join("");
+  }
+  // A line a regime, each with the sessions that it is of.
+  const line = (one, regime, leads) => {
+    const held = [figure(rows.reference_median_us?.[one]) && `${library} beside it: ${figure(rows.reference_median_us[one])} µs`, REGIMES[regime] ?? regime, sessionsOf(run, one)];
+    return `<p>${leads}${escaped(overLibrary(run, one))}</span> <span class="muted">${figure(rows.median_us[one])} µs, ${escaped(held.filter(Boolean).join("; "))}</span></p>`;
+  };
+  parts.push(`<div class="answer${exact ? "" : " inexact"}"><p class="what"><b>${escaped(rows.called[place])}</b>${exact ? "" : ` <span class="muted">at ${escaped(sizeWords(found))}</span>`}</p>`
+    + line(place, found.regime, `<span class="rate">${figure(rows.tflops?.[place], 3)} TFLOP/s</span> <span class="${verdictOf(run, place)}-text">`));
   const other = run.uses.find((one) => one.kind === found.kind && one.layout === found.layout && one.size === found.size && one.regime === (found.regime === "sustained" ? "cold" : "sustained"));
   const same = other?.places.find((one) => rows.variant[one] === rows.variant[place]);
-  if (same !== undefined) parts.push(`<p>${other.regime === "sustained" ? "Running for seconds" : "Launched once"}: ${figure(rows.tflops?.[same], 3)} TFLOP/s, ${escaped(overLibrary(run, same))}</p>`);
-  else if (other && other.regime === "sustained") parts.push(`<p>Running for seconds <b>${escaped(rows.kernel[other.places[0]])}</b> ${escaped(other.names[0])} leads: ${figure(rows.tflops?.[other.places[0]], 3)} TFLOP/s, ${escaped(overLibrary(run, other.places[0]))}</p>`);
-  const file = PAGE.kernels[rows.kernel[place]]?.file;
-  parts.push(`<p><button type="button" data-open="${id(place)}">All its numbers</button> <button type="button" data-open="${id(place)}" data-part="source">Source</button> <code>${escaped(file ?? "")}</code> <span class="muted">${escaped(REGIMES[found.regime] ?? found.regime)}${escaped(sessions)}</span></p>`);
-  const [title, command] = commands(run, place).find(([what]) => what.startsWith("Against")) ?? commands(run, place)[0];
-  parts.push(`<p class="muted">${escaped(title)} <button type="button" class="copy">Copy</button></p><pre class="command">${escaped(command)}</pre></div>`);
+  const rate = (one) => `${figure(rows.tflops?.[one], 3)} TFLOP/s, <span>`;
+  if (same !== undefined) parts.push(line(same, other.regime, `${other.regime === "sustained" ? "Running for seconds" : "Launched once"}: ${rate(same)}`));
+  else if (other && other.regime === "sustained") parts.push(line(other.places[0], other.regime, `Running for seconds <b>${escaped(rows.called[other.places[0]])}</b> leads: ${rate(other.places[0])}`));
+  parts.push(`<p>${source}</p>`, commandHtml(commands(run, place)[0]), "</div>");
   if (next.length) {
-    parts.push(`<p class="muted">Next:</p><ol class="next" start="2">${next.map((one, index) =>
-      `<li><button type="button" class="link" data-open="${id(one)}">${name(index + 1)}</button> ${figure(rows.tflops?.[one], 3)} TFLOP/s, ${times(rows.speedup[one] / rows.speedup[place])}</li>`).join("")}</ol>`);
+    const rates = found.places.map((one) => rows.tflops?.[one] / rows.speedup[one]).filter(Number.isFinite);
+    const moved = rates.length > 1 ? 100 * (Math.max(...rates) / Math.min(...rates) - 1) : 0;
+    const surest = next.some((one) => rows.speedup[one] >= rows.speedup[place]) ? " Of those as fast within half a percent the one with the most sessions stands first." : "";
+    parts.push(`<div class="${exact ? "" : "inexact"}"><p class="muted">Next, by speed-up over ${escaped(library)} beside it.${moved >= 0.5 ? ` TFLOP/s differ between sessions (${escaped(library)}’s own by ${figure(moved, 1)} % here): only ratios rank.` : ""}${surest}</p><ol class="next" start="2">${next.map((one) =>
+      `<li><button type="button" class="link" data-open="${id(one)}"><b>${escaped(rows.called[one])}</b></button> ${escaped(overWords(run, one))} <span class="muted">${escaped(sessionsOf(run, one))}</span></li>`).join("")}</ol></div>`);
   }
   return parts.join("");
 }

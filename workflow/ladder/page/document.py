@@ -11,7 +11,7 @@ from ladder import __version__
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.page.gather import kernels, run
-from ladder.report.answers import OTHER_GPU
+from ladder.report.document import NOT_HERE
 from ladder.report.markdown import figure
 from ladder.results.run_data import RunData
 
@@ -32,7 +32,7 @@ def page(document: Mapping[str, Any]) -> str:
         style=read_text(_ROOM / "page.css"),
         scripts=[read_text(_ROOM / f"{name}.js") for name in _SCRIPTS],
         data=text.replace("<", "\\u003c"),  # nothing in it ends the script that holds it
-        other_gpu=OTHER_GPU,
+        not_here=NOT_HERE,
         version=__version__,
     )
 
@@ -49,7 +49,7 @@ def render(
     Raises LadderError where tables or the environment of another run are missing.
     """
     runs = [run(folder, data, name or _name(folder))]
-    runs += [run(one, RunData.read(one, data.sweeps), _name(one)) for one in beside]
+    runs += [run(one, RunData.read(one, data.sweeps), _name(one), folder) for one in beside]
     return page({"runs": runs, "kernels": kernels(root, data.sweeps)})
 
 

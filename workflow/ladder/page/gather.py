@@ -2,33 +2,45 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from markdown_it import MarkdownIt
 
-from ladder.claims.ledger import overall
 from ladder.claims.sources import titles
 from ladder.model.cell import size_label
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
+from ladder.model.kernel import Variant
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
-from ladder.report.choices import rankings
-from ladder.report.document import said
+from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, rankings
+from ladder.report.document import claim_lines, said
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
-from ladder.report.steps import path, steps
+from ladder.report.steps import changed_by_all, changed_rungs, path, steps
 from ladder.results import tables
-from ladder.results.run_data import RunData
+from ladder.results.run_data import Row, RunData
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import SweepData
 
 _UNSEEN = ["source_sha256", "cubin_sha256", "beta", "check_code", "timing_code"]
 MOST_NEXT = 6  # configurations of one size that are shown: the recommended one and the next
+_MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128)
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+@dataclass(frozen=True)
+class _PageLinks(Links):
+    """Links from the page, which has the sweeps and the claims itself."""
+
+    def page(self, sweep: str) -> str:
+        return f"#chart={sweep}"
+
+    def report(self, anchor: str = "") -> str:
+        return f"#{anchor}" if anchor == "claims" else super().report(anchor)
 
 
 def _seen(rows: pd.DataFrame) -> pd.DataFrame:
@@ -71,9 +83,11 @@ def _sweep(data: SweepData) -> dict[str, Any]:
         "size": size_label(data.size),
         "reference": data.reference_name,
         "shapes": data.over_shapes,
-        "findings": _rendered("findings", data=data),
+        "findings": _html(unlinked(said("findings", data=data))),
         "libraries": [*sweep.problem.libraries],
         "steps": _steps(data),
+        "one": data.names.get(changed_by_all(data), ""),
+        "own_baselines": [*data.own_baselines],
         "fastest": data.fastest_by_size.index.tolist() if len(data.ok) else [],
     }
 
@@ -84,10 +98,12 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
     if not any(step.gain.known for step in found):
         return []
     main = {entry.variant.id for entry in path(data)}
+    named = changed_rungs(data, [step.row["variant"] for step in found])
     return [
         {
             "variant": step.row["variant"],
             "below": step.below,
+            "on": named.get(step.row["variant"], ""),
             "gain": [_plain(value) for value in astuple(step.gain)],
             "predicted": [_plain(value) for value in astuple(step.predicted)],
             "verdict": step.as_gain.verdict if step.gain.known else "",
@@ -99,8 +115,14 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
 
 
 def _uses(data: RunData, places: Mapping[tuple[Any, ...], int]) -> list[dict[str, Any]]:
-    """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended."""
-    found = []
+    """What to use for each kind of GEMM, layout, size and regime: `places` in timings, the first is recommended.
+
+    `multiples`: of those places, what M, N and K are multiples of.
+    """
+    found, variants = (
+        [],
+        {entry.variant.id: entry.variant for sweep in data.sweeps.values() for entry in sweep.entries},
+    )
     for kind, layout, rows in rankings(data):
         first = rows[0]
         shown = rows[:MOST_NEXT]
@@ -116,10 +138,32 @@ def _uses(data: RunData, places: Mapping[tuple[Any, ...], int]) -> list[dict[str
                 "places": [
                     places[row["sweep"], row["variant"], size_label(row.size), row["regime"]] for row in shown
                 ],
-                "names": [data.configuration(row) for row in shown],
+                # None are known of a variant that its sweep no longer has.
+                "multiples": [
+                    _multiples(variants[row["variant"]], row.size) if row["variant"] in variants else {}
+                    for row in shown
+                ],
             }
         )
     return found
+
+
+def _multiples(variant: Variant, size: Mapping[str, int]) -> dict[str, int]:
+    """Of which power of two M, N and K must be multiples for a variant, tried from a size that it takes."""
+    found = {}
+    for name, value in size.items():
+        taken = (one for one in _MULTIPLES if variant.broken({**size, name: value + one}) is None)
+        found[name] = next(taken, _MULTIPLES[-1])
+    return found
+
+
+def _called(data: RunData, row: Mapping[str, Any]) -> str:
+    """The kernel of a row and the one name of its configuration; of one that no sweep has, its variant."""
+    part = data.parts.get(row["sweep"])
+    if part is None or row["variant"] not in part.names:
+        return str(row["variant"])
+    own = data.configuration(Row(row)).removesuffix(f" ({row['dtype']})")
+    return row["kernel"] if own == row["kernel"] else f"{row['kernel']} {own}".strip()
 
 
 def _card(answer: Answer) -> dict[str, Any]:
@@ -138,28 +182,25 @@ def _card(answer: Answer) -> dict[str, Any]:
             _html(f"**{head.strip()}** {text}" if head else text) for head, text in parts if text
         ),
         "sweep": answer.sweep,
-        "absent": answer.absent,
+        "absent": answer.absent[:1].upper() + answer.absent[1:],
     }
 
 
 def _html(text: str) -> str:
-    """Markdown as HTML, without links, which the page's place need not have."""
-    return str(_MARKDOWN.render(unlinked(text)))
+    return str(_MARKDOWN.render(text))
 
 
-def _rendered(template: str, **known: Any) -> str:
-    """A template of the report as HTML."""
-    return _html(said(template, **known))
+def run(folder: RunFolder, data: RunData, name: str, beside: RunFolder | None = None) -> dict[str, Any]:
+    """Tables and words of the run in a folder, by this name, for a page that lies in it or in that of another run.
 
-
-def run(folder: RunFolder, data: RunData, name: str) -> dict[str, Any]:
-    """Tables and words of the run in a folder, by this name. Raises LadderError where its sessions are missing."""
+    Raises LadderError where its sessions are missing.
+    """
     about = {"tables": data.frames, "source": data.source, "environment": data.environment, "name": data.name}
     about["timings_from"] = data.environment["timings_from"]
     timings, claims, found = (
         _without_beta(data.frames["timings"]),
         data.frames["claims"],
-        answers(data, Links(folder, folder.root, data)),
+        answers(data, _PageLinks(folder, (beside or folder).root, data)),
     )
     parts = {one: part for one, part in data.parts.items() if one in set(timings["sweep"])}
     labels = {(one, *pair): label for one, data in parts.items() for *pair, label in data.names.items()}
@@ -169,17 +210,21 @@ def run(folder: RunFolder, data: RunData, name: str) -> dict[str, Any]:
         for place, row in enumerate(rows)
         if pd.isna(row["baseline"])
     }
-    shown = timings.assign(
-        label=[labels.get((row["sweep"], row["variant"]), row["variant"]) for row in rows],
-        size=[size_label(size_of(row)) for row in rows],
-    )
-    shown = _seen(shown.astype({"label": "string", "size": "string"}))
+    products = data.sweeps[PRODUCTS_SWEEP].entries if PRODUCTS_SWEEP in data.sweeps else []
+    by_products = {entry.variant.kernel.name for entry in products}
+    words = {
+        "label": [labels.get((row["sweep"], row["variant"]), row["variant"]) for row in rows],
+        "called": [_called(data, row) for row in rows],
+        "kind": [THREE_PRODUCTS if row["kernel"] in by_products else row["dtype"] for row in rows],
+        "size": [size_label(size_of(row)) for row in rows],
+    }
+    shown = _seen(timings.assign(**words).astype(dict.fromkeys(words, "string")))
     return {
         "name": name,
         "device": data.source["device"],
         "gpu": data.name,
         "measured": bool((timings["status"] == "ok").any()),
-        "origin": _rendered("origin", **about),
+        "origin": _html(said("origin", **about) if beside is None else unlinked(said("origin", **about))),
         "day": max(
             (str(card.get("started") or "")[:10] for card in data.source.get("gpus") or [data.source]),
             default="",
@@ -188,7 +233,7 @@ def run(folder: RunFolder, data: RunData, name: str) -> dict[str, Any]:
         # Empty where nothing was measured that an answer speaks of.
         "cards": [] if all(one.absent or not one.sweep for one in found) else [_card(one) for one in found],
         "uses": _uses(data, places),
-        "verdicts": dict(overall(claims)),
+        "verdicts": {line["id"]: line["verdict"] for line in claim_lines(claims)},
         "claims": [
             row | {"text": _source(row["source"])}
             for row in records(claims.astype(object).where(claims.notna(), None))

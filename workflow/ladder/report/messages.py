@@ -9,7 +9,7 @@ import pandas as pd
 from ladder.model.cell import size_label
 from ladder.report import words
 from ladder.report.markdown import figure, share
-from ladder.report.steps import path, steps
+from ladder.report.steps import changed_by_all, path, steps
 from ladder.results import statistics as stats
 from ladder.results.run_data import gain
 from ladder.results.statistics import records, size_of
@@ -85,9 +85,11 @@ def _ladder(data: FigureData) -> str:
     if data.sweep.tuning or not known:
         return _fastest(data, data.here)
     chain = [found[entry.variant] for entry in path(data) if entry.variant in found]
-    if len(chain) <= 2 < len(known):
+    if changed_by_all(data) and len(known) > 1:
         worst = min(known, key=lambda step: step.gain.value)
-        return f"“{plain(worst.entry.rung)}” matters most: {times(worst.gain.value)}"
+        name = plain(worst.entry.rung)
+        change = f"Without {name[3:]}" if name.startswith("no ") else f"With “{name}”"
+        return f"{change}: {times(worst.gain.value)}, the most of {len(known)} changes"
     gains = sorted((step for step in chain if step.gain.known), key=lambda step: -step.gain.value)
     whole = chain[-1].row["speedup"] / chain[0].row["speedup"]
     if whole < 2 or len(gains) < 2:

@@ -258,6 +258,28 @@ def path(data: SweepData) -> list[Entry]:
     return kept
 
 
+def changed_by_all(data: SweepData) -> str:
+    """The variant that all others change, where no path leads on from it, as in an ablation; else empty."""
+    changed = {step.below for step in steps(data) if step.below}
+    return changed.pop() if len(changed) == 1 and len(path(data)) <= _ABLATION else ""
+
+
+def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
+    """Variant -> the rung that it changes, by its number or else its name, where that is not the one it stands under.
+
+    That is the last of the path above it. `order`: variants as they are shown.
+    """
+    known = {step.row["variant"]: step for step in steps(data)}
+    main, above, found = {entry.variant.id for entry in path(data)}, "", {}
+    for variant in order:
+        below = known[variant].below if variant in known else ""
+        if below and below != above:
+            number = re.match(r"\d+[a-z]?(?= (?!x ))", data.names[below])
+            found[variant] = number[0] if number else data.names[below]
+        above = variant if variant in main else above
+    return found
+
+
 def way(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 

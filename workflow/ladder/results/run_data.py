@@ -396,8 +396,9 @@ class RunData(Origin):
 
     @cached_property
     def _configurations(self) -> Mapping[str, str]:
-        """Variant -> the rung of the first sweep that gives it one, without its number."""
+        """Variant -> the rung of the first sweep that gives it one, a ladder before others, without its number."""
         entries = [entry for sweep in self.sweeps.values() for entry in sweep.entries if entry.rung]
+        entries.sort(key=lambda one: plain(one.rung) == one.rung)
         return {one.variant.id: plain(one.rung) for one in reversed(entries)}
 
     def configuration(self, row: Row) -> str:

@@ -15,7 +15,6 @@ from ladder.model.cell import count_label
 from ladder.report.figures import base, style
 from ladder.report.figures.lines import facets, few_lines, over_parameter, over_size, spilled, with_values
 from ladder.report.markdown import figure as number
-from ladder.report.messages import rival
 from ladder.results import statistics as stats
 from ladder.results.statistics import rate_column, records
 from ladder.results.sweep_data import FigureData
@@ -24,6 +23,9 @@ _OCTAVES = 16  # from this ratio of the largest to the smallest x on, the axis c
 _SHOWN = 0.85  # of the slowest of the fastest at any size: what is slower still leaves the axis
 _NEAR = 1.25  # factor within which the axis reaches to 1
 _TICKS = 12  # sizes on an axis
+BELOW = "below"
+"""Id of the words at what has left an axis below."""
+_MARKED = 2  # lines below the axis at one place that have a number each
 _WORDS = 26  # characters of a line of a name at the end of a curve
 
 
@@ -77,6 +79,40 @@ def _limits(axis: Axes, rows: pd.DataFrame, one: bool, shown: float) -> None:
     base.factor_axis(axis, min(ends), max(ends), upright=True)
 
 
+def _below(axis: Axes, rows: pd.DataFrame, colors: dict[str, str], places: dict[Any, float]) -> None:
+    """Marks at the edge for what has left the axis below, with its value, or with the range of the values of many."""
+    low, last = axis.get_ylim()[0], max(places.values())
+    for x, gone in rows[rows["value"] < low].sort_values("value").groupby("x"):
+        at, many = places[x], len(gone) > _MARKED
+        side: dict[str, Any] = {
+            "ha": "right" if at == last else "left",
+            "textcoords": "offset points",
+            "zorder": 5,
+            "gid": BELOW,
+            "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.3, "alpha": 0.8},
+        }
+        for place, row in enumerate(records(gone)):
+            color = colors[row["line"]]
+            axis.plot(
+                [at],
+                [low],
+                ls="",
+                marker="v",
+                ms=6,
+                color=style.MUTED if many else color,
+                clip_on=False,
+                zorder=5,
+            )
+            if not many:
+                offset = (-7 if at == last else 7, 3 + 10 * place)
+                axis.annotate(number(row["value"], 2), (at, low), offset, fontsize=8.5, color=color, **side)
+        if many:
+            ends = " to ".join(number(value, 2) for value in (gone["value"].min(), gone["value"].max()))
+            axis.annotate(
+                ends, (at, low), (-7 if at == last else 7, 3), fontsize=8.5, color=style.MUTED, **side
+            )
+
+
 def _wrapped(text: str) -> str:
     words, lines = text.split(" "), [""]
     for word in words:
@@ -127,6 +163,7 @@ def draw(data: FigureData) -> Figure:
             column == "speedup",
             _SHOWN if name is None and column == "speedup" else 0.0,
         )
+        _below(axis, own, colors, places)
         _x_ticks(axis, cells[cells["panel"] == panel], values, places, scale, name, rate, columns)
         axis.set_title(panel if len(panels) > 1 else "", fontsize=10.5)
     unit = (
@@ -150,7 +187,7 @@ def draw(data: FigureData) -> Figure:
                 colors,
                 places,
                 tall - 0.7,
-                rival(data) if column == "speedup" else "",
+                lines.reference if column == "speedup" else "",
             )
     return figure
 

@@ -49,7 +49,18 @@ def over_size(data: FigureData) -> Lines:
     ]
     names = list(map(differing(names).__getitem__, names))
     cells = rows.assign(panel=rows["dtype"], line=names, x=rows[field].astype(float))
-    return Lines(cells, " = ".join(name.upper() for name in fields) if together else field, rival(data), note)
+    return Lines(
+        cells, " = ".join(name.upper() for name in fields) if together else field, _named(data, rows), note
+    )
+
+
+def _named(data: FigureData, rows: pd.DataFrame) -> str:
+    """What 1 is: the rung that all rows are timed against, where that is one, else as people call it."""
+    known = set(rows["reference"])
+    return next(
+        (f"“{data.names[one]}”" for one in known if len(known) == 1 and data.has_rungs and one in data.names),
+        rival(data),
+    )
 
 
 def over_parameter(data: FigureData, name: str) -> Lines:
@@ -164,5 +175,5 @@ def few_lines(cells: pd.DataFrame, colors: int, spread: bool) -> tuple[pd.DataFr
     return (
         drawn,
         [short[line] for line in names],
-        f"at most {most} of {every} variants" * (every > len(names)),
+        f"{'' if len(panels) == 1 else 'at most '}{most} of {every} variants" * (every > len(names)),
     )

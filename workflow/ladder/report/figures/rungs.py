@@ -1,7 +1,6 @@
 """Ladder: what each rung gains over the rung that it changes, and beside it how fast it then is."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,25 +12,22 @@ from matplotlib.patches import Patch
 from ladder.report.figures import base, style
 from ladder.report.markdown import figure as number
 from ladder.report.messages import rival, times
-from ladder.report.steps import Step, path, steps
+from ladder.report.steps import Step, changed_by_all, changed_rungs, path, steps
 from ladder.results.statistics import at_size, records
 from ladder.results.sweep_data import FigureData
-from ladder.results.verdicts import FASTER, verdict_of
+from ladder.results.verdicts import verdict_of
 
 _ROW, _TALLEST = 0.27, 7.0  # inches from row to row, and of all rows
-_SHORT = 2  # rungs of a path that leads nowhere, as in an ablation
 
 
 def _color(step: Step, main: bool) -> str:
-    found = step.as_gain.verdict
-    if found == FASTER and not main:
-        return style.PALE_AHEAD
-    return base.VERDICTS[found]
+    found = base.VERDICTS[step.as_gain.verdict]
+    return found if main else style.PALE.get(found, found)
 
 
-def _gain(axis: Axes, place: int, step: Step, main: bool) -> None:
+def _gain(axis: Axes, place: int, step: Step, main: bool, color: str) -> None:
     """A bar from 1 to the gain, its interval, and the gain in words."""
-    color, gain = _color(step, main), step.gain
+    gain = step.gain
     axis.barh(place, gain.value - 1, left=1, height=0.62 if main else 0.44, color=color, zorder=2)
     axis.hlines([place], gain.low, gain.high, color=style.INK, lw=2.2, zorder=4)
     ends = [gain.low, gain.high, gain.value]
@@ -43,18 +39,6 @@ def _gain(axis: Axes, place: int, step: Step, main: bool) -> None:
     look |= {"ha": "left" if right else "right", "fontsize": 9 if main else 8}
     look["color"] = style.INK if main else style.MUTED
     axis.annotate(times(gain.value), (max(*ends, 1) if right else min(*ends, 1), place), **look)
-
-
-def _name(data: FigureData, variant: str, step: Step | None, above: str, main: bool) -> str:
-    """The rung; a branch is indented, and says which rung it changes where that is not the one it stands under."""
-    if main:
-        return data.names[variant]
-    name = f"{data.names[variant]}    "
-    if step is None or not step.below or step.below == above:
-        return name
-    below = data.names[step.below]
-    number = re.match(r"\d+[a-z]?(?= (?!x ))", below)
-    return f"{name.strip()} (on {number[0] if number else below})    "
 
 
 def _no_result(axis: Axes, place: int, row: Mapping[str, Any]) -> None:
@@ -69,16 +53,23 @@ def _ladder(
     height = min(_ROW * len(order), _TALLEST)
     shape: dict[str, Any] = {"columns": 2, "sharey": True, "gridspec_kw": {"width_ratios": [2.2, 1]}}
     figure, (gains, speeds) = base.canvas(data, 1.75 + height, data.size_text, **shape)
-    labels, above = [], ""
+    # Where no path leads on, nothing lies beside it.
+    one, changed = changed_by_all(data), changed_rungs(data, order)
+    colors = {
+        variant: _color(step, variant in main or bool(one))
+        for variant, step in known.items()
+        if step.gain.known
+    }
+    labels = []
     for place, variant in enumerate(order):
         row, step, own = rows[variant], known.get(variant), variant in main
-        labels.append(_name(data, variant, step, above, own))
-        above = variant if own else above
+        name = data.names[variant] + (f" (on {changed[variant]})" if variant in changed else "")
+        labels.append(name if own else f"{name}    ")  # a branch is indented
         if row["status"] != "ok":
             _no_result(gains, place, row)
             continue
         if step is not None and step.gain.known:
-            _gain(gains, place, step, own)
+            _gain(gains, place, step, own, colors[variant])
         base.interval(speeds, place, row, style.INK if own else style.MUTED, ms=4.5 if own else 3.5)
         if not pd.isna(row["tflops"]):
             look: dict[str, Any] = {
@@ -99,7 +90,11 @@ def _ladder(
     spans = [end for row in done for end in (row["speedup_low"], row["speedup_high"])]
     base.factor_axis(speeds, min(*spans, 1.0), max(*spans, 1.0), most=4)
     speeds.axvline(1, color=style.REFERENCE, lw=1.2, ls="--", zorder=2)
-    gains.set_xlabel("gain over the rung that it changes")
+    gains.set_xlabel(
+        f"speed with the change, over that of “{data.names[one]}”"
+        if one
+        else "gain over the bold rung above it,\nor over the one named: (on …)"
+    )
     speeds.set_xlabel(f"speed relative to {rival(data)}")
     if any(not pd.isna(row["tflops"]) for row in done):
         head: dict[str, Any] = {
@@ -116,15 +111,14 @@ def _ladder(
         label.set_fontweight("bold" if variant in main else "normal")
     for axis in (gains, speeds):
         axis.grid(axis="y", visible=False)
-    kinds = dict.fromkeys(_color(step, step.entry.variant.id in main) for step in found)
-    leads = len(main) > _SHORT
-    names = {style.AHEAD: "faster", style.PALE_AHEAD: "faster, beside the path" if leads else "faster"}
-    names |= {style.TIE: "tie", style.BEHIND: "slower"}
-    handles = [Patch(color=color, label=name) for color, name in names.items() if color in kinds]
+    names = {style.AHEAD: "faster", style.BEHIND: "slower", style.TIE: "tie"}
+    names |= {style.PALE[color]: f"{names[color]}, beside the path" for color in style.PALE}
+    shown = [color for color in names if color in colors.values()]
+    handles = [Patch(color=color, label=names[color]) for color in shown]
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=4,
+        ncols=3 if len(handles) <= 3 else 2,
         frameon=False,
         title=base.RANGES,
         title_fontsize=9,
@@ -176,7 +170,7 @@ def draw(data: FigureData) -> Figure:
     order = [entry.variant.id for entry in data.sweep.entries if entry.variant.id in rows]
     if data.sweep.tuning or not any(step.gain.known for step in known.values()):
         return _ranked(data, rows, order)
-    if len(path(data)) <= _SHORT and len({step.below for step in known.values() if step.below}) == 1:
+    if changed_by_all(data):
         order.sort(
             key=lambda variant: (
                 known[variant].gain.value if variant in known and known[variant].gain.known else 0

@@ -13,7 +13,7 @@ from ladder.results import statistics as stats
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts
 
-ROW, GAP, _TALLEST = 0.2, 0.08, 6.0
+ROW, GAP, _TALLEST = 0.2, 0.08, 8.0
 """Inches from row to row, between groups of rows, and of all rows."""
 _REGIMES = {"dirty": "a dirty L2", "warm": "a warm L2", "sustained": "launches without pauses"}
 _MARKS: dict[str, dict[str, Any]] = {
@@ -95,7 +95,7 @@ def draw(data: FigureData) -> Figure:
         )
     shapes = rows[fields].astype(str).agg(" x ".join, axis=1)
     shapes = shapes + " (" + rows["dtype"] + ")" if len(data.sweep.dtypes) > 1 else shapes
-    axis.set_yticks(rows["place"], shapes, fontsize=7.5)
+    axis.set_yticks(rows["place"], shapes, fontsize=10)
     axis.set(ylim=(height, 0), xlabel=f"speed relative to {rival(data)}\n{base.RANGES}")
     axis.set_ylabel(" x ".join(name.upper() for name in fields))
     return base.legend_below(figure, axis)

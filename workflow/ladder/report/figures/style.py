@@ -10,18 +10,21 @@ PALETTE = [
     "#00805c",
     "#b0508f",
     "#7a5c00",
+    "#4d4d4d",
     "#56b4e9",
-    "#333333",
     "#e69f00",
     "#7fbf7b",
     "#c48ad0",
 ]
-"""Colours of lines, told apart by most people who see few colours; no figure uses one twice."""
+"""Colours of lines, told apart by most people who see few colours; no figure uses one twice.
+
+The page has the first six.
+"""
 REFERENCE, MUTED, FAINT, INK = "#333333", "#666666", "#e4e4e4", "#111111"
 BEHIND, TIE, AHEAD = "#c2570c", "#8c8c8c", "#0072b2"
 """Colours of speeds below, at and above the reference's."""
-PALE_AHEAD = "#a9cfe6"
-"""Colour of gains beside the path of a ladder."""
+PALE = {AHEAD: "#a9cfe6", BEHIND: "#f0bd97"}
+"""Colours of gains and losses beside the path of a ladder."""
 
 
 def apply() -> None:
