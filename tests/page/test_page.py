@@ -471,6 +471,11 @@ def test_the_first_screen_says_what_to_use_and_nothing_is_wider(
         "return document.querySelector('#use-answer .command').getBoundingClientRect().top"
     )
     assert 0 < rate < command < height
+    cut = browser.script(
+        "return [...document.querySelectorAll('#table tbody td.number:nth-child(-n+5)')]"
+        ".filter(one => /\\[/.test(one.textContent) && one.scrollWidth > one.clientWidth).length"
+    )
+    assert cut == 0, "whole intervals"
     colors = (
         "const style = (one) => getComputedStyle(document.querySelector(one));"
         "return [style('#use-answer .rate').color, style('body').backgroundColor]"
@@ -482,6 +487,9 @@ def test_the_first_screen_says_what_to_use_and_nothing_is_wider(
         "const box = $('detail').getBoundingClientRect(); return [box.left, box.right];"
     )
     assert 0 <= left < right <= browser.script("return document.documentElement.clientWidth")
+    assert browser.script("return document.documentElement.scrollWidth") <= width
+    browser.open(file, "use=bf16/TN/16x4096x4096/cold")
+    assert browser.texts("#use-answer .command")
     assert browser.script("return document.documentElement.scrollWidth") <= width
 
 
@@ -552,6 +560,14 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
         assert "TFLOP/s" not in line
         assert row["called"] in line
     assert "only ratios rank" in browser.find("#use-answer").text
+    said = {
+        index: browser.script("return overLibrary(RUNS[0], arguments[0])", int(index))
+        for index in rows[(rows["reference"] == "cublas") & rows["predicted_low"].notna()].index[:400]
+    }
+    for index, words in said.items():
+        low, high = rows.loc[index, ["predicted_low", "predicted_high"]]
+        undecided = low <= 1 <= high and max(1 - low, high - 1) >= 0.035
+        assert words.startswith("undecided against cuBLAS") == undecided, "as in the report"
 
 
 @pytest.mark.slow

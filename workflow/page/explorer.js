@@ -145,10 +145,10 @@ function tableColumns() {
   const kind = { ...text("dtype", "dtype", run.has("kind") && rows.kind.some((one, place) => one !== rows.dtype[place]) ? 104 : 56), value: (place) => rows.kind[place], cell: (place) => rows.kind[place] ?? "" };
   const kinds = [kind, text("layout", "layout", 54)];
   const found = [
-    text("label", "variant", narrow ? 122 : 226),
-    { ...text("size", "size", narrow ? 72 : 100), value: (place) => WORK(rows, place) },
+    text("label", "variant", narrow ? 118 : 226),
+    { ...text("size", "size", narrow ? 60 : 100), value: (place) => WORK(rows, place) },
     ...(narrow ? [] : kinds),
-    { ...number("speedup", "speed-up [95 %]", narrow ? 150 : 166), cell: (place) => ratioSpread(rows, place) },
+    { ...number("speedup", "speed-up [95 %]", 170), cell: (place) => ratioSpread(rows, place) },
     { ...number("range", "another GPU", 122), value: (place) => rows.range[place]?.[0] ?? null, cell: range },
     { ...text("reference", "over", 84), cell: (place) => (rows.against[place] === "library" ? libraryName(run, place) : rows.reference[place] ?? "") },
     ...(narrow ? kinds : []),

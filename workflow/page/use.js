@@ -32,11 +32,15 @@ function nearestUse(run, asked) {
   return (cubes.length ? cubes : own).reduce(nearer, null);
 }
 
+const NARROW = 0.035; // as in the report: a tie whose range reaches farther from 1 is undecided
+
 /** 3 % faster than cuBLAS (another GPU: +1 % to +5 %). */
 function overLibrary(run, place) {
   const { rows } = run, library = libraryName(run, place), value = rows.speedup[place];
   const range = elsewhere([rows.predicted_low[place], rows.predicted_high[place]]), how = verdictOf(run, place);
-  const words = how === "tied" ? `as fast as ${library}` : value >= 2 || value <= 0.5 ? `${times(value)} the speed of ${library}`
+  const [low, high] = rows.predicted_low[place] === null ? [rows.speedup_low[place], rows.speedup_high[place]] : [rows.predicted_low[place], rows.predicted_high[place]];
+  const wide = Math.max(1 - low, high - 1) >= NARROW;
+  const words = how === "tied" ? `${wide ? "undecided against" : "as fast as"} ${library}` : value >= 2 || value <= 0.5 ? `${times(value)} the speed of ${library}`
     : `${times(value).replace(/^[+−]/, "")} ${how} than ${library}`;
   return words + (range ? ` (another GPU: ${range})` : "");
 }
