@@ -63,7 +63,7 @@ class FakeInstance:
         finally:
             self.place = before
 
-    given: Any = Instance.given
+    inputs_of_kind: Any = Instance.inputs_of_kind
 
     def refresh(self, seed: int) -> None:
         self.log.append(("refresh", self.place, seed))
@@ -320,7 +320,7 @@ class FakeTimer:
             one.inspect()
         return Pairs([self.median_us] * 3, [10.0] * 3)
 
-    def blocks(self, sides: Any, scales: Any) -> Any:
+    def time_sustained(self, sides: Any, scales: Any) -> Any:
         found = Blocks(**vars(self.pairs(sides, None, "sustained", scale=scales)))
         settling = (0.97, self.settling, 0.97)
         found.variant = [
