@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import shutil
 import subprocess
@@ -26,6 +28,7 @@ from ladder.report.figures import registry
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
 from ladder.report.messages import message
+from ladder.report.steps import climb
 from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
@@ -340,6 +343,36 @@ def test_the_power_answer_shows_power_of_launches_for_seconds_alone(found: dict[
     """Between single launches the GPU rests, so that an average of its power says nothing."""
     watts = [float(cell) for cell in column(found["power_limit"], "power, W")]
     assert min(watts) > 500
+
+
+def test_the_gains_along_a_path_make_up_the_whole(published: RunData) -> None:
+    """Each is over the rung before it there; those that were not launched in turn with it are quotients."""
+    for name in ("fp32_ladder", "tensor_ladder_bf16", "hopper_ladder"):
+        first, *found = climb(published.parts[name])
+        whole = found[-1].row["speedup"] / first.row["speedup"]
+        assert math.prod(step.gain.value for step in found) == pytest.approx(whole, rel=0.04), name
+        for below, step in itertools.pairwise([first, *found]):
+            assert step.below == below.row["variant"]
+            changed = step.entry.baseline
+            assert step.direct == (changed is not None and changed.variant.id == step.below), step.entry.rung
+    assert sum(not step.direct for step in climb(published.parts["fp32_ladder"])[1:]) == 2
+
+
+def test_steps_that_bring_nothing_by_themselves_are_held_against_the_tuned_kernel(
+    found: dict[str, Answer], published: RunData
+) -> None:
+    losses = found["no_gain"].facts["losses"]
+    rungs = {str(row["rung"]): row["reference"] for row in published.rows("fp32_ablation", n=4096)}
+    assert [*losses] == ["no cp.async", "two stages", "one fragment buffer"]
+    assert {*losses} < {*rungs}
+    assert [*found["double_buffering"].facts["losses"]] == ["two stages", "one fragment buffer"]
+    assert "slower with no cp.async, two stages or one fragment buffer." in found["no_gain"].also
+
+
+def test_only_thin_shapes_count_as_thin(found: dict[str, Answer], published: RunData) -> None:
+    shown = [row.size for row in found["thin_fp32"].facts["rows"]]
+    every = {tuple(row.size.values()) for row in published.rows("fp32_shapes")}
+    assert {tuple(size.values()) for size in shown} == {size for size in every if min(size) <= 128} < every
 
 
 NUMBER = re.compile(r"(?<![\w./])\d+(?:\.\d+)?(?![\w/])")

@@ -223,7 +223,7 @@ def _changed(step: Step) -> set[str]:
 
 
 def _taken_out(data: RunData, names: set[str]) -> Mapping[str, Gain]:
-    """What the finished FP32 kernel keeps of its speed when it differs in some of these parameters alone, by rung."""
+    """What the tuned FP32 kernel keeps of its speed when it differs in some of these parameters alone, by rung."""
     part = data.parts.get("fp32_ablation")
     found = [step for step in steps(part) if step.gain.known and _changed(step) <= names] if part else []
     return {text(plain(step.entry.rung)): step.as_gain for step in found}

@@ -9,12 +9,12 @@ import pandas as pd
 from ladder.model.cell import size_label
 from ladder.report import words
 from ladder.report.markdown import figure, share
-from ladder.report.steps import changed_by_all, path, steps
+from ladder.report.steps import changed_by_all, climb, steps
 from ladder.results import statistics as stats
 from ladder.results.run_data import gain
 from ladder.results.statistics import records, size_of
 from ladder.results.sweep_data import FigureData, plain
-from ladder.results.verdicts import FASTER, SLOWER, TIED, verdict_of
+from ladder.results.verdicts import FASTER, SLOWER, verdict_of
 
 _SAID = 60  # characters of a description that an axis has room for
 _WORDS = 5  # of a name in a title
@@ -75,16 +75,14 @@ def axis_words(data: FigureData, name: str) -> str:
 def _fastest(data: FigureData, rows: pd.DataFrame) -> str:
     best = stats.fastest(rows)
     name = f"“{plain(data.names[best['variant']])}”"
-    ties = verdict_of(best) == TIED
-    return f"{name} ties with {rival(data)}" if ties else f"{name} is fastest: {_over(data, best)}"
+    return f"{name} is fastest: {_over(data, best)}"
 
 
 def _ladder(data: FigureData) -> str:
-    found = {step.entry.variant: step for step in steps(data)}
-    known = [step for step in found.values() if step.gain.known]
+    known = [step for step in steps(data) if step.gain.known]
     if data.sweep.tuning or not known:
         return _fastest(data, data.here)
-    chain = [found[entry.variant] for entry in path(data) if entry.variant in found]
+    chain = climb(data)
     if changed_by_all(data) and len(known) > 1:
         worst = min(known, key=lambda step: step.gain.value)
         name = plain(worst.entry.rung)
