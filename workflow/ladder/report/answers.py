@@ -211,7 +211,6 @@ def no_gain(data: RunData) -> Facts:
         "before": before,
         "names": [text(plain(step.entry.rung)) for step in rungs],
         "whole": whole,
-        "size": size_label(data.part("fp32_ladder").size),
         "losses": _taken_out(data, set[str]().union(*map(_changed, rungs))),
     }
 
