@@ -155,15 +155,6 @@ def test_a_ladder_is_drawn_whole(lab: Lab) -> None:
     assert [name for name in names if name not in shown] == []
 
 
-def test_a_rung_of_the_path_says_which_rung_it_changes_if_that_is_not_the_one_before(
-    published: RunData,
-) -> None:
-    part = published.parts["fp32_ladder"]
-    given = part.drawn(next(one for one in part.sweep.figures if one.kind == "ladder"), "")
-    labels = [label.get_text() for label in FIGURES["ladder"](given).axes[0].get_yticklabels()]
-    assert {"11 register prefetch", "16 wide tile (on 15)", "19 any size (on 18)"} < {*labels}
-
-
 def test_an_incorrect_rung_is_named_but_has_no_bar(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
 
