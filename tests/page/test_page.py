@@ -366,6 +366,19 @@ def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timi
 
 
 @pytest.mark.slow
+def test_the_panel_of_a_narrow_window_is_whole_beside_its_scrollbar(browser: Browser, file: Path) -> None:
+    size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.open(file, "cell=fp32_ladder/gemm_tma-fp32@4096:cold")
+    room, left = browser.script(
+        "return [document.documentElement.clientWidth, $('detail').getBoundingClientRect().left]"
+    )
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert room < 390, "there is a scrollbar"
+    assert left >= 0
+
+
+@pytest.mark.slow
 def test_the_keyboard_moves_through_the_rows_and_opens_one(browser: Browser, file: Path) -> None:
     browser.open(file, "sort=-tflops&against=all")
     first, second = browser.column("variant")[:2]
