@@ -145,7 +145,7 @@ def test_a_run_is_published_whole(run: Run) -> None:
     environment = json.loads((run.target / "environment.json").read_text())
     assert (environment["timings_from"], environment["gpu"]["uuid"]) == ("measured", "GPU-1")
     assert environment["tree"]["commit"] == run.git("rev-parse", "HEAD")
-    assert "Tensor cores" in (run.target / "report.md").read_text()
+    assert "](sweeps/tensor_ladder.md)" in (run.target / "report.md").read_text()
     assert set(run.published()["sweep"]) == set(SWEEPS)
 
 
@@ -181,7 +181,7 @@ def test_a_subset_replaces_nothing_else(released: Run) -> None:
     pd.testing.assert_frame_equal(*others)
     assert figure.read_bytes() == picture
     assert len(list((released.target / "records").iterdir())) == 2
-    assert "Bank conflicts by stride" in (released.target / "report.md").read_text()
+    assert "](sweeps/bank_stride.md)" in (released.target / "report.md").read_text()
 
 
 def test_each_sweep_keeps_the_resources_of_its_own_code(tmp_path: Path) -> None:
