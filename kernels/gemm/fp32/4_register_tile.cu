@@ -5,8 +5,8 @@
 // each step of K it reads TM words of A and TN of B from shared memory into registers and multiplies each
 // with each: 16 words for 64 FFMAs where file 3 reads two words for one. A's words lie a row apart, and the
 // compiler reads those of four steps at once (LDS.128), which takes 164 registers a thread: a multiprocessor
-// has room for one block. gemm_staged, which makes rung 5, declares them volatile: it reads them one by one
-// and takes 116 registers.
+// has room for one block. gemm_staged, which makes rung 5, declares them volatile and asks for two blocks by
+// its launch bounds: it reads them one by one and takes 116 registers.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread.
 

@@ -1,6 +1,6 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 //
-// The technique: a double buffer, half of the way from rung 1 to rung 2. In rung 1 the copies and the wgmma
+// The technique: a double buffer, the first of two changes between rungs 1 and 2. In rung 1 copies and wgmma
 // of a block take turns. Here there are two stages of tiles in shared memory: while the tensor cores multiply
 // one, TMA fills the other. The same thread starts the copies; it must not start one before all wgmma have
 // read that stage. A multiprocessor still has room for three blocks. The sweep hopper_files measures it.

@@ -146,11 +146,16 @@ class Ladder:
         return conditions(self.data, [step.row for step in self.steps.values()])
 
     @property
+    def files_sweep(self) -> str:
+        return FILES[self.data.sweep.name]
+
+    @property
     def files_measured(self) -> str:
-        """On how much the numbers of the files rest."""
+        """At which clock and on how much the numbers of the files rest."""
         rows = [one.row for one in self.files if one.row is not None]
         counts = [_from_to([row[name] for row in rows], name[:-1]) for name in ("gpus", "sessions")]
-        return f"each file on {counts[0].replace('gpu', 'GPU')} in {counts[1]}"
+        clock = _from_to([row["sm_clock_mhz"] for row in rows], "MHz")
+        return f"at an SM clock of {clock}, each file on {counts[0].replace('gpu', 'GPU')} in {counts[1]}"
 
 
 def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
