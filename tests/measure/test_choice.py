@@ -126,6 +126,26 @@ def test_a_choice_comes_before_any_variant_in_its_process(tmp_path: Path) -> Non
         own.answer(Request(0, [plan.choices[0].regime], choice=True))
 
 
+@pytest.mark.parametrize("regime", ["warm", "sustained"])
+def test_in_sustained_each_library_has_its_fastest_in_the_contest(
+    regime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short chains said 5 % of libraries that are as fast where the power limit holds."""
+    monkeypatch.setattr(test_worker, "LAUNCH_US", 90.0)
+
+    def quickly(self: Any, candidates: Any) -> dict[Partner, float]:
+        us = {("cublaslt", "id 1"): 186.0, ("cublaslt", "id 2"): 195.0, ("cublaslt_fast", "id 1"): 196.0}
+        return {one: us.get((one.reference, one.algorithm), 197.0) for one in candidates}
+
+    monkeypatch.setattr("ladder.measure.choosing.Choosing._quickly", quickly)
+    plan = plan_with_choices(tmp_path)
+    plan = replace(plan, choices=(replace(plan.choices[0], regime=regime),))
+    (result,) = worker.Worker(plan, tmp_path).answer(Request(0, [regime], choice=True))["results"].values()
+    names = [(one["reference"], one["algorithm"]) for one in result["candidates"]]
+    other = [("cublaslt_fast", "id 1")] if regime == "sustained" else []
+    assert names == [("cublaslt", "id 1"), *other]
+
+
 def test_candidates_that_are_wrong_leave_a_note_and_none_that_is_right_is_unsupported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -559,8 +559,8 @@ def test_numbers_stand_beside_cublas_and_what_is_next_ranks_by_ratios(
     assert f"cuBLAS beside it: {first['reference_median_us']:.4g} µs" in cold
     assert f"{first['sessions']:.0f} sessions on" in cold, "each regime has its own sessions"
     same = rows[(rows["variant"] == first["variant"]) & (rows["size"] == "4096")]
-    same = same[(same["regime"] == "sustained") & (same["sweep"] == first["sweep"])].iloc[0]
-    assert f"{same['sessions']:.0f} session" in held
+    counts = same.loc[same["regime"] == "sustained", "sessions"].dropna()
+    assert any(f"{count:.0f} session" in held for count in counts), held
     shown = browser.texts(".next li")
     assert len(shown) == len(others)
     for line, row in zip(shown, others, strict=True):

@@ -1,18 +1,14 @@
-// C = alpha * A @ B + beta * C in fp32, row-major.
-// File 8 (rung 20c of docs/ladder.md): warps that only copy.
+// C = alpha * A @ B + beta * C in fp32, row-major. File 8 (rung 20c of docs/ladder.md): warps that only copy.
 //
 // The technique: warp specialisation (cutlass). A scheduler issues one instruction a cycle, whichever warp it
-// is of, so each that is no FFMA takes the place of one. B's tile now takes one instruction of one thread
-// (TMA). A is still copied by cp.async, word by word, which transposes it: one warpgroup does it, and the
-// other two only load fragments and multiply, without a wait for their own copies. Two mbarriers a stage take
-// the place of __syncthreads: `full`, when its tiles are there, and `empty`, when all have read them.
+// is of: each that is no FFMA takes the place of one. B's tile takes one instruction of one thread (TMA). One
+// warpgroup copies A by cp.async, which transposes it; two only load fragments and multiply. Two mbarriers a
+// stage replace __syncthreads: `full`, when its tiles are there, and `empty`, when all have read them.
 //
-// More changes against file 7: a tile of 128 x 256 and 16 of K in place of 128 x 128 and 8, with 8 x 16
-// outputs a thread; eight stages, not three; one block a multiprocessor, not two; registers of the copying
-// warpgroup go to the others (setmaxnreg); FFMAs run down and up the columns.
+// Also changed against file 7: a tile of 128 x 256 and 16 of K, 8 x 16 outputs a thread; eight stages; one
+// block a multiprocessor; registers go to the warps that multiply (setmaxnreg); FFMAs down and up columns.
 //
-// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles in shared
-// memory. n: a multiple of four.
+// BM, BN, BK: tile of the block. TM, TN: outputs of a thread. Stages: of the ring. n: a multiple of four.
 
 #include "ptx/async_copy.cuh"
 #include "ptx/tma.cuh"
@@ -35,8 +31,7 @@ struct alignas(128) Stage {
 template <int BM, int BN, int BK, int Stages>
 __device__ inline void copy_tiles(unsigned char* memory, const float* a, const TensorMap& map_b, int m, int k,
                                   int first_row, int first_column, int thread) {
-    // A warp copies words 0 to 7 of rows 0 to 3 at a time, each word w of row r into another bank:
-    // (w * (BM + 4) + r) % 32 = 4 * w + r.
+    // A warp copies words w of rows r, 8 x 4, into bank (w * (BM + 4) + r) % 32 = 4 * w + r.
     constexpr int rows = warpgroup_threads / 8;
     const int row = thread / 8, column = thread % 8, rows_left = m - first_row - row;
     int columns_left = k - column;
@@ -61,10 +56,7 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
         columns_left -= BK;
         mbarrier_arrive_after_copies(stage.full);
     }
-    // Consumers load fragments one step ahead. So in the last step of the last tile they wait for one stage
-    // more, and load fragments that they do not use. Nothing is copied to it, but its `full` has to end a
-    // phase, or they would wait for ever: an arrival in place of the one with B's bytes, and those of all
-    // copying threads.
+    // Consumers read one stage more at the end: its `full` has to end a phase, or they would wait for ever.
     auto& stage = at.in(memory);
     mbarrier_wait(stage.empty, at.parity ^ 1);
     if (thread == 0) mbarrier_arrive(stage.full);
@@ -123,6 +115,5 @@ fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ Tens
         }
         mbarrier_arrive(read);
     }
-
     store_quadrants<BM, BN>(accumulator, c, m, n, first_row + row, first_column + column, alpha, beta);
 }

@@ -102,11 +102,16 @@ class Choosing:
         )
 
     def _close_and_right(self, quick_us: dict[Partner, float]) -> list[Partner]:
-        """What is right and takes no more than CLOSE longer than the fastest that is; what is wrong leaves a note."""
-        found = list[Partner]()
+        """What is right and takes no more than CLOSE longer than the fastest that is; what is wrong leaves a note.
+
+        In sustained also the fastest of each library: short chains tell little of what the power limit leaves.
+        """
+        found, sustained = list[Partner](), self.choice.regime == SUSTAINED
         for partner in sorted(quick_us, key=lambda one: quick_us[one]):
-            if found and quick_us[partner] > quick_us[found[0]] * (1 + CLOSE):
-                break
+            close = not found or quick_us[partner] <= quick_us[found[0]] * (1 + CLOSE)
+            first = sustained and partner.reference not in {one.reference for one in found}
+            if not close and not first:
+                continue
             if self.bench.library(partner, self.choice.params, self.instance) is not None:
                 found.append(partner)
         return found
