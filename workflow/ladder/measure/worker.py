@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -315,9 +315,7 @@ class Worker:
         for timing, timed in timings:
             timing.refuse_other_cycles(loaded, timed)
         observations = self._observations(loaded, task.launch, instance)
-        errors = {
-            timing.partner: self._errors(task, loaded, timing.partner, instance) for timing, _ in timings
-        }
+        errors = self._errors(task, loaded, instance, partners)
         bench.refuse_memory_violation(instance)  # of any launch so far
         timing.refuse_other_inputs(loaded)
         bench.refuse_other_weights(task.launch, instance)
@@ -344,26 +342,30 @@ class Worker:
                 samples.setdefault(metric, []).append(value)
         return [{"metric": name, "unit": unit, "value": median(of)} for (name, unit), of in samples.items()]
 
-    def _errors(self, task: Task, variant: Launcher, partner: Partner, instance: Instance) -> list[Result]:
-        """The largest errors of the variant and of a reference with the same inputs, by their kind; none unasked.
+    def _errors(
+        self, task: Task, variant: Launcher, instance: Instance, partners: Iterable[Partner]
+    ) -> dict[Partner, list[Result]]:
+        """By reference the largest errors of the variant and of it with the same inputs, by their kind; none unasked.
 
         Raises CellOutcome where the variant's is too large.
         """
+        found: dict[Partner, list[Result]] = {partner: [] for partner in partners}
         if not task.errors:
-            return []
-        found, bench, params = list[Result](), self.bench, self.bench.reference_params(task)
+            return found
+        bench, params = self.bench, self.bench.reference_params(task)
         assert task.launch is not None
-        reference = bench.reference(task, partner, instance)
         for kind in ERROR_INPUTS:
             with instance.inputs_of_kind(kind):
                 bench.draw(instance)
                 own, _ = bench.check(variant, task.launch.params, instance)
-                with instance.writing_to(REFERENCE):
-                    other, _ = bench.check(reference, params, instance)
-            if not own.correct:
-                raise CellOutcome("incorrect", f"with {kind} inputs: {own}")
-            for name, check in ((f"max_error_{kind}", own), (f"reference_max_error_{kind}", other)):
-                found.append({"metric": name, "unit": None, "value": check.max_error})
+                if not own.correct:
+                    raise CellOutcome("incorrect", f"with {kind} inputs: {own}")
+                for partner, errors in found.items():
+                    reference = bench.reference(task, partner, instance)
+                    with instance.writing_to(REFERENCE):
+                        other, _ = bench.check(reference, params, instance)
+                    for name, check in ((f"max_error_{kind}", own), (f"reference_max_error_{kind}", other)):
+                        errors.append({"metric": name, "unit": None, "value": check.max_error})
         return found
 
     def answer(self, request: Request) -> dict[str, Any]:
