@@ -26,6 +26,7 @@ from ladder.gpu.timing import (
     TimesDisagree,
     chain_length,
 )
+from ladder.measure.choice import decide
 from ladder.measure.schedule import RACE
 from ladder.model.intervals import t_interval_of_ratios
 from ladder.model.problem import GATE
@@ -753,9 +754,20 @@ def test_what_is_far_behind_drops_out_and_what_is_close_is_timed_until_its_dista
 def test_a_contest_of_blocks_goes_round_and_drops_what_is_far_behind(gpu: Any, timer: Timer) -> None:
     chains = [gpu.steady("A", 50_000.0), gpu.steady("B", 50_500.0), gpu.steady("C", 60_000.0)]
     found = timer.contest_sustained([CheckedLaunch(one) for one in chains], [10, 10, 10], 0.02)
-    assert [len(us) for us in found.us] == [6, 6, 2]
+    assert [len(us) for us in found.us] == [6, 6, 4]
     assert found.us[1] == pytest.approx([5050.0] * 6)
-    assert found.stopped_by == "blocks"
+    timed = [{"reference": name, "algorithm": "", "us": us} for name, us in zip("ABC", found.us, strict=True)]
+    decided = decide(timed, found.stopped_by)
+    assert decided["reference"] == "A"
+    assert decided["runner_up"]["longer"] == pytest.approx(1.01)
+    assert "C" not in {one["reference"] for one in decided["tied"]}
+
+
+def test_blocks_of_one_that_is_far_behind_have_an_interval(gpu: Any, timer: Timer) -> None:
+    chains = [gpu.steady("A", 50_000.0), gpu.steady("B", 60_000.0)]
+    found = timer.contest_sustained([CheckedLaunch(one) for one in chains], [10, 10], 0.02)
+    timed = [{"reference": name, "algorithm": "", "us": us} for name, us in zip("AB", found.us, strict=True)]
+    assert decide(timed, found.stopped_by)["runner_up"]["longer_low"] == pytest.approx(1.2)
 
 
 # Racing: what cannot win stops early.
