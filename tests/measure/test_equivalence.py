@@ -14,7 +14,15 @@ from ladder.cli.app import main
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure import conditions, equivalence, gpu_job
 from ladder.measure.conditions import first_alike, measuring_code
-from ladder.measure.equivalence import PAIRS, codes_of, note_equivalent, refuse_other_checks, sample, shifts
+from ladder.measure.equivalence import (
+    PAIRS,
+    codes_of,
+    environment_of,
+    note_equivalent,
+    refuse_other_checks,
+    sample,
+    shifts,
+)
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json
@@ -85,6 +93,12 @@ def test_checkouts_that_differ_in_what_checks_or_in_nothing_are_refused() -> Non
         refuse_other_checks(own, {"check": "d", "timing": "c"})
     with pytest.raises(LadderError, match="are one already"):
         refuse_other_checks(own, dict(own))
+
+
+def test_a_checkout_comes_ahead_of_where_packages_are_found(tmp_path: Path) -> None:
+    given = environment_of(tmp_path, {"PYTHONPATH": "/own/packages", "HOME": "/home"})
+    assert given == {"PYTHONPATH": f"{tmp_path / 'workflow'}:/own/packages", "HOME": "/home"}
+    assert environment_of(tmp_path, {})["PYTHONPATH"] == str(tmp_path / "workflow")
 
 
 def test_another_checkout_says_its_digests(tmp_path: Path) -> None:

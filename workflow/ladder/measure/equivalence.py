@@ -112,8 +112,9 @@ def codes_of(checkout: Path, problem: str) -> dict[str, str]:
 
 
 def environment_of(checkout: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the package of a checkout."""
-    return {**given, "PYTHONPATH": str((checkout / "workflow").resolve())}
+    """An environment in which Python finds the package of a checkout, and all else where it did."""
+    own, others = str((checkout / "workflow").resolve()), given.get("PYTHONPATH")
+    return {**given, "PYTHONPATH": os.pathsep.join([own, others] if others else [own])}
 
 
 def refuse_other_checks(old: Mapping[str, str], new: Mapping[str, str]) -> None:
