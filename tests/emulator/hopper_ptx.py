@@ -5,7 +5,8 @@ of two extremes, and a kernel must be right at both. `early` loads land when the
 of TMA's stores happen at the last moment: a stage that is overwritten too soon shows. `late` loads land when nothing
 else can happen, and wgmma and stores act at once: data that are used too soon show. Copies of cp.async are loads, which
 land late when their thread waits for their group too. Generic accesses to shared memory are not checked for races.
-Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.27 (TMA), 9.7.13.15 (mbarrier), 9.7.15 (wgmma).
+Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.25.4 (cp.async.bulk), 9.7.9.27 (TMA), 9.7.13.15 (mbarrier),
+9.7.15 (wgmma).
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 _RANK_SHIFT = 24
 _FLAG = "ld.acquire.gpu.global.u32"
 """Reads a flag of another block: in a loop until it is raised."""
-_WARP = "bar.warp.sync"
+_WARP = ("bar.warp.sync", "shfl.sync.down.b32")
 _WAITS = (
     "bar.sync",
+    "bar.red.or.pred",
     "barrier.cluster.wait.acquire",
     "mbarrier.try_wait.parity.shared::cta.b64",
     _FLAG,
-    _WARP,
+    *_WARP,
 )
 _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 """Without a meaning here."""
@@ -266,7 +268,7 @@ class HopperMachine(TensorMachine):
             }
             ready[mask] = [passed[one] for one in asked.tolist()]
             return ready
-        if step.opcode == _WARP:  # all lanes of a warp
+        if step.opcode in _WARP:  # all lanes of a warp
             ready[:] = np.repeat(mask.reshape(-1, 32).all(axis=1), 32)
             return ready
         if step.opcode == _FLAG:
@@ -274,7 +276,7 @@ class HopperMachine(TensorMachine):
             ready[mask] = self.memory.words[word[mask]] != 0
             return ready
         names = self._barrier_names(step, mask)
-        if step.opcode == "bar.sync":
+        if step.opcode in ("bar.sync", "bar.red.or.pred"):
             self._arrive(names, self._barrier_count(step, mask))
         for thread, name in names:
             ready[thread] = self.rounds[name] > self.waits_for[thread] >= 0
@@ -287,14 +289,16 @@ class HopperMachine(TensorMachine):
                 (one, -1 - block // self.cluster)
                 for one, block in zip(threads, self.block[threads].tolist(), strict=True)
             ]
-        numbers = self._everywhere(step.operands[0], "u32")[threads].tolist()
+        number = step.operands[1 if step.opcode.startswith("bar.red") else 0]
+        numbers = self._everywhere(number, "u32")[threads].tolist()
         blocks = self.block[threads].tolist()
         return [(one, (block, number)) for one, block, number in zip(threads, blocks, numbers, strict=True)]
 
     def _barrier_count(self, step: Instruction, mask: Array) -> int:
         if step.opcode.startswith("barrier.cluster"):
             return self.threads * self.cluster
-        return int(step.operands[1]) if len(step.operands) > 1 else self.threads
+        counted = len(step.operands) > 1 and step.opcode != "bar.red.or.pred"
+        return int(step.operands[1]) if counted else self.threads
 
     def _arrive(self, names: list[tuple[int, Any]], count: int, *, waits: bool = True) -> None:
         for thread, name in names:
@@ -479,10 +483,34 @@ class HopperMachine(TensorMachine):
                     for store in group:
                         store()
                 self.stores[thread] = groups[max(0, len(groups) - int(operands[0])) :]
+            elif opcode.startswith("cp.async.bulk.shared::cluster.global"):
+                self._load_line(operands, thread)
             elif ".shared::cluster.global" in opcode:
                 self._load_box(opcode, operands, thread)
             else:
                 self._store_box(operands, thread)
+
+    def _load_line(self, operands: tuple[str, ...], thread: int) -> None:
+        """Bytes side by side. Where they leave the buffer, or are no whole chunks of 16, is a fault."""
+        to, size, full = (self._at(operands[place], thread) for place in (0, 2, 3))
+        begin = int(np.broadcast_to(self._address(operands[1]), self.count)[thread])
+        if to % 16 or begin % 16 or size % 16:
+            raise Fault("a bulk copy that is not aligned to 16 bytes")
+        if not 0 < size <= 4 * self.shared.shape[1] - to:
+            raise Fault("a bulk copy outside of shared memory")
+        words, block = np.arange(begin // 4, (begin + size) // 4), int(self.block[thread])
+        owner = self.memory.readable[words[(words >= 0) & (words < len(self.memory.readable))]]
+        if len(owner) < len(words) or (owner != self.launch[thread]).any():
+            raise Fault("a bulk copy reads outside of its buffer")
+
+        def land() -> None:
+            self.shared[block, to // 4 : (to + size) // 4] = self.memory.words[words]
+            self._mbarrier(block, full).update(0, -size)
+
+        if self.early:
+            land()
+        else:
+            self.loads[block].append(land)
 
     def _box(self, operand: str, thread: int) -> tuple[Map, int, int]:
         number, column, row = re.findall(r"%\w+|\d+", operand)

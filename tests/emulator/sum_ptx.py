@@ -11,7 +11,56 @@ from typing import Any
 import numpy as np
 
 from emulator.grid_ptx import GridMachine
+from emulator.hopper_ptx import HopperMachine
 from emulator.ptx import Array, Fault, Instruction
+from emulator.tensor_ptx import TensorMachine
+
+
+def shuffle_down(machine: TensorMachine, operands: tuple[str, ...], mask: Array) -> None:
+    """Each lane gets the value of a lane some places above, or keeps its own."""
+    to, value, by, _, members = operands
+    warps = mask.reshape(-1, 32)
+    if (machine._everywhere(members, "u32")[mask] != 0xFFFFFFFF).any():
+        raise Fault("a shuffle that does not name all lanes")
+    if (warps.any(axis=1) != warps.all(axis=1)).any():
+        raise Fault("a shuffle that not all lanes of a warp reach")
+    lane, down = np.arange(machine.count), machine._everywhere(by, "u32").astype(np.int64)
+    source = np.where(lane % 32 + down < 32, lane + down, lane)
+    machine._set(to.partition("|")[0], machine._everywhere(value, "b32")[source], mask)
+
+
+class BulkSumMachine(HopperMachine):
+    """Threads of one launch of blocks along x that get their numbers by bulk copies.
+
+    What is handed over between blocks is not looked at: SumMachine does that, for the same header.
+    """
+
+    def __init__(self, *launch: Any, loads: str) -> None:
+        program, memory, threads, grid, arguments = launch
+        super().__init__(program, memory, threads, grid[:2], 1, arguments, {}, loads)
+
+    def _carry_out(self, step: Instruction, mask: Array) -> None:
+        if step.opcode == "shfl.sync.down.b32":
+            shuffle_down(self, step.operands, mask)
+        elif step.opcode == "atom.acq_rel.gpu.global.inc.u32":
+            self._count(step.operands, mask)
+        elif step.opcode == "bar.red.or.pred":
+            given = self._everywhere(step.operands[2], "pred").reshape(-1, self.threads).any(axis=1)
+            self._set(step.operands[0], np.repeat(given, self.threads), mask)
+        else:
+            super()._carry_out(step, mask)
+
+    def _count(self, operands: tuple[str, ...], mask: Array) -> None:
+        to, address, limit = operands
+        words, limits = (
+            np.broadcast_to(self._address(address), self.count) // 4,
+            self._everywhere(limit, "u32"),
+        )
+        before = np.zeros(self.count, np.uint32)
+        for thread in np.flatnonzero(mask):
+            before[thread] = self.memory.words[words[thread]]
+            self.memory.words[words[thread]] = 0 if before[thread] >= limits[thread] else before[thread] + 1
+        self._set(to, before, mask)
 
 
 class SumMachine(GridMachine):
@@ -25,7 +74,7 @@ class SumMachine(GridMachine):
         if step.opcode in ("atom.global.add.f32", "atom.global.exch.b32"):
             self._exchange(step, mask)
         elif step.opcode == "shfl.sync.down.b32":
-            self._shuffle_down(step.operands, mask)
+            shuffle_down(self, step.operands, mask)
         elif step.opcode in ("div.u64", "not.b64"):
             given = [self._everywhere(one, "u64") for one in step.operands[1:]]
             found = np.invert(given[0]) if len(given) == 1 else given[0] // np.maximum(given[1], 1)
@@ -61,14 +110,3 @@ class SumMachine(GridMachine):
             if at == word[0]:
                 self.author[word], self.authored[word] = thread, when
                 super()._global(word, None, reader)
-
-    def _shuffle_down(self, operands: tuple[str, ...], mask: Array) -> None:
-        to, value, by, _, members = operands
-        warps = mask.reshape(-1, 32)
-        if (self._everywhere(members, "u32")[mask] != 0xFFFFFFFF).any():
-            raise Fault("a shuffle that does not name all lanes")
-        if (warps.any(axis=1) != warps.all(axis=1)).any():
-            raise Fault("a shuffle that not all lanes of a warp reach")
-        lane, down = np.arange(self.count), self._everywhere(by, "u32").astype(np.int64)
-        source = np.where(lane % 32 + down < 32, lane + down, lane)
-        self._set(to.partition("|")[0], self._everywhere(value, "b32")[source], mask)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from compiling import compile_ptx, compile_variant, instructions
 from conftest import ROOT, edit
-from emulator.inputs import drawn
+from emulator.hopper_ptx import parse_hopper
+from emulator.inputs import drawn, value
 from emulator.ptx import Array, Fault, Memory
-from emulator.sum_ptx import SumMachine
+from emulator.sum_ptx import BulkSumMachine, SumMachine
 from emulator.tensor_ptx import parse_tensor
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate
@@ -34,19 +35,29 @@ def kernel(rung: str) -> Kernel:
     return load_kernel(FOLDER / f"{FILES[rung]}.yaml")
 
 
-def variant(rung: str, **params: Any) -> Variant:
-    return kernel(rung).variant({"block": BLOCK, **params}, "fp32")
+def variant(rung: str, dtype: str = "fp32", **params: Any) -> Variant:
+    ring = {"stages": 2, "stage": 1024} if rung == "8" else {}
+    return kernel(rung).variant({"block": BLOCK, **ring, **params}, dtype)
 
 
 def launch(
-    given: Variant, numbers: Array, arrivals: int = 0, text: str = "", include: Path = INCLUDE
-) -> SumMachine:
+    given: Variant,
+    numbers: Array,
+    arrivals: int = 0,
+    text: str = "",
+    include: Path = INCLUDE,
+    loads: str = "early",
+) -> SumMachine | BulkSumMachine:
     """A launch on an output and scratch that hold NaN. The output is the second buffer."""
-    program = parse_tensor(compile_ptx(given.kernel.source, given.entry, [include], text or None), 0)
     memory, names = Memory(), given.names({"elements": len(numbers)})
-    blocks = given.geometry({"elements": len(numbers)}).grid[0]
-    blocks = min(blocks, GRID) if "blocks" in given.params else blocks
-    pointers = [memory.buffer(0, numbers.view(np.uint32), writable=False)]
+    geometry = given.geometry({"elements": len(numbers)})
+    blocks = min(geometry.grid[0], GRID) if "blocks" in given.params else geometry.grid[0]
+    ptx = compile_ptx(given.kernel.source, given.entry, [include], text or None)
+    bulk = "cp.async.bulk" in ptx
+    program = (parse_hopper if bulk else parse_tensor)(ptx, geometry.shared_bytes)
+    # Whole words: what lies behind the last number of bf16 must not be added.
+    words = np.frombuffer(numbers.tobytes() + b"\xff" * (-numbers.nbytes % 4), np.uint32)
+    pointers = [memory.buffer(0, words, writable=False)]
     pointers.append(memory.buffer(0, np.full(1, NAN, np.uint32), writable=True))
     for one in given.kernel.arguments:
         if one.workspace:
@@ -55,8 +66,8 @@ def launch(
             pointers.append(memory.buffer(0, np.full(words, held, np.uint32), writable=True))
     memory.readable = np.where(memory.writable >= 0, memory.writable, memory.readable)
     arguments = [*pointers[:2], len(numbers), *pointers[2:]]
-    threads = int(given.params["block"])
-    machine = SumMachine(program, memory, threads, (blocks, 1, 1), arguments, arrivals=arrivals)
+    shape = program, memory, geometry.block[0], (blocks, 1, 1), arguments
+    machine = BulkSumMachine(*shape, loads=loads) if bulk else SumMachine(*shape, arrivals=arrivals)
     machine.run()
     return machine
 
@@ -75,26 +86,37 @@ def found(given: Variant, numbers: Array, **more: Any) -> tuple[np.float32, bool
 def mistake(given: Variant, numbers: Array, kind: str = "uniform", **more: Any) -> str:
     """What is wrong with a sum, by the rule of the problem; else empty."""
     total, zeros = found(given, numbers, **more)
-    wide = numbers.astype(np.float64)
+    wide = value(numbers, given.dtype)
     error = abs(float(total) - wide.sum())
     if not error <= error_bound(len(numbers), kind) * np.abs(wide).sum():
         return f"wrong sum of {len(numbers)}: {total}"
     return "" if zeros else "zeros were left otherwise"
 
 
-def test_the_ladder_has_seven_files_each_less_than_a_page() -> None:
-    assert "".join(FILES) == "1234567"
+def test_the_ladder_has_eight_files_each_about_a_page() -> None:
+    assert "".join(FILES) == "12345678"
     for name in FILES.values():
-        assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 80, name
+        assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 86, name
 
 
-@pytest.mark.parametrize("rung", FILES)
-def test_sums_are_right_at_every_length(rung: str) -> None:
-    """Integers exactly; blocks come in another order each time."""
+RUNS = [(rung, dtype) for rung in FILES for dtype in kernel(rung).dtypes]
+
+
+@pytest.mark.parametrize(("rung", "dtype"), RUNS)
+def test_sums_are_right_at_every_length(rung: str, dtype: str) -> None:
+    """Integers exactly; blocks come in another order each time, and copies land early or late."""
     for arrivals, count in enumerate(SIZES):
         for kind in ("integers", "uniform") if count < 500 else ("wide",):
-            numbers = drawn("fp32", count, 7 + count, kind)
-            assert mistake(variant(rung), numbers, kind, arrivals=arrivals) == ""
+            numbers = drawn(dtype, count, 7 + count, kind)
+            more: dict[str, Any] = {"arrivals": arrivals, "loads": ("early", "late")[arrivals % 2]}
+            assert mistake(variant(rung, dtype), numbers, kind, **more) == ""
+
+
+@pytest.mark.parametrize("loads", ["early", "late"])
+def test_a_ring_that_goes_round_several_times_is_right(loads: str) -> None:
+    for stages, count in ((2, GRID * 256 * 7 + 3), (4, GRID * 256 * 9 + 130)):
+        numbers = drawn("fp32", count, 3, "integers")
+        assert mistake(variant("8", stages=stages), numbers, "integers", loads=loads) == ""
 
 
 @pytest.mark.parametrize("rung", ["6", "7"])
@@ -116,11 +138,12 @@ def test_sequential_addressing_has_no_bank_conflicts_and_interleaved_has() -> No
     numbers = drawn("fp32", 256, 5)
     for rung, ways in (("2", {1, 2, 4, 8}), ("3", {1})):
         machine = launch(variant(rung, block=256), numbers)
+        assert isinstance(machine, SumMachine)
         assert {count for *_, count in machine.accesses} == ways, rung
 
 
 BARRIER, OUTSIDE, WRONG, UNSEEN, ZEROS = "before the barrier", "outside", "wrong", "handed over", "zeros"
-HEADER = "header"
+HEADER, TREE = "header", "        __syncthreads();  // the tree before is done\n"
 ROUND = "        __syncthreads();  // the sums of the round before are written\n"
 WARPS = "    __syncthreads();  // the sums of all warps are written\n"
 LAST = "is_last_slice(&total->blocks, gridDim.x)"
@@ -132,22 +155,37 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("2", ROUND, "", BARRIER),
     ("2", "at + apart < Block", "at + apart < Block / 2", WRONG),
     ("2", "2 * apart * thread", "apart * thread", ""),
+    ("2", TREE, "", BARRIER),
+    ("3", TREE, "", BARRIER),
     ("3", ROUND, "", BARRIER),
     ("3", "left > 0", "left > 1", WRONG),
     ("3", "thread < left", "thread <= left", ""),
     ("4", WARPS, "", BARRIER),
+    ("4", "    __syncthreads();  // the first warp has read the sums before\n", "", BARRIER),
     ("4", "int apart = 16", "int apart = 8", WRONG),
     ("4", "if (threadIdx.x == 0) atomicAdd", "atomicAdd", WRONG),
     ("5", "i += stride", "i += 2 * stride", WRONG),
     ("5", "i < elements; i", "i <= elements; i", OUTSIDE),
     ("5", f"{LAST} &&", "", UNSEEN),
-    ("6", "i < elements % 4 ?", "i < elements % 2 ?", WRONG),
+    ("6", "i < elements % width ?", "i < elements % 2 ?", WRONG),
     ("6", "i += Loads * stride", "i += stride", WRONG),
     ("6", "i + (Loads - 1) * stride < vectors", "i < vectors", OUTSIDE),
     ("6", "#pragma unroll 1\n    for (; i < vectors;", "    for (; i + 1 < vectors;", WRONG),
     ("7", "block < gridDim.x", "block + 1 < gridDim.x", WRONG),
     ("7", "if (!is_last_slice(arrived, gridDim.x)) return;", "", ""),
     ("7", "gridDim.x)) return", "gridDim.x + 1)) return", WRONG),
+    ("8", "barriers.wait_until_empty(at);", "", "more arrivals"),
+    ("8", "mbarrier_wait(barriers.full[at.stage], at.parity);", "", "for ever"),
+    ("8", "barriers.init(Block / 32)", "barriers.init(1)", "for ever"),
+    ("8", "i < count ? sum_of(stage[i]) : 0.0f", "sum_of(stage[i])", WRONG),
+    ("8", "blockIdx.x == 0 && ", "", WRONG),
+    (
+        "8",
+        "bulk_load(stage, input + width * first, 16 * count",
+        "bulk_load(stage, input + first, 16 * count",
+        WRONG,
+    ),
+    ("8", "first + room < vectors ? room : static_cast<int>(vectors - first)", "room", OUTSIDE),
     (HEADER, "    __syncthreads();  // the sums of all threads are written\n", "", UNSEEN),
     (HEADER, "atom.acq_rel", "atom.relaxed", UNSEEN),
 ]
@@ -165,20 +203,25 @@ def test_mistakes_show(tmp_path: Path, rung: str, right: str, wrong: str, shows:
         edit(folder / "epilogue/grid_sum.cuh", right, wrong)
     text = given.kernel.source.read_text(encoding="utf-8")
     assert header or text.count(right) == 1, right
-    numbers = drawn("fp32", 2 * GRID * BLOCK * 4 * 4 + 7 if rung in "567" else 259, 11)
+    numbers = drawn("fp32", 2 * GRID * BLOCK * 4 * 4 + 7 if rung in "5678" else 259, 11)
     more: dict[str, Any] = {"include": folder} if header else {"text": text.replace(right, wrong)}
-    try:
-        saw = mistake(given, numbers, **more)
-    except Fault as fault:
-        saw = str(fault)
+    saw = ""
+    for loads in ("early", "late"):
+        try:
+            saw += mistake(given, numbers, loads=loads, **more)
+        except Fault as fault:
+            saw += str(fault)
     assert saw
     assert shows in saw
 
 
-@pytest.mark.parametrize("rung", FILES)
-def test_each_compiles_for_hopper_and_vectors_are_asked_for_before_any_is_added(rung: str) -> None:
-    cubin, facts = compile_variant(kernel(rung).variant({}, "fp32"), INCLUDE, "sm_90a")
+@pytest.mark.parametrize(("rung", "dtype"), RUNS)
+def test_each_compiles_for_hopper_and_vectors_are_asked_for_before_any_is_added(
+    rung: str, dtype: str
+) -> None:
+    cubin, facts = compile_variant(kernel(rung).variant({}, dtype), INCLUDE, "sm_90a")
     assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0), facts["reason"]
     work = [line for line in instructions(cubin, "sm_90a") if "LDG" in line or "FADD" in line]
     kinds = "".join("L" if ".128" in line else "" if "LDG" in line else "+" for line in work)
     assert ("LLLL+" in kinds) is (rung in "67"), kinds
+    assert any("UBLKCP" in line for line in instructions(cubin, "sm_90a")) is (rung == "8")

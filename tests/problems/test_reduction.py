@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from emulator.check_ptx import CheckMachine, check_program
-from emulator.inputs import drawn
+from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
+from emulator.tensor_ptx import from_bits, to_bits
 from fake_gpu import FakeBuffer, FakeGpu
 from ladder.gpu import instance as instances
 from ladder.gpu.device import CheckResultSlot, _mixed
 from ladder.model.code import PACKAGE
-from ladder.model.problem import COPY, INPUTS
+from ladder.model.problem import C_TYPES, COPY, INPUTS
 from ladder.problems.reduction import PROBLEM
 from ladder.problems.reduction.bounds import error_bound
 from ladder.problems.reduction.instance import ReductionInstance
@@ -45,12 +46,14 @@ def shares(sums: Array, numbers: Array, kind: str) -> Array:
     return np.asarray(error / bound if bound else np.where(error > 0, np.inf, 0.0))
 
 
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 @pytest.mark.parametrize("kind", INPUTS)
-def test_sums_in_any_order_lie_within_the_bound(kind: str) -> None:
+def test_sums_in_any_order_lie_within_the_bound(kind: str, dtype: str) -> None:
     """Far within it where there are many: one sum in 10^12 may leave it, and of some thousands none comes near."""
     for count in COUNTS:
         lines = max(1, min(4000, 2**20 // count))
-        numbers = drawn("fp32", lines * count, KEY + count, kind).reshape(lines, count)
+        given = value(drawn(dtype, lines * count, KEY + count, kind), dtype)
+        numbers = given.astype(np.float32).reshape(lines, count)
         most = max(shares(order(numbers), numbers, kind).max() for order in (one_by_one, halves))
         assert most <= (1.0 if count < 16 else 0.8), (count, most)
 
@@ -60,6 +63,13 @@ def test_the_bound_of_walks_is_not_far_above_what_sums_one_by_one_lose() -> None
         numbers = drawn("fp32", 2**21, KEY, kind).reshape(512, 4096)
         typical = math.sqrt(np.mean(shares(one_by_one(numbers), numbers, kind) ** 2))
         assert 0.01 < typical < 0.2, kind
+
+
+def test_sums_of_bf16_that_are_rounded_to_it_are_wrong() -> None:
+    """Be it only the sum of each 256."""
+    numbers = value(drawn("bf16", 2**18, KEY), "bf16").astype(np.float32).reshape(16, -1, 256)
+    blocks = from_bits(to_bits(halves(numbers), "bf16"), "bf16")
+    assert (shares(blocks.astype(np.float64).sum(-1), numbers.reshape(16, -1), "uniform") > 1).all()
 
 
 def test_a_single_number_and_integers_are_exact() -> None:
@@ -106,19 +116,22 @@ def test_every_64th_left_out_at_the_largest_size_passes_once_in_15_launches() ->
 # The check's kernels, by the emulator.
 
 
-def sums_of(count: int, kind: str, blocks: int = 2) -> Array:
+def sums_of(count: int, kind: str, dtype: str, blocks: int = 2) -> Array:
     memory = Memory()
     place = memory.buffer(0, np.zeros(4, np.uint32), writable=True)
-    program = check_program(CHECK, "add_drawn<float>", PACKAGE / "gpu")
+    program = check_program(CHECK, f"add_drawn<{C_TYPES[dtype]}>", PACKAGE / "gpu")
     CheckMachine(program, memory, blocks, [place, count, KEY, INPUTS.index(kind)]).run()
     return np.array(memory.words[place // 4 :][:4].view(np.float64))
 
 
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 @pytest.mark.parametrize("kind", INPUTS)
-def test_the_check_adds_up_what_is_drawn_to_the_last_number(kind: str) -> None:
+def test_the_check_adds_up_what_is_drawn_to_the_last_number(kind: str, dtype: str) -> None:
     for count in (1, 2, 1031, 4096):
-        numbers = drawn("fp32", count, KEY, kind).astype(np.float64)
-        assert sums_of(count, kind) == pytest.approx([numbers.sum(), np.abs(numbers).sum()], rel=1e-13, abs=0)
+        numbers = value(drawn(dtype, count, KEY, kind), dtype)
+        assert sums_of(count, kind, dtype) == pytest.approx(
+            [numbers.sum(), np.abs(numbers).sum()], rel=1e-13, abs=0
+        )
 
 
 def inspected(output: float, sums: tuple[float, float]) -> float:
@@ -147,11 +160,11 @@ def test_the_error_is_over_the_sum_of_magnitudes_and_nan_is_an_error() -> None:
 # The instance, on a GPU that only counts.
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> ReductionInstance:
+@pytest.fixture(params=PROBLEM.dtypes)
+def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> ReductionInstance:
     monkeypatch.setattr(instances, "Buffer", FakeBuffer)
-    gpu: Any = FakeGpu("reduction", "fp32")
-    return ReductionInstance(gpu, {"elements": 1031}, "fp32", "")
+    gpu: Any = FakeGpu("reduction", request.param)
+    return ReductionInstance(gpu, {"elements": 1031}, request.param, "")
 
 
 def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: ReductionInstance) -> None:
@@ -167,7 +180,7 @@ def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: Reductio
     for launcher in made.library(COPY).values():
         launcher()
     gpu: Any = made.gpu
-    assert {entry.split("<")[0] for entry in PROBLEM.harness("fp32")} <= gpu.called
+    assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= gpu.called
 
 
 def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(made: ReductionInstance) -> None:
@@ -188,4 +201,4 @@ def test_a_copy_moves_as_many_bytes_as_a_sum_reads(
     moved = []
     monkeypatch.setattr(made.gpu, "copy", lambda target, source, size: moved.append(2 * size))
     made.library(COPY)[""]()
-    assert moved == [pytest.approx(PROBLEM.work(made.size, "fp32", {}).bytes, abs=4)]
+    assert moved == [pytest.approx(PROBLEM.work(made.size, made.dtype, {}).bytes, abs=4)]

@@ -19,16 +19,21 @@ struct Total {
 template <int Block>
 __global__ void __launch_bounds__(Block)
 sum_sequential(const float* __restrict__ input, float* __restrict__ output, Index elements, Total* total) {
-    __shared__ float sums[Block];
+    __shared__ float sums[Block + 1];  // the last one: of all trees so far
     const int thread = threadIdx.x;
-    const Index i = Index(blockIdx.x) * Block + thread;
+    if (thread == 0) sums[Block] = 0.0f;
 
-    sums[thread] = i < elements ? input[i] : 0.0f;
-    for (int left = Block / 2; left > 0; left /= 2) {
-        __syncthreads();  // the sums of the round before are written
-        if (thread < left) sums[thread] += sums[thread + left];
+    for (Index first = Index(blockIdx.x) * Block; first < elements; first += Index(gridDim.x) * Block) {
+        const float number = first + thread < elements ? input[first + thread] : 0.0f;
+        __syncthreads();  // the tree before is done
+        sums[thread] = number;
+        for (int left = Block / 2; left > 0; left /= 2) {
+            __syncthreads();  // the sums of the round before are written
+            if (thread < left) sums[thread] += sums[thread + left];
+        }
+        if (thread == 0) sums[Block] += sums[0];
     }
-    if (thread == 0) atomicAdd(&total->sum, sums[0]);
+    if (thread == 0) atomicAdd(&total->sum, sums[Block]);
 
     // The last block to come hands the sum out, and leaves a zero for the next launch.
     if (is_last_slice(&total->blocks, gridDim.x) && thread == 0) {

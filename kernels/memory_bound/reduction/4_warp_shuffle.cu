@@ -2,9 +2,10 @@
 //
 // A lane reads a register of another lane: five rounds add up 32 numbers without shared memory and without
 // a barrier. One number a warp goes through shared memory, and the first warp adds these up in the same
-// way: one barrier in all, where the tree needs log2(Block).
+// way: two barriers in all, where the tree needs log2(Block) + 1. The other warps go on to their next
+// numbers meanwhile.
 //
-// A block still loads one word a thread, waits for it, adds, and leaves.
+// A thread still waits for one word, and adds it to the others' before it asks for the next one.
 
 #include "epilogue/grid_sum.cuh"
 #include "types/index.cuh"
@@ -28,6 +29,7 @@ __device__ float block_sum(float value) {
     __shared__ float sums[Block / 32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     value = warp_sum(value);
+    __syncthreads();  // the first warp has read the sums before
     if (lane == 0) sums[warp] = value;
     __syncthreads();  // the sums of all warps are written
     return warp == 0 ? warp_sum(lane < Block / 32 ? sums[lane] : 0.0f) : 0.0f;
@@ -36,9 +38,12 @@ __device__ float block_sum(float value) {
 template <int Block>
 __global__ void __launch_bounds__(Block)
 sum_shuffle(const float* __restrict__ input, float* __restrict__ output, Index elements, Total* total) {
-    const Index i = Index(blockIdx.x) * Block + threadIdx.x;
-    const float sum = block_sum<Block>(i < elements ? input[i] : 0.0f);
-    if (threadIdx.x == 0) atomicAdd(&total->sum, sum);
+    float own = 0.0f;  // of the block, in its first thread
+    for (Index first = Index(blockIdx.x) * Block; first < elements; first += Index(gridDim.x) * Block) {
+        const Index i = first + threadIdx.x;
+        own += block_sum<Block>(i < elements ? input[i] : 0.0f);
+    }
+    if (threadIdx.x == 0) atomicAdd(&total->sum, own);
 
     // The last block to come hands the sum out, and leaves a zero for the next launch.
     if (is_last_slice(&total->blocks, gridDim.x) && threadIdx.x == 0) {

@@ -1,13 +1,9 @@
-// output[0] = the sum of `elements` numbers: as many blocks as the GPU holds at a time, and each thread
-// adds up many.
+// output[0] = the sum of `elements` numbers: each thread adds up all of its own before it meets the others.
 //
 // Threads step over the line by the size of the grid, so that a warp always reads neighbouring words.
-// Additions of a thread need no other thread: the shuffles, the barrier and the atomic come once for all
-// of a block's numbers, and no block has to start in the place of one that ends. The compiler unrolls the
-// loop, so that a thread has four loads under way.
-//
-// The default of 1056 blocks is 8 blocks of 256 threads for each of 132 multiprocessors: all threads that
-// they hold.
+// Additions of a thread need no other thread: shuffles and barriers come once for all of a block's numbers
+// (Harris's algorithm cascading). Nothing in the loop waits for another warp. The compiler unrolls it, so
+// that a thread has four loads under way.
 
 #include "epilogue/grid_sum.cuh"
 #include "types/index.cuh"

@@ -4,8 +4,12 @@
 // times some 700 ns are 25 KiB for each of 132 multiprocessors. 2048 threads with one word each have 8 KiB
 // under way, with four vectors 128. So a thread asks for Loads vectors before it adds up the first one; a
 // quarter of the instructions asks for the same bytes.
+//
+// Few numbers take few blocks, Loads vectors a thread: each block costs two atomics, one after the other.
+// Of bf16 a vector holds eight; they are added up in fp32, and so is the output.
 
 #include "epilogue/grid_sum.cuh"
+#include "types/element.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
 
@@ -33,28 +37,36 @@ __device__ float block_sum(float value) {
     return warp == 0 ? warp_sum(lane < Block / 32 ? sums[lane] : 0.0f) : 0.0f;
 }
 
-__device__ float sum_of(const Vector<float, 4>& four) {
-    return (four.value[0] + four.value[1]) + (four.value[2] + four.value[3]);
+// The sum of the numbers of a vector, in fp32 whatever they are.
+template <class T, int Count>
+__device__ float sum_of(const Vector<T, Count>& vector) {
+    float sum = to_float(vector.value[0]);
+#pragma unroll
+    for (int i = 1; i < Count; ++i) sum += to_float(vector.value[i]);
+    return sum;
 }
 
-template <int Block, int Loads>
+template <class T, int Block, int Loads>
 __global__ void __launch_bounds__(Block)
-sum_vectors(const float* __restrict__ input, float* __restrict__ output, Index elements, Total* total) {
-    const Index stride = Index(gridDim.x) * Block, vectors = elements / 4;
+sum_vectors(const T* __restrict__ input, float* __restrict__ output, Index elements, Total* total) {
+    constexpr int width = 16 / sizeof(T);  // numbers of a vector
+    const Index stride = Index(gridDim.x) * Block, vectors = elements / width;
     Index i = Index(blockIdx.x) * Block + threadIdx.x;
-    // Numbers behind the last whole vector: fewer than four, one for each of the first threads.
-    float own = i < elements % 4 ? input[4 * vectors + i] : 0.0f;
+    // Numbers behind the last whole vector, one for each of the first threads.
+    float own = i < elements % width ? to_float(input[width * vectors + i]) : 0.0f;
 
 #pragma unroll 1
     for (; i + (Loads - 1) * stride < vectors; i += Loads * stride) {
-        Vector<float, 4> four[Loads];
+        Vector<T, width> loaded[Loads];
 #pragma unroll
-        for (int load = 0; load < Loads; ++load) four[load] = load_vector<4>(input + 4 * (i + load * stride));
+        for (int load = 0; load < Loads; ++load) {
+            loaded[load] = load_vector<width>(input + width * (i + load * stride));
+        }
 #pragma unroll
-        for (int load = 0; load < Loads; ++load) own += sum_of(four[load]);
+        for (int load = 0; load < Loads; ++load) own += sum_of(loaded[load]);
     }
 #pragma unroll 1
-    for (; i < vectors; i += stride) own += sum_of(load_vector<4>(input + 4 * i));
+    for (; i < vectors; i += stride) own += sum_of(load_vector<width>(input + width * i));
 
     const float sum = block_sum<Block>(own);
     if (threadIdx.x == 0) atomicAdd(&total->sum, sum);

@@ -8,6 +8,7 @@
 // Nothing is waited for: a block counts itself and leaves.
 
 #include "epilogue/grid_sum.cuh"
+#include "types/element.cuh"
 #include "types/index.cuh"
 #include "types/vector.cuh"
 
@@ -29,30 +30,38 @@ __device__ float block_sum(float value) {
     return warp == 0 ? warp_sum(lane < Block / 32 ? sums[lane] : 0.0f) : 0.0f;
 }
 
-__device__ float sum_of(const Vector<float, 4>& four) {
-    return (four.value[0] + four.value[1]) + (four.value[2] + four.value[3]);
+// The sum of the numbers of a vector, in fp32 whatever they are.
+template <class T, int Count>
+__device__ float sum_of(const Vector<T, Count>& vector) {
+    float sum = to_float(vector.value[0]);
+#pragma unroll
+    for (int i = 1; i < Count; ++i) sum += to_float(vector.value[i]);
+    return sum;
 }
 
 // sums: room for one number a block. arrived: zero between launches.
-template <int Block, int Loads>
+template <class T, int Block, int Loads>
 __global__ void __launch_bounds__(Block)
-sum_fixed_order(const float* __restrict__ input, float* __restrict__ output, Index elements, float* sums,
+sum_fixed_order(const T* __restrict__ input, float* __restrict__ output, Index elements, float* sums,
                 unsigned* arrived) {
-    const Index stride = Index(gridDim.x) * Block, vectors = elements / 4;
+    constexpr int width = 16 / sizeof(T);  // numbers of a vector
+    const Index stride = Index(gridDim.x) * Block, vectors = elements / width;
     Index i = Index(blockIdx.x) * Block + threadIdx.x;
-    // Numbers behind the last whole vector: fewer than four, one for each of the first threads.
-    float own = i < elements % 4 ? input[4 * vectors + i] : 0.0f;
+    // Numbers behind the last whole vector, one for each of the first threads.
+    float own = i < elements % width ? to_float(input[width * vectors + i]) : 0.0f;
 
 #pragma unroll 1
     for (; i + (Loads - 1) * stride < vectors; i += Loads * stride) {
-        Vector<float, 4> four[Loads];
+        Vector<T, width> loaded[Loads];
 #pragma unroll
-        for (int load = 0; load < Loads; ++load) four[load] = load_vector<4>(input + 4 * (i + load * stride));
+        for (int load = 0; load < Loads; ++load) {
+            loaded[load] = load_vector<width>(input + width * (i + load * stride));
+        }
 #pragma unroll
-        for (int load = 0; load < Loads; ++load) own += sum_of(four[load]);
+        for (int load = 0; load < Loads; ++load) own += sum_of(loaded[load]);
     }
 #pragma unroll 1
-    for (; i < vectors; i += stride) own += sum_of(load_vector<4>(input + 4 * i));
+    for (; i < vectors; i += stride) own += sum_of(load_vector<width>(input + width * i));
 
     const float sum = block_sum<Block>(own);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;

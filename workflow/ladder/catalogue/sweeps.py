@@ -27,6 +27,15 @@ def _is_axis(value: Any) -> bool:
 
 
 Axis = Annotated[Value | list[Value], *taking(f"{A_VALUE}, or a list of them", _is_axis)]
+_PREDICTED = "two numbers from 0 to 1, the lower first"
+
+
+def _is_prediction(value: Any) -> bool:
+    numbers = isinstance(value, list) and all(type(one) in (int, float) for one in value)
+    return numbers and len(value) == 2 and 0 <= value[0] <= value[1] <= 1
+
+
+Predicted = Annotated[list[float], *taking(_PREDICTED, _is_prediction)]
 _MOST_CELLS = 200_000
 """Most combinations of a sweep, with those that constraints exclude: to look at so many takes half a minute."""
 
@@ -44,6 +53,9 @@ class EntryDocument(Document):
     """name of the step on a ladder (single combinations only)"""
     technique: Text | None = None
     """what the rung adds over the one below"""
+    predicted: Predicted | None = None
+    """share of the peak rate, of the memory or of arithmetic, whichever bounds the problem: the lowest and the highest
+    that were expected before it was measured"""
     baseline: Text | None = None
     """rung of the sweep that this one changes, with which it is paired directly as well"""
     where: Text | None = None
@@ -295,7 +307,12 @@ class _SweepFile:
             raise refuse(path, f"{where}reason", given.reason, "a reason beside `where` only")
         variants = self._variants(where, kernel, given)
         texts = [text or "" for text in (given.rung, given.technique, given.where, given.reason)]
-        kept = [Entry(variant, *texts) for variant in variants if record or variant.absent() is None]
+        low_high = (given.predicted[0], given.predicted[1]) if given.predicted else None
+        kept = [
+            Entry(variant, *texts, predicted=low_high)
+            for variant in variants
+            if record or variant.absent() is None
+        ]
         with within(f"{path}: {where}where"):
             asked = [
                 tuple(size for size in self.sizes if entry.excluded_by_where(size) != "") for entry in kept

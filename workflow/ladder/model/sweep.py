@@ -53,6 +53,8 @@ class Entry:
     reason: str = ""  # why not; without one there is not even a row
     sizes: tuple[Size, ...] = field(default=(), kw_only=True)  # at which there is a row
     baseline: "Entry | None" = field(default=None, kw_only=True)  # the rung that it changes, if it is one
+    # Share of the peak rate that bounds the problem, from and to, as written down before it was measured.
+    predicted: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def excluded_by_where(self, size: Size) -> str | None:
         """Why `where` leaves it out at `size`, "" if without a row; None where it does not."""
