@@ -1,0 +1,124 @@
+"""The references of sums, CUB and torch, as far as they go without a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from ladder.gpu.external import Array
+from ladder.problems.reduction import PROBLEM
+
+NVCC = shutil.which("nvcc")
+BUFFERS = {"input": Array(256, (1031,), "fp32"), "output": Array(8192, (1,), "fp32")}
+SIZES = {"elements": 1031}
+
+
+def module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "references" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+def test_cub_is_compiled_once_with_an_entry_for_each_dtype() -> None:
+    cub = module("cub_sum")
+    made = cub.compiled("sm_90")
+    library = ctypes.CDLL(str(made))
+    for dtype in PROBLEM.dtypes:
+        assert hasattr(library, f"prepare_{dtype}")
+        assert hasattr(library, f"sum_{dtype}")
+    assert cub.compiled("sm_90") == made
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs nvcc")
+def test_what_nvcc_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cub = module("cub_sum")
+    monkeypatch.setattr(cub, "KEPT", tmp_path)
+    monkeypatch.setattr(cub, "SOURCE", "#error no sums today")
+    with pytest.raises(RuntimeError, match="no sums today"):
+        cub.compiled("sm_90")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_nvcc_there_is_no_cub(monkeypatch: pytest.MonkeyPatch) -> None:
+    cub = module("cub_sum")
+    monkeypatch.setattr(cub.shutil, "which", lambda _: None)
+    with pytest.raises(FileNotFoundError, match="nvcc"):
+        cub.compiled("sm_90")
+
+
+class FakeLibrary:
+    """Notes what its functions are called with."""
+
+    def __init__(self, *_: Any) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def function(*given: Any) -> int:
+            self.calls.append((name, tuple(getattr(one, "value", one) for one in given)))
+            return 0
+
+        return function
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_cub_has_storage_of_its_own_for_a_size_and_gets_the_buffers(
+    monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    cub, library = module("cub_sum"), FakeLibrary()
+    monkeypatch.setattr(cub, "_LIBRARY", [library])
+    for _ in range(2):
+        cub.total(SimpleNamespace(dtype=dtype), BUFFERS, SIZES, {}, 7)()
+    prepared, *launches = (one for one in library.calls)
+    assert (prepared[0], prepared[1][1]) == (f"prepare_{dtype}", 1031)
+    assert [(name, given[1:]) for name, given in launches] == [(f"sum_{dtype}", (256, 8192, 1031, 7))] * 2
+
+
+class FakeTensor:
+    def __init__(self, words: Any) -> None:
+        self.words = words
+
+    def view(self, kind: Any) -> FakeTensor:
+        return FakeTensor(self.words.view(kind))
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_torch_adds_up_in_fp32_on_the_stream(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    numbers = {"input": np.arange(5, dtype=np.float32), "output": np.full(1, np.nan, np.float32)}
+    if dtype == "bf16":  # played by fp16
+        numbers["input"] = np.arange(5, dtype=np.float16).view(np.int16)
+    streams = []
+
+    def add(x: FakeTensor, *, dim: int, keepdim: bool, dtype: Any, out: FakeTensor) -> None:
+        assert streams == [7]
+        out.words[:] = x.words.sum(axis=dim, keepdims=keepdim, dtype=dtype)
+
+    @contextlib.contextmanager
+    def stream(queue: int) -> Any:
+        streams.append(queue)
+        yield
+
+    fake = SimpleNamespace(
+        float32=np.float32,
+        bfloat16=np.float16,
+        sum=add,
+        as_tensor=lambda array, device: FakeTensor(array),
+        cuda=SimpleNamespace(stream=stream, ExternalStream=lambda pointer: pointer),
+    )
+    monkeypatch.setitem(sys.modules, "torch", fake)  # type: ignore[arg-type]
+    launch = module("torch_sum").total(SimpleNamespace(dtype=dtype), numbers, SIZES, {}, 7)
+    assert np.isnan(numbers["output"][0])
+    launch()
+    assert numbers["output"][0] == 10
