@@ -67,13 +67,20 @@ def drawn(dtype: str, count: int, key: int, kind: str = "uniform") -> Array:
     if kind == "wide":
         lowest, number = POWERS.get(dtype, (-32, 64))
         x = x * np.exp2(lowest + (own % of(number)).astype(np.float64))
+    if kind == "equal":
+        x = np.ones_like(x)
+    if kind == "spikes":
+        x = np.where(own % of(1024) == 0 if dtype != "fp8" else own == 0, 128 * x, x)
+    if kind == "masked":
+        x = np.where(own % of(2) == 0, -np.inf, x)
     single: Any = x.astype(np.float32)
     if kind == "integers":
         single = np.trunc(np.float32(3) * single)
     if dtype == "tf32":
         return np.asarray((single.view(np.uint32) & 0xFFFFE000).view(np.float32))
     if dtype == "int32":
-        return np.asarray((single * np.float32(1000)).astype(np.int32))
+        thousands = (single * np.float32(1000)).astype(np.float64)
+        return np.asarray(np.clip(thousands, -(2**31), 2**31 - 1).astype(np.int32))
     if dtype == "fp8":
         return e4m3(single)
     return np.asarray(single if dtype == "fp32" else to_bits(single, "bf16" if dtype == "bf16" else "f16"))
@@ -101,4 +108,4 @@ def value(elements: Array, dtype: str) -> Array:
     return elements.astype(np.float64)
 
 
-assert INPUTS == ("uniform", "positive", "integers", "wide")
+assert INPUTS == ("uniform", "positive", "integers", "wide", "equal", "spikes", "masked")

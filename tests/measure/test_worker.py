@@ -30,8 +30,9 @@ from ladder.model.folders import Project
 from ladder.model.kernel import Variant
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan, to_json
-from ladder.model.problem import GATE, INPUTS, NOTHING
+from ladder.model.problem import GATE, NOTHING
 from ladder.model.sweep import Sweep
+from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.instance import GemmInstance
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16", "reduction")
@@ -319,8 +320,8 @@ def test_every_edge_is_verified_with_every_kind_of_inputs(
     assert len(edges) == 10
     for edge in edges:
         own = [one[3:] for one in seen if one[:3] == tuple(edge.size.values())]
-        assert {kind for kind, alpha, beta in own if (alpha, beta) == (1.0, 0.0)} == {*INPUTS}
-        assert len(own) == len(INPUTS) + 1, "and other weights, or C over infinity"
+        assert {kind for kind, alpha, beta in own if (alpha, beta) == (1.0, 0.0)} == {*PROBLEM.inputs}
+        assert len(own) == len(PROBLEM.inputs) + 1, "and other weights, or C over infinity"
     assert {(alpha, beta) for *_, alpha, beta in seen} >= {(0.0, -1.5), (-1.5, 1.0), (2.0, 0.0)}
 
 
@@ -333,7 +334,7 @@ def test_a_kernel_for_long_k_alone_is_verified_at_several_k_with_every_kind(
     seen = checked(replace(plan, edges=long), tmp_path, monkeypatch)
     assert len({one[:3] for one in seen}) == 3
     assert {one[:3] + one[3:4] for one in seen} == {
-        (*edge.size.values(), kind) for edge in long[plan.tasks[0].variant] for kind in INPUTS
+        (*edge.size.values(), kind) for edge in long[plan.tasks[0].variant] for kind in PROBLEM.inputs
     }
 
 

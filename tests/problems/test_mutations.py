@@ -623,7 +623,7 @@ def test_a_right_product_passes_both_checks(dtype: str, layout: str, bench: Benc
             except LadderError as error:
                 print(f"{dtype} {layout} {name}: {error}")
         for name, run in runs.items():
-            for kind in INPUTS:
+            for kind in PROBLEM.inputs:
                 with made.inputs_of_kind(kind):
                     made.refresh(secrets.randbits(60))
                     run()

@@ -47,7 +47,7 @@ def shares(sums: Array, numbers: Array, kind: str) -> Array:
 
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", PROBLEM.inputs)
 def test_sums_in_any_order_lie_within_the_bound(kind: str, dtype: str) -> None:
     """Far within it where there are many: one sum in 10^12 may leave it, and of some thousands none comes near."""
     for count in COUNTS:
@@ -73,7 +73,7 @@ def test_sums_of_bf16_that_are_rounded_to_it_are_wrong() -> None:
 
 
 def test_a_single_number_and_integers_are_exact() -> None:
-    assert {error_bound(1, kind) for kind in INPUTS} == {0.0}
+    assert {error_bound(1, kind) for kind in PROBLEM.inputs} == {0.0}
     assert {error_bound(count, "integers") for count in COUNTS} == {0.0}
 
 
@@ -125,7 +125,7 @@ def sums_of(count: int, kind: str, dtype: str, blocks: int = 2) -> Array:
 
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", PROBLEM.inputs)
 def test_the_check_adds_up_what_is_drawn_to_the_last_number(kind: str, dtype: str) -> None:
     for count in (1, 2, 1031, 4096):
         numbers = value(drawn(dtype, count, KEY, kind), dtype)

@@ -57,8 +57,9 @@ template <> __device__ int from_float<int>(float x) { return static_cast<int>(x 
 template <class T> constexpr int drawn_together = 16 / sizeof(T);
 
 // Inputs are uniform in [-1, 1), uniform in [0, 1) so that errors of one sign add up, integers from -2 to 2 so that sums
-// are exact, or uniform times powers of two, so that a narrower range of exponents shows.
-enum Kind { UNIFORM, POSITIVE, INTEGERS, WIDE };
+// are exact, or uniform times powers of two, so that a narrower range of exponents shows. For kernels that look for a
+// maximum all are 1, one in 1024 is 128 times as large as the others, or every other one is -inf.
+enum Kind { UNIFORM, POSITIVE, INTEGERS, WIDE, EQUAL, SPIKES, MASKED };
 
 // Those powers: the lowest, and how many. Sums of thousands of products stay finite in the accumulator.
 struct Powers {
@@ -84,10 +85,15 @@ template <class T> __device__ T drawn(uint4 bits, int part, int kind) {
     low = own >> (part % of_word * width) & ((1u << width % 32) - 1);
     // As the mantissa of a number in [2, 4): conversions from integers are slow.
     x = __uint_as_float(0x40000000u | low << (23 - width)) - 3.0f;
-    if (kind == POSITIVE) x = 0.5f * x + 0.5f;
   }
+  if (kind == UNIFORM) return from_float<T>(x);  // as timed launches have them: without a look at the others
+  if (kind == POSITIVE && of_word > 1) x = 0.5f * x + 0.5f;
+  if (kind == INTEGERS) x = truncf(3.0f * x);
   if (kind == WIDE) x *= __uint_as_float((127 + powers<T>.lowest + low % powers<T>.number) << 23);
-  return from_float<T>(kind == INTEGERS ? truncf(3.0f * x) : x);
+  if (kind == EQUAL) x = 1.0f;
+  if (kind == SPIKES && low % 1024 == 0) x *= 128.0f;
+  if (kind == MASKED && low % 2 == 0) x = __uint_as_float(0xFF800000u);
+  return from_float<T>(x);
 }
 
 // What sums of a type are made in: of a narrow one in fp32, which is far more exact than its products' bound.

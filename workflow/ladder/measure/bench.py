@@ -16,7 +16,7 @@ from ladder.gpu.timing import CheckedLaunch, Timer
 from ladder.model.cell import BACK_TO_BACK, Cell, Partner, size_label
 from ladder.model.errors import LadderError
 from ladder.model.plan import Edge, Launch, Plan, Task
-from ladder.model.problem import COPY, GATE, INPUTS, NOTHING, Params, Problem
+from ladder.model.problem import COPY, GATE, NOTHING, Params, Problem
 
 REFERENCE = 1  # where its outputs are: see Instance.writing_to
 
@@ -229,9 +229,10 @@ class Bench:
     def _verify_edge(self, edge: Edge, cell: Cell, number: int) -> None:
         """At one size with inputs of every kind, with alpha = 1 and beta = 0; if there is beta, with others for one."""
         instance = self._edge_instance(edge, cell)
-        for kind in INPUTS if self._inputs(instance) else INPUTS[:1]:
+        kinds = self.problem.inputs
+        for kind in kinds if self._inputs(instance) else kinds[:1]:
             weights = [(1.0, 0.0, "nan")]
-            if "beta" in self.problem.scalars and kind == INPUTS[number % len(INPUTS)]:
+            if "beta" in self.problem.scalars and kind == kinds[number % len(kinds)]:
                 weights.append(_WEIGHTS[number % len(_WEIGHTS)])
             with instance.inputs_of_kind(kind):
                 for weight in weights:

@@ -16,7 +16,8 @@ C_TYPES = {"fp32": "float", "tf32": "Tf32", "int32": "int", **_NARROW}
 """Element types of the harness's kernels, by dtype."""
 
 COPY = "copy"  # the one library that does not solve the problem: a copy of its data, which no kernel can beat
-INPUTS = ("uniform", "positive", "integers", "wide")  # kinds of inputs, by their number in harness.cuh
+INPUTS = ("uniform", "positive", "integers", "wide", "equal", "spikes", "masked")
+"""Kinds of inputs, by their number in harness.cuh, which says what they are; a problem has some of them."""
 ERROR_INPUTS = ("uniform", "positive", "wide")
 """Kinds for which the largest errors of a cell may be recorded; of integers results are exact."""
 GATE, READ, NOTHING, GUARD = "gate", "read_through", "nothing", "count_guards_changed"
@@ -45,6 +46,8 @@ class Problem(ABC):
     buffers: ClassVar[tuple[str, ...]]
     scalars: ClassVar[tuple[str, ...]] = ()
     libraries: ClassVar[tuple[str, ...]] = ()
+    inputs: ClassVar[tuple[str, ...]] = INPUTS[:4]
+    """Kinds that every kernel is verified with, ERROR_INPUTS among them. What is timed is uniform."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Python packages whose version a measurement depends on, such as nvidia-cublas."""
     parameters: ClassVar[Mapping[str, str]] = {}
