@@ -395,7 +395,7 @@ class Lab:
         usual = {name: 100.0 + 5 * place for place, name in enumerate(choice.reference.libraries)}
         times = {name: (self.libraries_us or {}).get(name, us) for name, us in usual.items()}
         timed = [{"reference": name, "algorithm": "", "us": [us] * 12} for name, us in times.items()]
-        result = {"candidates": timed, "references": times, **decide(timed, known[0]), "notes": []}
+        result = {"candidates": timed, "references": times, **decide(timed), "notes": []}
         result |= {
             "stopped_by": known[0],
             "clock": known[1],

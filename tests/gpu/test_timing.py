@@ -28,7 +28,7 @@ from ladder.gpu.timing import (
 )
 from ladder.measure.choice import decide
 from ladder.measure.schedule import RACE
-from ladder.model.intervals import t_interval_of_ratios
+from ladder.model.intervals import ratio_interval
 from ladder.model.problem import GATE
 
 FLUSH_US = 20.0
@@ -597,7 +597,7 @@ def test_every_chain_of_a_block_is_refreshed_and_inspected(gpu: Any, timer: Time
 
 
 def test_intervals_of_few_blocks_are_students() -> None:
-    middle, low, high = t_interval_of_ratios([1.00, 1.01, 1.02])
+    middle, low, high = ratio_interval([1.00, 1.01, 1.02])
     assert middle == pytest.approx(1.01, abs=1e-4)
     assert (high - low) / 2 == pytest.approx(4.303 * 0.01 / math.sqrt(3), rel=0.02)
 
@@ -757,7 +757,7 @@ def test_a_contest_of_blocks_goes_round_and_drops_what_is_far_behind(gpu: Any, t
     assert [len(us) for us in found.us] == [6, 6, 4]
     assert found.us[1] == pytest.approx([5050.0] * 6)
     timed = [{"reference": name, "algorithm": "", "us": us} for name, us in zip("ABC", found.us, strict=True)]
-    decided = decide(timed, found.stopped_by)
+    decided = decide(timed)
     assert decided["reference"] == "A"
     assert decided["runner_up"]["longer"] == pytest.approx(1.01)
     assert "C" not in {one["reference"] for one in decided["tied"]}
@@ -767,7 +767,7 @@ def test_blocks_of_one_that_is_far_behind_have_an_interval(gpu: Any, timer: Time
     chains = [gpu.steady("A", 50_000.0), gpu.steady("B", 60_000.0)]
     found = timer.contest_sustained([CheckedLaunch(one) for one in chains], [10, 10], 0.02)
     timed = [{"reference": name, "algorithm": "", "us": us} for name, us in zip("AB", found.us, strict=True)]
-    assert decide(timed, found.stopped_by)["runner_up"]["longer_low"] == pytest.approx(1.2)
+    assert decide(timed)["runner_up"]["longer_low"] == pytest.approx(1.2)
 
 
 # Racing: what cannot win stops early.
@@ -784,10 +784,27 @@ def test_a_variant_that_cannot_win_stops_at_the_next_look(gpu: Any, timer: Timer
     assert len(full.variant_us) > 4 * LEAST_PAIRS
 
 
+def test_two_groups_are_enough_for_what_is_half_as_fast(gpu: Any, timer: Timer) -> None:
+    random = np.random.default_rng(3)
+    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.02)), gpu.launcher("B", noisy(random, 5.0, 0.02)))
+    pairs = timer.pairs(given, replace(rule(precision=0.0025), race=RACE), "dirty")
+    assert (len(pairs.variant_us), pairs.stopped_by) == (4, "race")
+
+
 def test_one_that_may_still_win_is_measured_in_full(gpu: Any, timer: Timer) -> None:
     random = np.random.default_rng(3)
     given = sides(gpu.launcher("A", noisy(random, 10.0, 0.01)), gpu.launcher("B", noisy(random, 9.5, 0.01)))
     assert timer.pairs(given, replace(rule(precision=0.0025), race=RACE), "dirty").stopped_by == "precision"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_noisy_groups_do_not_end_the_race_of_one_that_is_as_fast(
+    seed: int, gpu: Any, timer: Timer
+) -> None:
+    random = np.random.default_rng(seed)
+    given = sides(gpu.launcher("A", noisy(random, 10.0, 0.1)), gpu.launcher("B", noisy(random, 10.0, 0.1)))
+    pairs = timer.pairs(given, replace(rule(precision=0.05), race=RACE), "dirty")
+    assert pairs.stopped_by != "race"
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -45,7 +45,7 @@ def test_the_fastest_wins_whichever_comes_first_and_the_runner_up_has_its_distan
         candidate("cublaslt", 100.0, algorithm="id 1"),
         candidate("slow", 110.0),
     ]
-    found = decide(given, "precision")
+    found = decide(given)
     assert (found["reference"], found["algorithm"]) == ("cublaslt", "id 1")
     assert found["runner_up"]["reference"] == "cublas"
     ends = [found["runner_up"][name] for name in ("longer", "longer_low", "longer_high")]
@@ -62,14 +62,14 @@ def test_what_is_no_slower_beyond_doubt_or_by_less_than_sessions_differ_ties(
     share: float, spread: float, tied: bool
 ) -> None:
     given = [candidate("cublas", 100.0, spread), candidate("cublaslt", 100.0 * (1 + share), spread)]
-    found = decide(given, "precision")
+    found = decide(given)
     assert bool(found["tied"]) == tied
     assert len(partners(found)) == 1 + tied
     assert ("1 tied" in choice_in_words(found)) == tied
 
 
 def test_one_alone_has_no_runner_up() -> None:
-    found = decide([candidate("cublaslt", 10.0, algorithm="id 3")], "precision")
+    found = decide([candidate("cublaslt", 10.0, algorithm="id 3")])
     assert (found["runner_up"], found["tied"]) == (None, [])
     assert choice_in_words(found) == "cublaslt id 3, which is alone"
 
@@ -234,7 +234,7 @@ def answered(one: Schedule, index: int, **fields: Any) -> None:
 
 
 def won_by(*candidates: dict[str, Any]) -> dict[str, Any]:
-    found = decide(candidates, "precision")
+    found = decide(candidates)
     return {"result": {"candidates": [*candidates], "references": {}, "notes": [], **found}}
 
 
@@ -373,7 +373,7 @@ def test_records_from_before_choices_had_records_count_as_they_did(lab: Lab) -> 
 
 def test_publishing_recomputes_a_choice_from_its_times() -> None:
     given = [candidate("cublas", 10.0, 0.01), candidate("cublaslt", 10.2, 0.01)]
-    result = {"candidates": given, "stopped_by": "precision", **decide(given, "precision")}
+    result = {"candidates": given, "stopped_by": "precision", **decide(given)}
     assert follows(result)
     assert not follows(result | {"reference": "cublaslt"})
     assert not follows(result | {"tied": [{"reference": "another", "algorithm": ""}]})

@@ -96,7 +96,7 @@ def test_checkouts_that_differ_in_what_checks_or_in_nothing_are_refused() -> Non
 
 
 def test_a_checkout_comes_ahead_of_where_packages_are_found(tmp_path: Path) -> None:
-    given = environment_of(tmp_path, {"PYTHONPATH": "/own/packages", "HOME": "/home"})
+    given = environment_of(tmp_path, {"PYTHONPATH": f"{PACKAGE.parent}:/own/packages", "HOME": "/home"})
     assert given == {"PYTHONPATH": f"{tmp_path / 'workflow'}:/own/packages", "HOME": "/home"}
     assert environment_of(tmp_path, {})["PYTHONPATH"] == str(tmp_path / "workflow")
 

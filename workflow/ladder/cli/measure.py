@@ -57,7 +57,7 @@ def equivalent(
 ) -> None:
     """Hold a timer that was only rewritten against the one before, on cells that the run has measured.
 
-    Where all classes of cells read alike within 0.2 %, records of both stand for each other. Exits 1 where they do not.
+    Where all classes of cells read alike within 0.2 %, what the old one measured stands. Exits 1 where they do not.
     """
     end_with_parent()
     given = {path: read_plan(path) for path in plans}

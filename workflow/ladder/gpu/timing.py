@@ -47,11 +47,12 @@ from cuda.core import EventOptions, Kernel, LaunchConfig, Stream, launch
 from ladder.gpu.device import Gpu, Launcher, checked
 from ladder.gpu.stamps import DeviceClock
 from ladder.model.errors import LadderError
-from ladder.model.intervals import abba_ratios, median, median_interval, t_interval_of_ratios
+from ladder.model.intervals import abba_ratios, median, ratio_interval
 from ladder.model.problem import GATE
 
 EVENTS, DEVICE = "events", "device"  # clocks
 LEAST_PAIRS = 12  # six groups: the fewest whose extremes bracket the median with 95 %
+_RACE_PAIRS = 4  # two groups, the fewest with an interval: of what is half as fast that tells enough
 _DISAGREES = 0.05  # share that the host may see more or less
 _LATEST_US = 200.0  # until it notices the end
 _FEWEST_TO_COMPARE = 6  # launches of a kernel to a place
@@ -140,8 +141,8 @@ class Pairs:
         return abba_ratios(self.variant_us, self.reference_us)
 
     def speedup(self) -> tuple[float, float, float]:
-        """Median ratio with its 95 % interval: (median, low, high)."""
-        return median(self.ratios()), *median_interval(self.ratios())
+        """The ratio with its 95 % interval: (value, low, high)."""
+        return ratio_interval(self.ratios())
 
     def wanted(self, precision: float) -> int:
         """Pairs that a half-width of `precision` (share) should take, going by the spread so far.
@@ -215,10 +216,6 @@ class Blocks(Pairs):
 
     variant: list[Block] = field(default_factory=list)
     reference: list[Block] = field(default_factory=list)
-
-    def speedup(self) -> tuple[float, float, float]:
-        """Geometric mean of the groups' ratios with its 95 % interval."""
-        return t_interval_of_ratios(self.ratios())
 
 
 def refuse_other_clock(times: Sequence[float], host_us: Sequence[float]) -> None:
@@ -397,7 +394,8 @@ class Timer:
 
         `swapped` are the same kernels, each with the other's place for its output: every second launch is of these.
         """
-        pairs, target, count = Pairs(clock=EVENTS if device is None else DEVICE), rule.min_pairs, 0
+        pairs, count = Pairs(clock=EVENTS if device is None else DEVICE), 0
+        target = _RACE_PAIRS if rule.race else rule.min_pairs
         while not pairs.stopped_by:
             number = max(1, min(-(-(target - count) // 2), _GROUPS_AT_ONCE))
             groups = range(count // 2, count // 2 + number)
@@ -414,16 +412,16 @@ class Timer:
             for own, us in zip(order, times[1:], strict=True):
                 (pairs.variant_us if own else pairs.reference_us).append(us / scale)
             count = len(pairs.variant_us)
-            if count >= target and pairs.reached(rule):
-                pairs.stopped_by = "precision"
-            elif count >= LEAST_PAIRS and pairs.speedup()[2] < rule.race:
+            if pairs.speedup()[2] < rule.race:
                 pairs.stopped_by = "race"
+            elif count >= max(target, rule.min_pairs) and pairs.reached(rule):
+                pairs.stopped_by = "precision"
             elif count >= rule.max_pairs:
                 pairs.stopped_by = "pairs"
             elif count >= LEAST_PAIRS and pairs.gpu_us >= rule.seconds * 1e6:
                 pairs.stopped_by = "budget"
             elif count >= target:
-                target = min(max(int(1.4 * count), count + 4), rule.max_pairs)
+                target = min(max(int(1.4 * count), count + 4, rule.min_pairs), rule.max_pairs)
         return pairs
 
     def contest(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ladder.model.cell import Partner
-from ladder.model.intervals import abba_ratios, median, median_interval, t_interval_of_ratios
+from ladder.model.intervals import abba_ratios, median, ratio_interval
 
 CLOSE = 0.02
 """What takes longer than the fastest by a greater share is out of the running."""
@@ -23,11 +23,10 @@ Estimate = tuple[float, float, float]
 """A ratio with its 95 % interval: (value, low, high)."""
 
 
-def longer(us: Sequence[float], fastest_us: Sequence[float], blocks: bool = False) -> Estimate:
+def longer(us: Sequence[float], fastest_us: Sequence[float]) -> Estimate:
     """By which factor a candidate takes longer than the fastest, over the groups that both were timed in."""
     both = min(len(us), len(fastest_us))
-    ratios = abba_ratios(fastest_us[:both], us[:both])
-    return t_interval_of_ratios(ratios) if blocks else (median(ratios), *median_interval(ratios))
+    return ratio_interval(abba_ratios(fastest_us[:both], us[:both]))
 
 
 def ties(ratio: Estimate) -> bool:
@@ -36,7 +35,7 @@ def ties(ratio: Estimate) -> bool:
     return low <= 1.0 or math.log(value) < SESSION
 
 
-def decide(candidates: Sequence[Mapping[str, Any]], stopped_by: str) -> dict[str, Any]:
+def decide(candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a record says of its candidates, each with `reference`, `algorithm` and its times `us`, two a group.
 
     `reference` and `algorithm` of the winner; `runner_up`, None if it is alone, with by which factor it takes
@@ -44,7 +43,7 @@ def decide(candidates: Sequence[Mapping[str, Any]], stopped_by: str) -> dict[str
     """
     ordered = sorted(candidates, key=lambda one: median(one["us"]))
     winner, *others = ordered
-    ratios = [longer(one["us"], winner["us"], stopped_by == "blocks") for one in others]
+    ratios = [longer(one["us"], winner["us"]) for one in others]
     found: dict[str, Any] = {name: winner[name] for name in ("reference", "algorithm")}
     found["runner_up"] = None
     if others:

@@ -48,7 +48,7 @@ class Choosing:
             for one, times in zip(close, contest.us, strict=True)
         ]
         found: dict[str, Any] = {"status": "ok", "reason": "", "candidates": timed}
-        found |= decide(timed, contest.stopped_by)
+        found |= decide(timed)
         found |= {"stopped_by": contest.stopped_by, "clock": contest.clock, "notes": bench.notes()}
         found["references"] = _by_name(quick_us)
         found["check"] = {

@@ -112,9 +112,10 @@ def codes_of(checkout: Path, problem: str) -> dict[str, str]:
 
 
 def environment_of(checkout: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Python finds the package of a checkout, and all else where it did."""
-    own, others = str((checkout / "workflow").resolve()), given.get("PYTHONPATH")
-    return {**given, "PYTHONPATH": os.pathsep.join([own, others] if others else [own])}
+    """An environment in which Python finds the package of a checkout, and all others where it did."""
+    known = given.get("PYTHONPATH", "").split(os.pathsep)
+    others = [one for one in known if one and not (Path(one) / "ladder").is_dir()]
+    return {**given, "PYTHONPATH": os.pathsep.join([str((checkout / "workflow").resolve()), *others])}
 
 
 def refuse_other_checks(old: Mapping[str, str], new: Mapping[str, str]) -> None:
@@ -155,7 +156,7 @@ def _measuring(program: GpuProgram, schedule: Schedule, checkout: Path) -> Itera
 def compare_timers(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, old: Path) -> list[Shift]:
     """How the timer of `root` reads beside that of the checkout `old`, on cells that a run has measured.
 
-    If all shifts are small, it is noted in measure/equivalent_timers.json, and records of both stand for each other.
+    If all shifts are small, it is noted in measure/equivalent_timers.json, and what the old one measured stands.
 
     Raises LadderError without a GPU, where the code that checks differs too, or where a cell gives no result.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from statistics import median as median  # for others, too
 
-_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571}  # 97.5 % quantiles by degrees of freedom
+_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}  # 97.5 % quantiles by degrees of freedom
 
 
 @functools.cache
@@ -34,8 +34,13 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[low], ordered[high]
 
 
-def t_interval_of_ratios(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Geometric mean of 2 to 6 positive ratios with its 95 % interval by Student's t: (mean, low, high)."""
+def ratio_interval(ratios: Sequence[float]) -> tuple[float, float, float]:
+    """A ratio with its 95 % interval, from at least two that were measured: (value, low, high).
+
+    The median and order statistics around it; below 6, of which none reach 95 %, the geometric mean and Student's t.
+    """
+    if len(ratios) - 1 > len(_STUDENT):
+        return median(ratios), *median_interval(ratios)
     logs = [math.log(ratio) for ratio in ratios]
     half = _STUDENT[len(logs) - 1] * stdev(logs) / math.sqrt(len(logs))
     middle = fmean(logs)

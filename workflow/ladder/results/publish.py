@@ -24,7 +24,7 @@ from ladder.measure.view import View
 from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
-from ladder.model.intervals import abba_ratios, median, median_interval, t_interval_of_ratios
+from ladder.model.intervals import abba_ratios, ratio_interval
 from ladder.model.plan_file import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
@@ -170,7 +170,7 @@ def error_is_above_bound(check: Mapping[str, Any]) -> bool:
 def follows(result: Mapping[str, Any]) -> bool:
     """Whether a speed-up with its interval, or a choice, follows from its times; of a summary nothing can be said."""
     if "candidates" in result:
-        decided = decide(result["candidates"], result["stopped_by"])
+        decided = decide(result["candidates"])
         return all(result[name] == value for name, value in decided.items())
     if "variant_us" not in result:
         return True
@@ -178,12 +178,9 @@ def follows(result: Mapping[str, Any]) -> bool:
     if len(own) != len(reference):
         return False
     ratios = abba_ratios(own, reference)
-    if result.get("stopped_by") != "blocks":
-        made = (median(ratios), *median_interval(ratios))
-    elif 2 <= len(ratios) <= 6:
-        made = t_interval_of_ratios(ratios)
-    else:
+    if len(ratios) < 2:
         return False
+    made = ratio_interval(ratios)
     said = (result.get(name, 0.0) for name in ("speedup", "speedup_low", "speedup_high"))
     return all(math.isclose(one, other, rel_tol=_ROUNDED) for one, other in zip(said, made, strict=True))
 
