@@ -23,7 +23,7 @@ from ladder.model.sweep import Sweep
 from ladder.results import tables
 from ladder.results.collect import collect_sweep, summarised
 from ladder.results.published_records import read_archive, write_archive
-from ladder.results.statistics import at_size
+from ladder.results.statistics import at_size, rate_column
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,22 @@ def test_an_unknown_peak_leaves_the_share_empty(tmp_path: Path) -> None:
     lab.record(["fp32_ladder"])
     lab.collect(["fp32_ladder"])
     assert timings(lab, "fp32_ladder")["peak_fraction"].isna().all()
+
+
+def test_the_longer_one_of_both_floors_says_which_rate_is_shown(tmp_path: Path) -> None:
+    """A product of matrices takes its operations, one of a matrix and a vector its bytes; near the ridge TFLOP/s."""
+    lab = Lab(tmp_path, session=replace(SESSION, gpu={**SESSION.gpu, "memory_peak_gbytes_per_s": 4800.0}))
+    lab.record(["fp32_ladder"])
+    lab.collect(["fp32_ladder"])
+    rows = timings(lab, "fp32_ladder")
+    moved = rows[rows["gbytes_per_s"].notna()]
+    assert [*moved["memory_fraction"]] == pytest.approx([*moved["gbytes_per_s"] / 4800])
+    assert rate_column(rows) == ("tflops", "TFLOP/s")
+    rows = moved[moved["tflops"].notna()]
+    for share, rate in ((0.99, "tflops"), (3.99, "tflops"), (4.01, "gbytes_per_s")):
+        shown = rate_column(rows.assign(memory_fraction=share * rows["peak_fraction"]))
+        assert shown is not None
+        assert shown[0] == rate
 
 
 def test_what_the_kernel_and_the_profiler_report_becomes_metrics(lab: Lab) -> None:

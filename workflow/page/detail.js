@@ -8,7 +8,7 @@ const GROUPS = [
     ["over_cublas", "over cuBLAS alone"], ["over_cublaslt", "over cuBLASLt alone"],
     ["median_us", "median, µs"],
     ["reference", "reference"], ["algorithm", "its algorithm"], ["baseline", "baseline"], ["reference_median_us", "its median, µs"],
-    ["tflops", "TFLOP/s"], ["peak_fraction", "share of the peak"], ["gbytes_per_s", "GB/s"], ["copy_fraction", "share of a copy's rate"],
+    ["tflops", "TFLOP/s"], ["peak_fraction", "share of the peak"], ["gbytes_per_s", "GB/s"], ["memory_fraction", "share of the memory's peak"], ["copy_fraction", "share of a copy's rate"],
     ["samples", "samples"], ["cv", "coefficient of variation"], ["stopped_by", "stopped by"], ["fresh", "measured again after it was chosen"],
     ["sessions", "sessions"], ["gpus", "GPUs"],
   ]],
@@ -32,7 +32,7 @@ const shellWord = (text) => (/^[\w./=@:+-]+$/.test(text) ? String(text) : `'${St
 const WORDS = {
   throttled: (value) => (value ? "reached: it lowered the clock, so that the kernel is slower than at full clock; compare sustained cells" : "not reached"),
   busy: (value) => (value ? "yes: another program used the GPU" : "no"),
-  peak_fraction: (value) => `${figure(100 * value, 3)} %`, copy_fraction: (value) => `${figure(100 * value, 3)} %`, occupancy: (value) => `${figure(100 * value, 3)} %`,
+  peak_fraction: (value) => `${figure(100 * value, 3)} %`, copy_fraction: (value) => `${figure(100 * value, 3)} %`, memory_fraction: (value) => `${figure(100 * value, 3)} %`, occupancy: (value) => `${figure(100 * value, 3)} %`,
 };
 const flow = (values) => `{${Object.entries(values).map(([name, value]) => `${name}: ${value}`).join(", ")}}`;
 

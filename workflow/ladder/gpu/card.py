@@ -6,7 +6,10 @@ from typing import Any
 
 
 def card_facts(uuid: str) -> dict[str, Any]:
-    """Memory, clocks, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has, as far as NVML says."""
+    """Memory, clocks, power limit, ECC, MIG and VBIOS of a GPU, and how many its host has, as far as NVML says.
+
+    The memory's peak rate is in GB/s, at two transfers a clock, as all memory of GPUs has it.
+    """
     from cuda.bindings import nvml  # which those who only read what was measured do without
 
     nvml.init_v2()
@@ -15,6 +18,11 @@ def card_facts(uuid: str) -> dict[str, Any]:
         "memory_bytes": lambda: int(nvml.device_get_memory_info_v2(handle).total),
         "sm_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_SM),
         "memory_clock_max_mhz": lambda: nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_MEM),
+        "memory_peak_gbytes_per_s": lambda: (
+            nvml.device_get_max_clock_info(handle, nvml.ClockType.CLOCK_MEM)
+            * nvml.device_get_memory_bus_width(handle)
+            / 4e3
+        ),
         "power_limit_w": lambda: nvml.device_get_enforced_power_limit(handle) / 1000,
         "ecc": lambda: bool(nvml.device_get_ecc_mode(handle)[0]),
         "mig": lambda: bool(nvml.device_get_mig_mode(handle)[0]),

@@ -57,6 +57,7 @@ class Card(TypedDict, total=False):
     sm_clock_max_mhz: _Number
     power_limit_w: _Number
     copy_gbytes_per_s: _Number
+    memory_peak_gbytes_per_s: _Number
     fp32_peak_tflops: _Number
     tensor_peak_tflops: dict[str, _Number] | None
 

@@ -27,6 +27,8 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # time over the reference's, from the record of the choice. They have no interval.
     # reference_is: faster, where the reference was chosen and is the fastest beyond doubt; tied, where another may be.
     # Empty where there was no choice, and in rows from before choices had records: a few launches chose there.
+    # peak_fraction, memory_fraction: the least time that operations, and the bytes that the problem must move, take at
+    # the GPU's peak rates, over the time. The larger one says what bounds the cell.
     "timings": columns(
         f"""sweep problem kernel variant rung baseline params dtype layout {_SIZE} status reason samples:int regime
         median_us:float median_us_low:float median_us_high:float cv:float reference algorithm reference_median_us:float
@@ -35,7 +37,8 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
         energy_pj_per_flop:float energy_pj_per_byte:float busy:bool max_error:float error_bound:float
         source_sha256 cubin_sha256
         sessions:int gpus:int predicted_low:float predicted_high:float clock_floor_us:float
-        clock fresh:bool over_cublas:float over_cublaslt:float beta:float check_code timing_code reference_is"""
+        clock fresh:bool over_cublas:float over_cublaslt:float beta:float check_code timing_code reference_is
+        memory_fraction:float"""
     ),
     # One row per cell and measuring session; `commit` is the digest of the tree where no commit is known. chose: the
     # session chose the cell as one of the fastest of a tuning sweep, and does not count in its speed-up. bound: what

@@ -170,13 +170,14 @@ class Collector:
         # Integer additions are no floating-point operations: no TFLOP/s for them.
         floating = work.operations > 0 and not cell.dtype.startswith("int")
         tflops = work.operations / middle / 1e6 if floating else None
-        peak = dtype_peaks(gpu).get(cell.dtype)
+        peak, memory = dtype_peaks(gpu).get(cell.dtype), gpu.get("memory_peak_gbytes_per_s")
         copy_us = result.get("copy_us") if record.cell.regime not in BACK_TO_BACK else None
         rates = {
             "tflops": tflops,
             "peak_fraction": tflops / peak if tflops and peak else None,
             "gbytes_per_s": work.bytes / middle / 1e3 if work.bytes > 0 else None,
             "copy_fraction": copy_us / middle if copy_us else None,
+            "memory_fraction": work.bytes / middle / 1e3 / memory if memory and work.bytes > 0 else None,
         }
         if (launch_j := device.get("launch_j")) is not None:
             rates["energy_pj_per_flop"] = launch_j * 1e12 / work.operations if floating else None

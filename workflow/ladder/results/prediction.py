@@ -370,7 +370,7 @@ def coverage(found: Frame) -> list[Row]:
     return rows
 
 
-_RATES = ["tflops", "peak_fraction", "gbytes_per_s", "copy_fraction"]
+_RATES = ["tflops", "peak_fraction", "gbytes_per_s", "copy_fraction", "memory_fraction"]
 
 
 def _combined(timings: Frame, found: Frame, known: Frame) -> Frame:

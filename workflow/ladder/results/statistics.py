@@ -14,6 +14,9 @@ from ladder.model.cell import beta_label, size_label
 from ladder.model.intervals import median, median_interval
 from ladder.model.schemas import SIZE_COLUMNS
 
+_FAR = 4
+"""From so many times the time of its operations on, its bytes say what a cell is like: nearer to the ridge both do."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -102,9 +105,11 @@ def beta_of(row: Mapping[str, Any]) -> float:
 def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
     """Column and unit of the rate that says most about these rows; None where they do no work.
 
-    Cells that are held against a copy are bound by memory, and operations would only mislead.
+    Cells that are held against a copy, and those whose bytes take far longer at the peak rates than their operations,
+    are bound by memory: operations would only mislead.
     """
-    if rows["copy_fraction"].notna().any() or rows["tflops"].isna().any():
+    moves = (rows["memory_fraction"] > _FAR * rows["peak_fraction"]).fillna(False)
+    if rows["copy_fraction"].notna().any() or rows["tflops"].isna().any() or (len(rows) and moves.all()):
         return ("gbytes_per_s", "GB/s") if rows["gbytes_per_s"].notna().any() else None
     return ("tflops", "TFLOP/s") if len(rows) else None
 

@@ -19,7 +19,8 @@ from ladder.results.earlier import EARLIER
 _KINDS = {"text": "string[python]", "float": "float64", "int": "Int64", "bool": "boolean"}
 SCHEMAS: Mapping[str, Mapping[str, str]] = {**schemas.SCHEMAS, **EARLIER}
 _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessions gpus predicted_low predicted_high
-clock_floor_us clock fresh over_cublas over_cublaslt beta check_code timing_code reference_is"""
+clock_floor_us clock fresh over_cublas over_cublaslt beta check_code timing_code reference_is
+memory_fraction"""
 _OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta check_code timing_code"
 _LATER = {
     "resources": ("sweep",),
