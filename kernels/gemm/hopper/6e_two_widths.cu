@@ -1,10 +1,12 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
 // The technique: tiles of two widths. At M = N = 4096 there are 512 tiles of 128 x 256 for 132 blocks: after
-// three full rounds the fourth leaves 16 blocks without a tile. Here some tiles are Narrow columns wide, as
-// many as make the last round full (schedule/even_tiles.cuh). A wgmma has its width in its name, so each
-// width has accumulators and a loop over K of its own: that of 6d_serpentine, in schedule/wgmma_loop.cuh. The
-// producer loads a narrow tile as wide as the others. The sweep hopper_files measures it.
+// three full rounds the fourth leaves 16 blocks without a tile. Here 16 of the 32 rows of tiles are cut into
+// 17 instead of 16: one of 256 columns, and 16 that are Narrow = 240 wide. That makes 528 tiles, which are
+// four full rounds (schedule/even_tiles.cuh works this out for any size). A wgmma has its width in its name,
+// so each width has accumulators and a loop over K of its own: that of 6d_serpentine, which stands in
+// schedule/wgmma_loop.cuh. The producer loads a narrow tile as wide as the others. The sweep hopper_files
+// measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Narrow: columns of narrow tiles. Stages: tiles of A and

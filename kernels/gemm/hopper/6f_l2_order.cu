@@ -3,9 +3,9 @@
 // The technique: the order of tiles, made for the L2. With 128 blocks instead of 132, at M = N = 4096 each of
 // four rounds computes 32 x 4 tiles of 128 x 256, in strips of two columns of tiles. It needs all of A, and a
 // quarter of B that no other round needs. So lines of B are marked to leave the L2 first (Evict::first),
-// ahead of those of A. The number of blocks and the width of the strips are set in the yaml (`blocks`,
-// `raster`); the rest is 6d_serpentine, whose way back begins with what the L2 holds of A here. The sweep
-// hopper_files measures it.
+// ahead of those of A. Blocks and strips are not in this file but in its yaml: `blocks: 128`, `raster: 2`.
+// The rest is 6d_serpentine, whose way back begins with what the L2 holds of A here. The sweep hopper_files
+// measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of

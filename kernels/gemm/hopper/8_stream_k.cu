@@ -1,11 +1,13 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 4096 there are 512 tiles of 128 x 256 for 132
-// multiprocessors, so 16 of them have no tile in the fourth round. Here the last two rounds are cut along K
-// into 132 equal shares (schedule/stream_k.cuh), for all multiprocessors to be busy to the end. Where two
-// blocks share a tile, one leaves its sums in global memory and the other adds them
-// (epilogue/partial_sums.cuh). The price: 128 KiB written and read for each such tile. The sweep
-// hopper_ladder measures it.
+// multiprocessors, so 16 of them have no tile in the fourth round. Here the first 264 tiles stay whole, two
+// a block. The other 248 have 64 steps of K each. Laid end to end, these steps are cut into 132 shares of 120
+// or 121, so that all blocks are busy to the end (schedule/stream_k.cuh works this out for any size). A share
+// begins in the middle of one tile and ends in the middle of another; a block works through it backwards. Of
+// the last tile it has the beginning: it leaves these sums in global memory. Of the first it has the end: it
+// adds the sums that the block before left long ago, and stores the tile (epilogue/partial_sums.cuh). The
+// price: 128 KiB written and read for each such tile. The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
