@@ -173,8 +173,8 @@ class TensorMachine(Machine):
                 self._set(register, half.astype(np.uint16), mask)
         elif step.opcode == "not.pred":
             self._set(operands[0], ~self._value(operands[1], "pred"), mask)
-        elif step.opcode == "not.b32":
-            self._set(operands[0], ~self._value(operands[1], "b32"), mask)
+        elif step.opcode in ("not.b32", "not.b64"):
+            self._set(operands[0], ~self._value(operands[1], kind), mask)
         elif step.opcode == "bfi.b32":
             bits, base = (self._value(one, "u32") for one in operands[1:3])
             place, length = (np.uint32(int(one)) for one in operands[3:])

@@ -36,6 +36,7 @@ from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.instance import GemmInstance
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16", "reduction")
+SWEEPS += ("transpose_fp32", "transpose_bf16")
 LAUNCH_US = 900.0
 CYCLES = int(LAUNCH_US / 2 * 1980)  # as many as an event's time has at the clock below
 
@@ -190,7 +191,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond, "mapped", lambda gpu, size: contextlib.nullcontext((2**39, 2**40)))
     ends = lambda begin, end, size: (FakeBuffer(size, begin), FakeBuffer(size, end - size))  # noqa: E731
     monkeypatch.setattr(beyond, "at_ends", ends)
-    for problem in ("banks", "stencil", "gemm", "reduction"):
+    cublas = SimpleNamespace(create=lambda: 1, set_stream=lambda *_: None, sgeam=lambda *_: None)
+    monkeypatch.setattr("ladder.problems.transpose.instance.cublas", cublas)
+    for problem in ("banks", "stencil", "gemm", "reduction", "transpose"):
         kind = f"ladder.problems.{problem}.instance.{problem.capitalize()}Instance"
         monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None)

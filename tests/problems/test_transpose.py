@@ -1,0 +1,229 @@
+"""The problem transpose, without a GPU: which outputs its check accepts, and what it asks cuBLAS for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.check_ptx import CheckMachine, check_program
+from emulator.inputs import drawn
+from emulator.ptx import Array, Memory
+from fake_gpu import FakeBuffer, FakeGpu
+from ladder.gpu import instance as instances
+from ladder.gpu.device import CheckResultSlot, _mixed
+from ladder.model.code import PACKAGE
+from ladder.model.errors import LadderError
+from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.problems.transpose import PROBLEM
+from ladder.problems.transpose import instance as of_transpose
+from ladder.problems.transpose.instance import TransposeInstance
+
+CHECK = PACKAGE / "problems" / "transpose" / "check.cu"
+KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+SHAPES = ((1, 1), (1, 37), (37, 1), (5, 7), (33, 30), (64, 16), (300, 3))
+
+
+def matrix(dtype: str, m: int, n: int, kind: str = "uniform", key: int = KEY) -> Array:
+    """Bits of the matrix that is drawn."""
+    elements = drawn(dtype, m * n, key, kind)
+    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(m, n)
+
+
+def launched(
+    entry: str, dtype: str, output: Array, kind: str, *arguments: Any, writes: int
+) -> tuple[Array, ...]:
+    """What a kernel of the check leaves in buffers of so many bytes, of an output of n x m."""
+    memory, (n, m) = Memory(), output.shape
+    made = [memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(writes)]
+    bits = np.ascontiguousarray(output).reshape(-1)
+    bits = np.append(bits, bits[:1]) if bits.nbytes % 4 else bits
+    place = memory.buffer(0, bits.view(np.uint32), writable=False)
+    memory.readable[: place // 4] = 0
+    program = check_program(CHECK, f"{entry}<{C_TYPES[dtype]}>", PACKAGE / "gpu")
+    given = [*made, *arguments, place, m, n, KEY, INPUTS.index(kind)]
+    CheckMachine(program, memory, 2, given).run()
+    return tuple(memory.words[one // 4 :][:4].view(np.uint64) for one in made)
+
+
+def wrong(dtype: str, output: Array, kind: str = "uniform") -> int:
+    return int(launched("count_wrong", dtype, output, kind, writes=1)[0][0])
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_the_check_accepts_the_transposed_matrix_that_was_drawn(dtype: str, kind: str) -> None:
+    for m, n in SHAPES:
+        assert wrong(dtype, matrix(dtype, m, n, kind).T, kind) == 0, (m, n)
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_it_looks_at_every_element_at_every_shape(dtype: str) -> None:
+    """One that differs in its lowest bit is found wherever it is; all are where all do."""
+    for m, n in SHAPES:
+        right = matrix(dtype, m, n).T.copy()
+        assert wrong(dtype, right ^ 1) == m * n
+        for at in {0, m * n // 2, m * n - 1}:
+            one = right.copy()
+            one.reshape(-1)[at] ^= 1
+            assert wrong(dtype, one) == 1, (m, n, at)
+
+
+def one_wrong_tile(right: Array) -> Array:
+    made = right.copy()
+    made[8:16, 24:32] = made[0:8, 0:8]
+    return made
+
+
+CHEATS = {
+    "the input as it is": lambda right: right.T.reshape(right.shape),
+    "half of it": lambda right: np.concatenate([right[:16], np.full_like(right[16:], 0xFFFFFFFF)]),
+    "the launch before": lambda right: matrix("fp32", 48, 32, key=KEY + 1).T,
+    "one wrong tile": one_wrong_tile,
+    "rows the other way round": lambda right: right[::-1],
+    "rounded to bf16": lambda right: right & np.uint32(0xFFFF0000),
+    "zeros without their sign": lambda right: np.where(right == 0x80000000, np.uint32(0), right),
+}
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_what_is_not_the_answer_is_found_in_one_launch(cheat: str) -> None:
+    kind = "integers" if "zeros" in cheat else "uniform"
+    made = CHEATS[cheat](matrix("fp32", 48, 32, kind).T)
+    assert wrong("fp32", made.astype(np.uint32), kind) > 0
+
+
+def inspected(output: Array) -> float:
+    """The error that check_outputs leaves in its slot, whose tag must be right."""
+    running, result = launched("check_outputs", "bf16", output, "uniform", SECRET, writes=2)
+    assert (int(running[0]), int(running[1])) == (0, 0)
+    assert int(result[1]) == _mixed(SECRET, int(result[0]))
+    return float(result[:1].view(np.float64)[0])
+
+
+def test_a_timed_launch_is_held_to_the_same() -> None:
+    right = matrix("bf16", 40, 33).T.copy()
+    assert inspected(right) == 0.0
+    right[32, 39] ^= 1
+    assert inspected(right) == 1.0
+
+
+# The instance, on a GPU that only counts.
+
+
+class Cublas:
+    """Notes the calls of geam."""
+
+    def __init__(self) -> None:
+        self.calls = list[tuple[Any, ...]]()
+
+    def sgeam(self, *given: Any) -> None:
+        self.calls.append(given)
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    monkeypatch.setattr(of_transpose, "cublas", Cublas())
+
+    def made(dtype: str, m: int, n: int) -> TransposeInstance:
+        gpu: Any = FakeGpu("transpose", dtype)
+        return TransposeInstance(77, gpu, {"m": m, "n": n}, dtype, "")
+
+    return made
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(make: Any, dtype: str) -> None:
+    made = make(dtype, 33, 7)
+    for place in (0, 1, 5):
+        with made.writing_to(place):
+            made.poison_outputs()
+            made.fill_inputs(3)
+            made.check({})
+            made.refresh(4)
+            made.inspect({}, CheckResultSlot(1, 2, 3))
+            made.renew(5)
+    assert made.memory_violation() is None
+    made.library(COPY)[""]()
+    assert {entry.split("<")[0] for entry in PROBLEM.harness(dtype)} <= made.gpu.called
+
+
+def test_what_is_wrong_is_counted_in_words(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make("fp32", 33, 7)
+    for found, correct in ((0, True), (5, False)):
+        monkeypatch.setattr(made.gpu, "reduce", lambda *_, found=found: (0.0, found))
+        check = made.check({})
+        assert check.correct is correct
+        assert correct or str(check) == "5 of 231 outputs are not those of the input"
+
+
+def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(make: Any) -> None:
+    """The answer of a moved input is the answer moved."""
+    made, inputs = make("bf16", 33, 7), set()
+    for place in range(2, 12):
+        with made.writing_to(place):
+            inputs.add((made.pointer("input"), made.tensors["input"].key.value))
+    assert len({pointer for pointer, _ in inputs}) == 10
+    made.renew(9)
+    keys = [tensor.key.value for (name, _), tensor in made._copies.items() if name == "input"]
+    assert len(set(keys)) == len(keys) > 10
+
+
+def test_a_copy_moves_as_many_bytes_as_a_transposition(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for dtype in PROBLEM.dtypes:
+        made, moved = make(dtype, 33, 7), []
+        monkeypatch.setattr(
+            made.gpu, "copy", lambda target, source, size, moved=moved: moved.append(2 * size)
+        )
+        made.library(COPY)[""]()
+        assert moved == [PROBLEM.work(made.size, dtype, {}).bytes]
+
+
+def test_the_memory_of_an_instance_is_what_its_description_says(make: Any) -> None:
+    made = make("fp32", 640, 700)
+    with made.writing_to(1):
+        held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
+    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(made.size, "fp32")
+
+
+def as_blas(call: tuple[Any, ...], memory: dict[int, Array]) -> Array:
+    """What geam makes of matrices in `memory`, by address, as cuBLAS documents it: column-major."""
+    _, transpose_a, transpose_b, m, n, alpha, a, lda, beta, b, ldb, c, ldc = call
+    factors = {alpha: 1.0, beta: 0.0}
+    assert len(factors) == 2
+    assert [float(one) for one in of_transpose._FACTORS] == [1.0, 0.0]
+    assert (alpha, beta) == (of_transpose._FACTORS.ctypes.data, of_transpose._FACTORS.ctypes.data + 4)
+    assert (transpose_b, b, ldb) == (0, c, ldc)  # in place: C = op(A) + 0 C
+    rows, columns = (n, m) if transpose_a else (m, n)
+    given = np.lib.stride_tricks.as_strided(memory[a], (rows, columns), (4, 4 * lda))
+    assert (columns - 1) * lda + rows == memory[a].size
+    result = np.zeros(ldc * n, np.float32)
+    np.lib.stride_tricks.as_strided(result, (m, n), (4, 4 * ldc))[:] = given.T if transpose_a else given
+    return result
+
+
+def test_geam_is_asked_for_the_transposed_matrix(make: Any) -> None:
+    made = make("fp32", 5, 3)
+    made.library("geam")[""]()
+    (call,) = of_transpose.cublas.calls
+    given = np.arange(15, dtype=np.float32)
+    found = as_blas(call, {made.pointer("input"): given})
+    assert (call[0], call[11]) == (77, made.pointer("output"))
+    assert (found.reshape(3, 5) == given.reshape(5, 3).T).all()
+
+
+def test_without_geam_of_bf16_a_note_says_so(make: Any) -> None:
+    with pytest.raises(LadderError, match="cuBLAS has no geam of bf16"):
+        make("bf16", 5, 3).library("geam")
+
+
+def test_edges_have_sizes_for_kernels_of_whole_vectors_and_are_thin_odd_and_prime() -> None:
+    groups = PROBLEM.edges({})
+    for group in groups:
+        assert any(size["m"] % 8 == 0 == size["n"] % 8 for size in group), group
+    first = [(group[0]["m"], group[0]["n"]) for group in groups]
+    assert {(1, 1), (127, 131)} <= set(first)
+    assert any(m == 1 < n for m, n in first)
+    assert any(n == 1 < m for m, n in first)
+    assert max(m / n for m, n in first) > 10000 < max(n / m for m, n in first)
