@@ -89,6 +89,7 @@ def test_a_source_that_does_not_compile_is_an_answer(tmp_path: Path, request_of:
     assert compiled() == ["bad"]
 
 
+@pytest.mark.slow
 def test_a_compiler_that_does_not_end_harms_no_other(tmp_path: Path, request_of: Any, compiled: Any) -> None:
     cache, endless = Cache(tmp_path / "cache"), request_of("endless", ENDLESS)
     requests = [endless, *(request_of(f"good{k}", k=k) for k in range(3))]
@@ -115,6 +116,7 @@ def test_a_fault_of_the_setup_stops_the_job_and_is_not_kept(
     assert cache.fill([good], 1, 60)[good.key]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_compiler_that_runs_out_of_memory_harms_no_other(
     tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

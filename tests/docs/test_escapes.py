@@ -51,6 +51,7 @@ K, TRIALS = 256, 60
 """Planted in true products of 256 x 256 x 256, with the inputs, signs and bounds of the checks."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "rows", "columns"),
     [

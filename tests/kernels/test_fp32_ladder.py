@@ -32,6 +32,8 @@ from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Sweep
 from ladder.problems.gemm.bounds import accumulation_bound
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
 INCLUDE = KERNELS / "include"

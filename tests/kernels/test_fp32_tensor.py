@@ -14,6 +14,8 @@ from emulator.hopper_ptx import HopperMachine, as_tf32, parse_hopper, towards_ze
 from emulator.ptx import Array, Fault, Memory
 from ladder.problems.gemm.bounds import accumulation_bound, rms_bound
 
+pytestmark = pytest.mark.slow
+
 NAME = "hopper_3xtf32"
 HEADER = "mma/three_products.cuh"
 ALPHA = 0.75

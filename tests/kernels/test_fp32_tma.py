@@ -14,6 +14,8 @@ from emulator.ptx import Fault
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
 
+pytestmark = pytest.mark.slow
+
 KERNEL = load_kernel(ROOT / "kernels" / "gemm" / "simt" / "gemm_tma.yaml")
 LOADS = ("early", "late")
 SIZES: list[tuple[tuple[int, int, int], int]] = [

@@ -23,6 +23,8 @@ from ladder.catalogue.kernels import load_catalog, load_kernel
 from ladder.model.kernel import Variant
 from test_fp32_ladder import run, variant
 
+pytestmark = pytest.mark.slow
+
 KERNEL = load_kernel(ROOT / "kernels" / "gemm" / "simt" / "gemm_short_tiles.yaml")
 SMALL = {"bn": 64, "tn": 8, "stages": 3}
 HEIGHTS = (112, 120)

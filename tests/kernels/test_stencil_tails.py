@@ -16,6 +16,8 @@ from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
 from numpy.lib.stride_tricks import sliding_window_view
 
+pytestmark = pytest.mark.slow
+
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 POISON = 0x7FC0DEAD
 BLOCK = 128

@@ -19,6 +19,8 @@ from emulator.tensor_ptx import from_bits, to_bits
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Variant
 
+pytestmark = pytest.mark.slow
+
 KERNEL = load_kernel(ROOT / "kernels" / "gemm" / "simt" / "gemm_stream_k.yaml")
 TILE = {"bm": 32, "bn": 64, "tm": 4, "tn": 8, "stages": 3}
 

@@ -260,6 +260,7 @@ def lent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-fake")
 
 
+@pytest.mark.slow
 def test_a_kernel_that_ends_its_process_does_not_take_the_later_ones_with_it(
     compiled: Path, lent: None, tmp_path: Path
 ) -> None:
@@ -325,6 +326,7 @@ def test_the_tool_is_found_on_the_path_or_in_the_toolkit(
     assert sanitizer.find_sanitizer() == str(tmp_path / "own" / "compute-sanitizer")
 
 
+@pytest.mark.slow
 def test_the_rule_runs_when_it_is_asked_for_and_only_then(project: Path) -> None:
     asked = run_snakemake(project, "-n", "sanitize", "--config", "device=nvidia-h200", "arch=sm_90a")
     assert asked.jobs == ["Sanitizing every kernel at a small size"], asked.text

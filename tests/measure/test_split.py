@@ -30,6 +30,7 @@ def test_each_variant_is_in_one_share_with_all_its_pairs(parts: int) -> None:
         assert max(map(len, variants)) - min(map(len, variants)) <= 1
 
 
+@pytest.mark.slow
 def test_two_gpus_share_a_sweep_and_its_own_job_finds_nothing_left(tmp_path: Path) -> None:
     project, hold = make_project(tmp_path / "project"), tmp_path / "hold"
     edit_yaml(

@@ -72,6 +72,7 @@ def _shown(table: str) -> pd.DataFrame:
     return rows[rows["beta"].isna()].reset_index(drop=True) if "beta" in rows else rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["timings", "resources", "sessions", "metrics"])
 def test_every_number_is_the_tables(text: str, table: str) -> None:
     ours, theirs = decoded(embedded(text)["runs"][0][table]), _shown(table)
@@ -191,6 +192,7 @@ def test_what_to_use_is_what_the_report_recommends(text: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(SWEEPS[:1])

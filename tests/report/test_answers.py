@@ -436,6 +436,7 @@ def test_links_of_readme_and_report_lead_to_sources(pages: dict[str, str]) -> No
     assert {one.partition("/")[2].partition("@")[0] for one in commands} <= set(timed["variant"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89"])
 def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the_rest(
     published: RunData, arch: str

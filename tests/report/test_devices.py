@@ -55,6 +55,7 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> list[PublishedFolder]:
     return [device(root, "nvidia-fast", 2.0), device(root, "nvidia-none", None)]
 
 
+@pytest.mark.slow
 def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_measurements(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
@@ -74,6 +75,7 @@ def test_the_report_compares_the_cells_that_devices_share_and_names_one_without_
     assert "## Devices" not in render(PUBLISHED, RunData.read(PUBLISHED, sweeps), {})[PUBLISHED.report]
 
 
+@pytest.mark.slow
 def test_the_page_has_every_device_and_says_which_has_no_measurements(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:
@@ -88,6 +90,7 @@ def test_the_page_has_every_device_and_says_which_has_no_measurements(
     ]
 
 
+@pytest.mark.slow
 def test_the_first_screen_sets_this_gpu_beside_those_that_were_measured(
     sweeps: dict[str, Sweep], others: list[PublishedFolder]
 ) -> None:

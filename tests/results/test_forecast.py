@@ -82,6 +82,7 @@ def forecast(project: Path) -> tuple[set[str], list[str]]:
     ]
 
 
+@pytest.mark.slow
 def test_a_measured_run_has_nothing_to_measure(measured: Path) -> None:
     assert forecast(measured) == (set(), ["0 cells to measure"])
 

@@ -104,6 +104,7 @@ def test_components_are_those_the_data_were_made_with(share: float) -> None:
     assert found["host"] == pytest.approx(SEEN["host"], rel=0.25)  # one more kind is assumed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [ONE_HOST, THREE_HOSTS])
 @pytest.mark.parametrize("share", [1.0, 0.2])
 def test_what_is_left_out_falls_into_its_interval(where: Sequence[Where], share: float) -> None:
@@ -306,6 +307,7 @@ def test_a_class_with_few_cells_leans_on_the_others() -> None:
     assert known.loc[long, "gpu"] < known.loc[short, "gpu"] < 0.5 * alone.loc[short, "gpu"]
 
 
+@pytest.mark.slow
 def test_clock_floors_explain_what_kinds_of_host_differ_in() -> None:
     seen, floors = SEEN | {"host": 0.0}, {1: 3.2, 2: 4.9, 4: 4.9}
     sessions = sessions_of(300, THREE_HOSTS, seen, floors=floors, us=8.0)
@@ -341,6 +343,7 @@ def test_sessions_of_a_cell_are_its_sample() -> None:
     )  # standard errors: the class says how far cells vary
 
 
+@pytest.mark.slow
 def test_sessions_on_one_gpu_count_as_one_gpu() -> None:
     """The mean over 40 GPUs is a cell's value. Six sessions on one GPU that count as independent hold 75 % of these."""
     seen = {"residual": 0.001, "session": 0.0045, "gpu": 0.004, "host": 0.0}

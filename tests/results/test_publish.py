@@ -554,6 +554,7 @@ def publish_apart(run: Run, sweep: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_two_that_publish_at_once_lose_nothing(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.measure(["tensor_ladder"])
@@ -566,6 +567,7 @@ def test_two_that_publish_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [path.name for path in run.target.parent.iterdir()] == [DEVICE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill_at", [40, 100, 160, 220])
 def test_a_publication_that_is_killed_loses_nothing(released: Run, kill_at: int) -> None:
     """Kills in its last part, where folders are swapped, are those of test_replacing."""

@@ -58,6 +58,7 @@ def test_make_makes_all_at_once_without_a_gpu_or_with_a_report(tmp_path: Path) -
     assert asked_of_make(tmp_path, no_report=1)[0] == [ALL]
 
 
+@pytest.mark.slow
 def test_some_cells_are_planned_then_all_and_what_is_compiled_stays(project: Path) -> None:
     plan = project / "results/test/no-gpu/plans/alone.json"
     assert run_snakemake(project, "compile", "--config", SOME).jobs == ["Preparing alone"]

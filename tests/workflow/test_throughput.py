@@ -8,6 +8,8 @@ import pytest
 from conftest import run_snakemake
 from throughput import NAME, summary, words_of
 
+pytestmark = pytest.mark.slow
+
 
 def job(wall_s: float, gpu_s: float, check_s: float, cells: int = 0) -> dict[str, float]:
     return {"wall_s": wall_s, "gpu_s": gpu_s, "check_s": check_s, "cells": cells}

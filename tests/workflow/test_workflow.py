@@ -22,6 +22,8 @@ from ladder.cli.app import STEPS
 from ladder.cli.rules import step_files
 from ladder.model.code import PACKAGE
 
+pytestmark = pytest.mark.slow
+
 RESULTS = Path("results/test/no-gpu")
 
 
