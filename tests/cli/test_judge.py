@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, make_project
+from ladder.catalogue.documents import parse_size
 from ladder.cli.app import main
+from ladder.cli.judge import usual_size
 from ladder.gpu.discovery import FoundGpu
 from ladder.measure.store import Records, appending
 from ladder.measure.view import View
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.plan import Plan
 from ladder.model.plan_file import read_plan
+from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from measuring import GPUS
 
@@ -99,6 +102,13 @@ def judge(
             assert not (checkout / "results").exists()
 
     return run
+
+
+def test_what_is_bound_by_memory_is_judged_far_beyond_the_cache() -> None:
+    sizes = {name: parse_size(one, usual_size(one), Path("here"), "size") for name, one in PROBLEMS.items()}
+    assert sizes["gemm"] == {"m": 2048, "n": 2048, "k": 2048}
+    for name, size in sizes.items():
+        assert name in ("gemm", "banks") or math.prod(size.values()) == 2**26, name
 
 
 STATUS_CODES = {"incorrect": 3, "out_of_bounds": 3, "stateful": 3}

@@ -27,14 +27,19 @@ from ladder.model.errors import LadderError, refuse
 from ladder.model.files import write_json
 from ladder.model.folders import Project, RunFolder
 from ladder.model.kernel import Kernel
+from ladder.model.problem import Problem
 from ladder.model.sweep import Sweep
 from ladder.results import reproduction, tables
 from ladder.results.environment import read_environment
 from ladder.results.judgement import VERDICTS, cells_of, components_for, decide, text
 
 _LINE = Path("command line")
-_SIZES = {"gemm": 2048, "stencil": "2**26"}
-_OTHER_SIZE = 4096
+_SIZES = {"gemm": 2048, "banks": 4096}
+
+
+def usual_size(problem: Problem) -> int | str:
+    """The size to judge at where none is asked for: of most problems a line or a matrix of 256 MiB in fp32."""
+    return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
 def measure_in_temporary_folder(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple[View, str]:
@@ -148,7 +153,7 @@ def judge(
         "problem": kernel.problem.name,
         "dtypes": [dtype or next(iter(kernel.dtypes))],
         "layout": layout,
-        "sizes": asked or [_SIZES.get(kernel.problem.name, _OTHER_SIZE)],
+        "sizes": asked or [usual_size(kernel.problem)],
         "variants": [entry],
         "references": references,
         "regimes": regime or ["cold", "warm"],

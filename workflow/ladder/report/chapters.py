@@ -1,65 +1,76 @@
-"""The chapters of the report: a folder of kernels, its sweeps, its ladder, and the answers about it."""
+"""The chapters of the report: folders of kernels, their sweeps, their ladders, and the answers about them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer
-from ladder.report.steps import Step, climb
+from ladder.report.steps import Step, climb, steps
 from ladder.results.run_data import RunData
 
 _TITLES = {
     "fp32": "The FP32 ladder",
+    "simt": "The FP32 ladder",
     "warp_mma": "Tensor cores, warp level",
     "hopper": "Hopper",
+    "memory_bound": "Memory-bound kernels",
     "shared_memory": "Memory banks",
     "stencil": "Register cache",
 }
-"""Title by folder of kernels, in reading order; a folder that is not among them has its name as its title."""
-_SAME = {"simt": "fp32"}
+"""Title by folder of kernels, in reading order."""
 _LEAST_RUNGS = 4  # of a ladder that a chapter shows
 
 
 @dataclass(frozen=True)
+class Ladder:
+    """A sweep and its rungs: where shares of the peak were predicted all with a result, else those to its fastest."""
+
+    name: str
+    rungs: Sequence[Step]
+
+
+@dataclass(frozen=True)
 class Chapter:
-    """`ladder` is the sweep whose path to its fastest rung the chapter shows, with the `rungs`; empty without one."""
+    """`ladders` are those that it shows: of each problem the longest."""
 
     title: str
     sweeps: Sequence[Sweep]
     answers: Sequence[Answer]
-    ladder: str = ""
-    rungs: Sequence[Step] = ()
+    ladders: Sequence[Ladder]
 
 
-def folder_of(sweep: Sweep) -> str:
-    """The folder of the kernels that a sweep is about."""
-    folder = sweep.entries[0].variant.kernel.source.parent.name
-    return _SAME.get(folder, folder)
+def title_of(sweep: Sweep) -> str:
+    """The title of the innermost folder of its kernels that has one; without any the name of the innermost."""
+    folders = sweep.entries[0].variant.kernel.source.parts[-2::-1]
+    inside = folders[: folders.index("kernels")] if "kernels" in folders else folders[:1]
+    found = (_TITLES[name] for name in inside if name in _TITLES)
+    return next(found, folders[0].replace("_", " ").capitalize())
 
 
 def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
     """The chapters that have a sweep in this run, those with a title first."""
-    by_folder: dict[str, list[Sweep]] = {name: [] for name in _TITLES}
+    by_title: dict[str, list[Sweep]] = {title: [] for title in _TITLES.values()}
     for sweep in data.sweeps.values():
-        by_folder.setdefault(folder_of(sweep), []).append(sweep)
-    return [_chapter(data, name, own, answers) for name, own in by_folder.items() if own]
+        by_title.setdefault(title_of(sweep), []).append(sweep)
+    return [
+        Chapter(
+            title,
+            sweeps,
+            [one for one in answers if _TITLES.get(one.chapter, one.chapter) == title],
+            _ladders(data, sweeps),
+        )
+        for title, sweeps in by_title.items()
+        if sweeps
+    ]
 
 
-def _chapter(data: RunData, folder: str, sweeps: Sequence[Sweep], answers: Sequence[Answer]) -> Chapter:
-    title = _TITLES.get(folder, folder.replace("_", " ").capitalize())
-    ladder, rungs = max(_ladders(data, sweeps).items(), key=lambda one: len(one[1]), default=("", ()))
-    own = [one for one in answers if one.chapter == folder]
-    return (
-        Chapter(title, sweeps, own, ladder, rungs)
-        if len(rungs) >= _LEAST_RUNGS
-        else Chapter(title, sweeps, own)
-    )
-
-
-def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> Mapping[str, Sequence[Step]]:
-    """Of each sweep with a figure of a ladder the rungs that lead to its fastest, each over the one before."""
-    found = {}
+def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> list[Ladder]:
+    longest = dict[str, Ladder]()
     for sweep in sweeps:
         if any(figure.kind == "ladder" for figure in sweep.figures):
-            found[sweep.name] = climb(data.parts[sweep.name])
-    return found
+            predicted = any(entry.predicted for entry in sweep.entries)
+            rungs = (steps if predicted else climb)(data.parts[sweep.name])
+            known = longest.get(sweep.problem.name)
+            if len(rungs) >= max(_LEAST_RUNGS, len(known.rungs) + 1 if known else 0):
+                longest[sweep.problem.name] = Ladder(sweep.name, rungs)
+    return [*longest.values()]

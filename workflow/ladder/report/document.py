@@ -25,6 +25,7 @@ from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
 from ladder.report.links import Links
 from ladder.report.messages import message
+from ladder.report.shares import shares_of
 from ladder.report.steps import path, rate, steps
 from ladder.results import statistics as stats
 from ladder.results.collect import EARLIER
@@ -33,7 +34,7 @@ from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
 
 TEMPLATES.filters["anchor"] = markdown.anchor
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path}
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path, "shares_of": shares_of}
 TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
 NOT_HERE = "not on this GPU"
 """Verdict of a refuted statement of a source that measured another one."""
@@ -85,7 +86,9 @@ def render(
         **_use(data),
         "cannot": _cannot(frames["timings"]),
         "messages": {
-            part.ladder: _ladder_message(data.parts[part.ladder], found) for part in parts if part.ladder
+            ladder.name: _ladder_message(data.parts[ladder.name], found)
+            for part in parts
+            for ladder in part.ladders
         },
         "by_name": data.parts,
         "claims": lines,

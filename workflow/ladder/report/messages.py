@@ -26,8 +26,8 @@ def rival(data: FigureData) -> str:
     reference = data.sweep.reference
     if reference.kernel:
         return "its baseline"
-    first = reference.libraries[0]
-    return _PROPER.get(first, first)
+    shown = [one for one in reference.libraries if one != "cublaslt" or "cublas" not in reference.libraries]
+    return " or ".join(dict.fromkeys(_PROPER.get(one, one) for one in shown))
 
 
 def times(value: float) -> str:

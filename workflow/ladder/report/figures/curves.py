@@ -1,6 +1,7 @@
 """Curves: speed relative to the reference over the size or over a parameter, at most six lines a panel.
 
-Where variants have different baselines the rate is drawn instead, for ratios over two baselines do not compare.
+Where variants have different baselines the rate is drawn instead, for ratios over two baselines do not compare. What is
+bound by memory and held against a copy is drawn as the share of the memory's peak rate.
 """
 
 import math
@@ -12,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.model.cell import count_label
+from ladder.model.problem import COPY
 from ladder.report.figures import base, style
 from ladder.report.figures.lines import facets, few_lines, over_parameter, over_size, spilled, with_values
 from ladder.report.markdown import figure as number
@@ -134,6 +136,8 @@ def draw(data: FigureData) -> Figure:
     mixed = name is None and not stats.comparable(cells)
     rate = rate_column(cells)
     column = rate[0] if mixed and rate else "speedup"
+    if name is None and {*cells["reference"]} == {COPY} and cells["memory_fraction"].notna().all():
+        column = "memory_fraction"
     cells = with_values(cells, column).assign(spills=spilled(data, cells) if name else False)
     panels = list(dict.fromkeys(cells["panel"]))
     drawn, names, what = few_lines(cells, len(style.PALETTE), spread=column != "speedup")
@@ -166,11 +170,10 @@ def draw(data: FigureData) -> Figure:
         _below(axis, own, colors, places)
         _x_ticks(axis, cells[cells["panel"] == panel], values, places, scale, name, rate, columns)
         axis.set_title(panel if len(panels) > 1 else "", fontsize=10.5)
-    unit = (
-        f"speed relative to\n{_wrapped(lines.reference)}"
-        if column == "speedup"
-        else "share of the speed\nof the fastest"
-    )
+    unit = {
+        "speedup": f"speed relative to\n{_wrapped(lines.reference)}",
+        "memory_fraction": "share of the\nmemory's peak rate",
+    }.get(column, "share of the speed\nof the fastest")
     for place in range(0, len(panels), columns):
         axes[place].set_ylabel(unit)
     spills = bool(drawn["spills"].any())

@@ -143,12 +143,13 @@ def _fastest_lines(rows: pd.DataFrame, most: int, spread: bool) -> list[str]:
 def with_values(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     """The drawn `value` with its interval `low` to `high`, and `predicted_low` and `predicted_high`.
 
-    Of a rate it is the share of the fastest at that place.
+    Of a rate it is the share of the fastest at that place, and of `memory_fraction` that share.
     """
     if column == "speedup":
         return rows.assign(value=rows["speedup"], low=rows["speedup_low"], high=rows["speedup_high"])
     work = rows[column] * rows["median_us"]
-    most = rows.groupby(["panel", "x"])[column].transform("max")
+    fastest = rows.groupby(["panel", "x"])[column].transform("max")
+    most = 1.0 if column == "memory_fraction" else fastest
     none = {"predicted_low": math.nan, "predicted_high": math.nan}
     ends = {"low": work / rows["median_us_high"] / most, "high": work / rows["median_us_low"] / most}
     return rows.assign(value=rows[column] / most, **ends, **none)

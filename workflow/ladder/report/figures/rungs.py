@@ -13,7 +13,7 @@ from ladder.report.figures import base, style
 from ladder.report.markdown import figure as number
 from ladder.report.messages import rival, times
 from ladder.report.steps import Step, changed_by_all, changed_rungs, path, steps
-from ladder.results.statistics import at_size, records
+from ladder.results.statistics import at_size, rate_column, records
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import verdict_of
 
@@ -60,7 +60,7 @@ def _ladder(
         for variant, step in known.items()
         if step.gain.known
     }
-    labels = []
+    rate, labels = rate_column(data.here), []
     for place, variant in enumerate(order):
         row, step, own = rows[variant], known.get(variant), variant in main
         name = data.names[variant] + (f" (on {changed[variant]})" if variant in changed else "")
@@ -71,14 +71,14 @@ def _ladder(
         if step is not None and step.gain.known:
             _gain(gains, place, step, own, colors[variant])
         base.interval(speeds, place, row, style.INK if own else style.MUTED, ms=4.5 if own else 3.5)
-        if not pd.isna(row["tflops"]):
+        if rate and not pd.isna(row[rate[0]]):
             look: dict[str, Any] = {
                 "xycoords": ("axes fraction", "data"),
                 "va": "center",
                 "ha": "right",
                 "fontsize": 9,
             }
-            speeds.annotate(number(row["tflops"], 3), (1.24, place), color=style.MUTED, **look)
+            speeds.annotate(number(row[rate[0]], 3), (1.24, place), color=style.MUTED, **look)
     found = [step for step in known.values() if step.gain.known]
     reach = [end for step in found for end in (step.gain.value, step.gain.low, step.gain.high)]
     low, high = min(*reach, 1.0), max(*reach, 1.0)
@@ -96,14 +96,14 @@ def _ladder(
         else "gain over the bold rung above it,\nor over the one named: (on …)"
     )
     speeds.set_xlabel(f"speed relative to {rival(data)}")
-    if any(not pd.isna(row["tflops"]) for row in done):
+    if rate:
         head: dict[str, Any] = {
             "xycoords": "axes fraction",
             "textcoords": "offset points",
             "fontsize": 9,
             "ha": "right",
         }
-        speeds.annotate("TFLOP/s", (1.24, 1), (0, 2), color=style.MUTED, **head)
+        speeds.annotate(rate[1], (1.24, 1), (0, 2), color=style.MUTED, **head)
     gains.set_yticks(range(len(order)), labels, fontsize=min(9.5, 42 * height / len(order)))
     gains.set_ylim(len(order) - 0.4, -0.6)
     for label, variant in zip(gains.get_yticklabels(), order, strict=True):
@@ -133,6 +133,7 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
     )
     height = min(_ROW * len(fast), _TALLEST)
     figure, (axis,) = base.canvas(data, 1.5 + height, data.size_text)
+    rate = rate_column(data.here)
     for place, variant in enumerate(fast):
         row = rows[variant]
         if row["status"] != "ok":
@@ -141,9 +142,9 @@ def _ranked(data: FigureData, rows: Mapping[str, Any], order: Sequence[str]) -> 
         color = base.VERDICTS[verdict_of(row)]
         base.interval(axis, place, row, color)
         look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 9}
-        if not pd.isna(row["tflops"]):
+        if rate and not pd.isna(row[rate[0]]):
             axis.annotate(
-                f"{times(row['speedup'])}, {number(row['tflops'], 3)} TFLOP/s",
+                f"{times(row['speedup'])}, {number(row[rate[0]], 3)} {rate[1]}",
                 (1.02, place),
                 color=style.MUTED,
                 **look,

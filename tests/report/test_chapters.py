@@ -1,0 +1,129 @@
+"""The chapter on memory-bound kernels, from made-up times: shares of the memory's peak, predicted and measured."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pytest
+from conftest import ROOT
+from ladder.catalogue.runs import load
+from ladder.catalogue.settings import set_up
+from ladder.model.cell import size_label
+from ladder.model.folders import PublishedFolder
+from ladder.model.sweep import Entry, Figure, Sweep
+from ladder.problems.registry import PROBLEMS
+from ladder.report.chapters import chapters, title_of
+from ladder.report.document import render
+from ladder.report.figures.registry import FIGURES
+from ladder.report.shares import shares_of
+from ladder.results import tables
+from ladder.results.run_data import RunData, read_frames
+
+PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
+PEAK, COPY, FP32 = 4800.0, 4250.0, 66.9
+RATES = {"1": 3, "2": 700, "3": 800, "4": 1100, "5": 3800, "6": 4300, "7": 4290, "8": 4400}
+"""GB/s of the rungs of the sum."""
+TITLE = "Memory-bound kernels"
+
+
+def timing(sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None) -> dict[str, Any]:
+    """A row of a rung, timed against the copy or against the rung that it changes."""
+    variant = entry.variant
+    work = PROBLEMS[sweep.problem.name].work(size, variant.dtype, variant.params)
+    us = work.bytes / RATES[entry.rung[0]] / 1e3
+    other = work.bytes / (RATES[against.rung[0]] if against else COPY) / 1e3
+    tflops = work.operations / us / 1e6
+    row: dict[str, Any] = {"sweep": sweep.name, "problem": sweep.problem.name, "kernel": variant.kernel.name}
+    row |= {"variant": variant.id, "rung": entry.rung, "params": "{}", "dtype": variant.dtype, **size}
+    row |= {"throttled": False, "busy": False, "fresh": False}
+    row |= {"status": "ok", "regime": "cold", "samples": 24, "stopped_by": "precision", "cv": 0.001}
+    row |= {"median_us": us, "median_us_low": us * 0.999, "median_us_high": us * 1.001}
+    row |= {"reference": against.variant.id if against else "copy", "reference_median_us": other}
+    row |= {"baseline": against.variant.id if against else None}
+    row |= {"speedup": other / us, "speedup_low": other / us * 0.999, "speedup_high": other / us * 1.001}
+    row |= {"tflops": tflops, "peak_fraction": tflops / FP32, "gbytes_per_s": RATES[entry.rung[0]]}
+    return row | {"memory_fraction": RATES[entry.rung[0]] / PEAK, "copy_fraction": other / us}
+
+
+@pytest.fixture(scope="module")
+def data() -> RunData:
+    sweeps = load(set_up(ROOT, over={"device": "none"})).every_sweep
+    sweep, frames = sweeps["reduction"], read_frames(PUBLISHED.root)
+    rows = [
+        timing(sweep, entry, dict(size), against)
+        for entry, size in sweep.cells
+        if entry.absent(size) is None
+        for against in (None, entry.baseline)
+        if against is None or (against is entry.baseline and against.absent(size) is None)
+    ]
+    unique = {(row["variant"], row["elements"], row["baseline"]): row for row in rows}
+    others = frames["timings"][frames["timings"]["sweep"] != "reduction"]
+    made = tables.concat([others, tables.frame("timings", [*unique.values()])], "timings")
+    return RunData(sweeps, {**frames, "timings": made}, RunData.read(PUBLISHED, sweeps).environment)
+
+
+def test_a_chapter_is_the_innermost_folder_with_a_title(data: RunData) -> None:
+    titles = {name: title_of(sweep) for name, sweep in data.sweeps.items()}
+    wanted = {"fp32_tiles": "The FP32 ladder", "hopper_files": "Hopper", "bank_wide": "Memory banks"}
+    wanted |= {"reduction": TITLE, "reduction_libraries": TITLE}
+    assert {name: titles[name] for name in wanted} == wanted
+    found = [chapter.title for chapter in chapters(data, [])]
+    assert len(found) == len(set(found))
+    assert found.index("Hopper") < found.index(TITLE) < found.index("Register cache")
+
+
+def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_share(data: RunData) -> None:
+    report = render(PUBLISHED, data, {})[PUBLISHED.report]
+    chapter = report.partition(f"## {TITLE}\n")[2].partition("\n## ")[0]
+    lines = [line for line in chapter.splitlines() if re.match(r"\|\d ", line)]
+    sums = {line.split("|")[1]: line for line in lines}
+    for entry in data.sweeps["reduction"].entries:
+        assert entry.predicted is not None
+        low, high = (f"{100 * end:.3g}" for end in entry.predicted)
+        measured = f"{100 * RATES[entry.rung[0]] / PEAK:.3g} %"
+        measured += " at 2^24" if entry.rung[0] == "1" else ""
+        assert f"|{low} to {high}\u00a0%|{measured}|" in sums[entry.rung], sums[entry.rung]
+    assert "of the peak rate of the memory" in chapter
+    assert "TFLOP/s" not in chapter
+    page = render(PUBLISHED, data, {})[PUBLISHED.sweep_page("reduction")]
+    assert page.count("| as predicted |") + page.count("| not as predicted |") == len(RATES)
+
+
+def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
+    part = data.parts["reduction"]
+    shares = shares_of(part)
+    assert shares is not None
+    assert (shares.of, len(shares.reached)) == ("the memory", len(RATES))
+    many = part.timings.assign(peak_fraction=2 * part.timings["memory_fraction"])
+    other = shares_of(tables_of(part, many))
+    assert other is not None
+    assert other.of == "arithmetic"
+    first = part.sweep.entries[1]
+    assert other.reached[first.variant.id].share == 2 * shares.reached[first.variant.id].share
+    assert size_label({"elements": 2**24}) == shares.reached[part.sweep.entries[0].variant.id].size
+    assert shares_of(data.parts["fp32_ladder"]) is None
+
+
+def tables_of(part: Any, timings: Any) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(part, timings=timings)
+
+
+def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
+    part = data.parts["reduction"]
+
+    def texts(figure: Figure) -> str:
+        drawn = FIGURES[figure.kind](part.drawn(figure, ""))
+        found = [one.get_text() for axis in drawn.axes for one in axis.texts]
+        found += [axis.get_ylabel() for axis in drawn.axes]
+        plt.close("all")
+        return "\n".join(found)
+
+    ladder, _, curves = part.sweep.figures
+    assert "GB/s" in texts(ladder)
+    assert "4400" in texts(ladder)
+    assert "TFLOP/s" not in texts(ladder)
+    assert "memory's peak rate" in texts(curves)
