@@ -36,7 +36,7 @@ from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.instance import GemmInstance
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16", "reduction")
-SWEEPS += ("transpose_fp32", "transpose_bf16")
+SWEEPS += ("transpose_fp32", "transpose_bf16", "transpose_libraries")
 LAUNCH_US = 900.0
 CYCLES = int(LAUNCH_US / 2 * 1980)  # as many as an event's time has at the clock below
 
