@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from compiling import compile_text, compile_variant, opcodes
-from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.kernels import load_catalog, load_kernel
 from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Kernel, Variant
@@ -23,7 +23,10 @@ ARCH = "sm_90a"
 
 REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     *((path.stem, "fp32", {}) for path in sorted((KERNELS / "gemm" / "fp32").glob("*.cu"))),
-    *((path.stem, "fp32", {}) for path in sorted((KERNELS / "memory_bound").glob("*/*.cu"))),
+    *(
+        (path.stem, next(iter(load_kernel(path.with_suffix(".yaml")).dtypes)), {})
+        for path in sorted((KERNELS / "memory_bound").glob("*/*.cu"))
+    ),
     ("gemm_naive", "fp32", {"mapping": "flat"}),
     ("gemm_naive", "fp32", {"mapping": "strided"}),
     ("gemm_shared_tile", "fp32", {}),
