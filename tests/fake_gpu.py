@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from compiling import compile_request
 from elftools.elf.elffile import ELFFile
 from ladder.build.variants import harness
+from ladder.gpu.device import CheckResultSlot
 from ladder.problems.registry import PROBLEMS
 
 ARCH = "sm_90a"
@@ -100,3 +101,29 @@ class FakeGpu:
     def reduce(self, entry: str, elements: int, *arguments: Any) -> tuple[float, int]:
         self.run(entry, elements, *arguments)
         return 0.0, 0
+
+
+def use_as_a_worker_does(made: Any) -> set[str]:
+    """All that happens to an instance, at its own place and in chains. The kernels of the check that were called."""
+    for place in (0, 1, 5):
+        with made.writing_to(place):
+            made.poison_outputs()
+            made.fill_inputs(3)
+            made.check({})
+            made.refresh(4)
+            made.inspect({}, CheckResultSlot(1, 2, 3))
+            made.renew(5)
+    assert made.memory_violation() is None
+    return set(made.gpu.called)
+
+
+def assert_launches_of_a_chain_differ(made: Any) -> None:
+    """Each has an input at a place of its own, drawn with a key of its own."""
+    pointers = set()
+    for place in range(2, 12):
+        with made.writing_to(place):
+            pointers.add(made.pointer("input"))
+    assert len(pointers) == 10
+    made.renew(9)
+    keys = [tensor.key.value for (name, _), tensor in made._copies.items() if name == "input"]
+    assert len(set(keys)) == len(keys) > 10

@@ -51,7 +51,7 @@ SUM_OF(fp32, float)
 SUM_OF(bf16, __nv_bfloat16)
 """
 
-KEPT = Path(__file__).resolve().parents[1] / ".cache" / "references"
+KEPT = Path(__file__).resolve().parents[2] / ".cache" / "references"
 
 
 def compiled(arch):

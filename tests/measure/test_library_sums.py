@@ -42,6 +42,11 @@ def test_cub_is_compiled_once_with_an_entry_for_each_dtype() -> None:
     assert cub.compiled("sm_90") == made
 
 
+def test_what_is_compiled_lies_in_the_cache_of_the_project() -> None:
+    assert module("cub_sum").KEPT.is_relative_to(ROOT / ".cache")
+    assert "/.cache/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 def test_what_nvcc_says_is_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cub = module("cub_sum")

@@ -11,9 +11,9 @@ from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import from_bits, to_bits
-from fake_gpu import FakeBuffer, FakeGpu
+from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
-from ladder.gpu.device import CheckResultSlot, _mixed
+from ladder.gpu.device import _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
 from ladder.problems.reduction import PROBLEM
@@ -168,31 +168,13 @@ def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Red
 
 
 def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: ReductionInstance) -> None:
-    for place in (0, 1, 5):
-        with made.writing_to(place):
-            made.poison_outputs()
-            made.fill_inputs(3)
-            made.check({})
-            made.refresh(4)
-            made.inspect({}, CheckResultSlot(1, 2, 3))
-            made.renew(5)
-    assert made.memory_violation() is None
-    for launcher in made.library(COPY).values():
-        launcher()
-    gpu: Any = made.gpu
-    assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= gpu.called
+    made.library(COPY)[""]()
+    assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= use_as_a_worker_does(made)
 
 
 def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(made: ReductionInstance) -> None:
     """The sum of an input that is moved by some numbers follows from the sum."""
-    inputs = set()
-    for place in range(2, 12):
-        with made.writing_to(place):
-            inputs.add((made.pointer("input"), made.tensors["input"].key.value))
-    assert len({pointer for pointer, _ in inputs}) == 10
-    made.renew(9)
-    keys = [tensor.key.value for (name, _), tensor in made._copies.items() if name == "input"]
-    assert len(set(keys)) == len(keys) > 10
+    assert_launches_of_a_chain_differ(made)
 
 
 def test_a_copy_moves_as_many_bytes_as_a_sum_reads(

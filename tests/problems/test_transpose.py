@@ -9,9 +9,9 @@ import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn
 from emulator.ptx import Array, Memory
-from fake_gpu import FakeBuffer, FakeGpu
+from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
-from ladder.gpu.device import CheckResultSlot, _mixed
+from ladder.gpu.device import _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.errors import LadderError
 from ladder.model.problem import C_TYPES, COPY, INPUTS
@@ -136,17 +136,8 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(make: Any, dtype: str) -> None:
     made = make(dtype, 33, 7)
-    for place in (0, 1, 5):
-        with made.writing_to(place):
-            made.poison_outputs()
-            made.fill_inputs(3)
-            made.check({})
-            made.refresh(4)
-            made.inspect({}, CheckResultSlot(1, 2, 3))
-            made.renew(5)
-    assert made.memory_violation() is None
     made.library(COPY)[""]()
-    assert {entry.split("<")[0] for entry in PROBLEM.harness(dtype)} <= made.gpu.called
+    assert {entry.split("<")[0] for entry in PROBLEM.harness(dtype)} <= use_as_a_worker_does(made)
 
 
 def test_what_is_wrong_is_counted_in_words(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,14 +151,7 @@ def test_what_is_wrong_is_counted_in_words(make: Any, monkeypatch: pytest.Monkey
 
 def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(make: Any) -> None:
     """The answer of a moved input is the answer moved."""
-    made, inputs = make("bf16", 33, 7), set()
-    for place in range(2, 12):
-        with made.writing_to(place):
-            inputs.add((made.pointer("input"), made.tensors["input"].key.value))
-    assert len({pointer for pointer, _ in inputs}) == 10
-    made.renew(9)
-    keys = [tensor.key.value for (name, _), tensor in made._copies.items() if name == "input"]
-    assert len(set(keys)) == len(keys) > 10
+    assert_launches_of_a_chain_differ(make("bf16", 33, 7))
 
 
 def test_a_copy_moves_as_many_bytes_as_a_transposition(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

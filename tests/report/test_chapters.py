@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from conftest import ROOT
 from ladder.catalogue.runs import load
@@ -96,7 +97,7 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     shares = shares_of(part)
     assert shares is not None
     assert (shares.of, len(shares.reached)) == ("the memory", len(RATES))
-    many = part.timings.assign(peak_fraction=2 * part.timings["memory_fraction"])
+    many = part.timings.assign(peak_fraction=2 * part.timings["memory_fraction"], copy_fraction=np.nan)
     other = shares_of(tables_of(part, many))
     assert other is not None
     assert other.of == "arithmetic"

@@ -6,6 +6,7 @@
 // that a thread has four loads under way.
 
 #include "epilogue/grid_sum.cuh"
+#include "simt/block_sum.cuh"
 #include "types/index.cuh"
 
 // Zeros between launches: the sum so far, and the blocks that have added to it.
@@ -13,24 +14,6 @@ struct Total {
     float sum;
     unsigned blocks;
 };
-
-// The sum over a warp, in its first lane.
-__device__ float warp_sum(float value) {
-#pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) value += __shfl_down_sync(0xffffffffu, value, apart);
-    return value;
-}
-
-// The sum over a block, in its first thread.
-template <int Block>
-__device__ float block_sum(float value) {
-    __shared__ float sums[Block / 32];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    value = warp_sum(value);
-    if (lane == 0) sums[warp] = value;
-    __syncthreads();  // the sums of all warps are written
-    return warp == 0 ? warp_sum(lane < Block / 32 ? sums[lane] : 0.0f) : 0.0f;
-}
 
 template <int Block>
 __global__ void __launch_bounds__(Block)

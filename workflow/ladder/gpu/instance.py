@@ -82,7 +82,9 @@ class Instance(ABC):
     What kernels write to, `outputs`, is there several times: see `writing_to`.
     """
 
-    outputs: ClassVar[tuple[str, ...]]
+    drawn: ClassVar[tuple[str, ...]] = ("input",)
+    """Buffers that hold fresh random numbers ahead of each launch."""
+    outputs: ClassVar[tuple[str, ...]] = ("output",)
     shifted_inputs: ClassVar[tuple[str, ...]] = ()
     """Inputs that differ from place to place from 2 on, so that no launch of a chain holds the answer of another."""
 
@@ -109,13 +111,16 @@ class Instance(ABC):
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and element dtype of each buffer."""
 
-    @abstractmethod
     def fill_inputs(self, seed: int) -> None:
         """Draw fresh inputs."""
+        for name in self.drawn:
+            if name in self.tensors:
+                self.draw(name, seed)
 
-    @abstractmethod
     def _poison_outputs(self) -> None:
-        """Overwrite every output, so that an element nobody writes fails the check."""
+        """Overwrite every output, so that an element nobody writes fails the check: 0xff in each byte is NaN."""
+        for name in self.outputs:
+            self.tensors[name].buffer.fill(b"\xff", stream=self.gpu.stream)
 
     @abstractmethod
     def error_bound(self, params: Params) -> float:

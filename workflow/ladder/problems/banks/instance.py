@@ -45,6 +45,7 @@ def predicted_wavefronts(offsets: Sequence[int], params: Params) -> int:
 class BanksInstance(instance.Instance):
     """Buffers offsets[32][32] (int32), sums[1024] (uint32) and cycles[1] (int64); there are no inputs."""
 
+    drawn = ()  # nothing is read from device memory
     outputs = ("offsets", "sums", "cycles")
 
     def __init__(self, gpu: Gpu, size: Mapping[str, int], dtype: str, layout: str) -> None:
@@ -54,13 +55,6 @@ class BanksInstance(instance.Instance):
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         shapes = {"offsets": (PATTERNS, LANES), "sums": (MAX_THREADS,), "cycles": (2,)}
         return {name: (shape, "int32") for name, shape in shapes.items()}
-
-    def fill_inputs(self, seed: int) -> None:
-        """Nothing is read from device memory."""
-
-    def _poison_outputs(self) -> None:
-        for tensor in self.tensors.values():
-            tensor.buffer.fill(0xFF, stream=self.gpu.stream)
 
     def _bytes(self, name: str) -> bytes:
         return self.gpu.download(self.pointer(name), self.tensors[name].buffer.size)

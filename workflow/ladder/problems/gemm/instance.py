@@ -44,7 +44,7 @@ class _Region(NamedTuple):
 class GemmInstance(instance.Instance):
     """Buffers a (M x K), b (K x N, or N x K for TN), c (M x N), c before a launch with beta, and the fp64 answer."""
 
-    outputs = ("c",)
+    drawn, outputs = ("a", "b", "before"), ("c",)
     shifted_inputs = ("a", "b")
 
     def __init__(self, libraries: Libraries, gpu: Gpu, size: Size, dtype: str, layout: str) -> None:
@@ -71,11 +71,6 @@ class GemmInstance(instance.Instance):
         b = (self.n, self.k) if self.layout == "TN" else (self.k, self.n)
         a, c = (self.m, self.k), (self.m, self.n)
         return {"a": (a, self.input), "b": (b, self.input), "c": (c, self.output)}
-
-    def fill_inputs(self, seed: int) -> None:
-        for name in ("a", "b", "before"):
-            if name in self.tensors:
-                self.draw(name, seed)
 
     def shifts(self) -> int:
         """Those of A that move it by different parts of a row: with each, other products meet.

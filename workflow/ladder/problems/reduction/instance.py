@@ -10,7 +10,6 @@ from ladder.problems.reduction.bounds import error_bound
 class ReductionInstance(instance.Instance):
     """Buffers input (elements), output (one fp32 number), the copy's target, and two fp64 sums of the check."""
 
-    outputs = ("output",)
     shifted_inputs = ("input",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -25,12 +24,6 @@ class ReductionInstance(instance.Instance):
     def shifts(self) -> int:
         """None but 0: the sum of a moved input follows from the sum and the few numbers that differ."""
         return 1
-
-    def fill_inputs(self, seed: int) -> None:
-        self.draw("input", seed)
-
-    def _poison_outputs(self) -> None:
-        self.tensors["output"].buffer.fill(b"\xff", stream=self.gpu.stream)
 
     def error_bound(self, params: Params) -> float:
         return error_bound(self.size["elements"], self.inputs)

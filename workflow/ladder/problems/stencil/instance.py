@@ -17,7 +17,6 @@ _POISON = 0x7FC0DEAD  # a NaN as fp32; as int32 far outside of any mean of the i
 class StencilInstance(instance.Instance):
     """Buffers input, output (elements each) and the copy's target."""
 
-    outputs = ("output",)
     shifted_inputs = ("input",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
@@ -26,9 +25,6 @@ class StencilInstance(instance.Instance):
     def shifts(self) -> int:
         """None but 0: the means of a moved input are its means moved."""
         return 1
-
-    def fill_inputs(self, seed: int) -> None:
-        self.draw("input", seed)
 
     def _poison_outputs(self) -> None:
         self.tensors["output"].buffer.fill(_POISON.to_bytes(4, "little"), stream=self.gpu.stream)

@@ -29,7 +29,6 @@ _FACTORS = np.array([1, 0], np.float32)
 class TransposeInstance(instance.Instance):
     """Buffers input (M x N), output (N x M), and the copy's target."""
 
-    outputs = ("output",)
     shifted_inputs = ("input",)
 
     def __init__(
@@ -57,12 +56,6 @@ class TransposeInstance(instance.Instance):
     def shifts(self) -> int:
         """None but 0: the answer of a moved input is the answer moved by whole rows."""
         return 1
-
-    def fill_inputs(self, seed: int) -> None:
-        self.draw("input", seed)
-
-    def _poison_outputs(self) -> None:
-        self.tensors["output"].buffer.fill(b"\xff", stream=self.gpu.stream)
 
     def error_bound(self, params: Params) -> float:
         """Outputs are the inputs' bits. The error is 1 where any is not."""
