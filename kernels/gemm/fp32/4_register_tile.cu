@@ -2,11 +2,14 @@
 // File 4 (rung 5 of docs/ladder.md, without volatile): a tile of outputs in registers.
 //
 // The technique: a thread computes TM x TN outputs as a sum of outer products (hip-gemm, kernel 3.1). For
-// each step of K it reads TM words of A and TN of B from shared memory into registers and multiplies each
-// with each: 16 words for 64 FFMAs where file 3 reads two words for one. A's words lie a row apart, and the
-// compiler reads those of four steps at once (LDS.128), which takes 164 registers a thread: a multiprocessor
-// has room for one block. gemm_staged, which makes rung 5, declares them volatile and asks for two blocks by
-// its launch bounds: it reads them one by one and takes 116 registers.
+// each step of K it reads TM words of A and TN words of B from shared memory into registers. It multiplies
+// each word of A with each of B: 16 words for 64 FFMAs, where file 3 reads two words for one. In each row of
+// A's tile the words of four steps lie side by side. The compiler reads these at once (LDS.128) and keeps
+// them, which takes 164 registers a thread: a multiprocessor has room for one block.
+//
+// Rung 5 is made by gemm_staged, which differs in two ways. Its tile of A is volatile, so that the compiler
+// has to read A word by word. And its launch bounds ask for two blocks a multiprocessor, so that a thread
+// takes 116 registers.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread.
 

@@ -1,11 +1,16 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
 // File 5 (rung 7 of docs/ladder.md): accesses of 16 bytes, and A transposed.
 //
-// The technique: one instruction moves four words (gemm-practice, `f32x4`; hip-gemm, kernel 3.3). Global
-// loads and stores are float4. In shared memory a thread's words of B already lie side by side; those of A do
-// once its tile is stored transposed. File 4 has as many LDS.128, but those of A are of four steps of K, and
-// all of them stay in registers. Here each step loads its own 16 words, and for two blocks a multiprocessor,
-// as the launch bounds ask, 123 registers a thread are enough.
+// The technique: one instruction moves four words (gemm-practice, `f32x4`; hip-gemm, kernel 3.3). Three
+// changes, with one gain for all:
+//   vectors     global loads and stores are float4
+//   transposed  A's tile is stored transposed, so that a thread's words of A for a step lie side by side, as
+//               those of B do. Each step loads its own 16 words by four LDS.128. File 4 has as many LDS.128,
+//               but its loads of A are of four steps, and all of them stay in registers.
+//   two blocks  the launch bounds ask for two blocks a multiprocessor, for which 123 registers a thread are
+//               few enough
+// Rungs 6 and 7 of docs/ladder.md measure the first two one by one, over a volatile A. The third is measured
+// together with volatile only, as file 4 over rung 5.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

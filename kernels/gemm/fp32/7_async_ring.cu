@@ -4,8 +4,8 @@
 // The technique: copies go from global to shared memory without registers in between (gemm-practice, `dbuf`;
 // matmul-worklog, kernel 12), into a ring of Stages tiles: one is read, the others are on their way. A single
 // barrier a tile says both that the next tile is complete and that all threads have read this one. Registers
-// that staged a tile in file 6 hold fragments of two steps: those of the next one load while this one is
-// multiplied.
+// that staged a tile in file 6 hold fragments of two steps: those of the next step load while those of this
+// step are multiplied. Rungs 12 to 15 of docs/ladder.md add these changes one by one.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles
 // in the ring. n and k: multiples of four.
@@ -43,7 +43,7 @@ fp32_async_ring(const float* __restrict__ a, const float* __restrict__ b, float*
         for (int i = 0; i < BM; i += rows_a) {
             const bool inside = first_row + row_a + i < m && first + column_a < k;
 #pragma unroll
-            for (int w = 0; w < 4; ++w) {  // word by word, which transposes
+            for (int w = 0; w < 4; ++w) {  // word by word, each to its transposed place
                 const unsigned to = shared_address(&stage.a[column_a + w][row_a + i]);
                 copy_async<4>(to, from_a + Index(i) * k + w, inside);
             }

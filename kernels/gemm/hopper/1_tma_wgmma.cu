@@ -1,4 +1,5 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
+// Rung 1 of docs/ladder.md: TMA and wgmma.
 //
 // The technique: TMA and wgmma in their simplest use (ptx-isa). One thread starts the copies of the tiles of
 // a K step, all threads wait for the bytes at one mbarrier, and the warpgroup (128 threads) multiplies them
@@ -6,8 +7,7 @@
 // mbarrier ends a phase once the expected threads have arrived and the expected bytes are there; the parity
 // of the phase, 0, 1, 0, ..., says which one to wait for. Within a block nothing overlaps yet: its wgmma wait
 // for every copy, and every copy waits for the wgmma before it. But a multiprocessor has room for three
-// blocks (154 registers a thread, 33 KiB), and one may multiply while another waits. The sweep hopper_ladder
-// measures it.
+// blocks (154 registers a thread, 33 KiB), and one may multiply while another waits.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements, 128 x 128 in the sweep; 64 of K at a time. The maps come from the host,

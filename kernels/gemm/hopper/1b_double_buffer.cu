@@ -1,9 +1,12 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
+// Rung 1b of docs/ladder.md: a double buffer.
 //
-// The technique: a double buffer, the first of two changes between rungs 1 and 2. In rung 1 copies and wgmma
-// of a block take turns. Here there are two stages of tiles in shared memory: while the tensor cores multiply
-// one, TMA fills the other. The same thread starts the copies; it must not start one before all wgmma have
-// read that stage. A multiprocessor still has room for three blocks. The sweep hopper_files measures it.
+// The technique: copies run a step ahead. In rung 1 copies and wgmma of a block take turns. Two things
+// change. There are two stages of tiles in shared memory, each with a barrier. And thread 0 starts the copies
+// of the next step before the warpgroup multiplies this one: while the tensor cores read one stage, TMA fills
+// the other. __syncthreads at the end of a step keeps TMA from a stage that is still being read. A
+// multiprocessor still has room for three blocks (154 registers a thread, 65 KiB). The copies get a warpgroup
+// of their own in the next file, 2_ring.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time.

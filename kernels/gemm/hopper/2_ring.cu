@@ -1,11 +1,13 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
+// Rung 2 of docs/ladder.md: warp specialisation.
 //
 // The technique: a ring of stages between two roles (cutlass, fast-cu). A warpgroup of its own, the producer,
-// copies up to Stages tiles ahead, and the other, the consumer, multiplies. So a block hides its copies by
-// itself, where rung 1 leaves that to other blocks of the multiprocessor: of this kernel one block fits. Each
-// stage has two mbarriers: `full`, when the bytes are there, and `empty`, when the four warps of the consumer
-// have read them (schedule/ring.cuh). One group of wgmma stays in flight: the next group is queued before
-// that one ends. The sweep hopper_ladder measures it.
+// copies up to Stages tiles ahead, and the other, the consumer, multiplies. Four stages take 128 KiB of the
+// 228 KiB of shared memory, so that a multiprocessor holds one block. That is enough: the ring hides the
+// block's copies, where rung 1 leaves that to the other two blocks. Each stage has two mbarriers: `full`,
+// when the bytes are there, and `empty`, when the four warps of the consumer have read them
+// (schedule/ring.cuh). The consumer queues the wgmma of a step before those of the step before have ended, so
+// that the tensor cores do not run dry in between.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.

@@ -1,10 +1,10 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 5 of docs/ladder.md: multicast.
 //
 // The technique: clusters with multicast (ptx-isa, fast-cu), so that the L2 delivers a tile of B once to
 // several multiprocessors. ClusterM blocks form a cluster and take tiles below one another, which need the
 // same tile of B. Each loads a part of it, and TMA writes that part to the shared memory of all. A stage is
 // empty only when the consumers of all blocks of the cluster have read it. The host launches the clusters.
-// The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of

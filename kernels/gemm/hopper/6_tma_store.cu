@@ -1,15 +1,15 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 6 of docs/ladder.md: a store by TMA. Rung 6b is this file with clusters of one block.
 //
 // The technique: results leave by TMA (cutlass, fast-cu). In rung 5 a lane stores four bytes at a time, and
 // four lanes together fill sixteen bytes of a row of C. Here results go through a ring of buffers in shared
-// memory, 64 rows x 128 bytes each, and TMA copies them to C in whole lines. The consumers wait only for a
-// free buffer, and multiply the next tile while the last results leave. For each buffer, `store` in
-// epilogue/warpgroup_store.cuh does this:
+// memory, 64 rows x 128 bytes each, and TMA copies them to C in whole lines. The store waits only for a free
+// buffer: a consumer fills four a tile and has two, and multiplies the next tile while TMA still copies the
+// last ones. For each buffer, `store` in epilogue/warpgroup_store.cuh does this:
 //   thread 0 waits until TMA has read what the buffer held before (cp.async.bulk.wait_group.read);
 //   all meet at a barrier, and stmatrix writes the results there, swizzled, so without bank conflicts;
 //   fence.proxy.async shows these writes to TMA; all meet again;
 //   thread 0 starts the copy to C (cp.async.bulk.tensor) and goes on.
-// The sweep hopper_ladder measures it.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of

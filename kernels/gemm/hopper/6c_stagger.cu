@@ -1,9 +1,12 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 6c of docs/ladder.md: a stagger. It changes rung 6b, which is 6_tma_store with clusters of one block.
 //
-// The technique: a stagger (cutlass). The two consumers of rung 6 begin each tile together, and so store at
-// the same time. Here the second one begins its first tile a step later, so that one can multiply while the
-// other stores. Both then take the same steps of the same tiles, so neither catches up. Blocks have no
-// cluster, as in 6b, which is 6_tma_store with clusters of one block. The sweep hopper_files measures it.
+// The technique: a stagger (cutlass). The two consumers of rung 6b begin each tile together, and so store at
+// the same time. Here the second consumer begins its first tile a step of K later. Both then take the same
+// steps of the same tiles, so the distance stays. When the first consumer stores, the second one still has a
+// step to multiply, 4 wgmma of 128 cycles; when the second stores, the first has begun the next tile. More
+// steps would cover more of a store. But a stage is free only when both have read it, so each step of
+// distance holds one of the four stages back. The sweep hopper_tiles times two steps as well.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -72,7 +75,7 @@ hopper_stagger(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         const MatrixC<Element> result{c, m, n, alpha, beta};
         constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
         bool leads = consumer == 0;                   // until the first step of its first tile
-        // Without a tile the other one does not arrive.
+        // A block without a tile has no first step, so that nobody would arrive.
         if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;
@@ -86,7 +89,7 @@ hopper_stagger(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
                     release_stage<Alone>(ring.empty[held], 0, lane);
                 }
                 held = at.stage;
-                if (leads) warpgroup_arrive<2>(start_barrier);  // the other one may begin
+                if (leads) warpgroup_arrive<2>(start_barrier);  // the second consumer may begin
                 leads = false;
             }
             wgmma_wait_all(accumulator);

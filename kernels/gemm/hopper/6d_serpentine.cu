@@ -1,10 +1,11 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 6d of docs/ladder.md: a serpentine. It changes 6c_stagger.
 //
-// The technique: a serpentine. A round, the tiles that all blocks compute at the same time, ends with the
-// last rows of B. The next round of the same strip of the swizzle has other rows of A, but the same columns
-// of B, and in 6c_stagger it begins with the first rows of B again. Here every second round goes backwards
-// along K, so that its first loads are of the rows of B that were read last. The stagger is that of
-// 6c_stagger. The sweep hopper_files measures it.
+// The technique: a serpentine, for the L2. A round is the tiles that all blocks compute at the same time. In
+// 6c_stagger each goes from the first rows of B to the last. The next round of the same strip of the swizzle
+// has other rows of A, but the same columns of B. It begins with the first rows of B again, which were read
+// longest ago. Here every second round goes backwards along K. So it begins with the rows of B that were read
+// last, which the L2 still holds. Only the producer changes.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -75,7 +76,7 @@ hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant
         const MatrixC<Element> result{c, m, n, alpha, beta};
         constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
         bool leads = consumer == 0;                   // until the first step of its first tile
-        // Without a tile the other one does not arrive.
+        // A block without a tile has no first step, so that nobody would arrive.
         if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;
@@ -89,7 +90,7 @@ hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant
                     release_stage<Alone>(ring.empty[held], 0, lane);
                 }
                 held = at.stage;
-                if (leads) warpgroup_arrive<2>(start_barrier);  // the other one may begin
+                if (leads) warpgroup_arrive<2>(start_barrier);  // the second consumer may begin
                 leads = false;
             }
             wgmma_wait_all(accumulator);

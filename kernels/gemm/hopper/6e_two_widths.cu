@@ -1,12 +1,16 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 6e of docs/ladder.md: tiles of two widths. It changes 6d_serpentine.
 //
 // The technique: tiles of two widths. At M = N = 4096 there are 512 tiles of 128 x 256 for 132 blocks: after
 // three full rounds the fourth leaves 16 blocks without a tile. Here 16 of the 32 rows of tiles are cut into
-// 17 instead of 16: one of 256 columns, and 16 that are Narrow = 240 wide. That makes 528 tiles, which are
-// four full rounds (schedule/even_tiles.cuh works this out for any size). A wgmma has its width in its name,
-// so each width has accumulators and a loop over K of its own: that of 6d_serpentine, which stands in
-// schedule/wgmma_loop.cuh. The producer loads a narrow tile as wide as the others. The sweep hopper_files
-// measures it.
+// 17 instead of 16: one of 256 columns, and 16 that are Narrow = 240 wide. That makes 528 tiles, four full
+// rounds (schedule/even_tiles.cuh works this out for any size). 110 blocks get two wide and two narrow tiles,
+// as much work as 3.875 wide ones. The most that a block gets is 3.94, instead of 4.
+//
+// A wgmma has its width in its name, so each width has accumulators and a loop over K of its own. So the loop
+// of 6d_serpentine stands in a header here, schedule/wgmma_loop.cuh. The producer loads 256 columns of B for
+// a narrow tile too. A store has boxes of 64 columns: the fourth of a narrow tile begins 16 columns earlier,
+// and stores these a second time, with the same values.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Narrow: columns of narrow tiles. Stages: tiles of A and

@@ -1,11 +1,12 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 6f of docs/ladder.md: an order of tiles for the L2. It changes 6d_serpentine.
 //
-// The technique: the order of tiles, made for the L2. With 128 blocks instead of 132, at M = N = 4096 each of
-// four rounds computes 32 x 4 tiles of 128 x 256, in strips of two columns of tiles. It needs all of A, and a
-// quarter of B that no other round needs. So lines of B are marked to leave the L2 first (Evict::first),
-// ahead of those of A. Blocks and strips are not in this file but in its yaml: `blocks: 128`, `raster: 2`.
-// The rest is 6d_serpentine, whose way back begins with what the L2 holds of A here. The sweep hopper_files
-// measures it.
+// The technique: the order of tiles, made for the L2. At M = N = 4096 there are 512 tiles of 128 x 256, which
+// 128 blocks compute in four full rounds. In strips of two columns of tiles, a round is 32 x 4 tiles: it
+// needs all of A, and a quarter of B that no other round needs. So lines of B are marked to leave the L2
+// ahead of those of A (Evict::first). Blocks and strips are not in this file but in its yaml: `blocks: 128`
+// and `raster: 2`. Every second round goes backwards along K, as in 6d_serpentine. There it begins with what
+// the L2 still holds of B, here with what it holds of A, since each round has another part of B.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -63,7 +64,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
                     ring.wait_until_empty(at);  // passes in the first round
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, k_of_step, ring.full[at.stage]);
-                    // By one block, which loads part 0 of 1 and is alone in the mask of those that share it.
+                    // The load of 6d_serpentine, spelled out to name the policy: one block, part 0, mask 1.
                     b.template load<1, Evict::first>(map_b, origin.column, k_of_step, ring.full[at.stage],
                                                      0, 1);
                 }
@@ -78,7 +79,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
         const MatrixC<Element> result{c, m, n, alpha, beta};
         constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
         bool leads = consumer == 0;                   // until the first step of its first tile
-        // Without a tile the other one does not arrive.
+        // A block without a tile has no first step, so that nobody would arrive.
         if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;
@@ -92,7 +93,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
                     release_stage<Alone>(ring.empty[held], 0, lane);
                 }
                 held = at.stage;
-                if (leads) warpgroup_arrive<2>(start_barrier);  // the other one may begin
+                if (leads) warpgroup_arrive<2>(start_barrier);  // the second consumer may begin
                 leads = false;
             }
             wgmma_wait_all(accumulator);

@@ -1,13 +1,13 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 7 of docs/ladder.md: ping-pong. It changes rung 6b, which is 6_tma_store with clusters of one block.
 //
-// The technique: ping-pong (cutlass). The two consumers of rung 6b (6_tma_store without a cluster) share a
-// tile, and both write its results to shared memory at the same time. Here each consumer has a tile of its
-// own, and they take turns, so that one multiplies while the other stores. The producer loads their tiles one
-// after the other, so each consumer skips the stages of the other's tile. A named barrier hands the turn over
-// once the last wgmma of a tile has started, so that the tensor cores need not wait between two tiles. The
-// price: a tile is that of one warpgroup, 128 x 128 in the sweep instead of 128 x 256, and needs more bytes
-// for the same multiplications. Its stages are smaller, so there are six instead of four. The sweep
-// hopper_ladder measures it.
+// The technique: ping-pong (cutlass). The two consumers of rung 6b share a tile, and both write its results
+// to shared memory at the same time. Here each consumer has a tile of its own, and they take turns, so that
+// one multiplies while the other stores. The producer loads their tiles one after the other, so each consumer
+// skips the stages of the other's tile. A named barrier hands the turn over once the last wgmma of a tile has
+// started, so that the tensor cores need not wait between two tiles. The price: a tile is that of one
+// warpgroup, 128 x 128 in the sweep instead of 128 x 256, and takes a third more bytes for the same
+// multiplications. Its stages are smaller, so there are six instead of four.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: tile of a consumer in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster:
@@ -82,8 +82,9 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         at.advance(consumer * steps);
         for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
              tile += consumers * clusters, at.advance(steps)) {
-            // Until the other has started the last wgmma of the tile before. Without it the waits below
-            // could be more than a round of the ring ahead, and parity cannot tell such rounds apart.
+            // Its turn: the other consumer has started the last wgmma of the tile before, so all of that
+            // tile's stages have been full. A wait that began earlier could be rounds of the ring ahead, and
+            // end with an earlier round: every second round has the same parity.
             if (tile != cluster) warpgroup_barrier<2>(turn_barrier + consumer);
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {

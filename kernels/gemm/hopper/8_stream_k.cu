@@ -1,13 +1,14 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
+// Rung 8 of docs/ladder.md: stream-K. It changes rung 6b, which is 6_tma_store with clusters of one block.
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 4096 there are 512 tiles of 128 x 256 for 132
-// multiprocessors, so 16 of them have no tile in the fourth round. Here the first 264 tiles stay whole, two
-// a block. The other 248 have 64 steps of K each. Laid end to end, these steps are cut into 132 shares of 120
-// or 121, so that all blocks are busy to the end (schedule/stream_k.cuh works this out for any size). A share
-// begins in the middle of one tile and ends in the middle of another; a block works through it backwards. Of
-// the last tile it has the beginning: it leaves these sums in global memory. Of the first it has the end: it
-// adds the sums that the block before left long ago, and stores the tile (epilogue/partial_sums.cuh). The
-// price: 128 KiB written and read for each such tile. The sweep hopper_ladder measures it.
+// blocks, so 16 of them have no tile in the fourth round. Here each block first computes two whole tiles. The
+// other 248 tiles have 64 steps of K each. Laid end to end, these are cut into 132 shares of 120 or 121
+// steps, so that all blocks are busy to the end (schedule/stream_k.cuh). Most shares are the end of a tile, a
+// whole tile and the beginning of another. A block takes its tiles in reverse order, the steps of each from
+// first to last. Of the last tile it leaves the sums in global memory, for the next block. It stores the one
+// between. To the first tile it adds the sums that the block before left long ago, and stores it
+// (epilogue/partial_sums.cuh). The price: 128 KiB written and read for each of the 119 tiles that are cut.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
@@ -104,7 +105,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
                 continue;
             }
             if (!work.begins()) {  // the block before had the beginning of this tile
-                constexpr bool added = true;  // to its own sums, which began at zero
+                constexpr bool added = true;  // to the sums of this block's own steps
                 take_sums<threads, added>(accumulator[0], sums + before * room, ready + before, thread,
                                           barrier);
             }
