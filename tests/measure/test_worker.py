@@ -6,11 +6,11 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from conftest import ROOT
@@ -66,6 +66,7 @@ class Harness:
 
 
 class Gpu(FakeGpu):
+    capturing: ClassVar[bool] = False
     l2_bytes, block_shared_bytes, compute_capability = 50 << 20, 227 << 10, (9, 0)
     memory_bytes_per_us, fp32_tflops, tensor_tflops = 1e12, None, {}
 
@@ -75,6 +76,10 @@ class Gpu(FakeGpu):
         self.device: Any = SimpleNamespace(create_event=lambda options: Event())
         self.l2: Any = SimpleNamespace(prepare=lambda regime: None, warm_up=lambda seconds: None)
         self._free, self.now = iter(range(2**40, 2**60, 2**34)), 0.0
+
+    def allocate(self, size: int) -> FakeBuffer:
+        assert not self.capturing, "no memory operations on a capturing stream"
+        return super().allocate(size)
 
     def free_bytes(self) -> int:
         return 10**11
@@ -200,8 +205,15 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.observations", lambda *_: {})
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.reported_cycles", lambda _: CYCLES)
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.least_cycles", lambda *_: 0.0)
-    graph = SimpleNamespace(launch=lambda stream: None, close=lambda: None)
-    monkeypatch.setattr(watch, "capture", lambda stream, members: graph)
+
+    def capture(_: Any, members: Sequence[Callable[[], None]]) -> Any:
+        with monkeypatch.context() as inside:
+            inside.setattr(Gpu, "capturing", True)
+            for member in members:
+                member()
+        return SimpleNamespace(launch=lambda stream: None, close=lambda: None)
+
+    monkeypatch.setattr(watch, "capture", capture)
     monkeypatch.setattr(worker, "_REPLAYED", 0.0)  # a chain takes no longer than a launch here
 
 

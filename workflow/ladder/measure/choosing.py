@@ -135,16 +135,17 @@ class Choosing:
         length = self._chain_length(us)
         places = [REFERENCE + 1 + number for number in range(length)]
         stream = self.bench.gpu.stream
+        # Before anything is captured: in a capture no place can be allocated.
+        loaded = [at_places(self.instance, places, partial(self._load, one)) for one in candidates]
         with contextlib.ExitStack() as graphs:
             clear: Launcher = nothing
             if not sustained:
                 clears = [partial(self.watch.poison, place) for place in places]
                 clear = graphs.enter_context(graph(stream, clears))
             watched = []
-            for one in candidates:
-                load = partial(self._load, one)
-                alone = load()
-                chain = graphs.enter_context(graph(stream, at_places(self.instance, places, load)))
+            for one, launchers in zip(candidates, loaded, strict=True):
+                alone = self._load(one)
+                chain = graphs.enter_context(graph(stream, launchers))
                 checks = 1 if sustained else CHECKED_OF_A_CHAIN
                 watched.append(self.watch.chain(chain, self._side(one), places, clear, alone, checks))
             if sustained:
