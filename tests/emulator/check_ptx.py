@@ -16,9 +16,11 @@ from emulator.ptx import Array, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, parse_tensor
 
 _PLAIN: dict[str, Any] = {
+    "abs.f32": np.abs,
     "abs.f64": np.abs,
     "neg.f64": np.negative,
     "sqrt.rn.f64": np.sqrt,
+    "rcp.rn.f64": np.reciprocal,
     "not.b32": np.invert,
 }
 _PLAIN |= {"not.b64": np.invert, "cvt.f64.f32": np.float64, "cvt.rn.f32.f64": np.float32}
@@ -28,7 +30,7 @@ ptx._TYPES["f64"], ptx._BITS[1] = np.float64, np.bool_
 ptx._COMPARE |= {"num": lambda a, b: (a == a) & (b == b)}
 ptx._COMPARE |= {"ltu": lambda a, b: ~(a >= b), "geu": lambda a, b: ~(a < b)}  # or NaN
 ptx._COMPARE |= {"gtu": lambda a, b: ~(a <= b), "leu": lambda a, b: ~(a > b)}
-ptx._ARITHMETIC |= {"div.rn": np.divide, "div": np.floor_divide, "rem": np.remainder}
+ptx._ARITHMETIC |= {"add.rn": np.add, "div.rn": np.divide, "div": np.floor_divide, "rem": np.remainder}
 
 
 def _cut(x: Array) -> Array:
@@ -54,6 +56,7 @@ def check_program(source: Path, entry: str, include: Path) -> Program:
     text = re.sub(r"\.param \.align 8 \.b8 (\w+)\[(\d+)\]", _words, text)
     text = re.sub(r"\[(\w+_param_\d+)\+(\d+)\]", r"[\1_\2]", text)
     text = re.sub(r"\.f64 (\w+);", r".b8 \1[8];", text)
+    text = re.sub(r"\{\s*\.reg \.b32 %temp; *\n(.*;)\s*\}", r"\1", text)  # of exp
     pair = r"mov.b64 \2, {\2l, \2h};\n"
     text = re.sub(
         r"ld(\.global|\.shared)\.[fu]64\s+(%\w+), (.+;)", rf"ld\1.v2.u32 {{\2l, \2h}}, \3\n{pair}", text

@@ -46,8 +46,8 @@ _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "xor": np.bitwise_xor,
     "shl": np.left_shift,
     "shr": np.right_shift,
-    "min": np.minimum,
-    "max": np.maximum,
+    "min": np.fmin,  # of a number and NaN the number, as PTX has it
+    "max": np.fmax,
 }
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal,
@@ -222,8 +222,8 @@ class Machine:
             self._move(name, modifiers, step.operands, mask)
         elif step.opcode == "bar.sync":
             self._barrier(mask)
-        elif step.opcode == "shfl.sync.idx.b32":
-            self._shuffle(step.operands, mask)
+        elif step.opcode in ("shfl.sync.idx.b32", "shfl.sync.bfly.b32"):
+            self._shuffle(step.operands, mask, across="bfly" in step.opcode)
         elif name == "setp":
             compare = _COMPARE[modifiers[0]]
             self._set(to, compare(*(self._value(one, kind) for one in others)), mask)
@@ -327,7 +327,7 @@ class Machine:
             raise Fault("a barrier that not all threads of a block reach")
         self.barriers[here.all(axis=1)] += 1
 
-    def _shuffle(self, operands: tuple[str, ...], mask: Array) -> None:
+    def _shuffle(self, operands: tuple[str, ...], mask: Array, *, across: bool) -> None:
         to, value, source, clamp, members = operands
         warps = mask.reshape(-1, 32)
         if (np.broadcast_to(self._value(members, "u32"), self.count)[mask] != 0xFFFFFFFF).any():
@@ -339,7 +339,7 @@ class Machine:
         control = np.broadcast_to(self._value(clamp, "u32"), self.count).astype(np.int64)
         segment = (control >> 8) & 31
         last = (lane & segment) | (control & 31 & ~segment)
-        chosen = (lane & segment) | (wanted & ~segment)
+        chosen = lane ^ wanted if across else (lane & segment) | (wanted & ~segment)
         within = chosen <= last
         from_lane = np.arange(self.count) - lane + np.where(within, chosen, lane)
         register, _, predicate = to.partition("|")

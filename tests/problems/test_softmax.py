@@ -1,0 +1,261 @@
+"""The problem softmax, without a GPU: which outputs its bound accepts, and what its check works out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.check_ptx import CheckMachine, check_program
+from emulator.inputs import drawn, value
+from emulator.ptx import Array, Memory
+from emulator.tensor_ptx import from_bits, to_bits
+from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
+from ladder.gpu import instance as instances
+from ladder.gpu.device import _mixed
+from ladder.model.code import PACKAGE
+from ladder.model.problem import C_TYPES, COPY, INPUTS
+from ladder.problems.softmax import PROBLEM
+from ladder.problems.softmax.bounds import FLUSHED, PER_DISTANCE, error_bound
+from ladder.problems.softmax.instance import SoftmaxInstance
+
+CHECK = PACKAGE / "problems" / "softmax" / "check.cu"
+KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+SINGLE = np.float32
+LOG2E = SINGLE(1.4426950408889634)
+
+
+def matrix(dtype: str, rows: int, columns: int, kind: str = "uniform", key: int = KEY) -> Array:
+    """Bits of the matrix that is drawn."""
+    elements = drawn(dtype, rows * columns, key, kind)
+    return (elements.view(np.uint32) if dtype == "fp32" else elements).reshape(rows, columns)
+
+
+def numbers(bits: Array) -> Array:
+    """Of such bits, as fp64."""
+    return value(bits.view(SINGLE), "fp32") if bits.itemsize == 4 else value(bits, "bf16")
+
+
+def exponential(x: Array) -> Array:
+    """In fp32, as `__expf`: the product is rounded, and ex2.approx off by 2^-22, but of 0."""
+    off = np.where(x == 0, 1.0, 1 + 2.0**-22)
+    return np.asarray(np.exp2((x * LOG2E).astype(np.float64)) * off).astype(SINGLE)
+
+
+def three_passes(x: Array) -> Array:
+    """Sums by 128 partial ones, as bits of fp32 and bf16 alike have room for."""
+    e = exponential(x - x.max(axis=1, keepdims=True))
+    lanes = np.pad(e, ((0, 0), (0, -e.shape[1] % 128))).reshape(len(e), -1, 128)
+    sums = np.cumsum(lanes, axis=1, dtype=SINGLE)[:, -1]
+    while sums.shape[1] > 1:
+        sums = sums[:, ::2] + sums[:, 1::2]
+    return np.asarray(e * (SINGLE(1) / sums))
+
+
+def online(x: Array) -> Array:
+    """A running maximum and sum in each of 128 threads, one after the other then."""
+    padded = np.pad(x, ((0, 0), (0, -x.shape[1] % 128)), constant_values=np.finfo(SINGLE).min)
+    steps = np.moveaxis(padded.reshape(len(x), -1, 128), 1, 0)
+    maximum, total = np.full_like(steps[0], np.finfo(SINGLE).min), np.zeros_like(steps[0])
+
+    def joined(m: Array, s: Array, other: Array, t: Array) -> tuple[Array, Array]:
+        larger = np.maximum(m, other)
+        return larger, s * exponential(m - larger) + t * exponential(other - larger)
+
+    for step in steps:
+        maximum, total = joined(maximum, total, step, np.ones_like(step))
+    while maximum.shape[1] > 1:
+        maximum, total = joined(maximum[:, ::2], total[:, ::2], maximum[:, 1::2], total[:, 1::2])
+    return np.asarray(exponential(x - maximum) / total)
+
+
+def rounded(made: Array, dtype: str) -> Array:
+    """Bits of outputs."""
+    return np.ascontiguousarray(made).view(np.uint32) if dtype == "fp32" else to_bits(made, "bf16")
+
+
+def share(made: Array, given: Array, dtype: str) -> float:
+    """The largest error over the bound, in fp64."""
+    x = numbers(given)
+    x = x[np.isfinite(x).any(axis=1)]
+    out = numbers(made)[np.isfinite(numbers(given)).any(axis=1)]
+    distance = x.max(axis=1, keepdims=True) - x
+    right = np.exp(-distance)
+    right /= right.sum(axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        allowed = np.where(right > 0, PER_DISTANCE * distance * right, 0) + FLUSHED
+        beyond = np.abs(out - right) - allowed
+        error = np.where(beyond <= 0, 0, beyond / right)
+    return float(np.nan_to_num(error, nan=np.inf).max()) / error_bound(x.shape[1], dtype)
+
+
+@pytest.mark.parametrize("way", [three_passes, online])
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+@pytest.mark.parametrize("kind", INPUTS)
+def test_softmax_in_fp32_lies_within_the_bound(kind: str, dtype: str, way: Callable[[Array], Array]) -> None:
+    """Though every exponential errs by the most, and in the same direction."""
+    for rows, columns in ((50, 1), (50, 7), (50, 128), (20, 1024), (2, 65536)):
+        given = matrix(dtype, rows, columns, kind)
+        with np.errstate(all="ignore"):
+            made = way(numbers(given).astype(SINGLE))
+        assert share(rounded(made, dtype), given, dtype) < 1, (rows, columns)
+
+
+def test_ascending_rows_lie_within_the_bound() -> None:
+    """The maximum changes with each number of a thread: 8 times, and 7 in the tree."""
+    given = np.linspace(-20, 20, 1024, dtype=SINGLE)[None].view(np.uint32)
+    with np.errstate(all="ignore"):
+        made = online(given.view(SINGLE))
+    assert share(rounded(made, "fp32"), given, "fp32") < 1
+
+
+def in_narrow(element: str) -> Callable[[Array], Array]:
+    """The sum is rounded to a narrow type, once."""
+
+    def made(x: Array) -> Array:
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        total = e.sum(axis=1, keepdims=True).astype(SINGLE)
+        return np.asarray(e / from_bits(to_bits(total, element), element))
+
+    return made
+
+
+def exact(x: Array, keep: Any = slice(None)) -> Array:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(e / e[:, keep].sum(axis=1, keepdims=True))
+
+
+def without_the_end(x: Array) -> Array:
+    made = exact(x)
+    made[:, -1] = np.nan
+    return made
+
+
+CHEATS: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "without the maximum": ("spikes", lambda x: exponential(x) / exponential(x).sum(axis=1, keepdims=True)),
+    "one column is left out of the sum": ("uniform", lambda x: exact(x, slice(1, None))),
+    "the last column is left unwritten": ("uniform", without_the_end),
+    "a sum in bf16": ("uniform", in_narrow("bf16")),
+    "a sum in fp16": ("uniform", in_narrow("f16")),
+    "the sum of the row before": (
+        "uniform",
+        lambda x: exact(x) * (np.exp(x).sum(axis=1) / np.roll(np.exp(x).sum(axis=1), 1))[:, None],
+    ),
+    "shares that are all alike": ("uniform", lambda x: np.full_like(x, 1 / x.shape[1])),
+    "powers of two": ("uniform", lambda x: np.exp2(x) / np.exp2(x).sum(axis=1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_what_is_no_softmax_leaves_the_bound(cheat: str, dtype: str) -> None:
+    kind, way = CHEATS[cheat]
+    given = matrix(dtype, 16, 1024, kind)
+    with np.errstate(all="ignore"):
+        made = rounded(way(numbers(given)).astype(SINGLE), dtype)
+    assert not share(made, given, dtype) <= 1
+
+
+def test_outputs_in_bf16_are_no_softmax_of_fp32_at_any_number_of_columns() -> None:
+    for columns in (1, 1024, 262144):
+        assert error_bound(columns, "fp32") < 2.0**-9 / 8
+        assert error_bound(columns, "bf16") < 2.0**-8 * 1.05
+
+
+# The check's kernels, by the emulator.
+
+
+def inspected(dtype: str, output: Array, kind: str = "uniform") -> float:
+    """The error that check_rows leaves in its slot, whose tag must be right."""
+    memory, (rows, columns) = Memory(), output.shape
+    running, result = (memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(2))
+    bits = np.ascontiguousarray(output).reshape(-1)
+    bits = np.append(bits, bits[:1]) if bits.nbytes % 4 else bits
+    place = memory.buffer(0, bits.view(np.uint32), writable=False)
+    memory.readable[: place // 4] = 0
+    program = check_program(CHECK, f"check_rows<{C_TYPES[dtype]}>", PACKAGE / "gpu")
+    given = [running, result, SECRET, place, rows, columns, KEY, INPUTS.index(kind)]
+    CheckMachine(program, memory, 2, given).run()
+    found, tag = memory.words[result // 4 :][:4].view(np.uint64)
+    assert int(tag) == _mixed(SECRET, int(found))
+    return float(found.view(np.float64))
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_the_check_finds_the_errors_of_rows_that_were_drawn(dtype: str, kind: str) -> None:
+    """As worked out here. Rows begin within 128 bits, and blocks take several."""
+    for rows, columns in ((5, 37), (3, 300)):
+        given = matrix(dtype, rows, columns, kind)
+        with np.errstate(all="ignore"):
+            made = rounded(three_passes(numbers(given).astype(SINGLE)), dtype)
+        found = inspected(dtype, made, kind) / error_bound(columns, dtype)
+        assert found == pytest.approx(share(made, given, dtype), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_it_looks_at_every_element(dtype: str) -> None:
+    right = rounded(three_passes(numbers(matrix(dtype, 3, 37)).astype(SINGLE)), dtype)
+    for at in range(0, right.size, 5):
+        one = right.copy()
+        one.reshape(-1)[at] = 0
+        assert inspected(dtype, one) == pytest.approx(1.0, abs=1e-4), at
+    one.reshape(-1)[-1] = 0xFFFFFFFF if dtype == "fp32" else 0xFFFF
+    assert inspected(dtype, one) == 1e300
+
+
+def test_a_row_of_nothing_is_not_looked_at() -> None:
+    given = matrix("fp32", 40, 1, "masked")
+    none = np.isneginf(given.view(SINGLE))
+    assert none.any()
+    made = np.where(none, np.uint32(0xFFFFFFFF), SINGLE(1).view(np.uint32))
+    assert inspected("fp32", made, "masked") == 0
+    made[np.flatnonzero(~none)[0]] = 0
+    assert inspected("fp32", made, "masked") == pytest.approx(1.0)
+
+
+# The instance, on a GPU that only counts.
+
+
+@pytest.fixture(params=PROBLEM.dtypes)
+def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> SoftmaxInstance:
+    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    gpu: Any = FakeGpu("softmax", request.param)
+    return SoftmaxInstance(gpu, {"rows": 33, "columns": 128}, request.param, "")
+
+
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: SoftmaxInstance) -> None:
+    made.library(COPY)[""]()
+    assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= use_as_a_worker_does(made)
+
+
+def test_each_launch_of_a_chain_has_an_input_and_a_key_of_its_own(made: SoftmaxInstance) -> None:
+    """Rows of a moved input have nearly the sums of the rows as they were."""
+    assert_launches_of_a_chain_differ(made)
+
+
+def test_a_copy_moves_as_many_bytes_as_a_softmax(
+    made: SoftmaxInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = []
+    monkeypatch.setattr(made.gpu, "copy", lambda target, source, size: moved.append(2 * size))
+    made.library(COPY)[""]()
+    assert moved == [PROBLEM.work(made.size, made.dtype, {}).bytes]
+
+
+def test_the_memory_of_an_instance_is_what_its_description_says(made: SoftmaxInstance) -> None:
+    with made.writing_to(1):
+        held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
+    assert sum(held.values()) + held["output"] == PROBLEM.device_bytes(made.size, made.dtype)
+
+
+def test_edges_have_sizes_for_kernels_of_whole_vectors_and_lie_around_those_timed() -> None:
+    groups = PROBLEM.edges({})
+    assert all(any(size["columns"] % 8 == 0 for size in group) for group in groups)
+    columns = [group[0]["columns"] for group in groups]
+    for timed in (1024, 8192, 65536, 262144):
+        near = [one - timed for one in columns if 0 < abs(one - timed) < 32]
+        assert min(near) < 0 < max(near), timed
+    assert math.prod(groups[0][0].values()) == 1

@@ -1,0 +1,63 @@
+"""Softmax along rows: output[r][c] = exp(input[r][c] - m) / sum over the row of exp(input - m), m being its maximum.
+
+Input and output have the same type. A row of nothing but -inf has no softmax: what it gives is not looked at.
+"""
+
+from collections.abc import Sequence
+
+from ladder.model.problem import C_TYPES, ELEMENT_BYTES, INPUTS, Params, Problem, Size, Work
+
+_EDGES = (
+    ((1, 1), (1, 8)),
+    ((5, 2), (5, 8)),
+    ((131, 33), (131, 40)),
+    ((33, 257), (33, 264)),
+    ((65537, 3), (65537, 8)),
+    ((9, 1021), (9, 1016)),
+    ((9, 1024),),
+    ((9, 1031), (9, 1032)),
+    ((3, 8191), (3, 8184)),
+    ((3, 8209), (3, 8200)),
+    ((3, 16381), (3, 16376)),
+    ((2, 65535), (2, 65528)),
+    ((2, 65537), (2, 65544)),
+    ((2, 262143), (2, 262136)),
+    ((2, 262147), (2, 262152)),
+)
+
+
+class Softmax(Problem):
+    """Each row of a matrix as the shares of its exponentials."""
+
+    name = "softmax"
+    place = 6
+    size_fields = ("rows", "columns")
+    dtypes = ("fp32", "bf16")
+    buffers = ("input", "output")
+    libraries = ("copy",)
+    inputs = INPUTS
+
+    def edges(self, params: Params) -> Sequence[Sequence[Size]]:
+        """One element, short rows, many rows, and columns around those of the sweeps: a few more, a few less, primes.
+
+        The later sizes of a group are in multiples of 8: rows of whole 16 bytes.
+        """
+        return [[dict(zip(self.size_fields, size, strict=True)) for size in group] for group in _EDGES]
+
+    def harness(self, dtype: str) -> tuple[str, ...]:
+        return tuple(f"{name}<{C_TYPES[dtype]}>" for name in ("compare_rows", "check_rows"))
+
+    def work(self, size: Size, dtype: str, params: Params) -> Work:
+        """A comparison, a difference, an exponential, an addition and a product for each element.
+
+        Each is read once and written once.
+        """
+        elements = size["rows"] * size["columns"]
+        return Work(5.0 * elements, 2.0 * elements * ELEMENT_BYTES[dtype])
+
+    def device_bytes(self, size: Size, dtype: str) -> int:
+        """Input, two outputs, and the copy's target."""
+        return 4 * size["rows"] * size["columns"] * ELEMENT_BYTES[dtype]
+
+
+PROBLEM = Softmax()
