@@ -360,8 +360,6 @@ class HopperMachine(TensorMachine):
             self._store_matrices(operands, mask)
         elif opcode == "mov.pred" and not operands[1].startswith("%"):
             self._set(operands[0], np.asarray([operands[1] != "0"]), mask)
-        elif opcode == "neg.s32":
-            self._set(operands[0], -self._everywhere(operands[1], "s32"), mask)
         elif opcode == "not.b32":
             self._set(operands[0], ~self._everywhere(operands[1], "u32"), mask)
         elif opcode == "bfi.b32":

@@ -179,6 +179,8 @@ class TensorMachine(Machine):
             self._set(operands[0], -self._everywhere(operands[1], "s64"), mask)
         elif step.opcode == "not.pred":
             self._set(operands[0], ~self._value(operands[1], "pred"), mask)
+        elif step.opcode == "neg.s32":
+            self._set(operands[0], -self._everywhere(operands[1], "s32"), mask)
         elif step.opcode in ("not.b32", "not.b64"):
             self._set(operands[0], ~self._value(operands[1], kind), mask)
         elif step.opcode == "bfi.b32":

@@ -1,0 +1,201 @@
+"""The ladder of thin products, without a GPU: outputs on the emulator, planted mistakes, what is compiled."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from compiling import compile_ptx, compile_variant, opcodes
+from conftest import ROOT
+from emulator.hopper_ptx import parse_hopper
+from emulator.inputs import drawn, value
+from emulator.ptx import Array, Fault, Memory
+from emulator.sum_ptx import BulkSumMachine, SumMachine
+from emulator.tensor_ptx import from_bits, parse_tensor
+from ladder.catalogue.kernels import load_kernel
+from ladder.model.kernel import Kernel, Variant
+from ladder.problems.gemm.bounds import ROUNDING, accumulation_bound
+
+FOLDER, INCLUDE = ROOT / "kernels" / "memory_bound" / "gemv", ROOT / "kernels" / "include"
+FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
+SIZES = ((1, 1, 1), (1, 9, 67), (3, 5, 33), (5, 33, 131))
+ALIGNED = ((1, 1, 8), (1, 22, 1144), (3, 5, 264), (5, 18, 2056))
+"""M, N and K of kernels that take whole 16 bytes."""
+SMALL: dict[str, dict[str, int]] = {
+    "1": {"block": 32},
+    "2": {"block": 64},
+    "3": {"block": 64, "loads": 2},
+    "4": {"block": 64, "loads": 2, "part": 64},
+    "5": {"block": 64, "loads": 2, "slices": 2},
+    "6": {"block": 64, "stages": 2, "line": 512, "blocks": 132},
+}
+
+
+@functools.cache
+def kernel(rung: str) -> Kernel:
+    return load_kernel(FOLDER / f"{FILES[rung]}.yaml")
+
+
+def variant(rung: str, dtype: str, **params: Any) -> Variant:
+    return kernel(rung).variant(SMALL[rung] | params, dtype, "TN")
+
+
+def words(elements: Array) -> Array:
+    """As 32-bit words; behind an odd number of 16-bit elements lies a NaN."""
+    return np.frombuffer(elements.tobytes() + b"\xff" * (-elements.nbytes % 4), np.uint32)
+
+
+def launch(
+    given: Variant,
+    size: tuple[int, int, int],
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    text: str = "",
+    loads: str = "early",
+    blocks: int = 2,
+) -> float:
+    """The largest error over its bound of a launch on an output that holds NaN, or numbers where beta is not 0.
+
+    A grid that steps over the rows has as many `blocks`.
+    """
+    (m, n, k), dtype = size, given.dtype
+    shape = {"m": m, "n": n, "k": k}
+    rule = given.geometry(shape)
+    a, b, c = (drawn(dtype, count, 11 + count) for count in (m * k, n * k, m * n))
+    before = c if beta else np.frombuffer(b"\xff" * c.nbytes, c.dtype)
+    memory = Memory()
+    pointers = [memory.buffer(0, words(one), writable=False) for one in (a, b)]
+    pointers.append(memory.buffer(0, words(before), writable=True))
+    memory.readable = np.where(memory.writable >= 0, memory.writable, memory.readable)
+    ptx = compile_ptx(given.kernel.source, given.entry, [INCLUDE], text or None)
+    scalars = [int(np.float32(one).view(np.uint32)) for one in (alpha, beta)]
+    arguments, threads = [*pointers, m, n, k, *scalars], rule.block[0]
+    machine: BulkSumMachine | SumMachine
+    if "cp.async.bulk" in ptx:
+        grid = (min(rule.grid[0], blocks), *rule.grid[1:])
+        machine = BulkSumMachine(
+            parse_hopper(ptx, rule.shared_bytes), memory, threads, grid, arguments, loads=loads
+        )
+    else:
+        machine = SumMachine(parse_tensor(ptx, rule.shared_bytes), memory, threads, rule.grid, arguments)
+    machine.run()
+    bits = memory.words[pointers[2] // 4 :].view(c.dtype)
+    if m * n * c.itemsize % 4:
+        assert bits.view(np.uint16)[m * n] == 0xFFFF, "it wrote behind its output"
+    found = bits[: m * n] if dtype == "fp32" else from_bits(bits[: m * n], "bf16")
+    left, right = value(a, dtype).reshape(m, k), value(b, dtype).reshape(n, k)
+    old = beta * value(c, dtype).reshape(m, n)
+    expected = alpha * (left @ right.T) + old
+    magnitude = abs(alpha) * (np.abs(left) @ np.abs(right).T) + np.abs(old)
+    bound = ROUNDING[dtype] * np.abs(expected) + accumulation_bound(dtype, k) * magnitude
+    return float(np.max(np.abs(found.reshape(m, n) - expected) / bound))
+
+
+def test_the_ladder_has_files_of_about_a_page() -> None:
+    assert "".join(FILES) == "123456"
+    for name in FILES.values():
+        assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 95, name
+
+
+CASES = [(rung, dtype) for rung in FILES for dtype in kernel(rung).dtypes]
+
+
+@pytest.mark.parametrize(("rung", "dtype"), CASES)
+def test_outputs_are_right_at_every_shape(rung: str, dtype: str) -> None:
+    """With alpha and beta too; bulk copies land as late as they may, and as early."""
+    for place, size in enumerate(SIZES if rung in "12" else ALIGNED):
+        scalars = ((1.0, 0.0), (-1.5, 0.5))[place % 2]
+        for loads in ("late", "early") if rung == "6" else ("early",):
+            given = variant(rung, dtype, **({"batch": 4} if rung in "456" and size[0] > 1 else {}))
+            assert given.absent({"m": size[0], "n": size[1], "k": size[2]}) is None
+            assert launch(given, size, *scalars, loads=loads) <= 1.0, (size, loads)
+
+
+@pytest.mark.parametrize("rung", ["4", "5", "6"])
+def test_sixteen_rows_share_a_reading(rung: str) -> None:
+    for dtype, rows in (("fp32", 2), ("bf16", 4 if rung != "6" else 1)):
+        given = variant(rung, dtype, batch=16, rows=rows, **({"loads": 1} if rung != "6" else {}))
+        assert launch(given, (16, 11, 264)) <= 1.0, dtype
+
+
+def test_kernels_of_whole_vectors_say_which_sizes_they_take() -> None:
+    for rung, dtype in CASES:
+        given = variant(rung, dtype)
+        takes = {k: given.absent({"m": 1, "n": 5, "k": k}) is None for k in (8, 12, 10)}
+        assert takes == {8: True, 12: rung in "12" or dtype == "fp32", 10: rung in "12"}, (rung, dtype)
+
+
+OUTSIDE, WRONG, EARLY = "outside", "wrong", "before the"
+PART, SLICE = (
+    "    __syncthreads();  // the part is there\n",
+    "    __syncthreads();  // the slice of x is there\n",
+)
+MISTAKES: list[tuple[str, str, str, str]] = [
+    # Rung, what is changed, into what, and how it shows.
+    ("1", "column >= n", "column > n", OUTSIDE),
+    ("1", "i < k", "i < k - 1", WRONG),
+    ("1", "x = a + row * k", "x = a", WRONG),
+    ("2", "i += 32", "i += 64", WRONG),
+    ("2", "apart = 16", "apart = 8", WRONG),
+    ("2", "column >= n", "column > n", OUTSIDE),
+    ("3", "for (; i < vectors; i += 32) add", "for (; i + 32 < vectors; i += 32) add", WRONG),
+    ("3", "i + (Loads - 1) * 32 < vectors", "i < vectors", OUTSIDE),
+    (
+        "3",
+        "i / width].value[i % width]) * to_float(of_x[i / width]",
+        "0].value[i % width]) * to_float(of_x[0]",
+        WRONG,
+    ),
+    ("4", "min(first_of_b + r, n - 1)", "(first_of_b + r)", OUTSIDE),
+    ("4", "        __syncthreads();  // all have read the part before\n", "", EARLY),
+    ("4", "    " + PART, "", EARLY),
+    ("4", "of_a < m && at < end", "at < end", OUTSIDE),
+    ("4", "begin += Part", "begin += 2 * Part", WRONG),
+    ("4", "x[j % Batch * Part + j / Batch * 32]", "x[j % Batch * Part]", WRONG),
+    ("4", "lane == j % 32", "lane == j % 4", WRONG),
+    ("5", "    cluster_barrier();  // the sums of all blocks are written\n", "", EARLY),
+    ("5", "    cluster_barrier();  // no block leaves while its sums are read\n", "", "may leave"),
+    ("5", SLICE, "", EARLY),
+    ("5", "rank = 1; rank < Slices", "rank = 1; rank < Slices - 1", WRONG),
+    ("5", "for (; i < end; i += 32)", "for (; i + 32 < end; i += 32)", WRONG),
+    ("5", "min(begin + slice, vectors)", "begin + slice", OUTSIDE),
+    ("5", "of_a < m && of_b < n", "of_b < n", OUTSIDE),
+    ("6", "barriers.wait_until_empty(at);", "", "more arrivals"),
+    ("6", "mbarrier_wait(barriers.full[at.stage], at.parity);", "", "more arrivals"),
+    ("6", "barriers.init(Block / 32)", "barriers.init(1)", "for ever"),
+    ("6", "min(room, vectors - first)", "room", OUTSIDE),
+    ("6", "i < count", "i < count / 2", WRONG),
+    ("6", "outputs + j][i]", "outputs][i]", WRONG),
+    ("6", "gridDim.x * outputs", "2 * gridDim.x * outputs", WRONG),
+]
+
+
+@pytest.mark.parametrize(("rung", "right", "mistaken", "shows"), MISTAKES)
+def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None:
+    """As wrong outputs, or as what the emulator refuses."""
+    given = variant(rung, "fp32", **({"batch": 4} if rung in "456" else {}))
+    text = given.kernel.source.read_text(encoding="utf-8")
+    assert text.count(right) == 1, right
+    saw = ""
+    for loads in ("late", "early") if rung == "6" else ("early",):
+        try:
+            found = launch(given, (3, 9, 652), text=text.replace(right, mistaken), loads=loads)
+            saw += "" if found <= 1.0 else "wrong"
+        except Fault as fault:
+            saw += str(fault)
+    assert saw
+    assert shows in saw
+
+
+@pytest.mark.parametrize(("rung", "dtype"), CASES)
+def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, dtype: str) -> None:
+    cubin, facts = compile_variant(kernel(rung).variant({}, dtype, "TN"), INCLUDE, "sm_90a")
+    assert (facts["status"], facts["spill_store_bytes"]) == ("ok", 0), facts["reason"]
+    found = opcodes(cubin, "sm_90a")
+    wide = [one for one in found if one.startswith("LDG") and ".128" in one]
+    assert any(one.startswith("UBLKCP") for one in found) is (rung == "6")
+    assert bool(wide) is (rung in "345")
+    before = found[found.index(wide[0]) : found.index("FFMA")] if rung == "3" else []
+    assert rung != "3" or sum(".128" in one for one in before) >= 4, "several loads are under way"
