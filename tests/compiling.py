@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from cuda.bindings import nvrtc
-from ladder.build.cache import Cache
+from ladder.build.cache import Cache, Compilable
 from ladder.build.cubin import disassemble, instruction_counts
-from ladder.build.nvrtc import Request, compile_source, nvrtc_version
-from ladder.build.sources import header_folders, source_digest
-from ladder.build.variants import variant_facts
+from ladder.build.nvrtc import compile_source, nvrtc_version
+from ladder.build.sources import header_folders
+from ladder.build.variants import variant_facts, variant_request
 from ladder.model import code
 from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
@@ -101,7 +101,7 @@ def compile_text(text: str, entries: Sequence[str], includes: Sequence[Path], ar
     return str(kept(made_from, make)).encode("latin-1")
 
 
-def compile_request(request: Request) -> tuple[bytes, dict[str, Any]]:
+def compile_request(request: Compilable) -> tuple[bytes, dict[str, Any]]:
     """(cubin, facts) of a request; what does not compile is compiled each time, since messages name folders."""
 
     def make() -> tuple[str, dict[str, Any]]:
@@ -110,12 +110,6 @@ def compile_request(request: Request) -> tuple[bytes, dict[str, Any]]:
 
     cubin, facts = kept(["request", request.key], make, keep=lambda made: made[1]["status"] == "ok")
     return cubin.encode("latin-1"), facts
-
-
-def variant_request(variant: Variant, include: Path, arch: str, options: Sequence[str] = ()) -> Request:
-    """What the workflow compiles for a variant."""
-    source, includes = variant.kernel.source, (include, *variant.kernel.includes)
-    return Request(source, source_digest(source, *includes), includes, (variant.entry,), arch, tuple(options))
 
 
 def compile_variant(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from compiling import instructions, variant_request
+from compiling import instructions
 from conftest import ROOT
 from ladder.build.cubin import instruction_counts
 from ladder.build.nvrtc import compile_source
-from ladder.build.variants import variant_facts
+from ladder.build.variants import variant_facts, variant_request
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.errors import LadderError
 from ladder.model.files import sha256
@@ -208,7 +208,7 @@ def test_two_compiles_give_the_same_cubin_also_in_another_folder_and_process(
     assert Workshop(elsewhere).compile(SIMPLE)[1]["cubin_sha256"] == facts["cubin_sha256"]
     program = (
         "import sys; from pathlib import Path; from ladder.catalogue.kernels import load_kernel; "
-        "from compiling import variant_request; folder = Path(sys.argv[1]); "
+        "from ladder.build.variants import variant_request; folder = Path(sys.argv[1]); "
         "variant = load_kernel(folder / 'kernel.yaml').variant({}, 'fp32'); "
         "print(variant_request(variant, folder / 'include', 'sm_90a').compile()[1]['cubin_sha256'])"
     )

@@ -14,6 +14,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from ladder.build.cubin import disassemble, instruction_counts, persistent_symbols
 from ladder.build.nvrtc import Request
+from ladder.build.triton_request import MISSING, TritonRequest
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, replace_file, sha256, write_json
 
@@ -22,13 +23,16 @@ _MEMORY_BYTES = 8 * 2**30  # of one compiler: templates that grow exponentially 
 _BATCH = 32  # cubins at most that one run of the disassembler counts
 
 
+Compilable = Request | TritonRequest
+
+
 class Cache:
     """A folder of cubins and facts, named by the keys of requests. It may be deleted at any time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def facts(self, request: Request) -> dict[str, Any] | None:
+    def facts(self, request: Compilable) -> dict[str, Any] | None:
         """The facts of a request; None where it must be compiled, as after its files were deleted or cut short."""
         with contextlib.suppress(LadderError, OSError, KeyError):
             facts = read_json(self.folder / f"{request.key}.json") or {}
@@ -37,7 +41,7 @@ class Cache:
                 return facts
         return None
 
-    def _keep(self, answers: Sequence[tuple[Request, bytes, dict[str, Any]]]) -> None:
+    def _keep(self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""
         listings = disassemble([cubin for _, cubin, _ in answers if cubin], answers[0][0].arch)
         found = iter(listings)
@@ -45,20 +49,24 @@ class Cache:
             listing = next(found) if cubin else []
             if cubin and (names := ", ".join(persistent_symbols(cubin, listing))):
                 facts |= {"status": "stateful", "reason": f"uses what outlives a launch: {names}"}
-            replace_file(self.folder / f"{request.key}.cubin", cubin)
             facts |= instruction_counts(listing) if cubin else {}
-            write_json(self.folder / f"{request.key}.json", facts)
+            for key in request.keys if isinstance(request, TritonRequest) else (request.key,):
+                replace_file(self.folder / f"{key}.cubin", cubin)
+                write_json(self.folder / f"{key}.json", facts)
 
-    def fill(self, requests: Sequence[Request], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
+    def fill(self, requests: Sequence[Compilable], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
         """Facts by key; what is missing is compiled, `jobs` at once. All are for one architecture.
 
         A compiler that crashes, takes longer than `timeout_s` or needs too much memory costs its own request alone, and
-        that is not kept. Raises LadderError where something of the set-up is missing.
+        that is not kept; nor is that Triton is missing. Raises LadderError where something of the set-up is missing.
         """
         by_key = {request.key: request for request in requests}
         found = {key: self.facts(request) for key, request in by_key.items()}
+        for key, request in by_key.items():
+            if found[key] is None and isinstance(request, TritonRequest) and not request.compiler:
+                found[key] = {"status": "unsupported", "reason": MISSING}
         missing = [by_key[key] for key, facts in found.items() if facts is None]
-        answers = list[tuple[Request, bytes, dict[str, Any]]]()
+        answers = list[tuple[Compilable, bytes, dict[str, Any]]]()
         if not missing:
             return {key: facts or {} for key, facts in found.items()}
         # Not forked: the pool replaces a crashed process while this one has threads, and a lock that one of them holds
@@ -79,8 +87,8 @@ class Cache:
                     reason = f"the compiler took longer than {timeout_s:g} s (compile.timeout_s)"
                 except MemoryError as error:
                     reason = f"{error} (of {_MEMORY_BYTES >> 30} GiB)"
-                except ProcessExpired as error:
-                    reason = f"the compiler crashed (exit code {error.exitcode}); "
+                except (ProcessExpired, ChildProcessError) as error:
+                    reason = f"the compiler crashed (exit code {getattr(error, 'exitcode', error)}); "
                     reason += f"it may use {_MEMORY_BYTES >> 30} GiB"
                 if reason:
                     found[request.key] = {"status": "compile_error", "reason": reason}

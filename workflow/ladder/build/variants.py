@@ -2,18 +2,29 @@
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ladder.build.cache import Compilable
 from ladder.build.nvrtc import Request
 from ladder.build.occupancy import occupancy
-from ladder.build.sources import source_digest
+from ladder.build.sources import include_closure, source_digest
+from ladder.build.triton_request import TritonRequest, compiler
+from ladder.build.triton_sources import import_closure, import_digest
 from ladder.model.architecture import TUNED_FOR, limits_of
 from ladder.model.code import PACKAGE
-from ladder.model.kernel import Variant
+from ladder.model.expressions import whole
+from ladder.model.kernel import Argument, Kernel, Variant
+from ladder.model.plan import Launch, Plan
 from ladder.model.problem import HARNESS, Problem
 from ladder.model.sweep import Sweep
+
+_TYPES = {"tf32": "fp32", "fp16_acc16": "fp16", "fp8": "fp8e4nv", "int32": "i32"}
+_SCALARS = {"int32": "i32", "int64": "i64", "float32": "fp32"}
+"""Triton's names of types, by dtype and by a scalar's type."""
+_PROMOTION = "128B"  # of Triton's own tensor maps
 
 
 def _about(variant: Variant, arch: str) -> dict[str, Any]:
@@ -23,7 +34,7 @@ def _about(variant: Variant, arch: str) -> dict[str, Any]:
 
 
 def variant_facts(
-    variant: Variant, request: Request, found: Mapping[str, Any], reserved: Collection[str] = ()
+    variant: Variant, request: Compilable, found: Mapping[str, Any], reserved: Collection[str] = ()
 ) -> dict[str, Any]:
     """Facts of a variant from what was `found` out about its machine code: a row of resources.csv.
 
@@ -42,12 +53,93 @@ def variant_facts(
         return facts | {"status": "compile_error", "reason": reason}
     # Block and shared memory do not depend on the size.
     geometry = variant.geometry(dict.fromkeys(variant.kernel.problem.size_fields, 4096))
-    threads, dynamic = math.prod(geometry.block), geometry.shared_bytes
+    threads = found.get("threads") or math.prod(geometry.block)
+    dynamic = found.get("shared_bytes", geometry.shared_bytes)
     facts |= {"threads_per_block": threads, "shared_bytes_dynamic": dynamic}
     if limits := limits_of(request.arch):
-        shared_bytes = found["shared_bytes_static"] + dynamic
+        shared_bytes, most = found["shared_bytes_static"] + dynamic, limits.block_shared_bytes
+        if shared_bytes > most:
+            reason = f"needs {shared_bytes} bytes of shared memory per block, {request.arch} has {most}"
+            return facts | {"status": "unsupported", "reason": reason}
         facts |= occupancy(limits, threads, found["registers"], shared_bytes)
     return facts
+
+
+def source_files(kernel: Kernel, include: Path) -> list[Path]:
+    """All files of a kernel. Raises LadderError for one that is missing, or that no digest would hold."""
+    if kernel.triton:
+        return import_closure(kernel.source, *kernel.includes)
+    return include_closure(kernel.source, include, *kernel.includes)
+
+
+def _type(argument: Argument, variant: Variant) -> str:
+    """An argument's type as Triton names it."""
+    if argument.kind == "scalar":
+        return _SCALARS[argument.type or ""]
+    own = variant.kernel.dtypes[variant.dtype].get(argument.name, variant.dtype)
+    element = "fp32" if argument.workspace else _TYPES.get(own, own)
+    if argument.kind != "tensor_map":
+        return f"*{element}"
+    box = ",".join(str(whole(extent, variant.names())) for extent in argument.box or ())
+    return f"tensordesc<{element}[{box}]>"
+
+
+def _digest(of: Callable[..., str], source: Path, folders: Sequence[Path]) -> str:
+    return of(source, *folders)
+
+
+def variant_request(
+    variant: Variant,
+    include: Path,
+    arch: str,
+    options: Sequence[str] = (),
+    digest_by: Callable[..., str] = _digest,
+) -> Compilable:
+    """What the compiler is given for a variant; `options` are NVRTC's. Raises LadderError as source_files."""
+    kernel = variant.kernel
+    if kernel.triton is None:
+        folders = (include, *kernel.includes)
+        digest = digest_by(source_digest, kernel.source, folders)
+        return Request(kernel.source, digest, folders, (variant.entry,), arch, tuple(options))
+    digest = digest_by(import_digest, kernel.source, kernel.includes)
+    names = variant.names()
+    asked = {name: whole(getattr(kernel.triton, name), names) for name in ("num_warps", "num_stages")}
+    asked["num_ctas"] = math.prod(whole(one, names) for one in kernel.launch.cluster or ())
+    pointers = ("pointer", "workspace")  # all begin at multiples of 256 bytes
+    hints = [one.kind in pointers or whole(one.divisible_by, names) == 16 for one in kernel.arguments]
+    return TritonRequest(
+        kernel.source,
+        digest,
+        kernel.includes,
+        variant.entry,
+        types=tuple(_type(one, variant) for one in kernel.arguments),
+        hints=tuple(hints),
+        constants=variant.constants,
+        options=asked,
+        arch=arch,
+        compiler=compiler(),
+    )
+
+
+def _as_compiled(launch: Launch, facts: Mapping[str, Any]) -> Launch:
+    """A launch as Triton's compiler wants it: its threads and shared memory, descriptors with the swizzle it chose,
+    each followed by extents and strides, and null for the memory that the kernel does not need."""
+    if "hidden_pointers" not in facts:
+        return launch
+    maps, arguments = iter(facts["tensor_maps"]), list[Mapping[str, Any]]()
+    for one in launch.arguments:
+        if "tensor_map" not in one:
+            arguments.append(one)
+            continue
+        arguments.append({"tensor_map": one["tensor_map"], **next(maps), "l2_promotion": _PROMOTION})
+        shape = one["shape"]
+        arguments += [{"value": extent, "type": "int32"} for extent in shape]
+        arguments += [
+            {"value": math.prod(shape[axis:]), "type": "int64"} for axis in range(1, len(shape) + 1)
+        ]
+    arguments += [{"value": 0, "type": "int64"}] * facts["hidden_pointers"]
+    own = {"block": (facts["threads"], 1, 1), "shared_bytes": facts["shared_bytes"]}
+    return replace(launch, **own, arguments=tuple(arguments))
 
 
 def harness(problem: Problem, dtype: str, arch: str) -> Request:
@@ -65,24 +157,20 @@ class CompileRequests:
     """
 
     def __init__(self, sweep: Sweep, include: Path, arch: str, options: Sequence[str]) -> None:
-        digest, absent = functools.cache(source_digest), sweep.never_launched(arch)
+        absent = sweep.never_launched(arch)
         launched = [one for one in sweep.variants if one not in absent]
         dtypes = sorted({one.dtype for one in launched})
         self.harness = {dtype: harness(sweep.problem, dtype, arch) for dtype in dtypes}
-        self.variants = {
-            one: Request(source, digest(source, *includes), includes, (one.entry,), arch, tuple(options))
-            for one, source, includes in (
-                (variant, variant.kernel.source, (include, *variant.kernel.includes)) for variant in launched
-            )
-        }
+        digest_by = functools.cache(_digest)
+        self.variants = {one: variant_request(one, include, arch, options, digest_by) for one in launched}
         self.absent = {
             one.id: {**_about(one, arch), "status": "unsupported", "reason": why}
             for one, why in absent.items()
         }
         self.requests = [*self.harness.values(), *self.variants.values()]
 
-    def facts(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """The fields `harness` and `variants` of a plan, from the facts `found` by key."""
+    def planned(self, plan: Plan, found: Mapping[str, Mapping[str, Any]]) -> Plan:
+        """A plan with the facts `found` by key: those of harness and variants, and launches that follow from them."""
         reserved = {
             symbol for one in self.harness.values() for symbol in found[one.key].get("symbols", {}).values()
         }
@@ -90,5 +178,19 @@ class CompileRequests:
             one.id: variant_facts(one, given, found[given.key], reserved)
             for one, given in self.variants.items()
         }
-        harness = {dtype: {**found[one.key], "cubin": one.key} for dtype, one in self.harness.items()}
-        return {"harness": harness, "variants": own | self.absent}
+
+        def launch(given: Launch | None) -> Any:
+            return _as_compiled(given, own[given.variant]) if given else None
+
+        return replace(
+            plan,
+            harness={dtype: {**found[one.key], "cubin": one.key} for dtype, one in self.harness.items()},
+            variants=own | self.absent,
+            tasks=tuple(
+                replace(one, launch=launch(one.launch), reference=launch(one.reference)) for one in plan.tasks
+            ),
+            edges={
+                name: tuple(replace(one, launch=launch(one.launch)) for one in edges)
+                for name, edges in plan.edges.items()
+            },
+        )

@@ -5,11 +5,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ladder.build.triton_sources import function, parameters
 from ladder.catalogue.documents import documents_in, parse, read_yaml
 from ladder.model.errors import LadderError, refuse, refuse_unknown, within
 from ladder.model.expressions import FUNCTIONS, words
 from ladder.model.kernel import Argument, Kernel
 from ladder.model.plan import L2_PROMOTIONS
+from ladder.model.problem import ELEMENT_BYTES
 from ladder.problems.registry import PROBLEMS
 
 
@@ -17,11 +19,13 @@ def load_kernel(path: Path) -> Kernel:
     """Read NAME.yaml. Raises LadderError for the first mistake."""
     kernel = parse(Kernel, read_yaml(path), path, problems=PROBLEMS)
     if not kernel.source.is_file():
-        raise LadderError(f"{path}: the CUDA source {kernel.source.name} is missing beside it")
+        language = "Triton" if kernel.triton else "CUDA"
+        raise LadderError(f"{path}: the {language} source {kernel.source.name} is missing beside it")
     _check_fields(kernel)
     for index, argument in enumerate(kernel.arguments):
         _check_argument(kernel, argument, f"arguments[{index}]")
     _try_expressions(kernel)
+    _check_language(kernel)
     return kernel
 
 
@@ -58,6 +62,43 @@ def _check_fields(kernel: Kernel) -> None:
             raise refuse(path, f"parameters.{name}.values", axis.values, accepted)
 
 
+def _check_language(kernel: Kernel) -> None:
+    """Hold what only CUDA or only Triton has to the language, and constants and arguments to Triton's function."""
+    path, launch = kernel.path, kernel.launch
+    if kernel.triton is None:
+        if launch.block is None:
+            raise LadderError(f"{path}: launch: the field 'block' is missing")
+        for index, argument in enumerate(kernel.arguments):
+            if argument.shape or "divisible_by" in argument.model_fields_set:
+                field = "shape" if argument.shape else "divisible_by"
+                why = "it is for kernels in Triton"
+                raise refuse(path, f"arguments[{index}]", field, "a description with `triton`", why=why)
+        return
+    for field in sorted({"block", "shared_bytes"} & launch.model_fields_set):
+        given = getattr(launch, field)
+        raise refuse(path, f"launch.{field}", given, "none, with `triton`: its compiler says it")
+    for dtype, names in kernel.dtypes.items():
+        for name, of in names.items():
+            if name in kernel.problem.buffers:
+                refuse_unknown(path, f"dtypes.{dtype}.{name}", of, ELEMENT_BYTES)
+    for index, argument in enumerate(kernel.arguments):
+        if argument.swizzle or "l2_promotion" in argument.model_fields_set:
+            raise refuse(path, f"arguments[{index}]", argument.name, "box and shape: Triton chooses the rest")
+        hints = kernel.parameters.get(str(argument.divisible_by))
+        for value in hints.values if hints else [argument.divisible_by]:
+            refuse_unknown(path, f"arguments[{index}].divisible_by", value, (1, 16))
+    for variant in (kernel.variant({}, dtype, excluded=True) for dtype in kernel.dtypes):
+        own = parameters(function(kernel.source, variant.entry))
+        for name in kernel.triton.constants:
+            refuse_unknown(path, "triton.constants", name, own, f"{variant.entry} has no such parameter")
+        if missing := [name for name, constant in own.items() if constant and name not in variant.constants]:
+            raise LadderError(f"{path}: triton.constants: {', '.join(missing)}: no value is given")
+        others = [name for name in own if name not in variant.constants]
+        if len(others) != len(kernel.arguments):
+            wanted = f"{variant.entry} has {len(others)} that are no constants: {', '.join(others)}"
+            raise LadderError(f"{path}: arguments: there are {len(kernel.arguments)}, but {wanted}")
+
+
 def _check_argument(kernel: Kernel, argument: Argument, where: str) -> None:
     """Hold one argument to the problem's buffers and scalars, and the kernel's parameters."""
     problem, parameters = kernel.problem, kernel.parameters
@@ -86,6 +127,12 @@ def _try_expressions(kernel: Kernel) -> None:
     fields += [
         (f"arguments[{i}].bytes", str(one.bytes)) for i, one in enumerate(kernel.arguments) if one.workspace
     ]
+    fields += [
+        (f"arguments[{i}].shape", str(e)) for i, one in enumerate(kernel.arguments) for e in one.shape or ()
+    ]
+    if given := kernel.triton:
+        fields += [(f"triton.constants.{name}", str(one)) for name, one in given.constants.items()]
+        fields += [("triton.num_warps", str(given.num_warps)), ("triton.num_stages", str(given.num_stages))]
     for field, expression in fields:
         with within(f"{path}: {field}"):
             used = frozenset.union(*words(expression))
@@ -106,7 +153,7 @@ def load_catalog(root: Path) -> Mapping[str, Kernel]:
             raise LadderError(f"{kernel.path}: the name {kernel.name!r} is taken by {taken}")
         catalog[kernel.name] = kernel
     if not catalog:
-        raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu) found")
+        raise LadderError(f"{root}: no kernel (NAME.yaml beside NAME.cu or NAME.py) found")
     for source in sorted(set(root.rglob("*.cu")).difference(one.source for one in catalog.values())):
         raise LadderError(f"{source}: the description {source.stem}.yaml is missing beside it")
     return catalog

@@ -38,6 +38,10 @@ def _argument(argument: Argument, names: Mapping[str, Any], where: str) -> dict[
         box = [whole(extent, names) for extent in argument.box or ()]
     if not all(1 <= extent <= 256 for extent in box):
         raise LadderError(f"{where}.box: {box} is not accepted; accepted: extents from 1 to 256")
+    if argument.shape is not None:
+        with within(f"{where}.shape"):
+            shape = [whole(extent, names) for extent in argument.shape]
+        return {"tensor_map": argument.name, "box": box, "shape": shape}  # Triton's compiler says the rest
     return {
         "tensor_map": argument.name,
         "box": box,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ladder.build.sources import include_closure
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import Setup
@@ -35,13 +34,15 @@ def external_files(plans: Mapping[str, Plan]) -> dict[str, str]:
 
 def load(setup: Setup) -> Run:
     """Load and check everything a run reads. Raises LadderError for the first mistake found."""
-    from ladder.build.nvrtc import refuse_options  # CUDA, which those do without who are given a run
+    # CUDA, which those do without who are given a run.
+    from ladder.build.nvrtc import refuse_options
+    from ladder.build.variants import source_files
 
     project, config, arch = setup.project, setup.config, setup.arch
     refuse_options(arch, config.compile.options)
     catalog = load_catalog(project.kernels)
     for kernel in catalog.values():
-        include_closure(kernel.source, project.include, *kernel.includes)
+        source_files(kernel, project.include)
     every = load_sweeps(project.sweeps, catalog, None)
     chosen = every if isinstance(config.sweeps, str) else named([*config.sweeps], every)
     chosen = {name: chosen_cells(sweep, config.sweeps) for name, sweep in chosen.items()}

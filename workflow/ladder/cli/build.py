@@ -36,7 +36,7 @@ def compiled(own: Project, sweep: Sweep, settings: Settings, arch: str, jobs: in
     for harness in asked.harness.values():
         if found[harness.key]["status"] != "ok":
             raise LadderError(f"{harness.source}: {found[harness.key]['reason']}")
-    return replace(plan_sweep(sweep, settings, arch), edges=plan_edges(sweep, arch), **asked.facts(found))
+    return asked.planned(replace(plan_sweep(sweep, settings, arch), edges=plan_edges(sweep, arch)), found)
 
 
 def write_plan(plan: Plan, folder: RunFolder) -> Path:

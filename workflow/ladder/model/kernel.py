@@ -3,7 +3,7 @@
 import functools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -24,6 +24,7 @@ _MEMORY = Condition(
     reason=f"a block has at most {MOST_SHARED_BYTES >> 10} KiB of shared memory, on any architecture",
 )
 Dims = Annotated[list[Expression], Field(min_length=1, max_length=3)]
+Identifier = Annotated[str, *matching(r"[A-Za-z_]\w*", "a name of Python")]
 
 
 class Parameter(Document):
@@ -42,7 +43,10 @@ class Parameter(Document):
 
 
 class Argument(Document):
-    """One kernel argument: a pointer to a buffer of the problem or a workspace, a scalar, or a TMA tensor map."""
+    """One kernel argument: a pointer to a buffer of the problem or a workspace, a scalar, or a TMA tensor map.
+
+    In Triton a tensor map is a tensor descriptor.
+    """
 
     pointer: str | None = None
     """buffer of the problem"""
@@ -50,10 +54,15 @@ class Argument(Document):
     """size, scalar or parameter of the problem"""
     type: Literal["int32", "int64", "float32"] | None = None
     """a scalar's type in the kernel"""
+    divisible_by: Expression = 1
+    """of a whole number in Triton: 16 where the compiler may rely on it, 1 where not; at other sizes a cell is
+    unsupported"""
     tensor_map: str | None = None
     """buffer of the problem"""
     box: Dims | None = None
-    """box of one TMA copy in elements, outermost first"""
+    """box of one TMA copy in elements, outermost first; of a tensor descriptor its block"""
+    shape: Dims | None = None
+    """of a tensor descriptor: extents of the buffer, outermost first; rows lie one behind the other"""
     swizzle: Literal["none", "32B", "64B", "128B", "rows"] | None = None
     """shared-memory swizzle of a tensor map; rows: as wide as the box's rows"""
     l2_promotion: Text = "none"
@@ -65,12 +74,16 @@ class Argument(Document):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = self.model_fields_set - {"l2_promotion"}
-        known = ({"pointer"}, {"scalar", "type"}, {"tensor_map", "box", "swizzle"}, {"workspace", "bytes"})
+        given = self.model_fields_set - ({"divisible_by"} if self.scalar else {"l2_promotion"})
+        maps = ({"tensor_map", "box", "swizzle"}, {"tensor_map", "box", "shape"})
+        known = ({"pointer"}, {"scalar", "type"}, *maps, {"workspace", "bytes"})
         if given not in known:
             forms = "{pointer: NAME}, {workspace: zeroed|scratch, bytes: ...}, "
             forms += "{scalar: NAME, type: int32|int64|float32}"
-            raise ValueError(f"{forms} or {{tensor_map: NAME, box: [...], swizzle: ...}}")
+            forms += (
+                " or {tensor_map: NAME, box: [...], swizzle: ...}, in Triton with shape in place of swizzle"
+            )
+            raise ValueError(forms)
         return self
 
     @property
@@ -87,12 +100,24 @@ class LaunchRule(Document):
 
     grid: Dims
     """blocks"""
-    block: Dims
-    """threads"""
+    block: Dims | None = None
+    """threads; of Triton's kernels 32 for each warp"""
     cluster: Dims | None = None
     """blocks per cluster"""
     shared_bytes: Expression = 0
-    """dynamic shared memory in bytes"""
+    """dynamic shared memory in bytes; of Triton's kernels what its compiler says"""
+
+
+class Triton(Document):
+    """Of a kernel in Triton: what its compiler is given."""
+
+    num_warps: Expression = 4
+    """warps a block"""
+    num_stages: Expression = 3
+    """stages of its pipelined loops"""
+    constants: dict[Identifier, Expression] = {}
+    """parameters of the function that are constants, all of tl.constexpr among them -> a parameter, `layout`, or an
+    expression over parameters"""
 
 
 def _problem(name: Any, info: ValidationInfo) -> Any:
@@ -106,7 +131,7 @@ ProblemName = Annotated[Problem, BeforeValidator(_problem), WithJsonSchema({"typ
 
 
 class Kernel(Document):
-    """One CUDA kernel (NAME.yaml beside NAME.cu) and the space of its variants."""
+    """One kernel (NAME.yaml beside NAME.cu, or NAME.py of Triton) and the space of its variants."""
 
     _path: Path = PrivateAttr()
     _variants: dict[tuple[ParamValue, ...], "Variant"] = PrivateAttr(default_factory=dict)
@@ -117,15 +142,19 @@ class Kernel(Document):
     origin: Some[str]
     """where the idea comes from: a key of docs/sources.md, and the place in it"""
     entry: Annotated[str, *matching(r"([^{}]|\{\w+\})+", "a name expression, with parameters as {NAME}")]
-    """NVRTC name expression of the kernel; {name} is replaced by a parameter or dtype substitution"""
+    """NVRTC name expression of the kernel, or the function's name in Triton; {name} is replaced by a parameter or dtype
+    substitution"""
     dtypes: Annotated[dict[str, dict[str, str]], Field(min_length=1)]
-    """for each dtype the substitutions it adds for the entry"""
+    """for each dtype the substitutions it adds for the entry; in Triton also the dtypes of buffers that have another"""
     layouts: list[str] = []
     """layouts it takes, of a GEMM NN (default; B is K x N row-major) and TN (B is N x K)"""
     min_arch: Arch
     """lowest architecture; a trailing a demands that very architecture family"""
     include: list[str] = []
-    """folders of headers besides its own and kernels/include: in its own folder or beside it, as ../headers"""
+    """folders of headers besides its own and kernels/include, in Triton of modules: in its own folder or beside it, as
+    ../headers"""
+    triton: Triton | None = None
+    """of a kernel in Triton, whose source is NAME.py"""
     parameters: dict[Name, Parameter] = {}
     """name -> the values it may take"""
     constraints: list[Condition] = []
@@ -152,18 +181,30 @@ class Kernel(Document):
 
     @property
     def source(self) -> Path:
-        return self._path.with_suffix(".cu")
+        return self._path.with_suffix(".py" if self.triton else ".cu")
 
     @property
     def includes(self) -> tuple[Path, ...]:
         """The folders that `include` names."""
         return tuple(Path(os.path.normpath(self._path.parent / folder)) for folder in self.include)
 
+    def _hints(self) -> Iterator[Condition]:
+        """That arguments are as divisible as the compiler is told."""
+        for one in self.arguments:
+            if one.divisible_by != 1:
+                why = f"is compiled for {one.scalar} divisible by {one.divisible_by}"
+                yield Condition(expr=f"{one.scalar} % ({one.divisible_by}) == 0", reason=why)
+
+    @functools.cached_property
+    def block(self) -> Dims:
+        """Threads of a block: expressions."""
+        return self.launch.block or [f"32 * ({self.triton.num_warps})" if self.triton else 1]
+
     @functools.cached_property
     def split_constraints(self) -> tuple[list[Condition], list[Condition]]:
         """Constraints on parameters alone, and those that depend on the size."""
         parts: tuple[list[Condition], list[Condition]] = ([], [])
-        for one in self.constraints:
+        for one in (*self.constraints, *self._hints()):
             parts[not words(one.expr)[0].isdisjoint(self.problem.size_fields)].append(one)
         return parts
 
@@ -253,6 +294,13 @@ class Variant:
         """NVRTC name expression with parameters and dtype substitutions filled in."""
         return self.kernel.entry.format(**self.kernel.dtypes[self.dtype] | self.names())
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Of a kernel in Triton: the value of each constant."""
+        given, names = self.kernel.triton.constants if self.kernel.triton else {}, self.names()
+        with within(f"{self.kernel.path}: triton.constants"):
+            return {key: names[one] if one in names else evaluate(one, names) for key, one in given.items()}
+
     def absent(self, size: Size | None = None, arch: str = "") -> str | None:
         """Why there is no such variant, at `size` or at none at all, or on `arch`; None where there is."""
         place = (arch, None if size is None else tuple(size.items()))
@@ -289,7 +337,7 @@ class Variant:
         """Launch geometry at `size`. Raises LadderError where an expression gives no whole positive number."""
         path, rule, names = self.kernel.path, self.kernel.launch, self.names(size)
         with within(f"{path}: launch"):
-            given = {"grid": rule.grid, "block": rule.block, "cluster": rule.cluster or []}
+            given = {"grid": rule.grid, "block": self.kernel.block, "cluster": rule.cluster or []}
             dims = {key: [whole(one, names) for one in each] for key, each in given.items()}
             shared = whole(rule.shared_bytes, names)
         if not 0 <= shared < 2**31:

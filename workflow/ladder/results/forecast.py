@@ -1,7 +1,7 @@
 """What a run would measure, and for how long: from its plans, what is compiled so far, and the records there are."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 
 from ladder.catalogue.runs import Run
@@ -48,7 +48,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
         wanted = CompileRequests(run.sweeps[name], run.project.include, run.arch, run.config.compile.options)
         # What is not compiled has no status and no machine code, so that no record is of it.
-        made = replace(plan, **wanted.facts({one.key: cache.facts(one) or {} for one in wanted.requests}))
+        made = wanted.planned(plan, {one.key: cache.facts(one) or {} for one in wanted.requests})
         view = View(made, Records() if plan.job["remeasure"] else store)
         schedule, uuid = Schedule(view, on), gpu.uuid if gpu else None
         due, again, cells = schedule.due(uuid=uuid), schedule.most_again(uuid), {}

@@ -1,0 +1,145 @@
+"""The program that runs Triton's compiler on one kernel. All that knows Triton's own interfaces is here.
+
+Compiling a kernel in Triton runs its file, which is Python. So it is done in a process that triton_request starts for
+one kernel, in an empty folder: it reads REQUEST there, and leaves ANSWER and CUBIN. Standard output is the log, with
+ptxas' resource lines. Nothing of the package is imported here.
+"""
+
+import ctypes
+import importlib.util
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+REQUEST, ANSWER, CUBIN = "request.json", "answer.json", "kernel.cubin"
+_SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}  # of a parameter in PTX, by the digits of its type
+_NEEDED = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
+"""Metadata of what a launch would have to provide."""
+_HOST = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib")
+
+
+class Refused(Exception):
+    """Why a kernel is none that can be compiled or launched."""
+
+
+class Opened:
+    """Files that were opened to be read, as Python's audit events tell."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, given: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(given[0], str | bytes):
+            path = os.path.realpath(os.fsdecode(given[0]))
+            self.files.add(importlib.util.source_from_cache(path) if "__pycache__" in path else path)
+
+    def refuse_others(self, known: list[str]) -> None:
+        """Raises Refused for a file that is none of `known`, of Python's or of the system's: no digest holds it."""
+        import triton
+
+        package = str(Path(triton.__file__).parents[1])
+        rooms = [sys.prefix, sys.base_prefix, package, os.getcwd(), *_HOST]
+        rooms = [os.path.realpath(one) for one in rooms]
+        allowed = {os.path.realpath(one) for one in [*known, __file__]}
+        for name in sorted(self.files - allowed):
+            if not any(Path(name).is_relative_to(room) for room in rooms) and Path(name).is_file():
+                raise Refused(f"its file opens {name}, which its digest does not follow")
+
+
+def _function(asked: dict[str, Any]) -> Any:
+    """The kernel, from its file, which is run."""
+    from triton.runtime.jit import JITFunction
+
+    path = Path(asked["source"])
+    sys.path[:0] = [str(path.parent), *asked["folders"]]
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise Refused(f"{path.name} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    found = getattr(module, asked["entry"], None)
+    if not isinstance(found, JITFunction):
+        kind = type(found).__name__
+        raise Refused(
+            f"{asked['entry']} is of type {kind}; accepted: a function under @triton.jit and nothing else"
+        )
+    return found
+
+
+def _compile(asked: dict[str, Any]) -> Any:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function, constants = _function(asked), asked["constants"]
+    types, hints = iter(asked["types"]), iter(asked["hints"])
+    signature, divisible = dict[str, str](), dict[tuple[int], list[list[Any]]]()
+    for place, name in enumerate(function.arg_names):
+        signature[name] = "constexpr" if name in constants else next(types)
+        if name not in constants and next(hints):
+            divisible[(place,)] = [["tt.divisibility", 16]]
+    fixed = {(function.arg_names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(function, signature, fixed, divisible)
+    return triton.compile(source, target=GPUTarget("cuda", asked["arch"], 32), options=asked["options"])
+
+
+def _parameter_bytes(ptx: str, name: str) -> list[int]:
+    """Bytes of each parameter of a kernel."""
+    head = re.search(rf"\.entry\s+{re.escape(name)}\s*\(([^)]*)\)", ptx)
+    if head is None:
+        raise Refused(f"its PTX has no entry {name}")
+    found = []
+    for line in filter(None, map(str.strip, head[1].split(","))):
+        kind = re.search(r"\.[busf](\d+)", line)
+        count = re.search(r"\[(\d+)\]$", line)
+        if kind is None or kind[1] not in _SIZES:
+            raise Refused(f"its PTX has a parameter {line}, of a type that no launch has")
+        found.append(_SIZES[kind[1]] * (int(count[1]) if count else 1))
+    return found
+
+
+def answer(asked: dict[str, Any], opened: Opened) -> dict[str, Any]:
+    """What a launch must know of a kernel, and its cubin as a file. Raises Refused, or what Triton raises."""
+    made = _compile(asked)
+    opened.refuse_others(asked["files"])
+    about = made.metadata
+    for name in _NEEDED:
+        if value := getattr(about, name, 0):
+            raise Refused(
+                f"needs {name} = {value} of Triton's launcher, which is not provided here; accepted: 0"
+            )
+    maps = [dict(one) for one in getattr(about, "tensordesc_meta", None) or ()]
+    if any(one.get("fp4_padded") or one.get("is_im2col") for one in maps):
+        raise Refused("has a tensor descriptor of fp4 or im2col; accepted: tiles of other types")
+    Path(CUBIN).write_bytes(made.asm["cubin"])
+    return {
+        "symbol": about.name,
+        "threads": 32 * about.num_warps,
+        "shared_bytes": about.shared,
+        "parameter_bytes": _parameter_bytes(made.asm["ptx"], about.name),
+        "tensor_maps": [{"box": [*one["block_size"]], "swizzle": one["swizzle"]} for one in maps],
+    }
+
+
+def main() -> int:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the process that started it
+    asked, opened = json.loads(Path(REQUEST).read_text()), Opened()
+    try:
+        found = answer(asked, opened)
+    except MemoryError:
+        raise
+    except Exception as error:
+        kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
+        found = {"error": f"{kind}{error}"}
+    Path(ANSWER).write_text(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,195 @@
+"""Triton: a kernel to a cubin and its facts, in a process of its own; a compile error is data, not an exception."""
+
+import functools
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from ladder.build import triton_compiler as program
+from ladder.build.cubin import kernel_names, machine_code_digest
+from ladder.build.triton_sources import import_closure
+from ladder.model import code
+from ladder.model.architecture import arch_number
+from ladder.model.files import digest_json, sha256
+
+MISSING = (
+    "Triton is not installed: pip install -e '.[triton]', or compile on a host that has it and copy the cache"
+)
+_RESOURCES = (
+    r"(?P<local_bytes>\d+) bytes stack frame, (?P<spill_store_bytes>\d+) bytes spill stores, "
+    r"(?P<spill_load_bytes>\d+) bytes spill loads\n"
+    r".*: Used (?P<registers>\d+) registers(?:.*?, (?P<shared_bytes_static>\d+) bytes smem)?"
+)
+"""Lines of ptxas about a kernel, by facts."""
+_SWIZZLES = ("none", "32B", "64B", "128B")
+_POINTER_BYTES = 8
+_LONGEST = 4000  # of a message of the compiler
+_KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH")
+"""What of the environment the compiler is given."""
+
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class _TensorMap(BaseModel):
+    box: Annotated[list[Annotated[int, Field(ge=1, le=256)]], Field(min_length=1, max_length=3)]
+    swizzle: Annotated[int, Field(ge=0, lt=len(_SWIZZLES))]
+
+
+class _Answer(BaseModel):
+    """What triton_compiler leaves, which the kernel's file has had a hand in."""
+
+    symbol: str
+    threads: Annotated[int, Field(ge=32, le=1024)]
+    shared_bytes: Count
+    parameter_bytes: list[Count]
+    tensor_maps: list[_TensorMap]
+
+
+@functools.cache
+def compiler() -> str:
+    """Versions of Triton and of each ptxas that it brings, such as "triton 3.6.0, ptxas 12.8.93"; empty without it."""
+    try:
+        found = [f"triton {importlib.metadata.version('triton')}"]
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    spec = importlib.util.find_spec("triton")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for tool in sorted(Path(folder, "backends", "nvidia", "bin").glob("ptxas*")):
+            done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+            found += [f"{tool.name} {one}" for one in re.findall(r"\bV(\d[\d.]*)", done.stdout)]
+    return ", ".join(found)
+
+
+def _argument_bytes(kind: str) -> list[int]:
+    """Bytes of the parameters that an argument of a type becomes: a descriptor is followed by extents and strides."""
+    if kind.startswith("tensordesc"):
+        rank = kind.count(",") + 1
+        return [128, *[4] * rank, *[8] * rank]
+    return [_POINTER_BYTES if kind.startswith("*") or kind == "i64" else 4]
+
+
+@dataclass(frozen=True)
+class TritonRequest:
+    """What to compile: the function `entry` of a file, for an architecture.
+
+    `folders`: of modules besides the source's own. `types`, `hints`: of the arguments that are no constants, in order:
+    as Triton names them, and whether each is divisible by 16. `options`: num_warps, num_stages, num_ctas.
+    """
+
+    source: Path
+    source_sha256: str
+    folders: tuple[Path, ...]
+    entry: str
+    types: tuple[str, ...]
+    hints: tuple[bool, ...]
+    constants: Mapping[str, Any]
+    options: Mapping[str, int]
+    arch: str
+    compiler: str
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return (self.entry,)
+
+    def _key(self, compiler: str) -> str:
+        given = {**asdict(self), "compiler": compiler}
+        del given["source"], given["folders"]
+        modules = (__package__ + one for one in (".triton_request", ".triton_compiler"))
+        return digest_json([given, code.digest(*modules)])[:32]
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Digest of all that the answer depends on."""
+        return self._key(self.compiler)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What an answer is kept as: also as that of a host without Triton, which takes that of another host."""
+        return (self.key, self._key(""))
+
+    def compile(self) -> tuple[bytes, dict[str, Any]]:
+        """(cubin, facts); no bytes if it does not compile. Raises ChildProcessError where the compiler crashes."""
+        facts: dict[str, Any] = {"status": "ok", "reason": "", "triton": self.compiler}
+        facts |= {"source_sha256": self.source_sha256, "options": dict(self.options)}
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="ladder-triton-") as place:
+            log = self._run(Path(place))
+            facts["compile_s"] = round(time.perf_counter() - start, 3)
+            try:
+                found = json.loads((Path(place) / program.ANSWER).read_bytes())
+                if "error" in found:
+                    raise ValueError(found["error"])
+                cubin = (Path(place) / program.CUBIN).read_bytes()
+                facts |= self._launch(_Answer.model_validate(found), kernel_names(cubin))
+                resources = [*re.finditer(_RESOURCES, log)]
+                facts |= {name: int(number or 0) for name, number in resources[-1].groupdict().items()}
+            except (OSError, LookupError, ValueError, TypeError, ValidationError) as error:
+                return b"", facts | {"status": "compile_error", "reason": str(error)[:_LONGEST]}
+        return cubin, facts | {"cubin_sha256": sha256(cubin), "machine_code": machine_code_digest(cubin)}
+
+    def _run(self, place: Path) -> str:
+        """Have the program compile in an empty folder: what it prints."""
+        asked = {
+            "source": str(self.source.resolve()),
+            "folders": [str(one.resolve()) for one in self.folders],
+        }
+        asked["files"] = [str(one.resolve()) for one in import_closure(self.source, *self.folders)]
+        names = ("entry", "types", "hints", "constants", "options")
+        asked |= {name: getattr(self, name) for name in names}
+        (place / program.REQUEST).write_text(json.dumps({**asked, "arch": arch_number(self.arch)}))
+        own = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        own["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
+        # No GPU to look at, and nothing left behind. Line numbers would make a cubin another one in each folder.
+        own |= {
+            "HOME": str(place),
+            "TMPDIR": str(place),
+            "TRITON_CACHE_DIR": str(place),
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        own |= {"TRITON_DUMP_PTXAS_LOG": "1", "TRITON_DISABLE_LINE_INFO": "1"}
+        command = [sys.executable, "-P", "-B", program.__file__]
+        done = subprocess.run(
+            command,
+            cwd=place,
+            env=own,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode:
+            raise ChildProcessError(f"{done.returncode}: {done.stderr.strip().rpartition(chr(10))[2][:400]}")
+        return done.stdout
+
+    def _launch(self, found: _Answer, kernels: list[str]) -> dict[str, Any]:
+        """What a launch must know. Raises ValueError where a kernel's parameters are not those of its arguments."""
+        if kernels != [found.symbol]:
+            raise ValueError(f"its cubin has the kernels {kernels}; accepted: one, {found.symbol}")
+        maps = [one for one in self.types if one.startswith("tensordesc")]
+        own = [size for kind in self.types for size in _argument_bytes(kind)]
+        given, hidden = found.parameter_bytes[: len(own)], found.parameter_bytes[len(own) :]
+        if given != own or {*hidden} - {_POINTER_BYTES} or len(maps) != len(found.tensor_maps):
+            wanted = f"{own}, and pointers behind them that need no memory"
+            raise ValueError(
+                f"the compiler made parameters of {found.parameter_bytes} bytes; known is how to launch {wanted}"
+            )
+        return {
+            "symbols": {self.entry: found.symbol},
+            "threads": found.threads,
+            "shared_bytes": found.shared_bytes,
+            "hidden_pointers": len(hidden),
+            "tensor_maps": [{"box": one.box, "swizzle": _SWIZZLES[one.swizzle]} for one in found.tensor_maps],
+        }
