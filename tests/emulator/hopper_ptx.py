@@ -192,6 +192,7 @@ class HopperMachine(TensorMachine):
         }
         self.sum_bits: int | None = None  # of the sums of wgmma, which are exact without
         self.behind = np.zeros(self.count, bool)  # threads that go on only where no other one may
+        self.ended = np.zeros(self.count, bool)  # threads, where blocks form clusters
         self.plain = set[str]()  # opcodes that were found to be none of this machine's own
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
         # Of a block: loads that have not landed.
@@ -229,6 +230,8 @@ class HopperMachine(TensorMachine):
                 active = self._run_block(place, ready, waiting)
                 if active.any():
                     self._send(waiting, place + 1, active)
+                if self.cluster > 1:
+                    self.ended |= ready & ~functools.reduce(np.logical_or, waiting.values(), active)
         if any(group for groups in (self.wgmmas, self.stores) for group in groups.values()):
             raise Fault("the kernel ends before its wgmma or its stores")
 
@@ -346,9 +349,11 @@ class HopperMachine(TensorMachine):
             here = self._everywhere(operands[1], opcode[-3:])
             rank = self._everywhere(operands[2], "u32").astype(here.dtype)
             self._set(operands[0], here | rank << here.dtype.type(_RANK_SHIFT), mask)
-        elif opcode.startswith("ld.shared::cluster"):
+        elif opcode.startswith("ld.shared::cluster") or opcode == "ld.f32":
             self._load_from_block(operands, mask)
-        elif opcode == "st.v4.f32":  # to a generic address, which is one in a block's shared memory here
+        elif (
+            opcode == "st.v4.f32"
+        ):  # to a generic address, which is one in a block's shared memory here, as of ld.f32
             self._store_to_block(operands, mask)
         elif (plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)) != opcode:
             super()._carry_out(dataclasses.replace(step, opcode=plain), mask)
@@ -393,6 +398,8 @@ class HopperMachine(TensorMachine):
 
     def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
         owner, word = self._in_cluster(operands[1])
+        if self.ended.reshape(-1, self.threads).all(axis=1)[owner[mask]].any():
+            raise Fault("a block reads the shared memory of one that has ended")
         for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
             value = np.zeros(self.count, np.uint32)
             value[mask] = self.shared[owner[mask], word[mask] + offset]

@@ -24,7 +24,7 @@ from emulator.ptx import UNSET, Array, Fault, Instruction, Machine, Program, par
 
 _ROW = 4 * BANKS  # bytes
 _HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
-_EXTERN = re.compile(r"\.extern \.shared \.align \d+ \.b8 (\w+)\[\];")
+_EXTERN = re.compile(r"\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];")
 _ANY = re.compile(
     r"\{\s*\.reg \.pred\s+%p1;\s*\.reg \.pred\s+%p2;\s*(setp\.ne\.u32\s+)%p1(.*?bar\.red\.or\.pred\s+)%p2, 0, %p1;"
     r"(\s*selp\.u32\s+%r\d+, 1, 0, )%p2;\s*\}",
@@ -38,10 +38,11 @@ def parse_tensor(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module that has `dynamic_bytes` of dynamic shared memory."""
     text = _ANY.sub(r"\1%given\2%anyone, 0, %given;\3%anyone;", text)
     program = parse(_BRACES.sub(r"\1", text))
-    dynamic = dict.fromkeys(_EXTERN.findall(text), program.shared_bytes)
-    return dataclasses.replace(
-        program, shared=program.shared | dynamic, shared_bytes=program.shared_bytes + dynamic_bytes
-    )
+    begin = program.shared_bytes
+    for alignment, _ in _EXTERN.findall(text):
+        begin = -(-begin // int(alignment)) * int(alignment)
+    dynamic = {name: begin for _, name in _EXTERN.findall(text)}
+    return dataclasses.replace(program, shared=program.shared | dynamic, shared_bytes=begin + dynamic_bytes)
 
 
 @functools.cache

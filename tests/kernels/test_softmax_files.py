@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from compiling import compile_ptx, compile_variant, opcodes
-from conftest import ROOT
+from conftest import ROOT, edit
 from emulator.grid_ptx import GridMachine
+from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import parse_tensor
@@ -22,7 +25,7 @@ from ladder.problems.softmax.bounds import FLUSHED, PER_DISTANCE, error_bound
 FOLDER, INCLUDE = ROOT / "kernels" / "memory_bound" / "softmax", ROOT / "kernels" / "include"
 FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
 SIZES = ((1, 1), (2, 31), (3, 64), (2, 67), (5, 257), (2, 1024))
-ALIGNED = ((1, 8), (3, 64), (5, 136), (2, 1024), (2, 1032))
+ALIGNED = ((1, 8), (3, 64), (5, 136), (2, 1024), (2, 1032), (1, 4104))
 """Of kernels that take whole 16 bytes."""
 
 
@@ -32,7 +35,8 @@ def kernel(rung: str) -> Kernel:
 
 
 def variant(rung: str, dtype: str, **params: Any) -> Variant:
-    small = {"block": 64} if rung in "12" else {"items": 8}
+    small: dict[str, Any] = {"block": 64} if rung in "12" else {"items": 8} if rung in "34" else {"pieces": 2}
+    small |= {"cluster": 2} if rung == "6" else {}
     return kernel(rung).variant({**small, **params}, dtype)
 
 
@@ -44,16 +48,27 @@ def words(elements: Array) -> Array:
     return bits.view(np.uint32)
 
 
-def launch(given: Variant, elements: Array, text: str = "") -> Array:
+def launch(
+    given: Variant, elements: Array, text: str = "", loads: str = "late", include: Path = INCLUDE
+) -> Array:
     """The outputs, as fp64, of a launch on an output that holds NaN."""
     rows, columns = elements.shape
     rule = given.geometry({"rows": rows, "columns": columns})
-    ptx = compile_ptx(given.kernel.source, given.entry, [INCLUDE], text or None)
+    ptx = compile_ptx(given.kernel.source, given.entry, [include], text or None)
     memory, out = Memory(), np.full(words(elements).shape, 0xFFFFFFFF, np.uint32)
     pointers = memory.buffer(0, words(elements), writable=False), memory.buffer(0, out, writable=True)
     names = {"rows": rows, "columns": columns}
     arguments = [*pointers, *(names[one.scalar] for one in given.kernel.arguments if one.scalar)]
-    GridMachine(parse_tensor(ptx, rule.shared_bytes), memory, rule.block[0], rule.grid, arguments).run()
+    shape = memory, rule.block[0]
+    if "cp.async.bulk" in ptx:
+        cluster = int(given.params.get("cluster", 1))
+        program = parse_hopper(ptx, rule.shared_bytes)
+        machine = HopperMachine(program, *shape, rule.grid[:2], cluster, arguments, {}, loads)
+        # The first warp of each cluster goes first if it can.
+        machine.behind[np.arange(machine.count) % (cluster * machine.threads) >= 32] = True
+        machine.run()
+    else:
+        GridMachine(parse_tensor(ptx, 0), *shape, rule.grid, arguments).run()
     bits = memory.words[pointers[1] // 4 :].view(np.float32 if given.dtype == "fp32" else np.uint16)
     return value(bits[: elements.size], given.dtype).reshape(rows, columns)
 
@@ -84,7 +99,7 @@ KINDS = ("uniform", "wide", "integers", "spikes", "masked", "equal")
 
 
 def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
-    assert "".join(FILES) == "1234"
+    assert "".join(FILES) == "123456"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 85, name
 
@@ -96,8 +111,8 @@ def test_outputs_are_right_at_every_size(rung: str, dtype: str) -> None:
     for at, (rows, columns) in enumerate(ALIGNED if rung in "4567" else SIZES):
         kinds = KINDS if columns == 64 else (KINDS[at % len(KINDS)],)
         for kind in kinds:
-            elements = matrix(dtype, rows, columns, kind)
-            assert worst(launch(given, elements), elements, dtype) < 1, (rows, columns, kind)
+            elements, loads = matrix(dtype, rows, columns, kind), ("early", "late")[at % 2]
+            assert worst(launch(given, elements, loads=loads), elements, dtype) < 1, (rows, columns, kind)
 
 
 def test_a_row_without_a_number_harms_no_other_one() -> None:
@@ -125,7 +140,22 @@ def test_rows_in_registers_are_as_long_as_a_block_holds() -> None:
         assert given.absent({"rows": 1, "columns": most + 8}) is not None
 
 
-BARRIER, OUTSIDE, WRONG = "before the barrier", "outside", "wrong"
+def test_rows_may_be_in_other_numbers_of_pieces_and_of_blocks() -> None:
+    elements = matrix("bf16", 2, 1048)
+    for rung, params in (("5", {"pieces": 8}), ("6", {"cluster": 8}), ("6", {"cluster": 4, "pieces": 1})):
+        assert worst(launch(variant(rung, "bf16", **params), elements), elements, "bf16") < 1, (rung, params)
+
+
+def test_a_row_over_eight_blocks_is_as_long_as_their_shared_memory() -> None:
+    """Of 224 KiB each; 57344 columns of fp32 in one."""
+    for rung, most in (("5", 57344), ("6", 8 * 57344)):
+        given = kernel(rung).variant({}, "fp32")
+        assert given.absent({"rows": 1, "columns": most}) is None
+        assert given.geometry({"rows": 1, "columns": most}).shared_bytes == 57344 * 4
+        assert given.absent({"rows": 1, "columns": most + 8}) is not None
+
+
+BARRIER, OUTSIDE, WRONG, HEADER = "before the barrier", "outside", "wrong", "header"
 WARPS = "    __syncthreads();  // the numbers of all warps are written\n"
 MISTAKES: list[tuple[str, str, str, str, str]] = [
     # Rung, what is changed, into what, how it shows, and with which inputs.
@@ -158,22 +188,48 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("4", "if (row >= rows) return;", "", OUTSIDE, "uniform"),
     ("4", "const bool by_warp = columns <= 32 * Items;", "const bool by_warp = true;", "", "uniform"),
     ("4", "to_float(loaded.value[j]) : Lowest", "to_float(loaded.value[j]) : 0.0f", WRONG, "uniform"),
+    ("5", "mbarrier_wait(full[p], 0);", "", WRONG, "uniform"),
+    ("5", "min(piece, vectors - first)", "piece", OUTSIDE, "uniform"),
+    ("5", "bulk_load(row + first, from + width * first", "bulk_load(row + first, from", WRONG, "uniform"),
+    ("5", "int end = min((p + 1) * piece, vectors)", "int end = p * piece + 1", WRONG, "uniform"),
+    ("5", "for (int i = thread; i < vectors", "for (int i = thread; i + 1 < vectors", WRONG, "uniform"),
+    ("6", "mbarrier_wait(full[p], 0);", "", WRONG, "uniform"),
+    ("6", "blockIdx.x / Cluster * columns", "blockIdx.x * columns", OUTSIDE, "uniform"),
+    ("6", "    cluster_barrier();  // those of all blocks are written\n", "", WRONG, "uniform"),
+    ("6", "    cluster_barrier();  // they have been read: blocks may leave\n", "", "has ended", "uniform"),
+    (
+        "6",
+        "lane < Cluster ? *in_block(&of_share, lane) : ",
+        "lane < 1 ? *in_block(&of_share, lane) : ",
+        WRONG,
+        "uniform",
+    ),
+    ("6", "min(most, static_cast<int>(columns / width) - begin)", "most", OUTSIDE, "uniform"),
+    (HEADER, "    __syncthreads();  // those of all warps are written\n", "", WRONG, "uniform"),
+    (HEADER, "{-3.4028235e38f, 0.0f}", "{__int_as_float(0xff800000), 0.0f}", WRONG, "masked"),
+    (HEADER, "        sum *= __expf(maximum - larger);\n", "", WRONG, "uniform"),
+    (HEADER, "lane < blockDim.x / 32 ? of_warp[lane]", "lane < 1 ? of_warp[lane]", WRONG, "uniform"),
 ]
 
 
 @pytest.mark.parametrize(("rung", "right", "mistaken", "shows", "kind"), MISTAKES)
-def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str, kind: str) -> None:
+def test_mistakes_show(tmp_path: Path, rung: str, right: str, mistaken: str, shows: str, kind: str) -> None:
     """As wrong outputs, or as what the emulator refuses."""
-    given = variant(rung, "fp32")
-    text = given.kernel.source.read_text(encoding="utf-8")
-    assert text.count(right) == 1, right
+    given, more = variant("5" if rung == HEADER else rung, "fp32"), dict[str, Any]()
+    if rung == HEADER:
+        more["include"] = shutil.copytree(INCLUDE, tmp_path / "include")
+        edit(tmp_path / "include" / "simt" / "normalizer.cuh", right, mistaken)
+    else:
+        text = given.kernel.source.read_text(encoding="utf-8")
+        assert text.count(right) == 1, right
+        more["text"] = text.replace(right, mistaken)
     saw = ""
-    for rows, columns in ((5, 264), (5, 136)):
+    for rows, columns in ((2, 1060), (3, 140)) if rung in ("5", "6", HEADER) else ((5, 264), (5, 136)):
         elements = matrix("fp32", rows, columns, "positive" if kind == "negative" else kind)
         if kind == "negative":
             elements -= 100
         try:
-            error = worst(launch(given, elements, text.replace(right, mistaken)), elements, "fp32")
+            error = worst(launch(given, elements, **more), elements, "fp32")
             saw += "wrong" if not error < 1 else ""
         except Fault as fault:
             saw += str(fault)
@@ -192,3 +248,6 @@ def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, 
         assert (count["LDG"], count["STG"]) == (16, 16)
     elif rung == "4":
         assert wide == dict.fromkeys(("LDG", "STG"), 32 * ELEMENT_BYTES[dtype] // 16)
+    elif rung in "56":
+        assert (count["LDG"], count["UBLKCP"]) == (0, 1)
+        assert count["STG"] == wide["STG"] > 0
