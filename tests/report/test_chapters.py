@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,12 +12,15 @@ import pytest
 from conftest import ROOT
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
+from ladder.claims.ledger import CLAIMS, decided, rows_of
+from ladder.claims.memory_bound import many_numbers_a_thread, sequential_addressing, sums_in_all
+from ladder.claims.primitives import HOLDS, REFUTED, Answer, Part
 from ladder.model.cell import size_label
 from ladder.model.folders import PublishedFolder
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.problems.registry import PROBLEMS
 from ladder.report.chapters import chapters, title_of
-from ladder.report.document import render
+from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures.registry import FIGURES
 from ladder.report.shares import shares_of
 from ladder.results import tables
@@ -128,3 +132,22 @@ def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
     assert "4400" in texts(ladder)
     assert "TFLOP/s" not in texts(ladder)
     assert "memory's peak rate" in texts(curves)
+
+
+@pytest.mark.parametrize(
+    ("claim", "found"),
+    [
+        (sequential_addressing, [HOLDS, REFUTED]),  # 800 / 700
+        (many_numbers_a_thread, [HOLDS, HOLDS]),  # 3800 / 1100
+        (sums_in_all, [REFUTED]),  # 4400 / 700
+    ],
+)
+def test_what_slides_say_of_sums_is_decided_from_pairs_of_rungs(
+    data: RunData, claim: Callable[[RunData], Answer], found: list[str]
+) -> None:
+    (one,) = (each for each in CLAIMS if each.decide is claim)
+    parts, _ = decided(one, data)
+    assert [part.verdict for part in parts if isinstance(part, Part)] == found
+    assert claim_lines(tables.frame("claims", rows_of(one, data)))[0]["verdict"] == (
+        NOT_HERE if REFUTED in found else HOLDS
+    )

@@ -8,7 +8,14 @@ from types import ModuleType
 
 import pandas as pd
 
-from ladder.claims import bank_conflicts, double_buffering, gemm_practice, hip_gemm, register_cache
+from ladder.claims import (
+    bank_conflicts,
+    double_buffering,
+    gemm_practice,
+    hip_gemm,
+    memory_bound,
+    register_cache,
+)
 from ladder.claims.primitives import Answer, Part, combine
 from ladder.model.errors import within
 from ladder.model.sweep import Sweep
@@ -34,7 +41,7 @@ def _claims(module: ModuleType) -> Iterator[Claim]:
             yield Claim(name.replace("_", "-"), source.rstrip("."), statement, function)
 
 
-_MODULES = (double_buffering, bank_conflicts, hip_gemm, gemm_practice, register_cache)
+_MODULES = (double_buffering, bank_conflicts, hip_gemm, gemm_practice, register_cache, memory_bound)
 CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 
 

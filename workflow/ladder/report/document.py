@@ -158,7 +158,7 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
                 "id": name,
                 "source": text,
                 "statement": part["statement"],
-                "verdict": NOT_HERE if verdict == REFUTED and text == OTHER_GPU else verdict,
+                "verdict": NOT_HERE if verdict == REFUTED and text in OTHER_GPU else verdict,
                 "where": _where(part) if verdict == REFUTED else "",
                 "number": "; ".join([_number(part), *_other_parts(parts)])
                 if verdict == REFUTED

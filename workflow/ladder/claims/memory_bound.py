@@ -1,0 +1,82 @@
+"""Claims of what was written about kernels that the memory bounds: sums and transpositions."""
+
+from ladder.claims.counters import ENOUGH, per_request
+from ladder.claims.primitives import SLIGHT, Answer, Part, decide
+from ladder.results.run_data import Rows, RunData
+
+_MANY = 2**22
+"""Numbers of the sum in Harris's slides: int32 there, fp32 here."""
+_SLIGHT = 2 * SLIGHT
+"""Sums are timed to 1 % each."""
+_AS_FAST = 0.05
+"""A kernel is as fast as a copy if it lies within this share of it."""
+
+
+def _sums(data: RunData, rung: str) -> Rows:
+    return data.timed("reduction", rung=rung, elements=_MANY)
+
+
+def _step(
+    data: RunData, label: str, rung: str, below: str, least: float, margin: float | None = None
+) -> Part:
+    values = data.speeds_over(_sums(data, rung), _sums(data, below), "elements")
+    return decide(f"speed of {label}", values, least=least, margin=margin)
+
+
+def sequential_addressing(data: RunData) -> Answer:
+    """In the tree of a sum sequential addressing is faster than interleaved addressing, 2.01 times at 2^22 numbers
+    (the source on a G80).
+
+    Source: harris-reduction (kernel 3 over kernel 2).
+    """
+    pair = "sequential over interleaved addressing", "3 sequential addressing", "2 shared-memory tree"
+    faster = yield _step(data, *pair, least=1, margin=_SLIGHT)
+    yield _step(data, *pair, least=2.01)
+    return f"Add the upper half to the lower half ({faster.span}); better, let warps add up in registers."
+
+
+def many_numbers_a_thread(data: RunData) -> Answer:
+    """A sum whose threads add up many numbers before they meet each other is faster, 1.42 times at 2^22 numbers
+    (the source on a G80).
+
+    Source: harris-reduction (kernel 7 over kernel 6).
+    """
+    pair = (
+        "many numbers a thread over a round of the block each",
+        "5 many numbers a thread",
+        "4 warp shuffles",
+    )
+    faster = yield _step(data, *pair, least=1, margin=_SLIGHT)
+    yield _step(data, *pair, least=1.42)
+    return f"Let each thread add up all of its numbers first: {faster.span} the speed."
+
+
+def sums_in_all(data: RunData) -> Answer:
+    """From a tree with interleaved addressing on, all steps together make a sum of 2^22 numbers 12.9 times as fast
+    (the source on a G80).
+
+    Source: harris-reduction (kernel 7 over kernel 2).
+    """
+    label = "the last rung over the shared-memory tree"
+    whole = yield _step(data, label, "8 bulk copies", "2 shared-memory tree", least=12.9)
+    return f"Expect {whole.span} from a tree to the last rung at 2^22 numbers, and more at more."
+
+
+def padding_frees_transposition(data: RunData) -> Answer:
+    """A column of padding frees a transposition from bank conflicts, and makes it as fast as a copy.
+
+    Source: harris-transpose (shared memory bank conflicts).
+    """
+    padded, plain = (data.timed("transpose_fp32", rung=rung) for rung in ("3 padded tile", "2 tile"))
+    yield decide(
+        "wavefronts per shared load of padded tiles", data.numbers(padded, per_request), most=ENOUGH, unit=""
+    )
+    faster = yield decide(
+        "speed of padded over plain tiles",
+        data.speeds_over(padded, plain, "m"),
+        least=1,
+        margin=SLIGHT,
+        per="m",
+    )
+    copied = yield decide("speed over a copy", data.speeds(padded), least=1, margin=_AS_FAST, per="m")
+    return f"Pad the tile ({faster.span}); it has {copied.span} the speed of a copy, and wider accesses bring more."
