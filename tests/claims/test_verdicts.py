@@ -477,7 +477,8 @@ def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(
 @pytest.mark.published
 def test_every_claim_is_decided_on_the_published_tables(sweeps: dict[str, Sweep]) -> None:
     data = RunData(sweeps, read_frames(PUBLISHED))
-    empty, timed = RunData(sweeps, {}), {*data.frames["timings"]["sweep"]}
+    empty, timings = RunData(sweeps, {}), data.frames["timings"]
+    timed = {*timings[timings["status"] == "ok"]["sweep"]}
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     for claim in CLAIMS:
         assert claim.statement.endswith("."), claim.id
