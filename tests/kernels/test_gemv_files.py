@@ -30,6 +30,7 @@ SMALL: dict[str, dict[str, int]] = {
     "4": {"block": 64, "loads": 2, "part": 64},
     "5": {"block": 64, "loads": 2, "slices": 2},
     "6": {"block": 64, "stages": 2, "line": 512, "blocks": 132},
+    "7": {"warps": 2, "batch": 8, "rows": 16},
 }
 
 
@@ -94,7 +95,7 @@ def launch(
 
 
 def test_the_ladder_has_files_of_about_a_page() -> None:
-    assert "".join(FILES) == "123456"
+    assert "".join(FILES) == "1234567"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 95, name
 
@@ -118,6 +119,11 @@ def test_sixteen_rows_share_a_reading(rung: str) -> None:
     for dtype, rows in (("fp32", 2), ("bf16", 4 if rung != "6" else 1)):
         given = variant(rung, dtype, batch=16, rows=rows, **({"loads": 1} if rung != "6" else {}))
         assert launch(given, (16, 11, 264)) <= 1.0, dtype
+
+
+def test_sixteen_rows_are_two_products_of_the_tensor_cores() -> None:
+    for rows in (16, 32):
+        assert launch(variant("7", "bf16", batch=16, rows=rows), (13, 37, 328)) <= 1.0
 
 
 def test_kernels_of_whole_vectors_say_which_sizes_they_take() -> None:
@@ -169,19 +175,33 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("6", "i < count", "i < count / 2", WRONG),
     ("6", "outputs + j][i]", "outputs][i]", WRONG),
     ("6", "gridDim.x * outputs", "2 * gridDim.x * outputs", WRONG),
+    ("7", "row < n && at < k", "row < n", OUTSIDE),
+    ("7", "row < m && at < k", "at < k", OUTSIDE),
+    (
+        "7",
+        "upper.z, lower.z, upper.w, lower.w}, x.z, x.w",
+        "upper.z, lower.z, upper.w, lower.w}, x.z, x.z",
+        WRONG,
+    ),
+    ("7", "{upper.x, lower.x, upper.y, lower.y}", "{upper.x, upper.y, lower.x, lower.y}", WRONG),
+    ("7", "    __syncthreads();  // the sums of all warps are written\n", "", EARLY),
+    ("7", "first += depth * Warps", "first += 2 * depth * Warps", WRONG),
+    ("7", "of < Warps", "of < Warps - 1", WRONG),
 ]
 
 
 @pytest.mark.parametrize(("rung", "right", "mistaken", "shows"), MISTAKES)
 def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None:
     """As wrong outputs, or as what the emulator refuses."""
-    given = variant(rung, "fp32", **({"batch": 4} if rung in "456" else {}))
+    given = variant(rung, "bf16" if rung == "7" else "fp32", **({"batch": 4} if rung in "456" else {}))
     text = given.kernel.source.read_text(encoding="utf-8")
     assert text.count(right) == 1, right
     saw = ""
     for loads in ("late", "early") if rung == "6" else ("early",):
         try:
-            found = launch(given, (3, 9, 652), text=text.replace(right, mistaken), loads=loads)
+            found = launch(
+                given, (3, 9, 664 if rung == "7" else 652), text=text.replace(right, mistaken), loads=loads
+            )
             saw += "" if found <= 1.0 else "wrong"
         except Fault as fault:
             saw += str(fault)
@@ -196,6 +216,8 @@ def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, 
     found = opcodes(cubin, "sm_90a")
     wide = [one for one in found if one.startswith("LDG") and ".128" in one]
     assert any(one.startswith("UBLKCP") for one in found) is (rung == "6")
-    assert bool(wide) is (rung in "345")
-    before = found[found.index(wide[0]) : found.index("FFMA")] if rung == "3" else []
-    assert rung != "3" or sum(".128" in one for one in before) >= 4, "several loads are under way"
+    assert bool(wide) is (rung in "3457")
+    assert any(one.startswith("HMMA") for one in found) is (rung == "7")
+    if rung in "37":
+        first = next(place for place, one in enumerate(found) if one.startswith(("FFMA", "HMMA")))
+        assert sum(one in wide for one in found[:first]) >= 4, "several loads are under way"

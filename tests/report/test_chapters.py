@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -94,6 +95,17 @@ def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_sha
     assert "TFLOP/s" not in chapter
     page = render(PUBLISHED, data, {})[PUBLISHED.sweep_page("reduction")]
     assert page.count("| as predicted |") + page.count("| not as predicted |") == len(RATES)
+
+
+def test_a_prediction_without_a_rung_or_a_row_stands_under_the_variants_id(data: RunData) -> None:
+    sweep = data.sweeps["reduction"]
+    last = replace(sweep.entries[-1], rung="", baseline=None)
+    bare = replace(sweep, entries=(*sweep.entries[:-1], last))
+    timings = data.frames["timings"]
+    frames = data.frames | {"timings": timings[timings["variant"] != last.variant.id]}
+    other = RunData(data.sweeps | {"reduction": bare}, frames, data.environment)
+    page = render(PUBLISHED, other, {})[PUBLISHED.sweep_page("reduction")]
+    assert f"| {last.variant.id} | 89 to 93\u00a0% |  |  |" in page
 
 
 def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
