@@ -1,4 +1,4 @@
-"""The references of sums, CUB and torch, as far as they go without a GPU."""
+"""The references of sums and of softmax, CUB and torch, as far as they go without a GPU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import importlib.util
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -99,31 +100,64 @@ class FakeTensor:
         return FakeTensor(self.words.view(kind))
 
 
+class FakeTorch(SimpleNamespace):
+    """Types, arrays and streams of torch. bf16 is played by fp16."""
+
+    def __init__(self, **functions: Any) -> None:
+        super().__init__(float32=np.float32, bfloat16=np.float16, streams=[], **functions)
+        self.cuda = SimpleNamespace(stream=self._on, ExternalStream=lambda pointer: pointer)
+
+    @contextlib.contextmanager
+    def _on(self, queue: int) -> Iterator[None]:
+        self.streams.append(queue)
+        yield
+
+    def as_tensor(self, array: Any, device: str) -> FakeTensor:
+        return FakeTensor(array)
+
+
+def played(monkeypatch: pytest.MonkeyPatch, **functions: Any) -> FakeTorch:
+    fake = FakeTorch(**functions)
+    monkeypatch.setitem(sys.modules, "torch", fake)  # type: ignore[arg-type]
+    return fake
+
+
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
 def test_torch_adds_up_in_fp32_on_the_stream(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     numbers = {"input": np.arange(5, dtype=np.float32), "output": np.full(1, np.nan, np.float32)}
-    if dtype == "bf16":  # played by fp16
+    if dtype == "bf16":
         numbers["input"] = np.arange(5, dtype=np.float16).view(np.int16)
-    streams = []
 
     def add(x: FakeTensor, *, dim: int, keepdim: bool, dtype: Any, out: FakeTensor) -> None:
-        assert streams == [7]
+        assert fake.streams == [7]
         out.words[:] = x.words.sum(axis=dim, keepdims=keepdim, dtype=dtype)
 
-    @contextlib.contextmanager
-    def stream(queue: int) -> Any:
-        streams.append(queue)
-        yield
-
-    fake = SimpleNamespace(
-        float32=np.float32,
-        bfloat16=np.float16,
-        sum=add,
-        as_tensor=lambda array, device: FakeTensor(array),
-        cuda=SimpleNamespace(stream=stream, ExternalStream=lambda pointer: pointer),
-    )
-    monkeypatch.setitem(sys.modules, "torch", fake)  # type: ignore[arg-type]
+    fake = played(monkeypatch, sum=add)
     launch = module("torch_sum").total(SimpleNamespace(dtype=dtype), numbers, SIZES, {}, 7)
     assert np.isnan(numbers["output"][0])
     launch()
     assert numbers["output"][0] == 10
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_torch_makes_softmax_of_rows_in_the_output_on_the_stream(
+    monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    kind = np.float16 if dtype == "bf16" else np.float32
+    rows = np.arange(6, dtype=kind).reshape(2, 3)
+    output = np.full((2, 3), np.nan, kind)
+    buffers = {"input": rows, "output": output}
+    if dtype == "bf16":
+        buffers = {name: words.view(np.int16) for name, words in buffers.items()}
+
+    def softmax(x: FakeTensor, *, dim: int, out: FakeTensor) -> None:
+        assert fake.streams == [7]
+        e = np.exp(x.words)
+        out.words[:] = e / e.sum(axis=dim, keepdims=True)
+
+    fake = played(monkeypatch, softmax=softmax)
+    sizes = {"rows": 2, "columns": 3}
+    launch = module("torch_softmax").along_rows(SimpleNamespace(dtype=dtype), buffers, sizes, {}, 7)
+    assert np.isnan(output).all()
+    launch()
+    assert output.sum(axis=1) == pytest.approx([1, 1], rel=1e-3)

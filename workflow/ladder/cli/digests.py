@@ -22,7 +22,9 @@ def code_digests() -> dict[str, list[str]]:
         "timing": [*TIMER],
         "counters": [file for file in counters if file not in TIMER],
         "compile": _relative(digested(["ladder.build.nvrtc"])),
-        "compile_triton": _relative(digested(["ladder.build.triton_request", "ladder.build.triton_compiler"])),
+        "compile_triton": _relative(
+            digested(["ladder.build.triton_request", "ladder.build.triton_compiler"])
+        ),
         "facts": _relative(digested(["ladder.build.variants"])),
         "clock": timer_validation_files(),
         **{step: _relative(step_files(step)) for step in STEP_MODULES},
