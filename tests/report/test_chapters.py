@@ -20,9 +20,11 @@ from ladder.model.cell import size_label
 from ladder.model.folders import PublishedFolder
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.problems.registry import PROBLEMS
+from ladder.report.answers import answers
 from ladder.report.chapters import chapters, title_of
 from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures.registry import FIGURES
+from ladder.report.links import Links
 from ladder.report.shares import shares_of
 from ladder.results import tables
 from ladder.results.run_data import RunData, read_frames
@@ -163,3 +165,14 @@ def test_what_slides_say_of_sums_is_decided_from_pairs_of_rungs(
     assert claim_lines(tables.frame("claims", rows_of(one, data)))[0]["verdict"] == (
         NOT_HERE if REFUTED in found else HOLDS
     )
+
+
+def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(data: RunData) -> None:
+    (answer,) = (one for one in answers(data, Links(PUBLISHED, ROOT, data)) if one.name == "memory_speed")
+    assert (
+        answer.headline == f"A sum reaches {100 * 4400 / PEAK:.0f} % of the memory's peak rate; a copy 89 %."
+    )
+    assert answer.also == "The fastest rung of a sum is 8 bulk copies."
+    assert answer.chapter == "memory_bound"
+    ((_, (_, size), *_),) = answer.table.lines
+    assert size == data.parts["reduction"].size_text

@@ -600,6 +600,34 @@ def _reach(row: Row) -> int:
 _STENCILS = ("stencil_register_cache", "stencil_shared")
 
 
+@question("How close to the memory's speed?", "memory_bound", "reduction", "ladder", front=False)
+def memory_speed(data: RunData) -> Facts:
+    """The fastest rung of each ladder that the memory bounds, and a copy, as shares of the memory's peak rate."""
+    top, copies = dict[str, Row](), list[float]()
+    for what, name in _MEMORY_LADDERS.items():
+        size = data.parts[name].size if name in data.parts else {}
+        here = [row for row in data.timed(name, **size).found if "copy_fraction" in row.names]
+        if here:
+            top[what] = max(here, key=lambda row: float(row["memory_fraction"]))
+            copies.append(top[what]["memory_fraction"] / top[what]["copy_fraction"])
+    if not top:
+        raise Unmeasured("no ladder that the memory bounds has a result")
+    lines = [
+        [
+            ("kernel", f"{what}, {row['dtype']}"),
+            ("size", data.parts[_MEMORY_LADDERS[what]].size_text),
+            ("fastest rung", text(plain(row["rung"]))),
+            ("of the peak rate", markdown.share(row["memory_fraction"], ".3g")),
+            ("speed over a copy [95 %]", spread(gain(row.names).measured, 3)),
+        ]
+        for what, row in top.items()
+    ]
+    return {"top": top, "copy": max(copies), "table": Table(lines)}
+
+
+_MEMORY_LADDERS = {"a sum": "reduction", "a transposition": "transpose_fp32", "softmax": "softmax_fp32"}
+
+
 @question("How exact are the fastest FP32 kernels?", "fp32", front=False)
 def accuracy(data: RunData) -> Facts:
     """The largest errors of kernels by kind of inputs over those of cuBLAS in FP32."""
