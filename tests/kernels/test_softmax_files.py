@@ -53,11 +53,11 @@ def launch(
 ) -> Array:
     """The outputs, as fp64, of a launch on an output that holds NaN."""
     rows, columns = elements.shape
-    rule = given.geometry({"rows": rows, "columns": columns})
+    rule = given.geometry({"m": rows, "n": columns})
     ptx = compile_ptx(given.kernel.source, given.entry, [include], text or None)
     memory, out = Memory(), np.full(words(elements).shape, 0xFFFFFFFF, np.uint32)
     pointers = memory.buffer(0, words(elements), writable=False), memory.buffer(0, out, writable=True)
-    names = {"rows": rows, "columns": columns}
+    names = {"m": rows, "n": columns}
     arguments = [*pointers, *(names[one.scalar] for one in given.kernel.arguments if one.scalar)]
     shape = memory, rule.block[0]
     if "cp.async.bulk" in ptx:
@@ -126,7 +126,7 @@ def test_a_row_without_a_number_harms_no_other_one() -> None:
 def test_kernels_of_whole_vectors_say_which_rows_they_take() -> None:
     for rung, dtype in CASES:
         takes = [
-            variant(rung, dtype).absent({"rows": 3, "columns": columns}) is None for columns in (64, 68, 66)
+            variant(rung, dtype).absent({"m": 3, "n": columns}) is None for columns in (64, 68, 66)
         ]
         assert takes == [True, rung in "123" or dtype == "fp32", rung in "123"], (rung, dtype)
 
@@ -135,9 +135,9 @@ def test_rows_in_registers_are_as_long_as_a_block_holds() -> None:
     for rung, threads in (("3", 512), ("4", 1024)):
         given = kernel(rung).variant({}, "fp32")
         most = threads * int(given.params["items"])
-        assert given.absent({"rows": 1, "columns": most}) is None
-        assert given.geometry({"rows": 1, "columns": most}).block[0] == threads
-        assert given.absent({"rows": 1, "columns": most + 8}) is not None
+        assert given.absent({"m": 1, "n": most}) is None
+        assert given.geometry({"m": 1, "n": most}).block[0] == threads
+        assert given.absent({"m": 1, "n": most + 8}) is not None
 
 
 def test_rows_may_be_in_other_numbers_of_pieces_and_of_blocks() -> None:
@@ -150,9 +150,9 @@ def test_a_row_over_eight_blocks_is_as_long_as_their_shared_memory() -> None:
     """Of 224 KiB each; 57344 columns of fp32 in one."""
     for rung, most in (("5", 57344), ("6", 8 * 57344)):
         given = kernel(rung).variant({}, "fp32")
-        assert given.absent({"rows": 1, "columns": most}) is None
-        assert given.geometry({"rows": 1, "columns": most}).shared_bytes == 57344 * 4
-        assert given.absent({"rows": 1, "columns": most + 8}) is not None
+        assert given.absent({"m": 1, "n": most}) is None
+        assert given.geometry({"m": 1, "n": most}).shared_bytes == 57344 * 4
+        assert given.absent({"m": 1, "n": most + 8}) is not None
 
 
 BARRIER, OUTSIDE, WRONG, HEADER = "before the barrier", "outside", "wrong", "header"

@@ -156,7 +156,7 @@ def test_torch_makes_softmax_of_rows_in_the_output_on_the_stream(
         out.words[:] = e / e.sum(axis=dim, keepdims=True)
 
     fake = played(monkeypatch, softmax=softmax)
-    sizes = {"rows": 2, "columns": 3}
+    sizes = {"m": 2, "n": 3}
     launch = module("torch_softmax").along_rows(SimpleNamespace(dtype=dtype), buffers, sizes, {}, 7)
     assert np.isnan(output).all()
     launch()

@@ -223,7 +223,7 @@ def test_a_row_of_nothing_is_not_looked_at() -> None:
 def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> SoftmaxInstance:
     monkeypatch.setattr(instances, "Buffer", FakeBuffer)
     gpu: Any = FakeGpu("softmax", request.param)
-    return SoftmaxInstance(gpu, {"rows": 33, "columns": 128}, request.param, "")
+    return SoftmaxInstance(gpu, {"m": 33, "n": 128}, request.param, "")
 
 
 def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: SoftmaxInstance) -> None:
@@ -253,8 +253,8 @@ def test_the_memory_of_an_instance_is_what_its_description_says(made: SoftmaxIns
 
 def test_edges_have_sizes_for_kernels_of_whole_vectors_and_lie_around_those_timed() -> None:
     groups = PROBLEM.edges({})
-    assert all(any(size["columns"] % 8 == 0 for size in group) for group in groups)
-    columns = [group[0]["columns"] for group in groups]
+    assert all(any(size["n"] % 8 == 0 for size in group) for group in groups)
+    columns = [group[0]["n"] for group in groups]
     for timed in (1024, 8192, 65536, 262144):
         near = [one - timed for one in columns if 0 < abs(one - timed) < 32]
         assert min(near) < 0 < max(near), timed

@@ -31,7 +31,7 @@ class Softmax(Problem):
 
     name = "softmax"
     place = 6
-    size_fields = ("rows", "columns")
+    size_fields = ("m", "n")
     dtypes = ("fp32", "bf16")
     buffers = ("input", "output")
     libraries = ("copy",)
@@ -52,12 +52,12 @@ class Softmax(Problem):
 
         Each is read once and written once.
         """
-        elements = size["rows"] * size["columns"]
+        elements = size["m"] * size["n"]
         return Work(5.0 * elements, 2.0 * elements * ELEMENT_BYTES[dtype])
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """Input, two outputs, and the copy's target."""
-        return 4 * size["rows"] * size["columns"] * ELEMENT_BYTES[dtype]
+        return 4 * size["m"] * size["n"] * ELEMENT_BYTES[dtype]
 
 
 PROBLEM = Softmax()

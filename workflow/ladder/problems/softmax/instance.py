@@ -17,7 +17,7 @@ class SoftmaxInstance(instance.Instance):
     shifted_inputs = ("input",)
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        extents = (self.size["rows"], self.size["columns"])
+        extents = (self.size["m"], self.size["n"])
         return dict.fromkeys(("input", "output", "copied"), (extents, self.dtype))
 
     def shifts(self) -> int:
@@ -25,15 +25,15 @@ class SoftmaxInstance(instance.Instance):
         return 1
 
     def error_bound(self, params: Params) -> float:
-        return error_bound(self.size["columns"], self.dtype)
+        return error_bound(self.size["n"], self.dtype)
 
     def _compared(self) -> tuple[Any, ...]:
         """What both checks take."""
         given = self.tensors["input"]
-        return self.pointer("output"), self.size["rows"], self.size["columns"], given.key, given.kind
+        return self.pointer("output"), self.size["m"], self.size["n"], given.key, given.kind
 
     def _check_threads(self) -> int:
-        return _THREADS * self.size["rows"]
+        return _THREADS * self.size["m"]
 
     def check(self, params: Params) -> Check:
         harness, entry = self.gpu.harness, f"compare_rows<{C_TYPES[self.dtype]}>"
