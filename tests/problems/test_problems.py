@@ -61,3 +61,8 @@ def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
         for record in sorted(read_store(folder / "records"), key=lambda one: one.time)
     }
     assert set(latest.values()) == {"incorrect"}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_size_has_its_columns_in_the_tables(name: str) -> None:
+    assert {*PROBLEMS[name].size_fields} <= {*SIZE_COLUMNS}
