@@ -9,6 +9,8 @@ import pytest
 from conftest import ROOT, edit_yaml, make_project, run_snakemake
 from ladder.gpu.discovery import find_gpus
 from ladder.measure.store import read_store
+from ladder.model.schemas import SIZE_COLUMNS
+from ladder.problems.registry import PROBLEMS
 
 AXPY = ROOT / "tests" / "axpy"
 
