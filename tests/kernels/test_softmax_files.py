@@ -125,9 +125,7 @@ def test_a_row_without_a_number_harms_no_other_one() -> None:
 
 def test_kernels_of_whole_vectors_say_which_rows_they_take() -> None:
     for rung, dtype in CASES:
-        takes = [
-            variant(rung, dtype).absent({"m": 3, "n": columns}) is None for columns in (64, 68, 66)
-        ]
+        takes = [variant(rung, dtype).absent({"m": 3, "n": columns}) is None for columns in (64, 68, 66)]
         assert takes == [True, rung in "123" or dtype == "fp32", rung in "123"], (rung, dtype)
 
 

@@ -14,7 +14,12 @@ from conftest import ROOT
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.claims.ledger import CLAIMS, decided, rows_of
-from ladder.claims.memory_bound import many_numbers_a_thread, sequential_addressing, sums_in_all
+from ladder.claims.memory_bound import (
+    many_numbers_a_thread,
+    online_normalizer,
+    sequential_addressing,
+    sums_in_all,
+)
 from ladder.claims.primitives import HOLDS, REFUTED, Answer, Part
 from ladder.model.cell import size_label
 from ladder.model.folders import PublishedFolder
@@ -26,6 +31,7 @@ from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures.registry import FIGURES
 from ladder.report.links import Links
 from ladder.report.shares import shares_of
+from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.run_data import RunData, read_frames
 
@@ -33,15 +39,19 @@ PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
 PEAK, COPY, FP32 = 4800.0, 4250.0, 66.9
 RATES = {"1": 3, "2": 700, "3": 800, "4": 1100, "5": 3800, "6": 4300, "7": 4290, "8": 4400}
 """GB/s of the rungs of the sum."""
+ALL_RATES = {
+    "reduction": RATES,
+    "softmax_fp32": {"1": 2000, "2": 2700, "3": 3900, "4": 4100, "5": 4000, "6": 3600},
+}
 TITLE = "Memory-bound kernels"
 
 
 def timing(sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | None) -> dict[str, Any]:
     """A row of a rung, timed against the copy or against the rung that it changes."""
-    variant = entry.variant
+    variant, rates = entry.variant, ALL_RATES[sweep.name]
     work = PROBLEMS[sweep.problem.name].work(size, variant.dtype, variant.params)
-    us = work.bytes / RATES[entry.rung[0]] / 1e3
-    other = work.bytes / (RATES[against.rung[0]] if against else COPY) / 1e3
+    us = work.bytes / rates[entry.rung[0]] / 1e3
+    other = work.bytes / (rates[against.rung[0]] if against else COPY) / 1e3
     tflops = work.operations / us / 1e6
     row: dict[str, Any] = {"sweep": sweep.name, "problem": sweep.problem.name, "kernel": variant.kernel.name}
     row |= {"variant": variant.id, "rung": entry.rung, "params": "{}", "dtype": variant.dtype, **size}
@@ -51,23 +61,24 @@ def timing(sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | No
     row |= {"reference": against.variant.id if against else "copy", "reference_median_us": other}
     row |= {"baseline": against.variant.id if against else None}
     row |= {"speedup": other / us, "speedup_low": other / us * 0.999, "speedup_high": other / us * 1.001}
-    row |= {"tflops": tflops, "peak_fraction": tflops / FP32, "gbytes_per_s": RATES[entry.rung[0]]}
-    return row | {"memory_fraction": RATES[entry.rung[0]] / PEAK, "copy_fraction": other / us}
+    row |= {"tflops": tflops, "peak_fraction": tflops / FP32, "gbytes_per_s": rates[entry.rung[0]]}
+    return row | {"memory_fraction": rates[entry.rung[0]] / PEAK, "copy_fraction": other / us}
 
 
 @pytest.fixture(scope="module")
 def data() -> RunData:
     sweeps = load(set_up(ROOT, over={"device": "none"})).every_sweep
-    sweep, frames = sweeps["reduction"], read_frames(PUBLISHED.root)
+    frames = read_frames(PUBLISHED.root)
     rows = [
         timing(sweep, entry, dict(size), against)
+        for sweep in (sweeps[name] for name in ALL_RATES)
         for entry, size in sweep.cells
         if entry.absent(size) is None
         for against in (None, entry.baseline)
         if against is None or (against is entry.baseline and against.absent(size) is None)
     ]
-    unique = {(row["variant"], row["elements"], row["baseline"]): row for row in rows}
-    others = frames["timings"][frames["timings"]["sweep"] != "reduction"]
+    unique = {(row["variant"], *stats.size_of(row).items(), row["baseline"]): row for row in rows}
+    others = frames["timings"][~frames["timings"]["sweep"].isin([*ALL_RATES])]
     made = tables.concat([others, tables.frame("timings", [*unique.values()])], "timings")
     return RunData(sweeps, {**frames, "timings": made}, RunData.read(PUBLISHED, sweeps).environment)
 
@@ -154,9 +165,10 @@ def test_figures_of_what_the_memory_bounds_show_its_rate(data: RunData) -> None:
         (sequential_addressing, [HOLDS, REFUTED]),  # 800 / 700
         (many_numbers_a_thread, [HOLDS, HOLDS]),  # 3800 / 1100
         (sums_in_all, [REFUTED]),  # 4400 / 700
+        (online_normalizer, [HOLDS, HOLDS]),  # 2700 / 2000
     ],
 )
-def test_what_slides_say_of_sums_is_decided_from_pairs_of_rungs(
+def test_what_texts_say_of_sums_and_softmax_is_decided_from_pairs_of_rungs(
     data: RunData, claim: Callable[[RunData], Answer], found: list[str]
 ) -> None:
     (one,) = (each for each in CLAIMS if each.decide is claim)
@@ -169,10 +181,9 @@ def test_what_slides_say_of_sums_is_decided_from_pairs_of_rungs(
 
 def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(data: RunData) -> None:
     (answer,) = (one for one in answers(data, Links(PUBLISHED, ROOT, data)) if one.name == "memory_speed")
-    assert (
-        answer.headline == f"A sum reaches {100 * 4400 / PEAK:.0f} % of the memory's peak rate; a copy 89 %."
-    )
+    reached = f"A sum reaches {100 * 4400 / PEAK:.0f} % of the memory's peak rate, softmax {100 * 4100 / PEAK:.0f} %"
+    assert answer.headline == f"{reached}; a copy 89 %."
     assert answer.also == "The fastest rung of a sum is 8 bulk copies."
     assert answer.chapter == "memory_bound"
-    ((_, (_, size), *_),) = answer.table.lines
-    assert size == data.parts["reduction"].size_text
+    sizes = [dict(line)["size"] for line in answer.table.lines]
+    assert sizes == [data.parts[name].size_text for name in ALL_RATES]

@@ -1,4 +1,4 @@
-"""Claims of what was written about kernels that the memory bounds: sums and transpositions."""
+"""Claims of what was written about kernels that the memory bounds: sums, transpositions and softmax."""
 
 from ladder.claims.counters import ENOUGH, per_request
 from ladder.claims.primitives import SLIGHT, Answer, Part, decide
@@ -80,3 +80,17 @@ def padding_frees_transposition(data: RunData) -> Answer:
     )
     copied = yield decide("speed over a copy", data.speeds(padded), least=1, margin=_AS_FAST, per="m")
     return f"Pad the tile ({faster.span}); it has {copied.span} the speed of a copy, and wider accesses bring more."
+
+
+def online_normalizer(data: RunData) -> Answer:
+    """A softmax that finds maximum and sum in one pass over a row is faster than one with a pass for each, by up to 1.3
+    times: it takes three memory accesses an element in the place of four.
+
+    Source: milakov-softmax (abstract; online normalizer over safe softmax).
+    """
+    one, two = (data.timed("softmax_fp32", rung=rung) for rung in ("2 online", "1 three passes"))
+    gains = data.speeds_over(one, two, "n")
+    label = "speed of two reads of a row over three"
+    faster = yield decide(label, gains, least=1, margin=SLIGHT, per="n")
+    yield decide(f"{label}, at some length", gains, least=1.3, some=True)
+    return f"Find maximum and sum in one pass: {faster.span} the speed. Where a row fits, read it once."

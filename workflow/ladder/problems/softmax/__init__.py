@@ -1,6 +1,7 @@
-"""Softmax along rows: output[r][c] = exp(input[r][c] - m) / sum over the row of exp(input - m), m being its maximum.
+"""Softmax along M rows of N columns: output[r][c] = exp(input[r][c] - top) / sum over the row of exp(input - top).
 
-Input and output have the same type. A row of nothing but -inf has no softmax: what it gives is not looked at.
+top is the row's maximum. Input and output have the same type. A row of nothing but -inf has no softmax: what it gives
+is not looked at.
 """
 
 from collections.abc import Sequence

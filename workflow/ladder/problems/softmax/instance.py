@@ -12,7 +12,7 @@ _THREADS = 256  # of the check a row, as in check.cu
 
 
 class SoftmaxInstance(instance.Instance):
-    """Buffers input and output (rows x columns), and the copy's target."""
+    """Buffers input and output (M x N), and the copy's target."""
 
     shifted_inputs = ("input",)
 
