@@ -27,6 +27,12 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+def test_tables_have_a_column_for_every_size_field() -> None:
+    fields = {name: {*one.size_fields} - {*SIZE_COLUMNS} for name, one in PROBLEMS.items()}
+    assert len(fields) >= 5
+    assert {name: lacking for name, lacking in fields.items() if lacking} == {}
+
+
 @pytest.mark.slow
 def test_a_folder_is_all_that_a_problem_takes(project: Path) -> None:
     outcome = run_snakemake(project, "sweep_axpy")

@@ -29,6 +29,7 @@ from ladder.report.answers import answers
 from ladder.report.chapters import chapters, title_of
 from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures.registry import FIGURES
+from ladder.report.ladder_page import ladders
 from ladder.report.links import Links
 from ladder.report.shares import shares_of
 from ladder.results import statistics as stats
@@ -134,6 +135,33 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     assert other.reached[first.variant.id].share == 2 * shares.reached[first.variant.id].share
     assert size_label({"elements": 2**24}) == shares.reached[part.sweep.entries[0].variant.id].size
     assert shares_of(data.parts["fp32_ladder"]) is None
+    nothing = shares_of(tables_of(part, part.timings[:0]))
+    assert nothing is not None
+    assert (nothing.of, nothing.reached) == ("the memory", {})
+
+
+def test_docs_show_each_rung_with_both_shares_its_gain_and_its_new_lines(data: RunData) -> None:
+    drawn = ladders(PUBLISHED, data, ROOT)
+    part = drawn.partition("\n## The sum of a line of numbers\n")[2].partition("\n## ")[0]
+    assert "Shares are of the peak rate of the memory." in part
+    assert "reduction-1-ladder.png" in part
+    rows = [line.split(" | ") for line in part.splitlines() if re.match(r"\| \W*\d ", line)]
+    for entry, row in zip(data.sweeps["reduction"].entries, rows, strict=True):
+        shares = shares_of(data.parts["reduction"])
+        assert shares is not None
+        assert row[4:6] == [shares.predicted(entry), shares.measured(entry)]
+        assert (row[3].strip() == "") == (entry.baseline is None)
+        if entry.rung[0] not in "12":  # rung 1 has no result at the size of the table
+            below = entry.baseline.rung[0] if entry.baseline else ""
+            gain = RATES[entry.rung[0]] / RATES[below]
+            assert row[7:8] == [below]
+            assert row[8].startswith(f"{gain:.3f} [")
+    other = drawn.partition("\n## The transposition of a matrix of 4-byte elements\n")[2].partition("\n## ")[
+        0
+    ]
+    assert "Nothing of it is published yet." in other
+    assert "![" not in other
+    assert other.count("not measured") == len(data.sweeps["transpose_fp32"].entries)
 
 
 def tables_of(part: Any, timings: Any) -> Any:

@@ -32,12 +32,13 @@ def new_lines(ladder: str, rung: str) -> tuple[str, list[str]]:
     own, before = file_of(entry, SWEEPS), file_before(entry, SWEEPS[ladder], SWEEPS)
     assert own is not None
     assert before is not None
-    return before.name, [
-        line.strip() for one in changed_lines(own, before, ROOT) for line in lines_of(one.href)
+    return before.kernel.name, [
+        line.strip() for one in changed_lines(own, before.kernel, ROOT) for line in lines_of(one.href)
     ]
 
 
 @pytest.mark.parametrize(("ladder", "rung", "before", "lines"), [
+    ("hopper_ladder", "1b", "1_tma_wgmma", ["if (threadIdx.x == 0 && step + 1 < steps) copy(step + 1);"]),
     ("hopper_ladder", "3", "2_ring", ["ring.init(consumers * 4)", "shrink_registers", "grow_registers"]),
     ("hopper_ladder", "5", "4_persistent", ["ring.init(ClusterM", "cluster_barrier();", "load<ClusterM>"]),
     ("hopper_ladder", "6", "5_multicast", ["if (thread == 0) wait_for_stores();", "shared.c[consumer].store("]),
@@ -51,6 +52,10 @@ def new_lines(ladder: str, rung: str) -> tuple[str, list[str]]:
     ("fp32_ladder", "11", "5_vectors", ["fetch(0);", "deposit();"]),
     ("fp32_ladder", "15", "6_register_staging", ["wait_for_copies<Stages - 2>();", "copy_async<4>("]),
     ("fp32_ladder", "20c", "7_async_ring", ["shrink_registers", "mbarrier_arrive_after_copies(stage.full);"]),
+    ("reduction", "3", "2_interleaved_tree", ["if (thread < left) sums[thread] += sums[thread + left];"]),
+    ("reduction", "8", "7_fixed_order", ["bulk_load(stage, input + width * first,"]),
+    ("transpose_fp32", "3", "2_tile", ["__shared__ Element tile[32][32 + 1];"]),
+    ("transpose_bf16", "7", "6_tma_squares", ["ldmatrix_trans(", "stmatrix("]),
 ])  # fmt: skip
 def test_the_lines_that_make_a_rung_are_among_those_that_the_file_before_lacks(
     ladder: str, rung: str, before: str, lines: list[str]
@@ -61,12 +66,12 @@ def test_the_lines_that_make_a_rung_are_among_those_that_the_file_before_lacks(
 
 
 def test_heads_and_braces_alone_are_no_new_lines() -> None:
-    for ladder in ("fp32_ladder", "hopper_ladder"):
+    for ladder in ("fp32_ladder", "hopper_ladder", "reduction", "transpose_fp32", "transpose_bf16"):
         for entry in SWEEPS[ladder].entries:
             own, before = file_of(entry, SWEEPS), file_before(entry, SWEEPS[ladder], SWEEPS)
             if own is None or before is None:
                 continue
-            for one in changed_lines(own, before, ROOT):
+            for one in changed_lines(own, before.kernel, ROOT):
                 first, *_, last = [*lines_of(one.href), lines_of(one.href)[-1]]
                 for line in (first, last):
                     assert re.search(r"\w", line.partition("//")[0]), (own.name, one.text)

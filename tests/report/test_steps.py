@@ -186,8 +186,8 @@ def test_letters_of_the_hopper_ladder_that_lead_on_and_those_that_are_branches()
     on_path = {"6b": "6", "6c": "6b", "6d": "6c", "6e": "6d", "6f": "6d", "7": "6b", "7b": "7", "8": "6b"}
     assert {rung: numbers[rung] for rung in on_path} == on_path
     lettered = [rung for rung in numbers if is_branch(rung) and rung not in on_path]
-    # 3b differs from rung 3 in one thing, and stands beside it: both change rung 2.
-    assert {rung: numbers[rung] for rung in lettered} == {"3b": "2", "4b": "4", "4c": "4"}
+    # 3b differs from rung 3 in one thing, and stands beside it: both change rung 2. Likewise 1b stands beside 2.
+    assert {rung: numbers[rung] for rung in lettered} == {"1b": "1", "3b": "2", "4b": "4", "4c": "4"}
     assert not {*lettered, "6e", "6f", "7b", "8"} & {*numbers.values()}
 
 

@@ -10,7 +10,7 @@
 //   two blocks  the launch bounds ask for two blocks a multiprocessor, for which 123 registers a thread are
 //               few enough
 // Rungs 6 and 7 of docs/ladder.md measure the first two one by one, over a volatile A. The third is measured
-// together with volatile only, as file 4 over rung 5.
+// only together with volatile, as file 4 over rung 5.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

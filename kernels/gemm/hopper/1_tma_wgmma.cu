@@ -10,7 +10,7 @@
 // blocks (154 registers a thread, 33 KiB), and one may multiply while another waits.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements, 128 x 128 in the sweep; 64 of K at a time. The maps come from the host,
+// BM, BN: block tile in elements, 128 x 128 by default; 64 of K at a time. The maps come from the host,
 // made for copies of that size. TMA reads zeros beyond the matrix, and counts their bytes too.
 
 #include "epilogue/warpgroup_store.cuh"

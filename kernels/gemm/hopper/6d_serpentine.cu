@@ -2,10 +2,10 @@
 // Rung 6d of docs/ladder.md: a serpentine. It changes 6c_stagger.
 //
 // The technique: a serpentine, for the L2. A round is the tiles that all blocks compute at the same time. In
-// 6c_stagger each goes from the first rows of B to the last. The next round of the same strip of the swizzle
-// has other rows of A, but the same columns of B. It begins with the first rows of B again, which were read
-// longest ago. Here every second round goes backwards along K. So it begins with the rows of B that were read
-// last, which the L2 still holds. Only the producer changes.
+// 6c_stagger each round goes from the first rows of B to the last. The next round of the same strip of the
+// swizzle has other rows of A, but the same columns of B. It begins with the first rows of B again, which
+// were read longest ago. Here every second round goes backwards along K. So it begins with the rows of B that
+// were read last, which the L2 still holds. Only the producer changes.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of

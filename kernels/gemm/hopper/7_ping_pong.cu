@@ -6,7 +6,7 @@
 // one multiplies while the other stores. The producer loads their tiles one after the other, so each consumer
 // skips the stages of the other's tile. A named barrier hands the turn over once the last wgmma of a tile has
 // started, so that the tensor cores need not wait between two tiles. The price: a tile is that of one
-// warpgroup, 128 x 128 in the sweep instead of 128 x 256, and takes a third more bytes for the same
+// warpgroup, 128 x 128 by default instead of 128 x 256, and takes a third more bytes for the same
 // multiplications. Its stages are smaller, so there are six instead of four.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ladder.model.kernel import Kernel
+from ladder.model.kernel import Kernel, Variant
 from ladder.model.sweep import Entry, Sweep
 
 _MOST = 8  # stretches of a file that are linked: of more those with the most new names
@@ -52,17 +52,21 @@ def file_of(entry: Entry, sweeps: Mapping[str, Sweep]) -> Kernel | None:
     return pairs[0] if pairs else None
 
 
-def file_before(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep]) -> Kernel | None:
-    """The file of the nearest rung below that has another file than this one, or of a branch of that rung."""
+def file_before(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep]) -> Variant | None:
+    """The file of the nearest rung below that has another file than this one, or of a branch of that rung.
+
+    With the parameters of that rung where the file is its kernel, else at its defaults.
+    """
     own, by_id = file_of(entry, sweeps), {one.variant.id: one for one in sweep.entries}
     earlier = sweep.entries[: sweep.entries.index(by_id[entry.variant.id])]
     below = entry.baseline
     while below is not None:
         rung = by_id[below.variant.id]
         branches = [one for one in earlier if one.baseline and one.baseline.variant.id == rung.variant.id]
-        found = [file for one in (rung, *branches) if (file := file_of(one, sweeps)) not in (None, own)]
-        if found:
-            return found[0]
+        for one in (rung, *branches):
+            file = file_of(one, sweeps)
+            if file is not None and file is not own:
+                return one.variant if one.variant.kernel is file else file.variant({}, one.variant.dtype)
         below = rung.baseline
     return None
 

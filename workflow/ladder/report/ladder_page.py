@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.folders import RunFolder
-from ladder.model.kernel import Kernel
+from ladder.model.kernel import Kernel, Variant
+from ladder.model.sweep import Sweep
 from ladder.report.code_links import (
     CodeLink,
     changed_lines,
@@ -19,6 +20,7 @@ from ladder.report.code_links import (
     is_file_of_a_rung,
 )
 from ladder.report.markdown import figure
+from ladder.report.shares import Shares, shares_of
 from ladder.report.steps import Step, steps
 from ladder.results import statistics as stats
 from ladder.results.run_data import RunData
@@ -26,8 +28,8 @@ from ladder.results.statistics import UNKNOWN, Estimate, records
 from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
 
-LADDERS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
-"""The sweeps of the page, in its order."""
+PRODUCTS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
+"""The ladders of matrix products, in the page's order."""
 FILES = {"fp32_ladder": "fp32_files", "hopper_ladder": "hopper_files"}
 """Of a ladder with a file a rung the sweep that measures files of which the ladder has parameterised kernels."""
 _REGIMES = {"cold": "cold: the L2 is flushed before each launch", "dirty": "dirty", "warm": "warm"}
@@ -45,7 +47,8 @@ class File:
     code: CodeLink
     kernel: Kernel
     rung: str  # that it spells out, as the ladder or the sweep of files names it
-    before: Kernel | None
+    before: Variant | None
+    over: str  # what the file before is called; with its rung where that is not the file at its defaults
     lines: Sequence[CodeLink]  # that the file before lacks
     row: Row | None  # against a library; None where it was not measured
     gain: Estimate = UNKNOWN
@@ -75,7 +78,7 @@ def _from_to(values: Sequence[float], unit: str) -> str:
     return f"{ends} {unit}" + ("s" if unit != "MHz" and round(high) != 1 else "")
 
 
-def conditions(data: SweepData, rows: Sequence[Row]) -> str:
+def conditions(data: SweepData, rows: Sequence[Row], each: str = "rung") -> str:
     """How rows of a sweep were measured: sizes, dtype, layout, state of the caches, clock, and on how many GPUs."""
     layouts = sorted({str(row["layout"]) for row in rows if not pd.isna(row["layout"])})
     facts = [data.size_text, ", ".join(data.sweep.dtypes), *(f"layout {layout}" for layout in layouts)]
@@ -86,19 +89,32 @@ def conditions(data: SweepData, rows: Sequence[Row]) -> str:
         counts = [(row["gpus"], row["sessions"]) for row in rows if not pd.isna(row["gpus"])]
         if counts:
             gpus, sessions = zip(*counts, strict=True)
-            facts.append(f"each rung on {_from_to(gpus, 'GPU')} in {_from_to(sessions, 'session')}")
+            facts.append(
+                f"each {each} measured in {_from_to(sessions, 'session')}, on {_from_to(gpus, 'GPU')}"
+            )
     return "; ".join(facts)
 
 
-def _file_before(own: Kernel, data: SweepData, files: SweepData, all_data: RunData) -> Kernel | None:
+def _file_before(own: Kernel, data: SweepData, files: SweepData, all_data: RunData) -> Variant | None:
     """By the sweep of files, where that names a file as the baseline; else by the ladder."""
     for entry in files.sweep.entries:
         if entry.variant.kernel is own and entry.baseline:
-            below = entry.baseline.variant.kernel
-            if is_file_of_a_rung(below):
+            below = entry.baseline.variant
+            if is_file_of_a_rung(below.kernel):
                 return below
     rungs = [one for one in data.sweep.entries if file_of(one, all_data.sweeps) is own]
     return file_before(rungs[0], data.sweep, all_data.sweeps) if rungs else None
+
+
+def _over(before: Variant | None, sweep: Sweep) -> str:
+    """6_tma_store, or 6_tma_store (rung 6b) of a variant that is not the file at its defaults."""
+    if before is None:
+        return ""
+    name = before.kernel.name
+    if before.id == before.kernel.variant({}, before.dtype).id:
+        return name
+    rungs = [one.rung.partition(" ")[0] for one in sweep.entries if one.variant.id == before.id]
+    return f"{name} (rung {rungs[0]})"
 
 
 def files_of(data: SweepData, files: SweepData, all_data: RunData, root: Path) -> list[File]:
@@ -119,27 +135,29 @@ def files_of(data: SweepData, files: SweepData, all_data: RunData, root: Path) -
     found = []
     for name, (own, rung) in sorted(rungs.items()):
         before = _file_before(own, data, files, all_data)
-        row, other = here.get(usual[name]), here.get(usual[before.name]) if before else None
+        row, other = here.get(usual[name]), here.get(before.id) if before else None
         gain, predicted = UNKNOWN, UNKNOWN
-        pair = pairs.get((usual[name], usual[before.name])) if before else None
+        pair = pairs.get((usual[name], before.id)) if before else None
         if row is not None and other is not None:
             gain = stats.speedup_over(pair or row, other)
             predicted = stats.predicted_over(pair or row, other)
-        lines = changed_lines(own, before, root) if before else []
-        code = file_link(own, root)
-        found.append(File(code, own, rung, before, lines, row, gain, predicted, pair is not None))
+        lines = changed_lines(own, before.kernel, root) if before else []
+        code, over = file_link(own, root), _over(before, data.sweep)
+        found.append(File(code, own, rung, before, over, lines, row, gain, predicted, pair is not None))
     return found
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """A ladder of the page. `code` and `files` by the id of a rung's variant; `files` only where it has files."""
+    """A ladder of the page. By the id of a rung's variant: `steps`, `code`, `lines`, `as_file`."""
 
     data: SweepData
     steps: Mapping[str, Step]
     code: Mapping[str, Sequence[CodeLink]]
+    lines: Mapping[str, Sequence[CodeLink]]  # of a file, those that the file of the rung below lacks
     as_file: Mapping[str, CodeLink]  # of a rung whose kernel has parameters, the file that spells it out
-    files: Sequence[File]
+    files: Sequence[File]  # where a sweep measures files of their own
+    shares: Shares | None  # of the peak rate, where the sweep predicts them
 
     @property
     def conditions(self) -> str:
@@ -150,21 +168,23 @@ class Ladder:
         return FILES[self.data.sweep.name]
 
     @property
-    def files_measured(self) -> str:
-        """At which clock and on how much the numbers of the files rest."""
-        rows = [one.row for one in self.files if one.row is not None]
-        counts = [_from_to([row[name] for row in rows], name[:-1]) for name in ("gpus", "sessions")]
-        clock = _from_to([row["sm_clock_mhz"] for row in rows], "MHz")
-        return f"at an SM clock of {clock}, each file on {counts[0].replace('gpu', 'GPU')} in {counts[1]}"
+    def files_conditions(self) -> str:
+        return conditions(self.data, [one.row for one in self.files if one.row is not None], "file")
 
 
 def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
     entries, sweeps = data.sweep.entries, all_data.sweeps
     twins = {entry.variant.id: file_of(entry, sweeps) for entry in entries}
+    below = {entry.variant.id: file_before(entry, data.sweep, sweeps) for entry in entries}
     return Ladder(
         data=data,
         steps={step.entry.variant.id: step for step in steps(data)},
         code={entry.variant.id: code_links(entry, data.sweep, root) for entry in entries},
+        lines={
+            variant: changed_lines(own, before.kernel, root)
+            for variant, own in twins.items()
+            if own is not None and (before := below[variant]) is not None
+        },
         as_file={
             entry.variant.id: file_link(twin, root)
             for entry in entries
@@ -173,12 +193,22 @@ def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
         files=files_of(data, all_data.parts[FILES[data.sweep.name]], all_data, root)
         if data.sweep.name in FILES
         else [],
+        shares=shares_of(data),
     )
+
+
+def names_of(sweeps: Mapping[str, Sweep]) -> list[str]:
+    """The sweeps of the page: matrix products, then the ladders that predict shares of a peak rate; fp32 first."""
+    predicted = [
+        one for one in sweeps.values() if all(entry.rung and entry.predicted for entry in one.entries)
+    ]
+    predicted.sort(key=lambda one: (one.problem.place, "fp32" not in one.dtypes, one.name))
+    return [*PRODUCTS, *(one.name for one in predicted)]
 
 
 def ladders(published: RunFolder, data: RunData, root: Path) -> str:
     """The page of a project that lies at `root`, from what is published of a device."""
-    shown = [_ladder(data.parts[name], data, root) for name in LADDERS]
+    shown = [_ladder(data.parts[name], data, root) for name in names_of(data.sweeps)]
     paired = steps(data.parts["fp32_files"])
     plain = next((step for step in paired if step.entry.variant.kernel.name == _PLAIN_A), None)
     figures = published.figures.relative_to(root).as_posix()

@@ -52,11 +52,11 @@ class Shares:
 
 
 def shares_of(data: SweepData) -> Shares | None:
-    """Of a sweep that predicts any: at its size or, without a result there, at the largest."""
+    """Of a sweep that predicts any: at its size, else at the largest with a result; without results the memory's."""
     if not any(entry.predicted for entry in data.sweep.entries):
         return None
     rows = data.here if len(data.here) else data.ok
-    by_memory = stats.rate_column(rows) == ("gbytes_per_s", "GB/s")
+    by_memory = stats.rate_column(rows) != ("tflops", "TFLOP/s")
     column = "memory_fraction" if by_memory else "peak_fraction"
     reached = dict[str, Reached]()
     for row in [*records(data.ok.sort_values("median_us", ascending=False)), *records(data.here)]:
