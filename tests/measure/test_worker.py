@@ -332,7 +332,7 @@ def test_every_edge_is_verified_with_every_kind_of_inputs(
 ) -> None:
     plan = plan_of("fp32_tiles", tmp_path)
     seen, edges = checked(plan, tmp_path, monkeypatch), plan.edges[plan.tasks[0].variant]
-    assert len(edges) == 10
+    assert len(edges) == 13
     for edge in edges:
         own = [one[3:] for one in seen if one[:3] == tuple(edge.size.values())]
         assert {kind for kind, alpha, beta in own if (alpha, beta) == (1.0, 0.0)} == {*PROBLEM.inputs}
@@ -347,7 +347,7 @@ def test_a_kernel_for_long_k_alone_is_verified_at_several_k_with_every_kind(
     plan = plan_of("fp32_tiles", tmp_path)
     long = {name: tuple(one for one in of if one.size["k"] >= 2048) for name, of in plan.edges.items()}
     seen = checked(replace(plan, edges=long), tmp_path, monkeypatch)
-    assert len({one[:3] for one in seen}) == 3
+    assert len({one[:3] for one in seen}) == 6
     assert {one[:3] + one[3:4] for one in seen} == {
         (*edge.size.values(), kind) for edge in long[plan.tasks[0].variant] for kind in PROBLEM.inputs
     }

@@ -74,3 +74,11 @@ def test_it_is_measured_and_verified_as_any_other(project: Path) -> None:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_size_has_its_columns_in_the_tables(name: str) -> None:
     assert {*PROBLEMS[name].size_fields} <= {*SIZE_COLUMNS}
+
+
+@pytest.mark.parametrize("rows", [1, 4, 16])
+@pytest.mark.parametrize("step", [1, 8, 16])
+def test_a_kernel_for_few_rows_alone_is_verified_with_a_long_sum(rows: int, step: int) -> None:
+    """A GEMM, whatever multiples of elements its vectors and fragments take."""
+    sizes = [size for group in PROBLEMS["gemm"].edges({}) for size in group if size["m"] == rows]
+    assert any(size["k"] > 2000 and size["k"] % step == size["n"] % step == 0 for size in sizes)

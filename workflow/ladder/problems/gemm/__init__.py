@@ -16,6 +16,9 @@ _EDGES = (
     ((129, 130, 2051), (129, 136, 2056), (144, 144, 2064), (256, 256, 2048)),
     ((65, 258, 4099), (65, 264, 4104), (80, 272, 4112), (256, 512, 4096)),
     ((260, 34, 16387), (260, 40, 16392), (272, 48, 16400), (512, 256, 16384)),
+    ((1, 67, 8195), (1, 72, 8200), (1, 80, 8208)),
+    ((4, 131, 4099), (4, 136, 4104), (4, 144, 4112)),
+    ((16, 33, 2053), (16, 40, 2056), (16, 48, 2064)),
 )
 _INPUT = {"fp16_acc16": "fp16"}
 
@@ -46,7 +49,8 @@ class Gemm(Problem):
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
         """A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, long K.
 
-        The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16, and of common tiles.
+        Few rows of A with a long K. The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16, and
+        of common tiles.
         """
         return [[dict(zip("mnk", size, strict=True)) for size in group] for group in _EDGES]
 
