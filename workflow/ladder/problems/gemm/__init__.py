@@ -49,8 +49,8 @@ class Gemm(Problem):
     def edges(self, params: Params) -> Sequence[Sequence[Size]]:
         """A dimension of 1, K below a stage, odd and prime sizes, tiles and one more or less, whole tiles, long K.
 
-        Few rows of A with a long K. The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16, and
-        of common tiles.
+        Few rows of A with a long K. The later sizes of a group are in multiples of 8 (rows of whole 16 bytes), of 16,
+        and of common tiles.
         """
         return [[dict(zip("mnk", size, strict=True)) for size in group] for group in _EDGES]
 
