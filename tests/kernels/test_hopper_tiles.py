@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from conftest import ROOT
 from emulator.hopper import hold
 from ladder.model.errors import LadderError
 
@@ -104,6 +107,15 @@ __host__ __device__ constexpr int longest(int m, int n) {
     for (const int one : all) most = const_max(most, one);
     return most;
 }
+
+// Blocks whose tiles are so many columns wide together.
+__host__ __device__ constexpr int blocks_with(int columns, int m, int n) {
+    const EvenTiles<128, 256, 240, ClusterShape<1, 1>, 8> tiles(m, n, blocks);
+    int all[blocks] = {}, found = 0;
+    for (int tile = 0; tile < tiles.tiles(); ++tile) all[tile % blocks] += tiles.is_narrow(tile) ? 240 : 256;
+    for (const int one : all) found += one == columns;
+    return found;
+}
 """
 
 
@@ -124,6 +136,16 @@ def test_tiles_of_two_widths_cover_c_and_share_it_out() -> None:
         hold(
             EVEN.replace("Narrow : 256, row", "Narrow + 16 : 256, row"), "longest<8, 240, 1>(4096, 4096) > 0"
         )
+
+
+def test_the_head_of_two_widths_counts_blocks_and_their_work_at_4096() -> None:
+    head = (ROOT / "kernels" / "gemm" / "hopper" / "6e_two_widths.cu").read_text().replace("\n// ", " ")
+    (count,) = re.findall(
+        r"(\d+) blocks get two wide and two narrow tiles, as much work as 3.875 wide ones", head
+    )
+    (most,) = re.findall(r"The most that a block gets is ([\d.]+), instead of 4", head)
+    hold(EVEN, f"blocks_with(2 * 256 + 2 * 240, 4096, 4096) == {count}")
+    hold(EVEN, f"longest<8, 240, 1>(4096, 4096) == {round(float(most) * 16) * 16}")
 
 
 def test_every_tile_has_one_block() -> None:

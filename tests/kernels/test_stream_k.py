@@ -50,6 +50,17 @@ __host__ __device__ constexpr bool divides(int tiles, int steps, int blocks) {
     }
     const int even = (tiles * steps + blocks - 1) / blocks;
     return done == tiles * steps && (tiles < blocks ? longest == steps : longest == even);
+}
+// Tiles that two blocks have parts of.
+__host__ __device__ constexpr int cut(int tiles, int steps, int blocks) {
+    const StreamK schedule(tiles, steps, blocks);
+    int found = 0;
+    for (int block = 0; block < blocks; ++block) {
+        for (auto work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+            found += !work.ends(steps);
+        }
+    }
+    return found;
 }"""
 
 
@@ -65,6 +76,20 @@ def test_shares_of_the_sizes_that_are_measured() -> None:
         "divides(137, 33, 132)",
         "divides(264, 8, 132)",
         "divides(40, 9, 132)",
+    )
+
+
+def test_the_head_of_the_hopper_file_counts_tiles_and_steps_at_4096() -> None:
+    head = (ROOT / "kernels" / "gemm" / "hopper" / "8_stream_k.cu").read_text().replace("\n// ", " ")
+    ((rest, steps),) = re.findall(r"other (\d+) tiles have (\d+) steps of K each", head)
+    ((blocks, share, longer),) = re.findall(r"cut into (\d+) shares of (\d+) or (\d+)", head)
+    (cut,) = re.findall(r"each of the (\d+) tiles that are cut", head)
+    schedule = f"StreamK(512, {steps}, {blocks})"
+    hold(
+        DIVISION,
+        f"{schedule}.whole == 512 - {rest}",
+        f"{schedule}.share == {share} && {schedule}.longer > 0 && {share} + 1 == {longer}",
+        f"cut(512, {steps}, {blocks}) == {cut}",
     )
 
 
