@@ -472,3 +472,28 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     power = next(line for line in report.splitlines() if "What does the power limit take?" in line)
     assert re.search(r"\*\*\d.* % of tensor-core speed at 4096 is gone after a second\.\*\*", power)
     assert "Which three steps matter most in FP32? **Coalesced loads (12 times)" in report
+
+
+def test_what_triton_costs_is_over_cublas_and_over_cuda_beside_it(tmp_path: Path, monkeypatch: Any) -> None:
+    speeds = {"triton_gemm": 0.8, "triton_persistent": 0.9, "hopper_gemm": 1.03, "hopper_ping_pong": 1.0}
+    monkeypatch.setattr("factory.SPEED", speeds)
+    monkeypatch.setattr("factory.CUBLAS_TFLOPS", {"bf16": 750.0})
+    lab = Lab(tmp_path)
+    for name in ("triton", "hopper"):
+        shutil.copytree(ROOT / "kernels" / "gemm" / name, lab.project.kernels / name)
+    shutil.copy(ROOT / "config" / "sweeps" / "triton_gemm.yaml", lab.project.sweeps)
+    lab.record(["triton_gemm"])
+    lab.collect(["triton_gemm"])
+    data = RunData.read(lab.folder, lab.sweeps(["triton_gemm"]))
+    found = {one.name: one for one in answers(data, Links(lab.folder, lab.folder.root, data))}["triton"]
+    said = r"\[triton_persistent\]\([./]*kernels/triton/triton_persistent.py\) \(.*\): 67\d TFLOP/s in bf16, "
+    assert re.match(said + r"10 % slower than cuBLAS, 13 % slower than CUDA here\.", found.headline)
+    assert len(unlinked(found.headline).split()) <= MOST_IN_A_HEADLINE
+    assert "10 % slower at 1024, 10 % slower at 2048" in found.also
+    assert found.figure == "triton_gemm-1-curves.png"
+    (empty,) = [
+        one
+        for one in answers(RunData.read(lab.folder, {}), Links(lab.folder, tmp_path, data))
+        if one.name == "triton"
+    ]
+    assert empty.absent == "the sweep triton_gemm is not part of this run"

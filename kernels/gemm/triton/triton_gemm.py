@@ -1,22 +1,14 @@
 # C = alpha * A @ B + beta * C with fp32 sums: the GEMM of Triton's tutorial, which people copy.
 #
-# The technique: tiles in groups of rows, so that blocks which run together share rows of A and columns of B in the L2;
-# Triton pipelines the loop over K by itself, and multiplies with the tensor cores.
+# The technique: a tile a block, in groups (grouped_tiles.py); Triton pipelines the loop over K by itself, and
+# multiplies with the tensor cores.
 #
 # A is M x K, C is M x N, row-major; B is N x K where TN, else K x N. BM, BN, BK: tile. GROUP: rows of tiles in a group.
 # Offsets are 32-bit: no matrix has 2^31 elements.
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def place(block, m, n, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr):
-    """Row and column of a block's tile: groups of GROUP rows of tiles, column by column inside a group."""
-    rows, columns = tl.cdiv(m, BM), tl.cdiv(n, BN)
-    group, inside = block // (GROUP * columns), block % (GROUP * columns)
-    height = min(rows - group * GROUP, GROUP)
-    return group * GROUP + inside % height, inside // height
+from grouped_tiles import place
 
 
 @triton.jit

@@ -366,6 +366,30 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
     ]
 
 
+@question("What does Triton cost?", "triton", "triton_gemm", "curves", front=False)
+def triton(data: RunData) -> Facts:
+    """The fastest bf16 kernel in Triton at each size, over the libraries and over the fastest in CUDA beside it."""
+    sizes = dict[int, tuple[Row, Gain | None]]()
+    for size, rows in grouped(data.rows("triton_gemm"), lambda row: row["n"]).items():
+        theirs = [row for row in rows if row["kernel"].startswith("triton")]
+        ours = [row for row in rows if row not in theirs]
+        if theirs:
+            top = best(theirs)
+            sizes[size] = (top, data.over(top, best(ours)) if ours else None)
+    if SIZE not in sizes:
+        raise Unmeasured(f"no kernel in Triton has a result at {SIZE}")
+    over = {size: gain(top.names) for size, (top, _) in sizes.items()}
+    beside = {size: own for size, (_, own) in sizes.items() if own}
+    table = speed_table("against cuBLAS", over.items(), "M = N = K")
+    return {
+        "size": SIZE,
+        "top": sizes[SIZE][0],
+        "beside": beside.get(SIZE),
+        "others": {size: own for size, own in over.items() if size != SIZE},
+        "table": table.joined(speed_table("against CUDA", beside.items(), "M = N = K")),
+    }
+
+
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
 def thin_fp32(data: RunData) -> Facts:
     """The fastest of our FP32 kernels at each thin shape against the libraries."""

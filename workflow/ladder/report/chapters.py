@@ -13,6 +13,7 @@ _TITLES = {
     "simt": "The FP32 ladder",
     "warp_mma": "Tensor cores, warp level",
     "hopper": "Hopper",
+    "triton": "Triton",
     "memory_bound": "Memory-bound kernels",
     "shared_memory": "Memory banks",
     "stencil": "Register cache",
