@@ -6,18 +6,18 @@ columns. u = 2**-24 is the unit roundoff of fp32. Relative to y, fp32 loses:
 - In the exponent, up to 4 u d: x - m is rounded, and so is its product with log2(e), whose fp32 value is off by u / 4.
   That is 2.3 u d, also where an exponent is cut at maxima of parts of the row, since the distances add up to d. The
   check knows d of each output, and allows that loss by itself (`PER_DISTANCE`).
-- In an exponential, 4 u: ex2.approx errs by 2**-22 at most (PTX ISA 9.0, 9.7.3.21), expf by less. That of 0 is 1.
+- In an exponential, 4 u: ex2.approx errs by 2**-22 at most (PTX ISA, ex2), expf by less. That of 0 is 1.
 - In S, the mean over the row's terms of what each loses. Its exponential: 4 u + 4 u d. The mean of d, with the terms as
   weights, is their entropy less log S, hence at most log n. Its additions: terms are positive, so k additions behind
-  one another lose k u at most. With at least 128 partial sums of a row, k is n / 128 and some 16 for those of a vector
-  and for the tree over partial sums.
+  one another lose k u at most. With at least 128 partial sums of a row, or 32 where it has up to 1024 columns, and a
+  tree over these, k is at most n / 128 + 40.
 - In S again, 5 u for each change of the maximum that a term goes through where the sum is rescaled (Milakov &
-  Gimelshein 2018): an exponential and a product. A thread's maximum changes log k times in the mean. Of 20 changes,
-  with those between threads, warps and blocks, no row comes near.
+  Gimelshein 2018): an exponential and a product. In the mean over terms that is log k changes in a thread, and half of
+  the 13 rounds of a tree over 8 blocks of 1024 threads: 14 at 2048 numbers a thread. 20 are allowed.
 - In the division, 4 u, be it approximate or a product with the reciprocal.
 
-Together that is n / 128 + 128 + 4 log n units of roundoff. No chance is in it but that of more than 20 changes. A bf16
-output is then rounded, by 2**-8 of itself at most.
+Together that is n / 128 + 152 + 4 log n units of roundoff. No chance is in it but in the number of changes, whose mean
+over a row of independent numbers hardly varies. A bf16 output is then rounded, by 2**-8 of itself at most.
 
 Exponentials below 2**-126 may be flushed to zero. S is at least 1, so the check allows 2**-125 anywhere (`FLUSHED`).
 
@@ -35,6 +35,6 @@ _ROUNDOFF = {"fp32": 0.0, "bf16": 2.0**-8}
 
 def error_bound(columns: int, dtype: str) -> float:
     """The largest relative error of a right output, beyond what its distance from the maximum explains."""
-    units = columns / 128 + 128 + 4 * math.log(columns)
+    units = columns / 128 + 152 + 4 * math.log(columns)
     fp32 = units * 2.0**-24
     return fp32 + _ROUNDOFF[dtype] * (1 + fp32)
