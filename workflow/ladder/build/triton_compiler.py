@@ -19,7 +19,7 @@ REQUEST, ANSWER, CUBIN = "request.json", "answer.json", "kernel.cubin"
 _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}  # of a parameter in PTX, by the digits of its type
 _NEEDED = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
 """Metadata of what a launch would have to provide."""
-_HOST = ("/proc", "/sys", "/dev", "/etc", "/usr", "/lib")
+_HOST = ("/dev", "/proc", "/sys", "/usr")
 
 
 class Refused(Exception):
