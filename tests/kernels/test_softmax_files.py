@@ -249,3 +249,4 @@ def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, 
     elif rung in "56":
         assert (count["LDG"], count["UBLKCP"]) == (0, 1)
         assert count["STG"] == wide["STG"] > 0
+        assert count["LDS"] == wide["LDS"] + 1  # a warp's maximum and sum
