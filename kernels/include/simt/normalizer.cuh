@@ -18,8 +18,8 @@ struct Normalizer {
         maximum = larger;
     }
 
-    // Adds numbers side by side, for one exponential more than there are numbers. By value, so that the vector
-    // is loaded as a whole: by reference those of bf16 came from shared memory one by one.
+    // Adds numbers side by side, for one exponential more than there are numbers. By value, so that the
+    // vector is loaded as a whole: by reference those of bf16 came from shared memory one by one.
     template <class T, int Count>
     __device__ void add(Vector<T, Count> numbers) {
         float larger = maximum;
