@@ -18,7 +18,7 @@ from ladder.model.files import TREE_ROOMS, tree_digest
 from ladder.model.record import Session
 
 _PACKAGES = """snakemake cuda-python cuda-core cuda-bindings nvmath-python nvidia-cublas nvidia-cuda-nvrtc cuda-bench
-cupti-python ncu-report numpy scipy pandas seaborn matplotlib"""
+cupti-python ncu-report triton numpy scipy pandas seaborn matplotlib"""
 
 
 def _output(command: list[str], given: str | None = None) -> str | None:
