@@ -369,6 +369,19 @@ def test_a_cubin_does_not_depend_on_where_its_source_lies(workshop: Workshop) ->
     assert facts[0]["cubin_sha256"] == facts[1]["cubin_sha256"]
 
 
+@needs_triton
+def test_packages_may_lie_anywhere_on_the_path(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Triton reads of each whether it brings a backend."""
+    package = tmp_path / "packages" / "other-1.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Name: other\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text("[console_scripts]\nother = other:main\n")
+    monkeypatch.syspath_prepend(package.parent)
+    assert workshop.request().compile()[1]["reason"] == ""
+
+
 DEVICE_MADE = (
     "tl.make_tensor_descriptor(c, [m, n], [n, 1], [64, 64]).store([0, 0], tl.zeros((64, 64), tl.float16))"
 )
