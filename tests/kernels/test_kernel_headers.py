@@ -103,7 +103,7 @@ def test_a_header_includes_what_it_uses(header: str) -> None:
 
 
 def test_lines_of_kernels_are_short() -> None:
-    files = [path for path in KERNELS.rglob("*") if path.suffix in {".cu", ".cuh", ".yaml"}]
+    files = [path for path in KERNELS.rglob("*") if path.suffix in {".cu", ".cuh", ".py", ".yaml"}]
     assert len(files) > 60
     long = [
         f"{path.relative_to(ROOT)}:{number}"

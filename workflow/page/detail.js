@@ -41,7 +41,7 @@ const SETUP = ". .venv/bin/activate; export PYTHONPATH=workflow"; // in the chec
 /** The command that judges a row's kernel against its reference at a size; null where it has none. */
 function judgeCommand(run, place, size) {
   const { rows } = run, about = run.sweeps[rows.sweep[place]], own = run.variants.get(rows.variant[place]);
-  const file = PAGE.kernels[rows.kernel[place]]?.file.replace(/\.cu$/, ".yaml");
+  const file = PAGE.kernels[rows.kernel[place]]?.file.replace(/\.(cu|py)$/, ".yaml");
   const against = rows.reference[place], other = run.variants.get(against);
   const known = other ? flow({ kernel: other.kernel, params: flow(other.params) }) : about?.libraries.includes(against) ? against : null;
   if (!file || !known) return null;

@@ -1,5 +1,5 @@
-# Which tile a block computes: groups of rows of tiles, column by column inside a group, so that blocks which run
-# together share rows of A and columns of B in the L2.
+# Which tile a block computes: groups of rows of tiles, column by column inside a group, so that blocks which
+# run together share rows of A and columns of B in the L2.
 
 import triton
 import triton.language as tl
