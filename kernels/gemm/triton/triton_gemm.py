@@ -3,8 +3,8 @@
 # The technique: a tile a block, in groups (grouped_tiles.py); Triton pipelines the loop over K by itself, and
 # multiplies with the tensor cores.
 #
-# A is M x K, C is M x N, row-major; B is N x K where TN, else K x N. BM, BN, BK: tile. GROUP: rows of tiles in
-# a group. Offsets are 32-bit: no matrix has 2^31 elements.
+# A is M x K, C is M x N, row-major; B is N x K where TN, else K x N. BM, BN, BK: tile. GROUP: rows of tiles
+# in a group. Offsets are 32-bit: no matrix has 2^31 elements.
 
 import triton
 import triton.language as tl

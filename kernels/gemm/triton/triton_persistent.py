@@ -1,7 +1,7 @@
-# C = alpha * A @ B + beta * C with fp32 sums: the persistent GEMM of Triton's tutorial, with tensor descriptors.
+# C = alpha * A @ B + beta * C with fp32 sums: the persistent GEMM of Triton's tutorial, with descriptors.
 #
-# The technique: as many blocks as run at once, each with tile after tile (grouped_tiles.py), so that the loads
-# of a tile begin while the one before is stored; tiles are copied by TMA.
+# The technique: as many blocks as run at once, each with tile after tile (grouped_tiles.py), so that
+# the loads of a tile begin while the one before is stored; tiles are copied by TMA.
 #
 # a is M x K, c is M x N; b is N x K where TN, else K x N. BM, BN, BK: tile. GROUP: rows of tiles in a group.
 
