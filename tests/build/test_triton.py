@@ -361,6 +361,15 @@ def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str, tmp_path: Path) 
 
 
 @needs_triton
+def test_a_cluster_is_what_triton_calls_ctas(workshop: Workshop) -> None:
+    in_document(lambda document: document["launch"].update(cluster=[2]))(workshop)
+    facts = workshop.facts()
+    assert (facts["status"], facts["options"]["num_ctas"]) == ("ok", 2), facts["reason"]
+    size = {"m": 32, "n": 64, "k": 8}
+    assert load_kernel(workshop.description).variant({}, "fp16").geometry(size).cluster == (2, 1, 1)
+
+
+@needs_triton
 def test_a_cubin_does_not_depend_on_where_its_source_lies(workshop: Workshop) -> None:
     request = workshop.request()
     moved = Path(shutil.copytree(workshop.source.parent, workshop.source.parent.with_name("elsewhere")))

@@ -70,7 +70,7 @@ _REFERENCE = (
 References = Annotated[Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)]
 _AGAINST = "Another kernel of one's own, such as an older version, in place of --reference."
 Against = Annotated[Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)]
-_KERNEL = "a kernel's description NAME.yaml, beside its NAME.cu"
+_KERNEL = "a kernel's description NAME.yaml, beside its source"
 
 
 def _described(path: Path, field: str) -> Kernel:
@@ -119,7 +119,9 @@ def _parameters(given: Words) -> dict[str, Any]:
 
 def judge(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="KERNEL.yaml", help="Description; NAME.cu lies beside it.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="KERNEL.yaml", help="Description; its source lies beside it.")
+    ],
     size: Size = None,
     param: Annotated[Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")] = None,
     dtype: Annotated[str | None, typer.Option(help="Dtype (default: the description's first).")] = None,
