@@ -1,14 +1,12 @@
 // C = alpha * A @ B + beta * C in fp32, row-major. File 8 (rung 20c of docs/ladder.md): warps that only copy.
 //
 // The technique: warp specialisation (cutlass). One warpgroup copies, A by cp.async (each word to its
-// transposed place) and B by TMA (one instruction a tile). Two others only load fragments and multiply: they
-// spend no instructions and registers on copies, and the scheduler issues their FFMAs while copying warps
-// wait. Two mbarriers a stage replace __syncthreads, where all wait for the slowest: `full`, when its tiles
-// are there, and `empty`, when all have read them.
+// transposed place) and B by TMA. Two others only load fragments and multiply: they spend no instructions and
+// registers on copies, and the scheduler issues their FFMAs while copying warps wait. Two mbarriers a stage
+// replace __syncthreads: `full`, when its tiles are there, and `empty`, when all have read them.
 //
-// Also changed, with one gain for all: a tile of 128 x 256 and 16 of K, 8 x 16 outputs a thread; eight
-// stages; one block a multiprocessor; registers go to the warps that multiply (setmaxnreg); FFMAs down and up
-// columns. Rungs 16 to 20c measure some of these, and none measures separate warps alone.
+// Also changed, with one gain for all: tiles of 128 x 256 x 16, 8 x 16 outputs a thread, eight stages, one
+// block a multiprocessor, setmaxnreg, FFMAs down and up columns. Rungs 16 to 20c measure some of these.
 //
 // BM, BN, BK: tile of the block. TM, TN: outputs of a thread. Stages: of the ring. n: a multiple of four.
 

@@ -10,11 +10,10 @@
 // between. To the first tile it adds the sums that the block before left long ago, and stores it
 // (epilogue/partial_sums.cuh). The price: 128 KiB written and read for each of the 119 tiles that are cut.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results
-// on their way, per consumer. sums: a float for each accumulator of each block; ready: a flag for each
-// consumer of each block, zero before and after.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN: tile
+// of a block; 64 of K at a time. Stages: of the ring. Raster: width of the threadblock swizzle in tiles, 0
+// for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results on their way, per consumer. sums: a
+// float for each accumulator of each block; ready: a flag for each of its consumers, zero before and after.
 
 #include "epilogue/partial_sums.cuh"
 #include "epilogue/warpgroup_store.cuh"
