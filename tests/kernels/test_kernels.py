@@ -475,6 +475,6 @@ def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu_and_sustained_a
 def test_kernels_stay_readable() -> None:
     for kernel in catalog().values():
         text = kernel.source.read_text(encoding="utf-8")
-        assert text.startswith("// "), f"{kernel.source}: what it computes comes first"
+        assert text.startswith(("// ", "# ")), f"{kernel.source}: what it computes comes first"
         assert text.count("\n") < 120, f"{kernel.source}: longer than a screenful or two"
         assert "#define" not in text, f"{kernel.source}: templates, not macros"
