@@ -401,6 +401,10 @@ REFUSED = {
         ("@triton.jit", "open('{secret}').read()\n\n\n@triton.jit"),
         "opens .*secret.txt, which its dig",
     ),
+    "a file that is quoted": (
+        ("@triton.jit", "raise ValueError(open('{secret}').read())\n\n\n@triton.jit"),
+        "opens .*secret.txt, which its digest does not follow",
+    ),
     "a hidden import": (
         ("@triton.jit", "import sys\nsys.path.append('{folder}')\n__import__('stray')\n\n\n@triton.jit"),
         "opens .*stray.py, which its digest does not follow",

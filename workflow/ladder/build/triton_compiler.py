@@ -38,17 +38,16 @@ class Opened:
             path = os.path.realpath(os.fsdecode(given[0]))
             self.files.add(importlib.util.source_from_cache(path) if "__pycache__" in path else path)
 
-    def refuse_others(self, known: list[str]) -> None:
-        """Raises Refused for a file that is none of `known`, of Python's or of the system's: no digest holds it."""
+    def other(self, known: list[str]) -> str:
+        """A file that is none of `known`, of Python's or of the system's, so that no digest holds it; or nothing."""
         import triton
 
         package = str(Path(triton.__file__).parents[1])
         rooms = [sys.prefix, sys.base_prefix, package, os.getcwd(), *_HOST]
         rooms = [os.path.realpath(one) for one in rooms]
         allowed = {os.path.realpath(one) for one in [*known, __file__]}
-        for name in sorted(self.files - allowed):
-            if not any(Path(name).is_relative_to(room) for room in rooms) and Path(name).is_file():
-                raise Refused(f"its file opens {name}, which its digest does not follow")
+        others = (one for one in sorted(self.files - allowed) if Path(one).is_file())
+        return next((one for one in others if not any(map(Path(one).is_relative_to, rooms))), "")
 
 
 def _function(asked: dict[str, Any]) -> Any:
@@ -104,10 +103,9 @@ def _parameter_bytes(ptx: str, name: str) -> list[int]:
     return found
 
 
-def answer(asked: dict[str, Any], opened: Opened) -> dict[str, Any]:
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
     """What a launch must know of a kernel, and its cubin as a file. Raises Refused, or what Triton raises."""
     made = _compile(asked)
-    opened.refuse_others(asked["files"])
     about = made.metadata
     for name in _NEEDED:
         if value := getattr(about, name, 0):
@@ -133,12 +131,14 @@ def main() -> int:
     importlib.import_module("triton.backends")
     asked, opened = json.loads(Path(REQUEST).read_text()), Opened()
     try:
-        found = answer(asked, opened)
+        found = answer(asked)
     except MemoryError:
         raise
     except Exception as error:
         kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
         found = {"error": f"{kind}{error}"}
+    if name := opened.other(asked["files"]):  # in place of messages, which may quote it
+        found = {"error": f"its file opens {name}, which its digest does not follow"}
     Path(ANSWER).write_text(json.dumps(found))
     return 0
 
