@@ -17,7 +17,9 @@ from factory import CUBLAS_TFLOPS, SESSION, Lab, failed, make_job
 from ladder.catalogue.plans import plan_sweep
 from ladder.cli.app import main
 from ladder.measure.store import Records, read_store
+from ladder.measure.view import View
 from ladder.model.errors import LadderError
+from ladder.model.plan_file import read_plan
 from ladder.model.record import Conditions
 from ladder.model.sweep import Sweep
 from ladder.results import tables
@@ -237,6 +239,25 @@ def test_a_variant_that_does_not_compile_has_rows_without_being_measured(tmp_pat
     assert set(bad["reason"]) == {"error: expected a ';'"}
     resources = tables.read("resources", lab.folder.tables).set_index("variant")
     assert resources.loc["gemm_shared_tile-fp32", "status"] == "compile_error"
+
+
+def test_where_a_compiler_is_missing_published_records_stand_in_and_own_cells_are_unsupported(
+    tmp_path: Path,
+) -> None:
+    lab, missing = Lab(tmp_path), {"status": "unsupported", "reason": "Triton is not installed"}
+    lab.record(["tensor_ladder"])
+    (sweep,) = lab.sweeps(["tensor_ladder"]).values()
+    lab.compile(
+        sweep, lambda variant, facts: {**facts, **missing} if variant.kernel.name == "wmma_naive" else facts
+    )
+    view = View(read_plan(lab.folder.plan(sweep.name)), read_store(lab.folder.records))
+    here = collect_sweep(view)["timings"]
+    there = collect_sweep(replace(view, earlier=True))["timings"]
+    assert set(here[here["kernel"] == "wmma_naive"]["reason"]) == {"Triton is not installed"}
+    assert set(here[here["kernel"] != "wmma_naive"]["status"]) == {"ok"}
+    assert set(there["status"]) == {"ok"}
+    nothing = collect_sweep(replace(view, records=Records(), earlier=True))["timings"]
+    assert set(nothing["status"]) == {"unsupported"}, "where there is none, the reason"
 
 
 def test_a_size_the_kernel_does_not_support_is_recorded(tmp_path: Path) -> None:

@@ -104,10 +104,17 @@ class View:
         own = Partner(record.result["reference"], record.result.get("algorithm") or "")
         return own in (partners(choice.result) if choice.status == "ok" else [ABSENT])
 
+    def broken(self, task: Task) -> str | None:
+        """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""
+        why = self.plan.broken(task)
+        if why is not None and self.earlier and self.plan.variants[task.variant]["status"] == "unsupported":
+            return None if self.records.of(task.cell) else why
+        return why
+
     def launched(self) -> Iterator[tuple[int, Task]]:
         """Tasks with something to measure, by their index in the plan."""
         for index, task in enumerate(self.plan.tasks):
-            if task.launch is not None and self.plan.broken(task) is None:
+            if task.launch is not None and self.broken(task) is None:
                 yield index, task
 
     def find(self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None) -> Record | None:

@@ -238,7 +238,7 @@ class Collector:
 
     def task(self, task: Task) -> None:
         """A row for each regime that gave a result, else one row with the reason."""
-        facts, broken = self.plan.variants.get(task.variant, {}), self.plan.broken(task)
+        facts, broken = self.plan.variants.get(task.variant, {}), self.view.broken(task)
         if task.launch is None or broken is not None:
             status = "unsupported" if task.launch is None else facts["status"]
             self.failed(task, facts, status, broken or task.absent)
