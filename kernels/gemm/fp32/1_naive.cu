@@ -3,7 +3,8 @@
 //
 // The starting point (matmul-worklog, kernel 1). Neighbouring threads compute outputs below one another, in a
 // column of C. So a warp reads 32 words of A that lie a whole row apart, and stores 32 words of C that do.
-// Each of them lies in a sector of its own: 32 bytes are moved for the four that are used.
+// Each of these accesses touches 32 sectors, where a coalesced one touches four. So warps wait for the queue
+// of global memory.
 //
 // Rows, Columns: of the outputs of a block.
 

@@ -11,7 +11,8 @@
 // has to read A word by word. And its launch bounds ask for two blocks a multiprocessor, so that a thread
 // takes 116 registers.
 //
-// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread.
+// BM, BN, BK: tile of the block, in elements, by default 128 x 128 x 8. TM, TN: outputs of a thread, 8 x 8,
+// so that a block has 256 threads.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

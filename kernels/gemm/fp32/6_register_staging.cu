@@ -4,13 +4,13 @@
 // The technique: while a tile is multiplied, the words of the next one are on their way into registers
 // (hip-gemm, kernel 5). Threads wait for them only after the FFMAs, when they store them to shared memory.
 //
-// Two changes of the layout come with it, against bank conflicts:
-//   quadrants  a thread's 8 x 8 outputs are four groups of 4 x 4, one in each quarter of the tile
-//              (simt/quadrants.cuh), and a warp's lanes lie in a zigzag (simt/thread_map.cuh)
+// Three changes of the layout come with it, against bank conflicts:
 //   padding    rows of both tiles are four words longer. In A's, the words that a warp stores transposed then
 //              lie in different banks.
-// The gain over file 5 is of all three. Rungs 8 to 11 of docs/ladder.md add them one by one: padding, zigzag,
-// quadrants, registers.
+//   zigzag     where a warp's lanes lie in the tile (simt/thread_map.cuh)
+//   quadrants  a thread's 8 x 8 outputs are four groups of 4 x 4, one in each quarter of the tile
+//              (simt/quadrants.cuh)
+// The gain over file 5 is of all four. Rungs 8 to 11 of docs/ladder.md add them one by one, registers last.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

@@ -2,10 +2,10 @@
 // File 7 (rung 15 of docs/ladder.md): a ring of tiles, filled by cp.async.
 //
 // The technique: copies go from global to shared memory without registers in between (gemm-practice, `dbuf`;
-// matmul-worklog, kernel 12), into a ring of Stages tiles: one is read, the others are on their way. A single
-// barrier a tile says both that the next tile is complete and that all threads have read this one. Registers
-// that staged a tile in file 6 hold fragments of two steps: those of the next step load while those of this
-// step are multiplied. Rungs 12 to 15 of docs/ladder.md add these changes one by one.
+// matmul-worklog, kernel 12), into a ring of Stages pairs of tiles: one is read, the others are on their way.
+// A single barrier a tile says both that the next tile is complete and that all threads have read this one.
+// Registers that staged a tile in file 6 hold fragments of two steps: those of the next step load while those
+// of this step are multiplied. Rungs 12 to 15 of docs/ladder.md add these changes one by one.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles
 // in the ring. n and k: multiples of four.

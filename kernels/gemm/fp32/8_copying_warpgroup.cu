@@ -5,8 +5,8 @@
 // registers on copies, and the scheduler issues their FFMAs while copying warps wait. Two mbarriers a stage
 // replace __syncthreads: `full`, when its tiles are there, and `empty`, when all have read them.
 //
-// Also changed, with one gain for all: tiles of 128 x 256 x 16, 8 x 16 outputs a thread, eight stages, one
-// block a multiprocessor, setmaxnreg, FFMAs down and up columns. Rungs 16 to 20c measure some of these.
+// Also changed, with one gain for all: tiles of 128 x 256 x 16, 8 x 16 outputs a thread and eight stages (by
+// the yaml), one block a multiprocessor, setmaxnreg, FFMAs down and up columns. Rungs 16 to 20c measure some.
 //
 // BM, BN, BK: tile of the block. TM, TN: outputs of a thread. Stages: of the ring. n: a multiple of four.
 
@@ -31,7 +31,7 @@ struct alignas(128) Stage {
 template <int BM, int BN, int BK, int Stages>
 __device__ inline void copy_tiles(unsigned char* memory, const float* a, const TensorMap& map_b, int m, int k,
                                   int first_row, int first_column, int thread) {
-    // A warp copies words w of rows r, 8 x 4, into bank (w * (BM + 4) + r) % 32 = 4 * w + r.
+    // A warp copies 8 columns c of 4 rows r into bank (c * (BM + 4) + r) % 32 = 4 * c + r.
     constexpr int rows = warpgroup_threads / 8;
     const int row = thread / 8, column = thread % 8, rows_left = m - first_row - row;
     int columns_left = k - column;

@@ -4,10 +4,10 @@
 // The technique: a ring of stages between two roles (cutlass, fast-cu). A warpgroup of its own, the producer,
 // copies up to Stages tiles ahead, and the other, the consumer, multiplies. Four stages take 128 KiB of the
 // 228 KiB of shared memory, so that a multiprocessor holds one block. That is enough: the ring hides the
-// block's copies, where rung 1 leaves that to the other two blocks. Each stage has two mbarriers: `full`,
-// when the bytes are there, and `empty`, when the four warps of the consumer have read them
-// (schedule/ring.cuh). The consumer queues the wgmma of a step before those of the step before have ended, so
-// that the tensor cores do not run dry in between.
+// block's copies, where rung 1 leaves that to the other two blocks. 1b copies one step ahead already. New
+// over it are more steps ahead, no __syncthreads between steps, and the wgmma of two steps in the queue, so
+// that the tensor cores do not run dry in between. Each stage has two mbarriers: `full`, when the bytes are
+// there, and `empty`, when the four warps of the consumer have read them (schedule/ring.cuh).
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.

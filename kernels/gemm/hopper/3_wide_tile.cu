@@ -1,11 +1,11 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: one tile of C per block.
 // Rung 3 of docs/ladder.md: a wide tile.
 //
-// The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu). For the same multiplications
-// blocks load a quarter fewer bytes of A and B from the L2. One warpgroup would need 256 accumulators a
-// thread, more than a thread has registers. So two consumers multiply 64 rows each, and the producer gives
-// registers up to them (setmaxnreg, ptx-isa): a thread of the producer keeps 40, a thread of a consumer
-// gets 232.
+// The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu; by `bn: 256` in the yaml). For
+// the same multiplications blocks load a quarter fewer bytes of A and B from the L2. One warpgroup would need
+// 256 accumulators a thread, more than a thread has registers. So two consumers multiply 64 rows each, and
+// the producer gives registers up to them (setmaxnreg, ptx-isa): a thread of the producer keeps 40, a thread
+// of a consumer gets 232.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.

@@ -5,7 +5,7 @@
 // (`blocks` in the yaml, 132 by default), and take one tile after the other. So a block starts and fills its
 // ring only once, and the producer can load the next tile while the consumers store this one. The order of
 // the tiles is a threadblock swizzle (schedule/raster.cuh), so that blocks that run together read common rows
-// and columns from the L2. Rung 4b is the same kernel row by row.
+// and columns from the L2. Rung 4b is the same kernel row by row, and tells what the order adds.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of

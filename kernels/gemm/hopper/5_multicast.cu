@@ -6,10 +6,10 @@
 // same tile of B. Each loads a part of it, and TMA writes that part to the shared memory of all. A stage is
 // empty only when the consumers of all blocks of the cluster have read it. The host launches the clusters.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster. The
-// scheduler numbers groups of ClusterM tiles; a block takes the one of its rank in the cluster.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of the
+// threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, 2 by default.
+// The scheduler numbers groups of ClusterM tiles; a block takes the one of its rank in the cluster.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"

@@ -2,11 +2,12 @@
 // Rung 6c of docs/ladder.md: a stagger. It changes rung 6b, which is 6_tma_store with clusters of one block.
 //
 // The technique: a stagger (cutlass). The two consumers of rung 6b begin each tile together, and so store at
-// the same time. Here the second consumer begins its first tile a step of K later. Both then take the same
-// steps of the same tiles, so the distance stays. When the first consumer stores, the second one still has a
-// step to multiply, 4 wgmma of 128 cycles; when the second stores, the first has begun the next tile. More
-// steps would cover more of a store. But a stage is free only when both have read it, so each step of
-// distance holds one of the four stages back. The sweep hopper_tiles times two steps as well.
+// the same time. Here the second consumer begins its first tile once the first has issued the wgmma of a step
+// of K, so that its own queue behind them. Nothing enforces the distance later: both have equal work. When
+// the first consumer stores, the second one still has a step to multiply, 4 wgmma of 128 cycles; when the
+// second stores, the first has begun the next tile. More steps would cover more of a store. But a stage is
+// free only when both have read it, so each step of distance holds one of the four stages back. The sweep
+// hopper_tiles times two steps as well.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of

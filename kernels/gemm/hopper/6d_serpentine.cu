@@ -5,7 +5,7 @@
 // 6c_stagger each round goes from the first rows of B to the last. The next round of the same strip of the
 // swizzle has other rows of A, but the same columns of B. It begins with the first rows of B again, which
 // were read longest ago. Here every second round goes backwards along K. So it begins with the rows of B that
-// were read last, which the L2 still holds. Only the producer changes.
+// were read last, which the L2 should still hold. Only the producer changes.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of

@@ -8,9 +8,10 @@
 // as much work as 3.875 wide ones. The most that a block gets is 3.94, instead of 4.
 //
 // A wgmma has its width in its name, so each width has accumulators and a loop over K of its own. So the loop
-// of 6d_serpentine stands in a header here, schedule/wgmma_loop.cuh. The producer loads 256 columns of B for
-// a narrow tile too. A store has boxes of 64 columns: the fourth of a narrow tile begins 16 columns earlier,
-// and stores these a second time, with the same values.
+// of 6d_serpentine stands in a header here, schedule/wgmma_loop.cuh, and its stagger in
+// schedule/hand_over.cuh. The producer loads 256 columns of B for a narrow tile too. A store has boxes of 64
+// columns: the fourth of a narrow tile begins 16 columns earlier, and stores these a second time, with the
+// same values.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
 // BM, BN: block tile in elements; 64 of K at a time. Narrow: columns of narrow tiles. Stages: tiles of A and
@@ -41,7 +42,7 @@ template <class Memory, class Value, class Signal, int Fragments, int Registers>
 __device__ inline void compute_tile(float (&accumulator)[Fragments][Registers], Consumer<Memory>& consumer,
                                     const MatrixC<Value>& result, const TensorMap& map_c,
                                     const TilePosition& origin, Signal& hand_over) {
-    clear(accumulator);  // tells the compiler that it need not keep the other width's registers
+    clear(accumulator);  // to zero, so that no accumulator stays live from tile to tile
     const int held = wgmma_loop<Alone>(accumulator, consumer, hand_over);
     wgmma_wait_all(accumulator);
     release_stage<Alone>(consumer.shared.ring.empty[held], 0, consumer.lane);  // for the next tile

@@ -2,7 +2,7 @@
 // Rung 6f of docs/ladder.md: an order of tiles for the L2. It changes 6d_serpentine.
 //
 // The technique: the order of tiles, made for the L2. At M = N = 4096 there are 512 tiles of 128 x 256, which
-// 128 blocks compute in four full rounds. In strips of two columns of tiles, a round is 32 x 4 tiles: it
+// 128 blocks compute in four full rounds. A strip is 32 x 2 tiles, so a round is two strips: it
 // needs all of A, and a quarter of B that no other round needs. So lines of B are marked to leave the L2
 // ahead of those of A (Evict::first). Blocks and strips are not in this file but in its yaml: `blocks: 128`
 // and `raster: 2`. Every second round goes backwards along K, as in 6d_serpentine. There it begins with what

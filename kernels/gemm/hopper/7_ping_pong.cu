@@ -9,9 +9,9 @@
 // warpgroup, 128 x 128 by default instead of 128 x 256, and takes a third more bytes for the same
 // multiplications. Its stages are smaller, so there are six instead of four.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: tile of a consumer in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster:
-// width of the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN: tile
+// of a consumer in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of the
+// threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, 1 by default.
 // Buffers: of 64 rows x 128 bytes for results on their way, per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
@@ -83,8 +83,8 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
              tile += consumers * clusters, at.advance(steps)) {
             // Its turn: the other consumer has started the last wgmma of the tile before, so all of that
-            // tile's stages have been full. A wait that began earlier could be rounds of the ring ahead, and
-            // end with an earlier round: every second round has the same parity.
+            // tile's stages have been full. Without the turn it could wait for a phase that is two rounds
+            // off, and return at an earlier one of the same parity.
             if (tile != cluster) warpgroup_barrier<2>(turn_barrier + consumer);
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {

@@ -3,12 +3,12 @@
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 4096 there are 512 tiles of 128 x 256 for 132
 // blocks, so 16 of them have no tile in the fourth round. Here each block first computes two whole tiles. The
-// other 248 tiles have 64 steps of K each. Laid end to end, the steps are cut into 132 shares of 120 or
-// 121, so that all blocks are busy to the end (schedule/stream_k.cuh). Most shares are the end of a tile, a
-// whole tile and the beginning of another. A block takes its tiles in reverse order, the steps of each from
-// first to last. Of the last tile it leaves the sums in global memory, for the next block. It stores the one
-// between. To the first tile it adds the sums that the block before left long ago, and stores it
-// (epilogue/partial_sums.cuh). The price: 128 KiB written and read for each of the 119 tiles that are cut.
+// other 248 tiles have 64 steps of K each. Laid end to end, the steps are cut into 132 shares of 120 or 121,
+// so that all blocks are busy to the end (schedule/stream_k.cuh). Most shares are the end of a tile, a whole
+// tile and the beginning of another. A block goes through its share from the back. First comes the beginning
+// of a tile, whose sums it leaves in global memory for the next block; then the whole tile; then the end of a
+// tile, to which it adds what the block before left long ago (epilogue/partial_sums.cuh). The price: 128 KiB
+// written and read for each of the 119 tiles that are cut.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN: tile
 // of a block; 64 of K at a time. Stages: of the ring. Raster: width of the threadblock swizzle in tiles, 0

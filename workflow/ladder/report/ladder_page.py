@@ -23,10 +23,11 @@ from ladder.report.markdown import figure
 from ladder.report.shares import Shares, shares_of
 from ladder.report.steps import Step, steps
 from ladder.results import statistics as stats
-from ladder.results.run_data import RunData
+from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records
 from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
+from ladder.results.verdicts import TIED
 
 PRODUCTS = ("fp32_ladder", "tensor_ladder_bf16", "tensor_ladder_fp16", "tensor_ladder_tf32", "hopper_ladder")
 """The ladders of matrix products, in the page's order."""
@@ -54,6 +55,10 @@ class File:
     gain: Estimate = UNKNOWN
     predicted: Estimate = UNKNOWN  # where another GPU's gain lies
     direct: bool = False  # whether the two were launched in turn; else it is the quotient of two speeds
+
+    @property
+    def tie(self) -> bool:
+        return Gain(self.gain, self.predicted).verdict == TIED
 
 
 def decimals(value: Any) -> str:
