@@ -97,7 +97,7 @@ def test_nothing_spills_or_lives_in_local_memory(name: str, dtype: str, params: 
 
 
 def test_every_kernel_is_represented() -> None:
-    """The Hopper kernels and those in Triton have tests of their own (test_hopper_*.py, test_triton.py)."""
+    """The Hopper kernels and those in Triton have tests of their own (test_hopper_*.py, test_triton_gemm.py)."""
     apart = ("hopper", "triton")
     others = {name for name, kernel in catalog().items() if kernel.source.parent.name not in apart}
     assert {name for name, _, _ in REPRESENTATIVE} == others

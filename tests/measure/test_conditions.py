@@ -45,6 +45,7 @@ def digests() -> dict[str, str]:
     found = {"check": times["check"], "timing": times["timing"], "counters": counters["check"]}
     found |= {
         "compile": Request(Path(), "", Path(), (), "sm_90a").key,
+        "compile_triton": code.digest("ladder.build.triton_request", "ladder.build.triton_compiler"),
         "facts": code.digest("ladder.build.variants"),
     }
     return found | {"clock": timer_validation_code()} | {step: step_code(step) for step in STEP_MODULES}
@@ -96,6 +97,12 @@ CHECK, TIMING = {"check", "counters", "clock"}, {"timing", "clock"}
             "--ptxas-options=-v",
             "--ptxas-options=-w",
             {"compile", "facts"},
+        ),
+        (
+            "build/triton_compiler.py",
+            "32 * about.num_warps",
+            "64 * about.num_warps",
+            {"compile_triton", "facts"},
         ),
         ("build/occupancy.py", "def occupancy(", "def _occupancy(", {"facts"}),
         ("model/schemas.py", 'notes": columns("sweep stage', 'notes": columns("sweep new stage', NOTHING),
