@@ -468,7 +468,7 @@ def claims(data: RunData) -> Facts:
     here = decisive[[one not in elsewhere for one in decisive.index]]
     there = decisive[[one in elsewhere for one in decisive.index]]
     return {
-        "texts": decided[~decided["id"].isin(elsewhere)]["source"].str.split(" ").str[0].nunique(),
+        "texts": decided[decided["id"].isin(here.index)]["source"].str.split(" ").str[0].nunique(),
         "claims": len(here),
         "refuted": int((here == REFUTED).sum()),
         "there": len(there),
