@@ -16,11 +16,11 @@ from emulator.grid_ptx import GridMachine
 from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Fault, Memory
+from emulator.softmax_rule import error_over_bound
 from emulator.tensor_ptx import parse_tensor
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import ELEMENT_BYTES
-from ladder.problems.softmax.bounds import FLUSHED, PER_DISTANCE, error_bound
 
 FOLDER, INCLUDE = ROOT / "kernels" / "memory_bound" / "softmax", ROOT / "kernels" / "include"
 FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
@@ -83,15 +83,7 @@ def matrix(dtype: str, rows: int, columns: int, kind: str = "uniform") -> Array:
 
 def worst(made: Array, elements: Array, dtype: str) -> float:
     """The largest error over the bound, by the rule of the problem."""
-    x = value(elements, dtype)
-    distance = x.max(axis=1, keepdims=True) - x
-    right = np.exp(-distance)
-    right /= right.sum(axis=1, keepdims=True)
-    with np.errstate(all="ignore"):
-        allowed = np.where(right > 0, PER_DISTANCE * distance * right, 0) + FLUSHED
-        beyond = np.abs(made - right) - allowed
-        error = np.where(beyond <= 0, 0, beyond / right)
-    return float(np.nan_to_num(error, nan=np.inf).max()) / error_bound(x.shape[1], dtype)
+    return error_over_bound(made, value(elements, dtype), dtype)
 
 
 CASES = [(rung, dtype) for rung in FILES for dtype in kernel(rung).dtypes]

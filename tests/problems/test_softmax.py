@@ -11,6 +11,7 @@ import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Memory
+from emulator.softmax_rule import error_over_bound
 from emulator.tensor_ptx import from_bits, to_bits
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
@@ -18,7 +19,7 @@ from ladder.gpu.device import _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, COPY, INPUTS
 from ladder.problems.softmax import PROBLEM
-from ladder.problems.softmax.bounds import FLUSHED, PER_DISTANCE, error_bound
+from ladder.problems.softmax.bounds import error_bound
 from ladder.problems.softmax.instance import SoftmaxInstance
 
 CHECK = PACKAGE / "problems" / "softmax" / "check.cu"
@@ -79,16 +80,8 @@ def rounded(made: Array, dtype: str) -> Array:
 def share(made: Array, given: Array, dtype: str) -> float:
     """The largest error over the bound, in fp64."""
     x = numbers(given)
-    x = x[np.isfinite(x).any(axis=1)]
-    out = numbers(made)[np.isfinite(numbers(given)).any(axis=1)]
-    distance = x.max(axis=1, keepdims=True) - x
-    right = np.exp(-distance)
-    right /= right.sum(axis=1, keepdims=True)
-    with np.errstate(all="ignore"):
-        allowed = np.where(right > 0, PER_DISTANCE * distance * right, 0) + FLUSHED
-        beyond = np.abs(out - right) - allowed
-        error = np.where(beyond <= 0, 0, beyond / right)
-    return float(np.nan_to_num(error, nan=np.inf).max()) / error_bound(x.shape[1], dtype)
+    known = np.isfinite(x).any(axis=1)
+    return error_over_bound(numbers(made)[known], x[known], dtype)
 
 
 @pytest.mark.parametrize("way", [three_passes, online])

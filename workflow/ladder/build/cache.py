@@ -14,7 +14,7 @@ from pebble import ProcessExpired, ProcessPool
 
 from ladder.build.cubin import disassemble, instruction_counts, persistent_symbols
 from ladder.build.nvrtc import Request
-from ladder.build.triton_request import MISSING, TritonRequest
+from ladder.build.triton_request import TritonRequest
 from ladder.model.errors import LadderError
 from ladder.model.files import read_json, replace_file, sha256, write_json
 
@@ -50,7 +50,7 @@ class Cache:
             if cubin and (names := ", ".join(persistent_symbols(cubin, listing))):
                 facts |= {"status": "stateful", "reason": f"uses what outlives a launch: {names}"}
             facts |= instruction_counts(listing) if cubin else {}
-            for key in request.keys if isinstance(request, TritonRequest) else (request.key,):
+            for key in request.keys:
                 replace_file(self.folder / f"{key}.cubin", cubin)
                 write_json(self.folder / f"{key}.json", facts)
 
@@ -63,8 +63,8 @@ class Cache:
         by_key = {request.key: request for request in requests}
         found = {key: self.facts(request) for key, request in by_key.items()}
         for key, request in by_key.items():
-            if found[key] is None and isinstance(request, TritonRequest) and not request.compiler:
-                found[key] = {"status": "unsupported", "reason": MISSING}
+            if found[key] is None and request.missing:
+                found[key] = {"status": "unsupported", "reason": request.missing}
         missing = [by_key[key] for key, facts in found.items() if facts is None]
         answers = list[tuple[Compilable, bytes, dict[str, Any]]]()
         if not missing:

@@ -158,6 +158,16 @@ class Request:
         given = [self.entries, self.arch, self.options, self.source_sha256]
         return digest_json([*given, nvrtc_version(), code.digest("ladder.build.nvrtc")])[:32]
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What an answer is kept as."""
+        return (self.key,)
+
+    @property
+    def missing(self) -> str:
+        """Why nothing is compiled here, where that is so: without NVRTC nothing of this package runs."""
+        return ""
+
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         """(cubin, facts); no bytes if it does not compile. Raises LadderError without CUDA's headers, MemoryError."""
         facts: dict[str, Any] = {"status": "ok", "reason": "", "nvrtc": nvrtc_version()}

@@ -119,6 +119,11 @@ class TritonRequest:
         """What an answer is kept as: also as that of a host without Triton, which takes that of another host."""
         return (self.key, self._key(""))
 
+    @property
+    def missing(self) -> str:
+        """Why nothing is compiled here, where that is so."""
+        return "" if self.compiler else MISSING
+
     def compile(self) -> tuple[bytes, dict[str, Any]]:
         """(cubin, facts); no bytes if it does not compile. Raises ChildProcessError where the compiler crashes."""
         facts: dict[str, Any] = {"status": "ok", "reason": "", "triton": self.compiler}

@@ -1,8 +1,10 @@
 """Claims of what was written about kernels that the memory bounds: sums, transpositions and softmax."""
 
+from collections.abc import Generator
+
 from ladder.claims.counters import ENOUGH, per_request
 from ladder.claims.primitives import SLIGHT, Answer, Part, decide
-from ladder.results.run_data import Rows, RunData
+from ladder.results.run_data import Rows, RunData, Values
 
 _MANY = 2**22
 """Numbers of the sum in Harris's slides: int32 there, fp32 here."""
@@ -16,11 +18,16 @@ def _sums(data: RunData, rung: str) -> Rows:
     return data.timed("reduction", rung=rung, elements=_MANY)
 
 
-def _step(
-    data: RunData, label: str, rung: str, below: str, least: float, margin: float | None = None
-) -> Part:
-    values = data.speeds_over(_sums(data, rung), _sums(data, below), "elements")
-    return decide(f"speed of {label}", values, least=least, margin=margin)
+def _speeds(data: RunData, rung: str, below: str) -> Values:
+    return data.speeds_over(_sums(data, rung), _sums(data, below), "elements")
+
+
+def _faster(data: RunData, what: str, rung: str, below: str, times: float) -> Generator[Part, Part, Part]:
+    """That a rung is faster than another one, and by so many times; the first of the two parts."""
+    values = _speeds(data, rung, below)
+    faster = yield decide(f"speed of {what}", values, least=1, margin=_SLIGHT)
+    yield decide(f"speed of {what}", values, least=times)
+    return faster
 
 
 def sequential_addressing(data: RunData) -> Answer:
@@ -29,9 +36,8 @@ def sequential_addressing(data: RunData) -> Answer:
 
     Source: harris-reduction (kernel 3 over kernel 2).
     """
-    pair = "sequential over interleaved addressing", "3 sequential addressing", "2 shared-memory tree"
-    faster = yield _step(data, *pair, least=1, margin=_SLIGHT)
-    yield _step(data, *pair, least=2.01)
+    what = "sequential over interleaved addressing"
+    faster = yield from _faster(data, what, "3 sequential addressing", "2 shared-memory tree", 2.01)
     return f"Add the upper half to the lower half ({faster.span}); better, let warps add up in registers."
 
 
@@ -41,13 +47,8 @@ def many_numbers_a_thread(data: RunData) -> Answer:
 
     Source: harris-reduction (kernel 7 over kernel 6).
     """
-    pair = (
-        "many numbers a thread over a round of the block each",
-        "5 many numbers a thread",
-        "4 warp shuffles",
-    )
-    faster = yield _step(data, *pair, least=1, margin=_SLIGHT)
-    yield _step(data, *pair, least=1.42)
+    what = "many numbers a thread over a round of the block each"
+    faster = yield from _faster(data, what, "5 many numbers a thread", "4 warp shuffles", 1.42)
     return f"Let each thread add up all of its numbers first: {faster.span} the speed."
 
 
@@ -57,8 +58,8 @@ def sums_in_all(data: RunData) -> Answer:
 
     Source: harris-reduction (kernel 7 over kernel 2).
     """
-    label = "the last rung over the shared-memory tree"
-    whole = yield _step(data, label, "8 bulk copies", "2 shared-memory tree", least=12.9)
+    values = _speeds(data, "8 bulk copies", "2 shared-memory tree")
+    whole = yield decide("speed of the last rung over the shared-memory tree", values, least=12.9)
     return f"Expect {whole.span} from a tree to the last rung at 2^22 numbers, and more at more."
 
 

@@ -1,0 +1,20 @@
+"""The rule by which outputs of a softmax are right, in fp64: what check.cu computes on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from ladder.problems.softmax.bounds import FLUSHED, PER_DISTANCE, error_bound
+
+from emulator.ptx import Array
+
+
+def error_over_bound(made: Array, elements: Array, dtype: str) -> float:
+    """The largest error of `made` over the bound, infinite where it is no number. Both are fp64; no row is all -inf."""
+    distance = elements.max(axis=1, keepdims=True) - elements
+    right = np.exp(-distance)
+    right /= right.sum(axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        allowed = np.where(right > 0, PER_DISTANCE * distance * right, 0) + FLUSHED
+        beyond = np.abs(made - right) - allowed
+        error = np.where(beyond <= 0, 0, beyond / right)
+    return float(np.nan_to_num(error, nan=np.inf).max()) / error_bound(elements.shape[1], dtype)
