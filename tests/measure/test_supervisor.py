@@ -103,7 +103,8 @@ while True:
             sys.exit(0)  # Its supervisor is gone.
         answer(regimes)
 '''
-DEADLINE_S = 0.8
+DEADLINE_S = 0.8  # where a worker hangs
+PATIENT_S = 60.0  # elsewhere: on a busy machine a process may take a second to die
 TASKS = 5
 ON = {"gpu": "a GPU", "driver": "1"}
 
@@ -146,6 +147,7 @@ class Run:
 
     def script(self, script: Mapping[str, str]) -> None:
         """What the worker does: by task index, or "start"; a task that is not named goes well."""
+        self.doing = script
         (self.folder / "script.json").write_text(json.dumps(script), encoding="utf-8")
 
     def start_worker(self) -> WorkerProcess:
@@ -154,10 +156,13 @@ class Run:
 
     def measure(
         self,
-        deadline_s: float = DEADLINE_S,
+        deadline_s: float | None = None,
         describe: Callable[[float], Mapping[str, Any]] = lambda since: {},
     ) -> list[Record]:
         """What the measuring step does: keep what is known, measure the rest. Returns the records, task by task."""
+        if deadline_s is None:
+            hangs = any("hang" in what for what in self.doing.values())
+            deadline_s = DEADLINE_S if hangs else PATIENT_S
         facts = {f"v{index}": {"machine_code": f"code {index}"} for index in range(TASKS)}
         plan = replace(make_plan(deadline_s), harness={"fp32": {"machine_code": "harness"}}, variants=facts)
         view = View(plan, read_store(self.folder / "records"))
@@ -277,7 +282,8 @@ def test_a_cell_whose_worker_is_killed_twice_is_lost(run: Run) -> None:
 
 def test_each_of_many_lost_workers_is_replaced(run: Run) -> None:
     run.script({"0": "segfault", "1": "hang", "2": "fatal", "4": "exit"})
-    assert statuses(run.measure()) == ["launch_error", "timeout", "launch_error", "ok", "launch_error"]
+    records = run.measure(deadline_s=4 * DEADLINE_S)  # others must die before it
+    assert statuses(records) == ["launch_error", "timeout", "launch_error", "ok", "launch_error"]
     assert len(run.workers) == 4
     assert not any(alive(pid) for pid in run.workers)
 
@@ -313,7 +319,7 @@ def test_statuses_are_measurements_and_not_measured_again(run: Run) -> None:
     first = run.measure()
     run.script({})
     assert run.measure() == first
-    assert run.measure(deadline_s=10 * DEADLINE_S) == first
+    assert run.measure(deadline_s=10 * PATIENT_S) == first
     assert len(run.tasks) == TASKS
 
 
@@ -321,7 +327,7 @@ def test_a_timeout_is_tried_again_under_a_longer_deadline_and_the_first_record_s
     run.script({"1": "hang"})
     run.measure()
     run.script({})
-    assert statuses(run.measure()) == ["ok", "timeout", "ok", "ok", "ok"]
+    assert statuses(run.measure(deadline_s=DEADLINE_S)) == ["ok", "timeout", "ok", "ok", "ok"]
     again = run.measure(deadline_s=2 * DEADLINE_S)
     assert run.tasks == [0, 1, 2, 3, 4, 1]
     assert sorted(statuses(again)) == ["ok"] * TASKS + ["timeout"]
