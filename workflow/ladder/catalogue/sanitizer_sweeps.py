@@ -8,7 +8,7 @@ from ladder.model.problem import Problem, Size
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry, Reference, Sweep
 
-_EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003), strict=True))
+_EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003, 5, 531, 128), strict=True))
 """Several tiles and a part of one in each dimension; no two extents are equal."""
 
 
@@ -16,6 +16,7 @@ def small_size(variant: Variant) -> Size:
     """The least regular small size that the variant's constraints admit; where they admit none, any.
 
     Sizes are doubled until the grid stops growing (persistent kernels), so that each block processes several tiles.
+    Where a field admits only the value that a kernel is compiled for, it is the largest of the sizes at the edges.
     """
     least = {name: _EXTENTS[name] for name in variant.kernel.problem.size_fields}
     for step in (2**power for power in range(10)):
@@ -26,7 +27,9 @@ def small_size(variant: Variant) -> Size:
         if all(variant.absent(size) is None for size in sizes):
             *blocks, most = [math.prod(variant.geometry(size).grid) for size in sizes]
             return sizes[blocks.index(most)] if most in blocks else sizes[0]
-    return least
+    edges = variant.kernel.problem.edges(variant.params)
+    taken = [size for group in edges for size in group if variant.absent(size) is None]
+    return max(taken, key=lambda size: math.prod(size.values()), default=least)
 
 
 def sanitizer_sweeps(catalog: Mapping[str, Kernel], sweeps: Mapping[str, Sweep]) -> Iterator[Sweep]:

@@ -34,10 +34,14 @@ from ladder.results.environment import read_environment
 from ladder.results.judgement import VERDICTS, cells_of, components_for, decide, text
 
 _LINE = Path("command line")
-_SIZES = {"gemm": 2048, "banks": 4096}
+_SIZES: dict[str, Any] = {
+    "gemm": 2048,
+    "banks": 4096,
+    "attention": {"heads": 128, "sequence": 4096, "d": 128},
+}
 
 
-def usual_size(problem: Problem) -> int | str:
+def usual_size(problem: Problem) -> Any:
     """The size to judge at where none is asked for: of most problems a line or a matrix of 256 MiB in fp32."""
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 

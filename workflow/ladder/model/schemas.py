@@ -8,8 +8,9 @@ STATUSES = tuple(_STATUSES.split())
 
 VERDICTS = ("holds", "refuted", "equivalent", "undecided", "not measured")
 
-SIZE_COLUMNS = ("m", "n", "k", "elements")
-_SIZE = "m:int n:int k:int elements:int taps:int"
+SIZE_COLUMNS = ("m", "n", "k", "elements", "heads", "sequence", "d")
+_EXTENTS = " ".join(f"{name}:int" for name in SIZE_COLUMNS)
+_SIZE = f"{_EXTENTS} taps:int"
 
 
 def columns(text: str) -> Mapping[str, str]:
@@ -90,7 +91,7 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
     "sanitizer": columns(
-        """problem kernel variant dtype layout m:int n:int k:int elements:int tool status errors:int where
+        f"""problem kernel variant dtype layout {_EXTENTS} tool status errors:int where
         reason cubin_sha256"""
     ),
 }
