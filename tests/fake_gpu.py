@@ -103,27 +103,31 @@ class FakeGpu:
         return 0.0, 0
 
 
-def use_as_a_worker_does(made: Any) -> set[str]:
+def use_as_a_worker_does(made: Any, **params: int) -> set[str]:
     """All that happens to an instance, at its own place and in chains. The kernels of the check that were called."""
     for place in (0, 1, 5):
         with made.writing_to(place):
             made.poison_outputs()
             made.fill_inputs(3)
-            made.check({})
+            made.check(params)
             made.refresh(4)
-            made.inspect({}, CheckResultSlot(1, 2, 3))
+            made.inspect(params, CheckResultSlot(1, 2, 3))
             made.renew(5)
     assert made.memory_violation() is None
     return set(made.gpu.called)
 
 
 def assert_launches_of_a_chain_differ(made: Any) -> None:
-    """Each has an input at a place of its own, drawn with a key of its own."""
-    pointers = set()
+    """Each has an input at a place of its own, or two that no other has both of, drawn with keys of their own."""
+    pointers, keys = set(), set()
     for place in range(2, 12):
         with made.writing_to(place):
-            pointers.add(made.pointer("input"))
+            pointers.add(tuple(made.pointer(name) for name in made.shifted_inputs))
     assert len(pointers) == 10
     made.renew(9)
-    keys = [tensor.key.value for (name, _), tensor in made._copies.items() if name == "input"]
-    assert len(set(keys)) == len(keys) > 10
+    for place in range(2, 12):
+        with made.writing_to(place):
+            keys.add(tuple(made.tensors[name].key.value for name in made.shifted_inputs))
+    assert len(keys) == 10
+    every = [tensor.key.value for tensor in made._copies.values()]
+    assert len(set(every)) == len(every)

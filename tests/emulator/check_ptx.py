@@ -24,6 +24,7 @@ _PLAIN: dict[str, Any] = {
     "not.b32": np.invert,
 }
 _PLAIN |= {"not.b64": np.invert, "cvt.f64.f32": np.float64, "cvt.rn.f32.f64": np.float32}
+_PLAIN |= {"cvt.rn.f64.s64": np.float64}
 _PLAIN |= {"cvt.rzi.f32.f32": np.trunc, "cvt.rzi.s32.f32": np.int32}
 _PLAIN["fma.rn.f64"] = lambda a, b, add: a * b + add
 ptx._TYPES["f64"], ptx._BITS[1] = np.float64, np.bool_

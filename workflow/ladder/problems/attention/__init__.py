@@ -11,7 +11,7 @@ from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, 
 
 DEPTHS = (64, 128)
 _EDGES = (
-    ((1, 1), (1, 128)),
+    ((67, 1), (67, 128)),
     ((3, 2), (3, 128)),
     ((2, 63), (2, 128)),
     ((1, 64), (1, 128)),

@@ -1,0 +1,59 @@
+"""The rule by which outputs of an attention are right, in fp64: what check.cu computes on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from ladder.problems.attention.bounds import allowance
+
+from emulator.inputs import drawn, value
+from emulator.ptx import Array
+
+_EXPONENT_LOSS, _LARGEST_EXPONENT = 2.0**-21, 300.0
+"""Both as in check.cu."""
+
+
+def given(dtype: str, shape: tuple[int, int, int], kind: str, key: int) -> tuple[Array, Array, Array]:
+    """Bits of q, k and v (heads, sequence, d) as an instance draws them, with three keys from `key` on."""
+    kinds = (kind, kind, "uniform" if kind == "equal" else kind)
+    count = int(np.prod(shape))
+    q, k, v = (drawn(dtype, count, key + at, one).reshape(shape) for at, one in enumerate(kinds))
+    return q, k, v
+
+
+def logits(q: Array, k: Array, causal: int) -> Array:
+    """Of fp64 queries and keys (heads, sequence, d): -inf where a row does not see a key."""
+    found = q @ np.swapaxes(k, 1, 2) / np.sqrt(q.shape[2])
+    unseen = np.triu(np.ones(found.shape[1:], bool), 1) & bool(causal)
+    return np.where(unseen, -np.inf, found)
+
+
+def attention(q: Array, k: Array, v: Array, causal: int) -> Array:
+    """The right output, of numbers in fp64."""
+    s = logits(q, k, causal)
+    weights = np.exp(s - s.max(axis=2, keepdims=True))
+    return np.asarray(weights @ v / weights.sum(axis=2, keepdims=True))
+
+
+def errors_over_bound(
+    made: Array, inputs: tuple[Array, Array, Array], dtype: str, causal: int, kind: str
+) -> Array:
+    """Errors of bits `made` over what is allowed, of the same shape; infinite where it is no number."""
+    q, k, v = (value(one, dtype) for one in inputs)
+    heads, sequence, d = k.shape
+    by = allowance(dtype, {"heads": heads, "sequence": sequence, "d": d}, kind)
+    s = logits(q, k, causal)
+    below = s - s.max(axis=2, keepdims=True)
+    weights = np.exp(below)
+    norms = np.linalg.norm(q, axis=2)[:, :, None] * np.linalg.norm(k, axis=2)[:, None] / np.sqrt(d)
+    losses = _EXPONENT_LOSS + by.of_logit * norms
+    losses = losses + np.where(below == 0, losses, 0).max(axis=2, keepdims=True)
+    losses[below == 0] = 0
+    seen = np.isfinite(s)
+    more = np.exp(np.minimum(below + losses, _LARGEST_EXPONENT)) - weights
+    off = np.where(seen, by.of_weight * np.maximum(weights, by.smallest) + more, 0) ** 2
+    right = weights @ v / weights.sum(axis=2, keepdims=True)
+    least = np.exp(below - losses).sum(axis=2, keepdims=True)
+    times = np.minimum(by.times, np.sqrt(seen.sum(axis=2, keepdims=True)))
+    spread = np.sqrt(off @ v**2) + np.abs(right) * np.sqrt(off.sum(axis=2, keepdims=True))
+    allowed = by.of_output * np.maximum(np.abs(right), by.smallest) + times * spread / least
+    return np.asarray(np.nan_to_num(np.abs(value(made, dtype) - right) / allowed, nan=np.inf))

@@ -1,0 +1,385 @@
+"""The problem attention, without a GPU: which outputs its bound accepts, and what its check works out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.attention_rule import errors_over_bound, given, logits
+from emulator.check_ptx import CheckMachine, check_program
+from emulator.inputs import e4m3, value
+from emulator.ptx import Array, Memory
+from emulator.tensor_ptx import to_bits
+from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
+from ladder.gpu import instance as instances
+from ladder.gpu.device import _mixed
+from ladder.model.code import PACKAGE
+from ladder.model.problem import C_TYPES, INPUTS
+from ladder.problems.attention import DEPTHS, PROBLEM
+from ladder.problems.attention.bounds import allowance
+from ladder.problems.attention.instance import AttentionInstance
+
+CHECK = PACKAGE / "problems" / "attention" / "check.cu"
+KEY, SECRET = 0x0123_4567_89AB_CDEF, 0x5EC_2E7
+SINGLE = np.float32
+GROUP = 4  # rows that the check takes together
+Inputs = tuple[Array, Array, Array]
+
+
+def rounded(x: Array, dtype: str) -> Array:
+    """Bits of fp32 numbers in a type of 16."""
+    return to_bits(x.astype(SINGLE), "bf16" if dtype == "bf16" else "f16")
+
+
+def narrow(x: Array, dtype: str) -> Array:
+    return value(rounded(x, dtype), dtype).astype(SINGLE)
+
+
+def exponential(x: Array) -> Array:
+    """In fp32 as ex2.approx: off by 2^-22, but of 0."""
+    off = np.where(x == 0, 1.0, 1 + 2.0**-22)
+    return np.asarray(np.exp2(x.astype(np.float64)) * off).astype(SINGLE)
+
+
+def cut(x: Array) -> Array:
+    """Of fp32, as tensor cores add: a bit less, and towards zero."""
+    return (x.view(np.uint32) & np.uint32(0xFFFFFFFE)).view(SINGLE)
+
+
+def product(left: Array, right: Array) -> Array:
+    """Of fp32 matrices, 16 terms at a time."""
+    total = np.zeros((*left.shape[:2], right.shape[2]), SINGLE)
+    for at in range(0, left.shape[2], 16):
+        part = left[:, :, at : at + 16].astype(np.float64) @ right[:, at : at + 16].astype(np.float64)
+        total = cut((total + part).astype(SINGLE))
+    return total
+
+
+def online(
+    inputs: Inputs,
+    dtype: str,
+    causal: int,
+    tile: int = 64,
+    weights: Callable[[Array], Array] | None = None,
+    total: Callable[[Array], Array] = lambda x: x,
+) -> Array:
+    """Bits of the output of a fused kernel: tiles of keys, a maximum and a sum that are rescaled.
+
+    `weights` and `total` are what else it does with these.
+    """
+    q, k, v = (value(one, dtype).astype(SINGLE) for one in inputs)
+    rows, keys, scale = q.shape[1], k.shape[1], SINGLE(1.4426950408889634 / math.sqrt(q.shape[2]))
+    made, top = np.zeros(q.shape, SINGLE), np.full((*q.shape[:2], 1), -np.inf, SINGLE)
+    sums = np.zeros_like(top)
+    for begin in range(0, keys, tile):
+        s = product(q, np.swapaxes(k[:, begin : begin + tile], 1, 2))
+        unseen = np.arange(begin, begin + s.shape[2])[None] > np.arange(rows)[:, None]
+        s = np.where(unseen & bool(causal), SINGLE(-np.inf), s)
+        larger = np.maximum(top, s.max(axis=2, keepdims=True))
+        p = exponential(s * scale - larger * scale)
+        again = exponential((top - larger) * scale)
+        sums = total(sums * again + p.sum(axis=2, keepdims=True, dtype=SINGLE))
+        p = (weights or (lambda x: narrow(x, dtype)))(p)
+        made, top = made * again + product(p, v[:, begin : begin + tile]), larger
+    return rounded(made / sums, dtype)
+
+
+def largest(made: Array, inputs: Inputs, dtype: str, causal: int, kind: str) -> float:
+    return float(errors_over_bound(made, inputs, dtype, causal, kind).max())
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+@pytest.mark.parametrize("kind", PROBLEM.inputs)
+def test_a_fused_kernel_lies_within_the_bound(kind: str, dtype: str, causal: int) -> None:
+    """Though its products are cut and every exponential errs by the most, in the same direction."""
+    for shape, tile in (
+        ((3, 1, 64), 64),
+        ((3, 2, 64), 64),
+        ((2, 65, 64), 64),
+        ((2, 191, 128), 128),
+        ((1, 700, 64), 80),
+    ):
+        inputs = given(dtype, shape, kind, KEY)
+        with np.errstate(all="ignore"):
+            made = online(inputs, dtype, causal, tile)
+            assert largest(made, inputs, dtype, causal, kind) < 0.85, shape
+
+
+# Cheats and mistakes, as bits of outputs in bf16 and fp16. Those of `exact` are in fp64 but for what they do wrong.
+
+
+def exact(
+    inputs: Inputs, dtype: str, causal: int, keep: slice = slice(None), **do: Callable[[Array], Array]
+) -> Array:
+    q, k, v = (value(one, dtype) for one in inputs)
+    s = logits(q, k, causal)[:, :, keep]
+    s = s - s.max(axis=2, keepdims=True)
+    weights = do.get("weights", lambda x: x)(np.exp(s))
+    return rounded(weights @ v[:, keep] / weights.sum(axis=2, keepdims=True), dtype)
+
+
+def without_maximum(inputs: Inputs, dtype: str, causal: int) -> Array:
+    q, k, v = (value(one, dtype).astype(SINGLE) for one in inputs)
+    e = np.exp(logits(q, k, causal).astype(SINGLE))
+    return rounded(narrow(e, dtype) @ v / e.sum(axis=2, keepdims=True), dtype)
+
+
+def maximum_from_zero(inputs: Inputs, dtype: str, causal: int) -> Array:
+    """As where it begins at 0 and not at -inf: all weights may be 0 then."""
+    q, k, v = (value(one, dtype).astype(SINGLE) for one in inputs)
+    s = logits(q, k, causal)
+    e = np.exp((s - np.maximum(s.max(axis=2, keepdims=True), 0)).astype(SINGLE))
+    return rounded(narrow(e, dtype) @ v / e.sum(axis=2, keepdims=True), dtype)
+
+
+def beyond_the_length(inputs: Inputs, dtype: str, causal: int) -> Array:
+    """A tile's keys behind the last one are zeros, as TMA brings them, and are not masked."""
+    q, k, v = (value(one, dtype) for one in inputs)
+    more = ((0, 0), (0, -k.shape[1] % 64), (0, 0))
+    s = logits(q, np.pad(k, more), 0)
+    if causal:
+        s[:, np.triu(np.ones(s.shape[1:], bool), 1)] = -np.inf
+    weights = np.exp(s - s.max(axis=2, keepdims=True))
+    return rounded(weights @ np.pad(v, more) / weights.sum(axis=2, keepdims=True), dtype)
+
+
+def other_scale(inputs: Inputs, dtype: str, causal: int) -> Array:
+    q, k, v = inputs
+    return exact((rounded(value(q, dtype) * 1.01, dtype), k, v), dtype, causal)
+
+
+def without_last_row(inputs: Inputs, dtype: str, causal: int) -> Array:
+    made = exact(inputs, dtype, causal)
+    made[:, -1, -1] = 0xFFFF
+    return made
+
+
+def eighths(x: Array, dtype: str) -> Array:
+    """To 4 bits, as e4m3 has."""
+    del dtype
+    return value(e4m3(x.astype(SINGLE)), "fp8")
+
+
+Cheat = Callable[[Inputs, str, int], Array]
+CHEATS: dict[str, tuple[str, Cheat]] = {
+    "without the maximum": ("spikes", without_maximum),
+    "a maximum that begins at 0": ("wide", maximum_from_zero),
+    "the last key is left out": ("equal", lambda x, of, causal: exact(x, of, causal, slice(-1))),
+    "the last eight keys are left out": ("uniform", lambda x, of, causal: exact(x, of, causal, slice(-8))),
+    "keys beyond the length": ("uniform", beyond_the_length),
+    "the mask is the other way": ("uniform", lambda x, of, causal: exact(x, of, 1 - causal)),
+    "all weights are alike": (
+        "uniform",
+        lambda x, of, causal: exact(x, of, causal, weights=lambda e: (e > 0) * 1.0),
+    ),
+    "powers of two": (
+        "uniform",
+        lambda x, of, causal: exact(x, of, causal, weights=lambda e: e ** math.log(2)),
+    ),
+    "weights in e4m3": (
+        "uniform",
+        lambda x, of, causal: online(x, of, causal, weights=lambda p: eighths(p, of)),
+    ),
+    "a sum in 16 bits": (
+        "positive",
+        lambda x, of, causal: online(x, of, causal, total=lambda s: narrow(s, of)),
+    ),
+    "a scale of 1.01": ("spikes", other_scale),
+    "the head beside it": ("uniform", lambda x, of, causal: np.roll(exact(x, of, causal), 1, axis=0)),
+    "the row above": ("uniform", lambda x, of, causal: np.roll(exact(x, of, causal), 1, axis=1)),
+    "one output is left unwritten": ("uniform", without_last_row),
+}
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+@pytest.mark.parametrize(
+    ("cheat", "causal"),
+    [
+        (cheat, causal)
+        for cheat in CHEATS
+        for causal in (0, 1)
+        if (cheat, causal) != ("keys beyond the length", 1)
+    ],
+)
+def test_what_is_no_attention_leaves_the_bound(cheat: str, dtype: str, causal: int) -> None:
+    """At one of the edges, where keys are many, or one. Under a mask no row sees keys beyond the length."""
+    kind, way = CHEATS[cheat]
+    shape = (67, 1, 64) if way is maximum_from_zero else (2, 1031, 64)
+    assert dict(zip(PROBLEM.size_fields, shape, strict=True)) in itertools.chain(*PROBLEM.edges({}))
+    inputs = given(dtype, shape, kind, KEY)
+    with np.errstate(all="ignore"):
+        assert not largest(way(inputs, dtype, causal), inputs, dtype, causal, kind) <= 1
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_what_a_long_launch_may_leave_out_is_what_its_bound_says(dtype: str) -> None:
+    """Some rows of 16384 keys, uniform."""
+    _, k, v = given(dtype, (1, 16384, 64), "uniform", KEY)
+    inputs = (given(dtype, (1, 16, 64), "uniform", KEY + 9)[0], k, v)
+    cheats: dict[str, Array] = {
+        "without 64 keys": exact(inputs, dtype, 0, slice(-64)),
+        "weights in e4m3": exact(inputs, dtype, 0, weights=lambda e: value(e4m3(e.astype(SINGLE)), "fp8")),
+        "weights that are alike": exact(inputs, dtype, 0, weights=np.ones_like),
+    }
+    for what, made in cheats.items():
+        assert largest(made, inputs, dtype, 0, "uniform") > 1.5, what
+    assert largest(exact(inputs, dtype, 0), inputs, dtype, 0, "uniform") < 0.5
+    assert largest(online(inputs, dtype, 0), inputs, dtype, 0, "uniform") < 0.85
+
+
+def test_wide_inputs_are_held_to_the_bound_where_fp32_tells_the_largest_key() -> None:
+    """In most rows: there the output is a row of V, and no other one."""
+    inputs = given("bf16", (1, 191, 64), "wide", KEY)
+    with np.errstate(all="ignore"):
+        right = exact(inputs, "bf16", 0)
+        errors = errors_over_bound(np.roll(right, 1, axis=1), inputs, "bf16", 0, "wide").max(axis=(0, 2))
+    assert np.mean(errors > 1) > 0.9
+
+
+# The check's kernels, by the emulator.
+
+
+def compared(
+    name: str, dtype: str, output: Array, kind: str, causal: int, slot: int = SECRET, blocks: int = 2
+) -> float:
+    """The largest error that one of them finds in bits of an output."""
+    memory, (heads, sequence, d) = Memory(), output.shape
+    running, result = (memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(2))
+    bits = np.ascontiguousarray(output).reshape(-1)
+    place = memory.buffer(0, bits.view(np.uint32), writable=False)
+    memory.readable[: place // 4] = 0
+    program = check_program(CHECK, f"{name}<{C_TYPES[dtype]}, {d}>", PACKAGE / "gpu")
+    kinds = [INPUTS.index(kind), INPUTS.index("uniform" if kind == "equal" else kind)]
+    size = {"heads": heads, "sequence": sequence, "d": d}
+    by = [int(np.float64(one).view(np.uint64)) for one in allowance(dtype, size, kind)]
+    about = [place, heads, sequence, causal, KEY, KEY + 1, KEY + 2, *kinds, *by]
+    if name == "compare_rows":
+        CheckMachine(program, memory, blocks, [running, *about]).run()
+        return float(memory.words[running // 4 :][:2].view(np.float64)[0])
+    CheckMachine(program, memory, blocks, [running, result, slot, *about]).run()
+    found, tag = memory.words[result // 4 :][:4].view(np.uint64)
+    assert int(tag) == _mixed(slot, int(found))
+    return float(found.view(np.float64))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "causal", "shape"),
+    [
+        ("bf16", "uniform", 0, (2, 5, 64)),
+        ("fp16", "positive", 1, (1, 9, 128)),
+        ("bf16", "integers", 1, (3, 3, 64)),
+        ("bf16", "wide", 1, (2, 9, 64)),
+        ("fp16", "equal", 1, (2, 7, 64)),
+        ("fp16", "spikes", 1, (1, 258, 64)),
+        ("bf16", "spikes", 0, (1, 5, 128)),
+    ],
+)
+def test_the_check_finds_the_errors_of_rows_that_were_drawn(
+    dtype: str, kind: str, causal: int, shape: tuple[int, int, int]
+) -> None:
+    """As worked out here: more keys than threads, groups that are not full, heads that begin elsewhere."""
+    inputs = given(dtype, shape, kind, KEY)
+    with np.errstate(all="ignore"):
+        made = online(inputs, dtype, causal)
+        made.reshape(-1)[-3] ^= 4
+        expected = largest(made, inputs, dtype, causal, kind)
+        assert expected > 0.1
+        assert compared("compare_rows", dtype, made, kind, causal) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_it_looks_at_every_element(causal: int) -> None:
+    inputs = given("bf16", (3, 5, 64), "uniform", KEY)
+    right = online(inputs, "bf16", causal)
+    assert compared("compare_rows", "bf16", right, "uniform", causal) < 1
+    for at in [*range(0, right.size, 241), right.size - 1]:
+        one = right.copy()
+        one.reshape(-1)[at] = 0x4000  # 2, where values are below 1
+        assert compared("compare_rows", "bf16", one, "uniform", causal) > 1, at
+    one = right.copy()
+    one.reshape(-1)[-1] = 0xFFFF
+    assert compared("compare_rows", "bf16", one, "uniform", causal) == 1e300
+
+
+def test_a_timed_launch_is_held_to_rows_that_the_key_of_its_slot_draws() -> None:
+    """Four wrong rows of sixteen are found by some keys; a block looks at four."""
+    inputs = given("fp16", (2, 8, 64), "uniform", KEY)
+    right = online(inputs, "fp16", 1)
+    wrong = right.copy()
+    wrong[1, GROUP:] ^= 0x40
+    found = []
+    for slot in range(SECRET, SECRET + 8):
+        assert compared("check_rows", "fp16", right, "uniform", 1, slot) < 1
+        error = compared("check_rows", "fp16", wrong, "uniform", 1, slot)
+        drawn = {_mixed(slot, block) % 4 for block in range(2)}  # of two groups a head
+        assert (error > 1) == (3 in drawn), slot
+        found.append(error > 1)
+    assert len(set(found)) == 2
+
+
+@pytest.mark.parametrize("dtype", PROBLEM.dtypes)
+def test_it_sees_any_output_that_was_not_written(dtype: str) -> None:
+    right = online(given(dtype, (2, 37, 64), "uniform", KEY), dtype, 0)
+    for at in (0, 7, right.size // 2 + 3, right.size - 1):
+        one = right.copy()
+        one.reshape(-1)[at] = 0xFFFF
+        assert compared("check_rows", dtype, one, "uniform", 0) == 1e300, at
+
+
+# The instance, on a GPU that only counts.
+
+
+@pytest.fixture(params=[(dtype, d) for dtype in PROBLEM.dtypes for d in DEPTHS])
+def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> AttentionInstance:
+    monkeypatch.setattr(instances, "Buffer", FakeBuffer)
+    dtype, d = request.param
+    gpu: Any = FakeGpu("attention", dtype)
+    return AttentionInstance(gpu, {"heads": 3, "sequence": 65, "d": d}, dtype, "")
+
+
+def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: AttentionInstance) -> None:
+    called = use_as_a_worker_does(made, causal=1)
+    assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= called
+
+
+def test_each_launch_of_a_chain_has_queries_and_keys_that_no_other_has_both_of(
+    made: AttentionInstance,
+) -> None:
+    assert_launches_of_a_chain_differ(made)
+
+
+def test_values_of_equal_keys_differ(made: AttentionInstance) -> None:
+    for kind in PROBLEM.inputs:
+        with made.inputs_of_kind(kind):
+            made.fill_inputs(1)
+        kinds = [INPUTS[made.tensors[name].kind.value] for name in "qkv"]
+        assert kinds == [kind, kind, "uniform" if kind == "equal" else kind]
+
+
+def test_the_memory_of_an_instance_is_what_its_description_says(made: AttentionInstance) -> None:
+    with made.writing_to(1):
+        held = {name: tensor.buffer.size for name, tensor in made.tensors.items()}
+    assert sum(held.values()) + held["o"] == PROBLEM.device_bytes(made.size, made.dtype)
+
+
+def test_work_is_what_flash_attention_counts() -> None:
+    size = {"heads": 16, "sequence": 16384, "d": 128}
+    whole, half = (PROBLEM.work(size, "bf16", {"causal": causal}) for causal in (0, 1))
+    assert whole.operations == 4 * 16384**2 * 2048 == 2 * half.operations
+    assert whole.bytes == half.bytes == 4 * 16 * 16384 * 128 * 2
+
+
+def test_edges_have_every_depth_around_tiles_and_whole_tiles_for_kernels_of_those() -> None:
+    groups = PROBLEM.edges({"causal": 1})
+    for group in groups:
+        for d in DEPTHS:
+            assert [size["d"] for size in group[: len(DEPTHS)]] == [*DEPTHS]
+            assert any(size["d"] == d and size["sequence"] % 128 == 0 for size in group)
+    lengths = {group[0]["sequence"] for group in groups}
+    assert {1, 2, 63, 64, 65, 127, 128, 129, 191} <= lengths
+    assert max(size["heads"] * -(-size["sequence"] // 128) for group in groups for size in group) > 132

@@ -1,0 +1,75 @@
+"""How far a right output may lie from the fp64 one.
+
+A row of the output is O = sum_j e_j v_j / l, with e_j = exp(s_j - m), s_j = q k_j / sqrt(d), m the largest of the s_j,
+and l the sum of the e_j, over the n keys that the row sees. A kernel has other weights than e_j, each off by w_j at
+most. Since sum_j e_j (v_j - O) is 0, its output is off by |sum_j w_j (v_j - O)| over its own l. u is the unit roundoff
+of the 16-bit type, 2**-8 or 2**-11, and t that of its smallest normal number.
+
+Of w_j:
+
+- Weights are rounded to 16 bits for the product with V: u max(e_j, t). That its sum adds the weights ahead of their
+  rounding makes no difference.
+- s_j is summed in fp32 by tensor cores, whose unit roundoff is 2**-23: (2 + 4 sqrt(d)) units of |q||k_j| / sqrt(d), as
+  for a GEMM (problems/gemm/bounds.py). Its scaling, and its difference from m, lose 4 units more, and ex2.approx
+  2**-22 of the exponential. What the logit of the maximum is off by changes all weights alike, so that a key's weight
+  is off by exp(s_j - m + x_j + x) - e_j, with x_j and x these losses of the key and of the largest, and that of the
+  largest is not. A maximum of part of the keys that is replaced later changes nothing: the differences add up.
+- The product with V is summed in fp32 by tensor cores, 16 keys an instruction. Of values with both signs it is a walk,
+  and so are its errors (the same page): (sqrt(S) / 2 + S / 50) units of a weight that is 1 are more than they lose.
+
+With R = sqrt(sum_j w_j^2 v_j^2), |sum_j w_j v_j| is at most sqrt(n) R whatever the signs are (Cauchy-Schwarz). A
+rounding is as likely up as down and uniform in an interval, so its moments are below those of a normal variable with a
+third of the square of the half width as its variance. Where all logits differ, roundings are independent: then the sum
+exceeds sqrt(2 / 3 ln(2 / p)) R with a chance of p. That is 5.5 R where one launch in 10**12 is refused. Weights with
+the same logit are rounded alike. Logits of integers have few values, so that the first bound stands alone. Where all
+keys are equal sum_j w_j (v_j - O) is 0, and u |O| is left: what O loses against l, which is summed ahead of rounding.
+
+Of O itself:
+
+- It is rounded to 16 bits: u max(|O|, t).
+- l is the sum of n positive numbers in fp32, of which one thread adds a quarter or less, as in wgmma's fragments: S / 8
+  units. Values of one sign lose S / 32 units of O in the product with V, and are no walk: they are far less than l's.
+  The division, and the changes of the maximum, lose 32 units.
+
+What a launch may do unseen: at 16384 keys, uniform inputs, bf16, 5.5 R is 2 % of the outputs' standard deviation. A
+kernel that leaves out 64 keys of them errs by 6 %, one that rounds the weights to e4m3 by 3 % and by 13 % somewhere,
+and one that takes all weights as equal by a third. l that is rounded to bf16 once, in a launch of bf16, shows where
+values have one sign: O is then not small against R.
+
+Wide inputs have logits of up to 2**43. There fp32 says which key is the largest, or does not: then anything is allowed.
+"""
+
+import math
+from typing import NamedTuple
+
+from ladder.model.problem import Size
+
+FALSE_ALARM = 1e-12
+"""The chance that a right launch is refused."""
+_UNIT = 2.0**-23
+_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+_SMALLEST = {"bf16": 2.0**-126, "fp16": 2.0**-14}
+
+
+class Allowance(NamedTuple):
+    """What a check allows, in the order of its kernels' arguments."""
+
+    of_output: float  # share of |O|
+    of_weight: float  # share of a weight
+    of_logit: float  # share of |q||k_j| / sqrt(d)
+    smallest: float  # number of full precision
+    times: float  # R, where that is less than sqrt(n) R
+
+
+def allowance(dtype: str, size: Size, inputs: str) -> Allowance:
+    """The errors of a right output, for a kind of inputs."""
+    heads, sequence, d = size["heads"], size["sequence"], size["d"]
+    roundoff, chance = _ROUNDOFF[dtype], math.log(2 * heads * sequence * d / FALSE_ALARM)
+    equal = inputs == "equal"
+    return Allowance(
+        of_output=roundoff * (2 if equal else 1) + (sequence / 8 + 32) * _UNIT,
+        of_weight=roundoff * (0 if equal else 1) + (math.sqrt(sequence) / 2 + sequence / 50) * _UNIT,
+        of_logit=(6 + 4 * math.sqrt(d)) * _UNIT,
+        smallest=_SMALLEST[dtype],
+        times=math.inf if equal or inputs == "integers" else math.sqrt(2 / 3 * chance),
+    )
