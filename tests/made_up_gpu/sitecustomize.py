@@ -1,7 +1,8 @@
 """Gives measuring jobs a made-up GPU: what Python imports at its start where this folder is on PYTHONPATH.
 
 Each node of a cluster (SLURMD_NODENAME) has those of MADE_UP_GPUS, as "node:count,…"; one has any other host. Their
-cells are "measured" by `made_up_worker.py`. Other steps, the workflow itself among them, see nothing of all this.
+cells are "measured" by `made_up_worker.py`. So are those of `tune`. Other steps, the
+workflow itself among them, see nothing of all this.
 """
 
 import os
@@ -12,8 +13,8 @@ def _stand_in() -> None:
     import contextlib
     from pathlib import Path
 
+    from ladder.gpu import discovery
     from ladder.gpu.discovery import FoundGpu, visible
-    from ladder.measure import gpu_job, host, job
 
     class Monitor:
         def __init__(self, uuid: str) -> None:
@@ -47,11 +48,13 @@ def _stand_in() -> None:
     def command(task: str, path: Path, plan: object, root: Path) -> list[str]:
         return [sys.executable, str(Path(__file__).with_name("made_up_worker.py")), task, str(path), "-"]
 
-    job.find_gpus, job.driver_version = gpus, lambda: "1.0"  # type: ignore[assignment]
+    discovery.find_gpus, discovery.driver_version = gpus, lambda: "1.0"  # ahead of whoever imports them
+    from ladder.measure import gpu_job, host, job
+
     job.Monitor, gpu_job.process_command = Monitor, command  # type: ignore[assignment,misc]
     job.locked_clocks = lambda uuid, mhz: contextlib.nullcontext()  # type: ignore[assignment,misc]
     host.card_facts = lambda uuid: {"uuid": uuid, "sm_clock_max_mhz": 1980}  # type: ignore[assignment]
 
 
-if sys.orig_argv[1:4] == ["-m", "ladder", "measure"]:
+if sys.orig_argv[1:4] in (["-m", "ladder", "measure"], ["-m", "ladder", "tune"]):
     _stand_in()

@@ -113,6 +113,13 @@ def _choices(plan: Plan, parameters: Iterable[str]) -> Iterator[Cell]:
                 yield choice
 
 
+def sizes_to_verify(variant: Variant, arch: str) -> list[Size]:
+    """Of each group of sizes at which kernels break the first that a variant takes on `arch`."""
+    groups = variant.kernel.problem.edges(variant.params)
+    taken = [next((size for size in group if variant.absent(size, arch) is None), None) for group in groups]
+    return [size for size in taken if size is not None]
+
+
 def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
     """Where else each variant of a sweep, and each kernel that one is timed against, is verified.
 
@@ -121,13 +128,10 @@ def plan_edges(sweep: Sweep, arch: str) -> dict[str, tuple[Edge, ...]]:
     found, unlaunched = {}, sweep.never_launched(arch)
     launched = [one for one in sweep.variants if one not in unlaunched]
     for variant in sorted(launched, key=lambda one: one.id):
-        groups = variant.kernel.problem.edges(variant.params)
-        taken = [
-            next((size for size in group if variant.absent(size, arch) is None), None) for group in groups
-        ]
         departs = variant.kernel.nan_at_alpha_zero
-        edges = [Edge(size, _launch(variant, size), departs) for size in taken if size is not None]
+        edges = [Edge(size, _launch(variant, size), departs) for size in sizes_to_verify(variant, arch)]
         if not edges:
+            groups = variant.kernel.problem.edges(variant.params)
             asked = ", ".join(size_label(size) for group in groups for size in group)
             raise LadderError(
                 f"{variant.kernel.path}: constraints: {variant.id} can be verified at none of the sizes {asked}: "

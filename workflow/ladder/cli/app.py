@@ -24,6 +24,7 @@ _MODULES = [
     ("report", "report page"),
     ("publish", "publish"),
     ("judge", "judge reproduce"),
+    ("tune", "tune"),
 ]
 STEPS = {step: module for module, steps in _MODULES for step in steps.split()}
 """Step -> the module of this folder that holds it as a function (`import_` where the word is taken)."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ladder.catalogue.config import Config as Settings
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.kernels import load_catalog, load_kernel
 from ladder.catalogue.settings import choose_device, read_settings
@@ -18,7 +19,7 @@ from ladder.catalogue.sweeps import make_sweep
 from ladder.cli.build import compiled, write_plan
 from ladder.cli.load import settings_of, sweeps_of
 from ladder.cli.options import Config, project
-from ladder.gpu.discovery import find_gpus, slug_of
+from ladder.gpu.discovery import FoundGpu, find_gpus, slug_of
 from ladder.measure import job
 from ladder.measure.store import read_store
 from ladder.measure.view import View
@@ -33,7 +34,7 @@ from ladder.results import reproduction, tables
 from ladder.results.environment import read_environment
 from ladder.results.judgement import VERDICTS, cells_of, components_for, decide, text
 
-_LINE = Path("command line")
+LINE = Path("command line")
 _SIZES: dict[str, Any] = {
     "gemm": 2048,
     "banks": 4096,
@@ -46,22 +47,34 @@ def usual_size(problem: Problem) -> Any:
     return _SIZES.get(problem.name, "2**26" if len(problem.size_fields) == 1 else 8192)
 
 
-def measure_in_temporary_folder(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple[View, str]:
-    """Compile and measure a sweep: its plan with the records, and the GPU's name.
-
-    Raises LadderError without a GPU, or where a kernel that others are timed against does not compile.
-    """
-    settings = read_settings(own, (), {**over, "device": "auto"})
+def the_gpu() -> FoundGpu:
+    """The first GPU. Raises LadderError without one."""
     if not (gpus := find_gpus()):
         raise LadderError("no GPU is visible, and this step measures on one")
-    plan = compiled(own, sweep, settings, choose_device(settings)[1], os.cpu_count() or 1)
-    for name, facts in plan.variants.items():
-        if name != plan.tasks[0].variant and facts["status"] != "ok":
+    return gpus[0]
+
+
+def measured(
+    own: Project, sweep: Sweep, settings: Settings, arch: str, folder: RunFolder, share: int = 0
+) -> View:
+    """Compile a sweep and measure what the folder's store does not have of it: its plan with the records.
+
+    Raises LadderError where a kernel that others are timed against does not compile.
+    """
+    plan = compiled(own, sweep, settings, arch, os.cpu_count() or 1)
+    for name in dict.fromkeys(task.reference.variant for task in plan.tasks if task.reference):
+        if (facts := plan.variants[name])["status"] != "ok":
             raise LadderError(f"the reference {name}: {facts['status']}: {facts['reason']}")
+    job.measure(write_plan(plan, folder), plan, folder, own.root, share)
+    return View(plan, read_store(folder.records))
+
+
+def measure_in_temporary_folder(own: Project, sweep: Sweep, over: Mapping[str, Any]) -> tuple[View, str]:
+    """A sweep as `measured` has it, and the GPU's name. Raises LadderError without a GPU too."""
+    settings, gpu = read_settings(own, (), {**over, "device": "auto"}), the_gpu()
     with tempfile.TemporaryDirectory(prefix="ladder-") as place:
         folder = RunFolder(Path(place))
-        job.measure(write_plan(plan, folder), plan, folder, own.root)
-        return View(plan, read_store(folder.records)), gpus[0].name
+        return measured(own, sweep, settings, choose_device(settings)[1], folder), gpu.name
 
 
 Words = list[str] | None
@@ -75,32 +88,36 @@ References = Annotated[Words, typer.Option(metavar="REFERENCE", help=_REFERENCE)
 _AGAINST = "Another kernel of one's own, such as an older version, in place of --reference."
 Against = Annotated[Path | None, typer.Option(metavar="OTHER.yaml", help=_AGAINST)]
 _KERNEL = "a kernel's description NAME.yaml, beside its source"
+Description = Annotated[
+    Path, typer.Argument(metavar="KERNEL.yaml", help="Description; its source lies beside it.")
+]
 
 
-def _described(path: Path, field: str) -> Kernel:
+def described(path: Path, field: str) -> Kernel:
+    """The kernel of a description. Raises LadderError for any mistake in it."""
     if path.suffix != ".yaml":
-        raise refuse(_LINE, field, str(path), _KERNEL)
+        raise refuse(LINE, field, str(path), _KERNEL)
     return load_kernel(Path(os.path.abspath(path)))
 
 
 def _other(kernel: Kernel, path: Path, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
-    """What `_reference` gives, for a kernel from anywhere. Raises LadderError where it cannot be the reference."""
+    """What `reference_of` gives, for a kernel from anywhere. Raises LadderError where it cannot be the reference."""
     if given:
-        raise refuse(_LINE, "--against", str(path), "--against or --reference, not both")
-    other = _described(path, "--against")
+        raise refuse(LINE, "--against", str(path), "--against or --reference, not both")
+    other = described(path, "--against")
     if other.name == kernel.name:
         why = f"both are called {kernel.name}"
-        raise refuse(_LINE, "--against", str(path), "a kernel of another name: copy its two files", why=why)
+        raise refuse(LINE, "--against", str(path), "a kernel of another name: copy its two files", why=why)
     return [{"kernel": other.name}], {one.name: one for one in (kernel, other)}
 
 
-def _reference(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
+def reference_of(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], dict[str, Kernel]]:
     """References as a sweep has them, and the kernels that they may name. Raises LadderError without any."""
-    found = [parse_yaml(one, f"{_LINE}: --reference") for one in given or kernel.problem.libraries]
+    found = [parse_yaml(one, f"{LINE}: --reference") for one in given or kernel.problem.libraries]
     if not found:
         why = f"the problem {kernel.problem.name} has no library"
         raise LadderError(
-            f"{_LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
+            f"{LINE}: --reference is missing: {why}; accepted: '{{kernel: NAME}}' and others, see docs/references.md"
         )
     names = [one["kernel"] for one in found if isinstance(one, Mapping) and "kernel" in one]
     catalog = {**load_catalog(own.kernels)} if names else {}
@@ -110,22 +127,20 @@ def _reference(kernel: Kernel, own: Project, given: Words) -> tuple[list[Any], d
     return found, catalog | {kernel.name: kernel}
 
 
-def _parameters(given: Words) -> dict[str, Any]:
+def parameters(given: Words) -> dict[str, Any]:
     """Parameters given as NAME=VALUE."""
     found = {}
     for one in given or ():
         name, equals, value = one.partition("=")
-        found[name] = parse_yaml(value, f"{_LINE}: --param: {one!r}")
+        found[name] = parse_yaml(value, f"{LINE}: --param: {one!r}")
         if not equals or not is_parameter(found[name]):
-            raise refuse(_LINE, "--param", one, f"NAME=VALUE, the value {A_VALUE}")
+            raise refuse(LINE, "--param", one, f"NAME=VALUE, the value {A_VALUE}")
     return found
 
 
 def judge(
     context: typer.Context,
-    path: Annotated[
-        Path, typer.Argument(metavar="KERNEL.yaml", help="Description; its source lies beside it.")
-    ],
+    path: Description,
     size: Size = None,
     param: Annotated[Words, typer.Option(metavar="NAME=VALUE", help="Parameter; may be repeated.")] = None,
     dtype: Annotated[str | None, typer.Option(help="Dtype (default: the description's first).")] = None,
@@ -147,12 +162,12 @@ def judge(
     error). docs/judge.md describes the JSON.
     """
     own = Project(Path(os.path.abspath(project(context).root)))
-    kernel = _described(path, "KERNEL.yaml")
+    kernel = described(path, "KERNEL.yaml")
     references, catalog = (
-        _other(kernel, against, reference) if against else _reference(kernel, own, reference)
+        _other(kernel, against, reference) if against else reference_of(kernel, own, reference)
     )
-    asked = [parse_yaml(one, f"{_LINE}: --size") for one in size or ()]
-    entry = {"kernel": kernel.name, "params": _parameters(param), "unsupported": "record"}
+    asked = [parse_yaml(one, f"{LINE}: --size") for one in size or ()]
+    entry = {"kernel": kernel.name, "params": parameters(param), "unsupported": "record"}
     fields = {
         "title": kernel.name,
         "question": "Is it right, and how fast?",
@@ -164,7 +179,7 @@ def judge(
         "references": references,
         "regimes": regime or ["cold", "warm"],
     }
-    sweep = make_sweep(_LINE, fields, catalog, own.root)
+    sweep = make_sweep(LINE, fields, catalog, own.root)
     view, device = measure_in_temporary_folder(
         own, replace(sweep, name="judge"), settings_of(config, arch=arch)
     )
