@@ -1124,6 +1124,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(
             append(SESSION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "arguments", "says"),
     [

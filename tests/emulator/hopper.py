@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from compiling import compile_ptx, compile_text, compile_variant, instructions, listings
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.expressions import evaluate, whole
@@ -32,6 +33,7 @@ PROMOTED = "hopper_fp8_promoted"
 RING = "hopper_gemm"
 TURNS = "hopper_ping_pong"
 SPLIT = "hopper_split_k"
+MANY_PARAMETERS = (PROMOTED, RING, TURNS, SPLIT)
 NARROW: dict[str, int | str] = {"consumers": 1, "reallocate": 0, "blocks": 0, "bm": 64}
 SHARING: dict[str, int | str] = {"cluster_m": 2, "cluster_n": 4}
 HINTS: dict[str, int | str] = {"evict_a": "last", "evict_b": "first", "evict_c": "first"}
@@ -128,6 +130,11 @@ def by_copy_engine(line: int, byte: int, width: int = LINE) -> int:
     """
     plain = line * width + byte
     return plain ^ (plain >> 7 & width // 16 - 1) << 4
+
+
+def slow_beside_files(rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """Rows that begin with a kernel, for parametrize: those of many parameters are slow, the ladder's files are not."""
+    return [pytest.param(*row, marks=pytest.mark.slow if row[0] in MANY_PARAMETERS else ()) for row in rows]
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from emulator.hopper import (
     as_ring,
     box,
     compiled,
+    slow_beside_files,
     variant,
 )
 from ladder.catalogue.kernels import load_kernel
@@ -37,7 +38,7 @@ WGMMA = {
 }
 
 
-@pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
+@pytest.mark.parametrize(("name", "dtype", "layout", "params"), slow_beside_files(VARIANTS))
 def test_wgmmas_are_issued_back_to_back(
     name: str, dtype: str, layout: str, params: dict[str, int | str]
 ) -> None:
@@ -58,6 +59,7 @@ def test_wgmmas_are_issued_back_to_back(
     assert [one.endswith("gsb0") for one in wgmmas] == [False] * (len(wgmmas) - 1) + [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "tf32", "fp8"])
 @pytest.mark.parametrize(("name", "params", "widths"), [
     (RING, {"stagger": 1, "serpentine": 1, "narrow": 240}, ("240", "256")),
@@ -86,7 +88,7 @@ def test_each_of_two_widths_has_a_loop_of_its_own_in_the_same_registers(
     )
 
 
-@pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
+@pytest.mark.parametrize(("name", "dtype", "layout", "params"), slow_beside_files(VARIANTS))
 def test_copies_and_registers_are_what_the_parameters_say(
     name: str, dtype: str, layout: str, params: dict[str, int | str]
 ) -> None:
@@ -144,6 +146,7 @@ PROMOTIONS: list[dict[str, int | str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("params", PROMOTIONS)
 def test_partial_sums_are_promoted_each_step(params: dict[str, int | str]) -> None:
     facts, code = compiled(PROMOTED, "fp8", "TN", params)
@@ -170,6 +173,7 @@ def test_partial_sums_are_promoted_each_step(params: dict[str, int | str]) -> No
     assert sum("FADD" in line for line in code) == len(waits) * bn // split // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNGS)
 def test_a_rung_is_hopper_gemm_with_its_parameters(name: str) -> None:
     """But for integers: its consumers compute the position of a tile themselves."""
@@ -192,7 +196,7 @@ def test_a_rung_is_hopper_gemm_with_its_parameters(name: str) -> None:
         assert fixed[2] == 0
 
 
-@pytest.mark.parametrize(("name", "dtype", "layout", "params"), VARIANTS)
+@pytest.mark.parametrize(("name", "dtype", "layout", "params"), slow_beside_files(VARIANTS))
 def test_no_step_fences_all_memory(name: str, dtype: str, layout: str, params: dict[str, int | str]) -> None:
     _, code = compiled(name, dtype, layout, params)
     # Barriers of the cluster do, at the beginning and the end; a release in the loop did so once and cost 40 %.
@@ -217,6 +221,7 @@ def hints(text: str) -> dict[str, set[tuple[bool, str]]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "params"),
     [("TN", {**SHARING, "bn": 80, "boxes": 1}), ("TN", {"bn": 176, "cluster_m": 2, "stages": 3}), ("NN", {})],
@@ -258,6 +263,7 @@ def test_hints_are_told_apart_by_what_they_belong_to(tmp_path: Path) -> None:
     assert found == {"a": {(False, "last")}, "b": {(False, "last")}, "c": {(False, "normal")}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hint", "loads", "stores"),
     [

@@ -75,6 +75,7 @@ def tiles() -> Iterator[Variant]:
                 yield one
 
 
+@pytest.mark.slow
 def test_boxes_of_operands_are_those_that_the_kernel_loads() -> None:
     named: dict[tuple[str, str, int, int], int] = {}
     others = [variant(ONE, "fp16", layout, bm=64, bn=bn) for layout in ("NN", "TN") for bn in (64, 128, 256)]

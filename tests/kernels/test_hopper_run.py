@@ -24,6 +24,7 @@ from emulator.hopper import (
     TURNS,
     TWO_STAGES,
     arguments_of,
+    slow_beside_files,
     variant,
     wrong_in_fp32,
 )
@@ -166,6 +167,7 @@ SLICES: list[tuple[str, dict[str, int | str], tuple[int, int, int]]] = [
 """Layout, parameters, and M x N x K."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loads", LOADS)
 @pytest.mark.parametrize(("layout", "params", "size"), SLICES)
 def test_sums_of_slices_are_right(
@@ -176,6 +178,7 @@ def test_sums_of_slices_are_right(
     assert wrong(one, loads, size, beta=0.0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "instead", "number", "shows"), [
     ("sender - (sender > to)", "sender > to ? 0 : sender", 1, "wrong"),  # two senders write to one place
     ("received[place(rank, to)]", "received[0]", 1, "wrong"),
@@ -212,7 +215,7 @@ def with_loads(case: tuple[Any, ...]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("name", "layout", "params", "clusters", "loads"),
-    covering([(*row, loads) for row in KERNELS for loads in LOADS], with_loads),
+    slow_beside_files(covering([(*row, loads) for row in KERNELS for loads in LOADS], with_loads)),
 )
 def test_results_are_right(
     name: str, layout: str, params: dict[str, int | str], clusters: int, loads: str
@@ -252,7 +255,7 @@ WIDTHS: list[tuple[str, str, dict[str, int | str], tuple[int, int, int], int]] =
 
 
 @pytest.mark.parametrize("loads", LOADS)
-@pytest.mark.parametrize(("name", "layout", "params", "size", "clusters"), WIDTHS)
+@pytest.mark.parametrize(("name", "layout", "params", "size", "clusters"), slow_beside_files(WIDTHS))
 def test_results_of_two_widths_are_right(
     name: str,
     layout: str,
@@ -264,6 +267,7 @@ def test_results_of_two_widths_are_right(
     assert wrong(variant(name, "bf16", layout, **params), loads, size, clusters) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 7])
 @pytest.mark.parametrize(("text", "instead"), [
     (">= (first ? few : more).wide;", ">= 0;"),  # a wide tile without its last columns
@@ -293,6 +297,7 @@ PROMOTIONS: list[tuple[dict[str, int | str], int]] = [
 """Parameters, and clusters that start."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loads", LOADS)
 @pytest.mark.parametrize(("params", "clusters"), PROMOTIONS)
 def test_promoted_results_are_right(params: dict[str, int | str], clusters: int, loads: str) -> None:
@@ -301,6 +306,7 @@ def test_promoted_results_are_right(params: dict[str, int | str], clusters: int,
     assert wrong(one, loads, (300, 136, 592), clusters) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "clusters", "beta"), [
     ((65, 72, 0), 0, 0.5), ((65, 72, 0), 0, 0.0), ((1, 8, 16), 3, 0.5), ((129, 136, 208), 0, 0.0),
 ])  # fmt: skip
@@ -311,6 +317,7 @@ def test_promoted_results_are_right_without_k_without_a_tile_and_without_c(
     assert wrong(one, "early", size, clusters, beta) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "instead", "shows"), [
     ("registers * 2, i > 0);", "registers * 2, 1);", "wrong|before it is written"),  # not from zero
     ("registers * 2, i > 0);", "registers * 2, 0);", "wrong"),  # loses the first stages of an interval
@@ -333,6 +340,7 @@ def test_mistakes_of_promotion_show(tmp_path: Path, text: str, instead: str, sho
     assert any(word in found for word in shows.split("|"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signs", ["positive", "both signs"])
 def test_promotion_is_nearer_to_the_exact_sum(signs: str) -> None:
     """In tensor cores that keep 14 bits of a sum, as a model of them cuts the sums of the kernel itself."""
@@ -369,6 +377,7 @@ TYPES: list[tuple[str, str, dict[str, int | str], int]] = [
 """Kernel, dtype, parameters, and clusters that start."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loads", LOADS)
 @pytest.mark.parametrize(("name", "dtype", "params", "clusters"), TYPES)
 def test_results_of_other_types_are_right(
@@ -382,6 +391,7 @@ def test_results_of_other_types_are_right(
         assert wrong(one, loads, (259, 136, 464), clusters) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "clusters", "beta"), [
     ((1, 8, 8), 3, 0.5), ((129, 136, 64), 2, 0.0), ((257, 200, 456), 3, 0.0), ((131, 8, 520), 1, 1.5),
 ])  # fmt: skip
@@ -434,6 +444,7 @@ TURNS_AND_ROLES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [0, 128])
 @pytest.mark.parametrize("params", [{}, {"early": 1}, {"cluster_m": 2}])
 def test_the_start_is_right_whoever_comes_last(params: dict[str, int | str], behind: int) -> None:
@@ -443,6 +454,7 @@ def test_the_start_is_right_whoever_comes_last(params: dict[str, int | str], beh
         assert wrong(one, "late", SIZE, 2, behind=behind) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "file", "text", "instead", "shows"),
     [(name, *one) for one in TURNS_AND_ROLES for name in (TURNS, RING) if name == TURNS or one[0] == ROLES],
@@ -471,21 +483,15 @@ def test_mistakes_of_roles_and_turns_show(
     assert any(word in found for word in shows.split("|")), found
 
 
-def test_each_rung_is_run() -> None:
-    assert {name for name, *_ in KERNELS} == {
-        ONE,
-        TWO_STAGES,
-        *RUNGS,
-        PING_PONG,
-        STREAM_K,
-        RING,
-        TURNS,
-        SPLIT,
-    }
+EACH = (ONE, TWO_STAGES, *RUNGS, PING_PONG, STREAM_K, RING, TURNS, SPLIT)
+
+
+def test_each_is_run() -> None:
+    assert {name for name, *_ in KERNELS} == {*EACH}
 
 
 @pytest.mark.parametrize("beta", [0.5, 0.0])
-@pytest.mark.parametrize("name", [ONE, TWO_STAGES, *RUNGS, PING_PONG, STREAM_K, RING, TURNS, SPLIT])
+@pytest.mark.parametrize("name", slow_beside_files([(name,) for name in EACH]))
 def test_where_k_is_0_the_result_is_beta_times_c(name: str, beta: float) -> None:
     assert wrong(variant(name), "early", (65, 72, 0), beta=beta) == 0
 
