@@ -1,4 +1,4 @@
-"""The references of sums and of softmax, CUB and torch, as far as they go without a GPU."""
+"""The references of sums, softmax and attention: CUB, torch and cuDNN, as far as they go without a GPU."""
 
 from __future__ import annotations
 
@@ -161,3 +161,142 @@ def test_torch_makes_softmax_of_rows_in_the_output_on_the_stream(
     assert np.isnan(output).all()
     launch()
     assert output.sum(axis=1) == pytest.approx([1, 1], rel=1e-3)
+
+
+class Attention(SimpleNamespace):
+    """Queries, keys, values and an output, and what torch or cuDNN makes of them."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(3)
+        super().__init__(**{name: random.normal(size=(2, 5, 4)).astype(np.float16) for name in "qkv"})
+        self.o = np.full((2, 5, 4), np.nan, np.float16)
+        self.buffers = {name: getattr(self, name).view(np.int16) for name in "qkvo"}
+
+    def right(self, causal: int) -> Any:
+        s = self.q.astype(float) @ self.k.astype(float).swapaxes(1, 2) / 2
+        s[:, np.triu(np.ones((5, 5), bool), 1) & bool(causal)] = -np.inf
+        return np.exp(s) @ self.v / np.exp(s).sum(axis=2, keepdims=True)
+
+
+class Words(FakeTensor):
+    """A tensor of torch, as far as references of attention use one."""
+
+    def view(self, kind: Any) -> Words:
+        return Words(self.words.view(kind))
+
+    def __getitem__(self, at: None) -> Words:
+        assert at is None
+        return Words(self.words.reshape(1, *self.words.shape))
+
+    def copy_(self, other: Any) -> None:
+        self.words[...] = other
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.words.shape)
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(one // 2 for one in self.words.strides)
+
+
+def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    """torch, which notes the backends that it is asked for."""
+    fake = played(monkeypatch, float16=np.float16, uint8="uint8", backends=[])
+    fake.as_tensor = lambda array, device: Words(array)
+
+    @contextlib.contextmanager
+    def kernel(backend: str) -> Iterator[None]:
+        fake.backends.append(backend)
+        yield
+
+    def attention(q: Words, k: Words, v: Words, *, is_causal: bool) -> Any:
+        assert fake.streams == [7]
+        made = Attention()
+        made.q, made.k, made.v = (one.words[0] for one in (q, k, v))
+        return made.right(is_causal)
+
+    fake.nn = SimpleNamespace(functional=SimpleNamespace(scaled_dot_product_attention=attention))
+    fake.empty = lambda size, device, dtype: ("workspace", size)
+    names = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+    backends = SimpleNamespace(SDPBackend=SimpleNamespace(**{one: one for one in names}), sdpa_kernel=kernel)
+    for name, part in (("torch.nn", fake.nn), ("torch.nn.attention", backends)):
+        monkeypatch.setitem(sys.modules, name, part)  # type: ignore[arg-type]
+    return fake
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("entry", ["flash", "efficient", "cudnn", "math"])
+def test_torch_attends_by_the_backend_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, entry: str, causal: int
+) -> None:
+    fake, given = play_torch(monkeypatch), Attention()
+    function = getattr(module("torch_attention"), entry)
+    launch = function(SimpleNamespace(dtype="fp16"), given.buffers, {"d": 4, "causal": causal}, {}, 7)
+    assert np.isnan(given.o).all()
+    launch()
+    assert given.o == pytest.approx(given.right(causal), abs=1e-3)
+    assert [one.split("_")[0].lower() for one in fake.backends] == [entry]
+
+
+class Graph:
+    """cuDNN's, which is executed with what it was built for."""
+
+    def __init__(self, **types: Any) -> None:
+        assert types["handle"] == "handle"
+        assert (types["io_data_type"], types["compute_data_type"]) == ("half", "float")
+        self.steps: list[str] = []
+
+    def tensor_like(self, tensor: Words) -> str:
+        assert tensor.shape == (1, 2, 5, 4)
+        return f"tensor {id(tensor)}"
+
+    def sdpa(self, *, q: str, k: str, v: str, attn_scale: float, use_causal_mask: bool, **more: Any) -> Any:
+        assert (attn_scale, more["is_inference"]) == (0.5, True)
+        self.places, self.causal = (q, k, v), use_causal_mask
+        output = SimpleNamespace(set_output=lambda yes: output, set_dim=lambda dim: output)
+        output.set_stride = lambda stride: self.steps.append(str(stride))
+        self.output = Output(output)
+        return self.output, None
+
+    def __getattr__(self, step: str) -> Any:
+        return lambda *_: self.steps.append(step)
+
+    def get_workspace_size(self) -> int:
+        return 64
+
+    def execute(self, tensors: dict[Any, Words], workspace: Any, handle: str) -> None:
+        steps = ["[40, 20, 4, 1]", "validate", "build_operation_graph", "create_execution_plans"]
+        assert (self.steps, handle) == ([*steps, "check_support", "build_plans"], "handle")
+        assert workspace == ("workspace", 64)
+        made = Attention()
+        made.q, made.k, made.v = (tensors[one].words[0] for one in self.places)
+        tensors[self.output].copy_(made.right(self.causal))
+
+
+class Output:
+    """By which a graph knows its output."""
+
+    def __init__(self, about: Any) -> None:
+        self.set_output = about.set_output
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_cudnn_attends_by_a_graph_that_is_built_once(monkeypatch: pytest.MonkeyPatch, causal: int) -> None:
+    play_torch(monkeypatch)
+    streams: dict[str, int] = {}
+    fake = SimpleNamespace(
+        pygraph=Graph,
+        data_type=SimpleNamespace(HALF="half", BFLOAT16="bfloat16", FLOAT="float"),
+        heur_mode=SimpleNamespace(A=1, FALLBACK=2),
+        create_handle=lambda: "handle",
+        set_stream=lambda handle, stream: streams.update({handle: stream}),
+    )
+    monkeypatch.setitem(sys.modules, "cudnn", fake)  # type: ignore[arg-type]
+    given = Attention()
+    sizes = {"heads": 2, "sequence": 5, "d": 4, "causal": causal}
+    launch = module("cudnn_attention").forward(SimpleNamespace(dtype="fp16"), given.buffers, sizes, {}, 7)
+    assert np.isnan(given.o).all()
+    for _ in range(2):
+        launch()
+    assert given.o == pytest.approx(given.right(causal), abs=1e-3)
+    assert streams == {"handle": 7}
