@@ -8,7 +8,7 @@ from ladder.model.problem import Problem, Size
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry, Reference, Sweep
 
-_EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003, 5, 531, 128), strict=True))
+_EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003, 531, 5, 128), strict=True))
 """Several tiles and a part of one in each dimension; no two extents are equal."""
 
 

@@ -38,7 +38,7 @@ LINE = Path("command line")
 _SIZES: dict[str, Any] = {
     "gemm": 2048,
     "banks": 4096,
-    "attention": {"heads": 128, "sequence": 4096, "d": 128},
+    "attention": {"sequence": 4096, "heads": 128, "d": 128},
 }
 
 

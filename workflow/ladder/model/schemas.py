@@ -8,7 +8,7 @@ STATUSES = tuple(_STATUSES.split())
 
 VERDICTS = ("holds", "refuted", "equivalent", "undecided", "not measured")
 
-SIZE_COLUMNS = ("m", "n", "k", "elements", "heads", "sequence", "d")
+SIZE_COLUMNS = ("m", "n", "k", "elements", "sequence", "heads", "d")
 _EXTENTS = " ".join(f"{name}:int" for name in SIZE_COLUMNS)
 _SIZE = f"{_EXTENTS} taps:int"
 

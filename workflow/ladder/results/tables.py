@@ -22,7 +22,7 @@ _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessio
 clock_floor_us clock fresh over_cublas over_cublaslt beta check_code timing_code reference_is
 memory_fraction"""
 _OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta check_code timing_code"
-_EXTENTS = ("heads", "sequence", "d")
+_EXTENTS = ("sequence", "heads", "d")
 _LATER = {
     "resources": ("sweep",),
     "timings": (*_EXTENTS, *_OF_TIMINGS.split()),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 DEPTHS = (64, 128)
-_EDGES = (
+_EDGES = (  # heads and sequence
     ((67, 1), (67, 128)),
     ((3, 2), (3, 128)),
     ((2, 63), (2, 128)),
@@ -31,7 +31,7 @@ class Attention(Problem):
 
     name = "attention"
     place = 7
-    size_fields = ("heads", "sequence", "d")
+    size_fields = ("sequence", "heads", "d")
     dtypes = ("bf16", "fp16")
     buffers = ("q", "k", "v", "o")
     inputs = ("uniform", "positive", "integers", "wide", "equal", "spikes")
@@ -43,7 +43,7 @@ class Attention(Problem):
         Of a group the first sizes have the depths that kernels are compiled for. The later ones are whole tiles of 128.
         """
         return [
-            [{"heads": heads, "sequence": sequence, "d": d} for heads, sequence in group for d in DEPTHS]
+            [{"sequence": sequence, "heads": heads, "d": d} for heads, sequence in group for d in DEPTHS]
             for group in _EDGES
         ]
 
@@ -57,7 +57,7 @@ class Attention(Problem):
 
         Each of the four buffers is read or written once.
         """
-        heads, sequence, d = (size[name] for name in self.size_fields)
+        sequence, heads, d = (size[name] for name in self.size_fields)
         operations = 4.0 * sequence**2 * d * heads
         return Work(
             operations / 2 if params["causal"] else operations,
@@ -66,7 +66,7 @@ class Attention(Problem):
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """q, k and v, and two outputs."""
-        heads, sequence, d = (size[name] for name in self.size_fields)
+        sequence, heads, d = (size[name] for name in self.size_fields)
         return 5 * heads * sequence * d * ELEMENT_BYTES[dtype]
 
 

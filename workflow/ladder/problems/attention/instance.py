@@ -20,7 +20,8 @@ class AttentionInstance(instance.Instance):
     shifted_inputs = ("q", "k")
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
-        return dict.fromkeys(("q", "k", "v", "o"), ((*self.size.values(),), self.dtype))
+        extents = (self.size["heads"], self.size["sequence"], self.size["d"])
+        return dict.fromkeys(("q", "k", "v", "o"), (extents, self.dtype))
 
     def shifts(self) -> int:
         """None but 0: with a moved Q the rows of O are those of the rows before, moved."""
