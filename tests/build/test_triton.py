@@ -409,6 +409,22 @@ REFUSED = {
         ("@triton.jit", "import sys\nsys.path.append('{folder}')\n__import__('stray')\n\n\n@triton.jit"),
         "opens .*stray.py, which its digest does not follow",
     ),
+    "a program": (
+        ("@triton.jit", "import subprocess\nsubprocess.run(['cat', '{secret}'])\n\n\n@triton.jit"),
+        "starts .*cat, which its digest does not follow",
+    ),
+    "a shell": (
+        ("@triton.jit", "import os\nos.system('cat {secret}')\n\n\n@triton.jit"),
+        "does os.system, which its digest does not follow",
+    ),
+    "a process of its own": (
+        ("@triton.jit", "import os\nos.fork() or os._exit(0)\n\n\n@triton.jit"),
+        "does os.fork, which its digest does not follow",
+    ),
+    "a library": (
+        ("@triton.jit", "import ctypes\nctypes.CDLL(None).fopen\n\n\n@triton.jit"),
+        "does ctypes.dlopen, which its digest does not follow",
+    ),
     "a tuner by another name": (
         (
             "\n@triton.jit",

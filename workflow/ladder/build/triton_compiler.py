@@ -20,6 +20,9 @@ _SIZES = {"8": 1, "16": 2, "32": 4, "64": 8}  # of a parameter in PTX, by the di
 _NEEDED = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_grid", "launch_pdl")
 """Metadata of what a launch would have to provide."""
 _HOST = ("/dev", "/proc", "/sys", "/usr")
+_PROGRAM = {"subprocess.Popen", "os.exec", "os.posix_spawn"}
+_UNSEEN = {"os.fork", "os.forkpty", "os.system", "ctypes.dlopen", "socket.connect"}
+"""Audit events of what reads files unseen: programs, which they name first, and others."""
 
 
 class Refused(Exception):
@@ -27,27 +30,39 @@ class Refused(Exception):
 
 
 class Opened:
-    """Files that were opened to be read, as Python's audit events tell."""
+    """Files that were opened to be read, and what may have read others unseen, as Python's audit events tell."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
+        self.programs: set[str] = set()
+        self.unseen: set[str] = set()
         sys.addaudithook(self._note)
 
     def _note(self, event: str, given: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(given[0], str | bytes):
             path = os.path.realpath(os.fsdecode(given[0]))
             self.files.add(importlib.util.source_from_cache(path) if "__pycache__" in path else path)
+        elif event in _PROGRAM:
+            self.programs.add(os.path.realpath(os.fsdecode(given[0])))
+        elif event in _UNSEEN:
+            self.unseen.add(event)
 
-    def other(self, known: list[str]) -> str:
-        """A file that is none of `known`, of Python's or of the system's, so that no digest holds it; or nothing."""
+    def refused(self, known: list[str]) -> str:
+        """What no digest holds, or nothing: a file that is none of `known`, of Python's or of the system's; a program
+        that Triton does not bring; another way to read a file unseen."""
         import triton
 
-        package = str(Path(triton.__file__).parents[1])
-        rooms = [sys.prefix, sys.base_prefix, package, os.getcwd(), *_HOST]
-        rooms = [os.path.realpath(one) for one in rooms]
+        package = Path(triton.__file__).parent.resolve()
+        if programs := sorted(one for one in self.programs if not Path(one).is_relative_to(package)):
+            return f"starts {programs[0]}"
+        if self.unseen:
+            return f"does {min(self.unseen)}"
+        folders = (sys.prefix, sys.base_prefix, str(package.parent), os.getcwd(), *_HOST)
+        rooms = [os.path.realpath(one) for one in folders]
         allowed = {os.path.realpath(one) for one in [*known, __file__]}
         others = (one for one in sorted(self.files - allowed) if Path(one).is_file())
-        return next((one for one in others if not any(map(Path(one).is_relative_to, rooms))), "")
+        opens = (f"opens {one}" for one in others if not any(map(Path(one).is_relative_to, rooms)))
+        return next(opens, "")
 
 
 def _function(asked: dict[str, Any]) -> Any:
@@ -137,8 +152,8 @@ def main() -> int:
     except Exception as error:
         kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
         found = {"error": f"{kind}{error}"}
-    if name := opened.other(asked["files"]):  # in place of messages, which may quote it
-        found = {"error": f"its file opens {name}, which its digest does not follow"}
+    if unseen := opened.refused(asked["files"]):  # in place of messages, which may quote it
+        found = {"error": f"its file {unseen}, which its digest does not follow"}
     Path(ANSWER).write_text(json.dumps(found))
     return 0
 
