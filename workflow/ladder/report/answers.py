@@ -17,7 +17,7 @@ from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import size_label
 from ladder.report import markdown, words
-from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices
+from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices, slowed
 from ladder.report.links import Links
 from ladder.report.markdown import figure, spread, text
 from ladder.report.steps import Step, climb, explanation, steps, way
@@ -33,7 +33,7 @@ TEMPLATES.filters |= {
     name: getattr(markdown, name) for name in ("code", "cut", "figure", "share", "spread", "text")
 }
 TEMPLATES.filters |= {
-    name: getattr(words, name) for name in ("amount", "change", "elsewhere", "mark", "speed", "times")
+    name: getattr(words, name) for name in ("amount", "change", "mark", "ranged", "speed", "times")
 }
 TEMPLATES.filters |= {"span": words.span_of, "library": words.proper}
 TEMPLATES.globals |= {"gain": gain, "numbers": words.numbers, "plain": plain, "listing": words.listing}
@@ -334,7 +334,7 @@ def _padded(data: RunData) -> list[Row]:
 @question("What does the power limit take?", "hopper", "hopper_dtypes")
 def power_limit(data: RunData) -> Facts:
     """How much slower the recommended configurations are without pauses, at which clock and power."""
-    every = [(one, one.held) for one in choices(data) if one.held]
+    every = slowed(data)
     here = [(one.kind, held) for one, held in every if one.size == SIZE]
     if not here:
         raise Unmeasured(f"no GEMM at {SIZE} was timed both once and for seconds")

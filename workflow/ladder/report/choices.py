@@ -26,10 +26,6 @@ class Held:
     cold: Row
 
     @property
-    def gain(self) -> Gain:
-        return gain(self.row.names)
-
-    @property
     def loss(self) -> float:
         """Share of its speed that it loses so."""
         return float(1 - self.row["tflops"] / self.cold["tflops"])
@@ -39,23 +35,27 @@ class Held:
 class Choice:
     """The fastest configuration over the libraries at M = N = K = `size` in single launches.
 
-    `held` is the fastest of those that were also launched for seconds; None where none was.
+    `held` is the fastest for seconds, whichever it is; None where none was launched so.
     """
 
     kind: str  # dtype, or THREE_PRODUCTS
     layout: str
     size: int
     row: Row
-    held: Held | None
+    held: Row | None
 
     @property
     def gain(self) -> Gain:
         return gain(self.row.names)
 
     @property
+    def held_gain(self) -> Gain | None:
+        return gain(self.held.names) if self.held else None
+
+    @property
     def same(self) -> bool:
         """Whether both are one configuration."""
-        return self.held is not None and self.held.row["variant"] == self.row["variant"]
+        return self.held is not None and self.held["variant"] == self.row["variant"]
 
 
 def choices(data: RunData) -> list[Choice]:
@@ -64,22 +64,34 @@ def choices(data: RunData) -> list[Choice]:
     Of a tuning sweep only what was measured again after the choice counts, of one configuration the row with the most
     sessions, and of configurations that are as fast within half a percent the one with the most.
     """
-    counts = Counter(sweep.regimes[0] for sweep in data.against_libraries)
-    regime = max(counts, key=lambda one: counts[one], default="")
-    cold, held = _by_place(data, regime), _by_place(data, SUSTAINED)
+    cold, held = _by_place(data, _usual_regime(data)), _by_place(data, SUSTAINED)
     found = []
     for place, rows in _in_order(cold):
         kind, layout, (size, *others) = place
-        if {size} != {size, *others}:
-            continue
-        top = _surest(data.over_most_libraries(rows))
-        by_variant = {row["variant"]: row for row in rows}
+        if {size} == {size, *others}:
+            longest = _surest(data.over_most_libraries(held[place])) if place in held else None
+            found.append(Choice(kind, layout, size, _surest(data.over_most_libraries(rows)), longest))
+    return found
+
+
+def slowed(data: RunData) -> list[tuple[Choice, Held]]:
+    """At each place of `choices` the fastest for seconds of those that also have a result in single launches."""
+    cold, held = _by_place(data, _usual_regime(data)), _by_place(data, SUSTAINED)
+    found = []
+    for choice in choices(data):
+        place = choice.kind, choice.layout, (choice.size,) * 3
+        by_variant = {row["variant"]: row for row in cold[place]}
         later = data.over_most_libraries(held.get(place, []))
         pairs = [Held(row, by_variant[row["variant"]]) for row in later if row["variant"] in by_variant]
-        found.append(
-            Choice(kind, layout, size, top, max(pairs, key=lambda one: one.row["speedup"], default=None))
-        )
+        if pairs:
+            found.append((choice, max(pairs, key=lambda one: one.row["speedup"])))
     return found
+
+
+def _usual_regime(data: RunData) -> str:
+    """The regime in which most sweeps hold GEMMs against libraries first."""
+    counts = Counter(sweep.regimes[0] for sweep in data.against_libraries)
+    return max(counts, key=lambda one: counts[one], default="")
 
 
 def rankings(data: RunData) -> list[tuple[str, str, list[Row]]]:

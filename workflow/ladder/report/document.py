@@ -205,7 +205,8 @@ def _counts(verdicts: Sequence[str]) -> dict[str, int]:
 
 
 def _use(data: RunData) -> dict[str, Any]:
-    """What to use: choices `use` by place and size, the `large` and `small` sizes, and who is far `behind` where."""
+    """What to use: choices `use` by place and size, the `large` and `small` sizes, those where an `other` is the
+    fastest for seconds, and who is far `behind` where."""
     near, behind = dict[str, dict[int, Choice]](), dict[str, list[int]]()
     for one in choices(data):
         place = f"{one.kind} {one.layout}".strip()
@@ -214,11 +215,16 @@ def _use(data: RunData) -> dict[str, Any]:
         else:
             near.setdefault(place, {})[one.size] = one
     sizes = sorted({size for own in near.values() for size in own})
+    other = {
+        place: {size: one for size, one in own.items() if one.held and not one.same}
+        for place, own in near.items()
+    }
     return {
         "use": near,
         "large": [size for size in sizes if size >= _SMALL],
         "small": [size for size in sizes if size < _SMALL],
         "behind": behind,
+        "other": {place: cells for place, cells in other.items() if cells},
         "configurations": _configurations([one for own in near.values() for one in own.values()]),
     }
 
@@ -231,7 +237,8 @@ def _cannot(timings: pd.DataFrame) -> dict[str, list[str]]:
 
 def _configurations(found: Sequence[Choice]) -> list[dict[str, Any]]:
     """The recommended configurations: each with a row that it is recommended for, and what its kernel needs."""
-    first = {one.row["variant"]: one.row for one in reversed(found)}
+    rows = [row for one in found for row in (one.row, one.held) if row is not None]
+    first = {row["variant"]: row for row in reversed(rows)}
     return [{"row": row, "cell": stats.identifier(row.names)} for row in reversed(first.values())]
 
 

@@ -102,6 +102,13 @@ def elsewhere(gain: Gain) -> str:
     return f"{' to '.join(dict.fromkeys(ends))} %"
 
 
+def ranged(gain: Gain) -> str:
+    """1 to 5 %, 2.57 to 2.62 times: the range where there is one, else +3 % as measured."""
+    if not gain.predicted.known:
+        return change(gain)
+    return elsewhere(gain) + ("" if change(gain).endswith("%") else " times")
+
+
 _NARROW = 0.035  # share of the speed; the ends read 3 %
 
 
