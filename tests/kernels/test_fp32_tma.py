@@ -67,7 +67,7 @@ Launch = tuple[tuple[int, int, int], int, int]
 WIDE: Launch = ((130, 260, 44), 4, 2)
 AS_LONG: Launch = ((20, 20, 24), 1, 3)
 LONG: Launch = ((20, 20, 160), 1, 2)
-"""M x N x K, tiles, stages: fewer stages than steps, as many, and many rounds of the ring."""
+"""M x N x K, tiles, stages: fewer stages than steps, as many, and many passes through the ring."""
 EARLY, LATE = LOADS
 MISTAKES: list[tuple[dict[str, str], Launch, str, str]] = [
     # What is changed, where it runs, when loads land, and how it shows: threads wait for ever, or a wrong result.

@@ -413,7 +413,7 @@ HAND_OVER = "schedule/hand_over.cuh"
 
 TURNS_AND_ROLES = [
     # What is changed, where, and how it shows. To hand over up to stages - 1 steps earlier does no harm: the stage
-    # that the other consumer waits for has been full once in the round before, so that its parity is of this round.
+    # that the other consumer waits for has been full once on the pass before, so that its parity is of this pass.
     (TURN, "consumer.at.advance(number * steps);", "", "wrong|ever"),  # takes the stages of the first tile
     (
         TURN,

@@ -1,4 +1,4 @@
-"""Tiles of two heights: which rows they cover, how even their rounds are, and results of the kernel on the CPU."""
+"""Tiles of two heights: which rows they cover, how even their waves are, and results of the kernel on the CPU."""
 
 from __future__ import annotations
 

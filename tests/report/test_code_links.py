@@ -49,7 +49,7 @@ def new_lines(ladder: str, rung: str) -> tuple[str, list[str]]:
     ("hopper_ladder", "8", "6_tma_store", ["leave_sums<threads>(", "take_sums<threads, added>("]),
     ("fp32_ladder", "2b", "1_naive", ["threadIdx.x / Columns;"]),
     ("fp32_ladder", "3", "2_coalesced", ["__syncthreads();"]),
-    ("fp32_ladder", "11", "5_vectors", ["fetch(0);", "deposit();"]),
+    ("fp32_ladder", "11", "5_vectors", ["fetch(0);", "store_to_shared();"]),
     ("fp32_ladder", "15", "6_register_staging", ["wait_for_copies<Stages - 2>();", "copy_async<4>("]),
     ("fp32_ladder", "20c", "7_async_ring", ["shrink_registers", "mbarrier_arrive_after_copies(stage.full);"]),
     ("reduction", "3", "2_interleaved_tree", ["if (thread < left) sums[thread] += sums[thread + left];"]),

@@ -3,10 +3,10 @@
 //
 // The starting point (matmul-worklog, kernel 1). Neighbouring threads compute outputs below one another, in a
 // column of C. So a warp reads 32 words of A that lie a whole row apart, and stores 32 words of C that do.
-// Each of these accesses touches 32 sectors, where a coalesced one touches four. So warps wait for the queue
-// of global memory.
+// Each of these accesses touches 32 sectors, where a coalesced one touches four: the load/store unit handles
+// these sectors one after another, its queue fills, and warps stall. All lanes read the same word of B.
 //
-// Rows, Columns: of the outputs of a block.
+// Rows, Columns: of the outputs of a block, by default 32 x 8.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

@@ -6,7 +6,7 @@
 // words of C: four whole sectors each. Against file 1 two lines change, which say what a thread computes, and
 // in the yaml the shape of the block and the order of the grid.
 //
-// Rows, Columns: of the outputs of a block.
+// Rows, Columns: of the outputs of a block, by default 8 x 32.
 
 #include "epilogue/combine_fp32.cuh"
 #include "types/index.cuh"

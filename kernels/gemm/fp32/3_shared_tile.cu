@@ -1,11 +1,11 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
 // File 3 (rung 3 of docs/ladder.md): tiles in shared memory.
 //
-// The technique: a block copies a Tile x Tile part of A and of B into shared memory and multiplies from
-// there (hip-gemm, kernel 2). One thread of the block loads a word from global memory, which then serves Tile
-// outputs. In file 2 each warp loads its words of B itself, and shares only words of A, by broadcast. At the
-// default Tile of 32 the lanes of a warp have one y and neighbouring x: in the inner loop they read one word
-// of A (a broadcast) and 32 neighbouring words of B, neither with a bank conflict.
+// The technique: a block copies a Tile x Tile part of A and of B into shared memory and multiplies from there
+// (hip-gemm, kernel 2). Each word is loaded from global memory once per block, then used for Tile outputs. In
+// file 2 each warp loads its own words of B. At the default Tile of 32 the lanes of a warp have one y and
+// neighbouring x: in the inner loop they read one word of A (a broadcast) and 32 neighbouring words of B,
+// neither with a bank conflict. Each FFMA still needs two words from shared memory: that is the next limit.
 //
 // Tile: rows and columns of a block's tiles, in elements.
 

@@ -2,14 +2,13 @@
 // File 4 (rung 5 of docs/ladder.md, without volatile): a tile of outputs in registers.
 //
 // The technique: a thread computes TM x TN outputs as a sum of outer products (hip-gemm, kernel 3.1). For
-// each step of K it reads TM words of A and TN words of B from shared memory into registers. It multiplies
-// each word of A with each of B: 16 words for 64 FFMAs, where file 3 reads two words for one. In each row of
-// A's tile the words of four steps lie side by side. The compiler reads these at once (LDS.128) and keeps
-// them, which takes 164 registers a thread: a multiprocessor has room for one block.
+// each step of K it reads TM words of A and TN words of B from shared memory into registers, and multiplies
+// each word of A with each of B: 16 words for 64 FFMAs, where file 3 reads two words for one. The block tile
+// grows from 32 x 32 to 128 x 128, so a word from global memory serves 128 outputs, not 32. A row of A's tile
+// runs along K, so one LDS.128 reads A for four steps. The compiler keeps those words: 164 registers a
+// thread, so one block fits on a multiprocessor.
 //
-// Rung 5 is made by gemm_staged, which differs in two ways. Its tile of A is volatile, so that the compiler
-// has to read A word by word. And its launch bounds ask for two blocks a multiprocessor, so that a thread
-// takes 116 registers.
+// Rung 5 is another kernel (simt/gemm_staged.cu); docs/ladder.md says how it differs.
 //
 // BM, BN, BK: tile of the block, in elements, by default 128 x 128 x 8. TM, TN: outputs of a thread, 8 x 8,
 // so that a block has 256 threads.

@@ -5,11 +5,12 @@
 // changes, with one gain for all:
 //   vectors     global loads and stores are float4
 //   transposed  A's tile is stored transposed, so that a thread's words of A for a step lie side by side, as
-//               those of B do. Each step loads its own 16 words by four LDS.128. Against file 4, whose loads
-//               of A are of four steps, this saves registers, not LDS.128: 123 a thread instead of 164
-//   two blocks  the launch bounds ask for two blocks a multiprocessor, for which these are few enough
-// Rungs 6 and 7 of docs/ladder.md measure the first two one by one, over a volatile A. None measures
-// the third alone: rung 5 has two blocks and volatile, file 4 neither.
+//               those of B do: four LDS.128 a step. File 4 needs as many, but holds A for four steps: 164
+//               registers, here 123
+//   two blocks  the launch bounds ask for two blocks a multiprocessor, which fit now: one computes while the
+//               other waits
+// Rungs 6 and 7 of docs/ladder.md time the first two changes, in a kernel that has two blocks already. The
+// third is not timed alone.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

@@ -1,15 +1,17 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 6 (rung 11 of docs/ladder.md): the next tile waits in registers.
+// File 6 (rung 11 of docs/ladder.md): register prefetch.
 //
 // The technique: while a tile is multiplied, the words of the next one are on their way into registers
 // (hip-gemm, kernel 5). Threads wait for them only after the FFMAs, when they store them to shared memory.
 //
-// Three changes of the layout come with it, against bank conflicts:
-//   padding    rows of both tiles are four words longer. In A's, the words that a warp stores transposed then
-//              lie in different banks.
-//   zigzag     where a warp's lanes lie in the tile (simt/thread_map.cuh)
-//   quadrants  a thread's 8 x 8 outputs are four groups of 4 x 4, one in each quarter of the tile
-//              (simt/quadrants.cuh)
+// Three changes of the layout come with it:
+//   padding    rows of both tiles are four words longer: in file 5 the stores of A, transposed, conflict two
+//              by two
+//   zigzag     pairs of lanes read the same 16 bytes, so one pass of shared memory serves half a warp instead
+//              of a quarter (simt/thread_map.cuh)
+//   quadrants  a thread's outputs are four groups of 4 x 4, one in each quarter of the tile, so neighbouring
+//              threads read neighbouring 16 bytes; in file 5 these lie 32 bytes apart and use half of the
+//              banks (simt/quadrants.cuh)
 // The gain over file 5 is of all four. Rungs 8 to 11 of docs/ladder.md add them one by one, registers last.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
@@ -50,7 +52,7 @@ fp32_register_staging(const float* __restrict__ a, const float* __restrict__ b, 
         from_a += BK;
         from_b += Index(BK) * n;
     };
-    const auto deposit = [&] {
+    const auto store_to_shared = [&] {
 #pragma unroll
         for (int i = 0; i < BM; i += rows_a) {
 #pragma unroll
@@ -65,9 +67,9 @@ fp32_register_staging(const float* __restrict__ a, const float* __restrict__ b, 
 #pragma unroll 1
     for (int first = 0; first < k; first += BK) {
         if (first > 0) __syncthreads();  // all threads have read the tiles before
-        deposit();
+        store_to_shared();
         __syncthreads();    // the tiles are complete
-        fetch(first + BK);  // zeros behind the last tile
+        fetch(first + BK);  // zeros past the end of K
 
 #pragma unroll
         for (int step = 0; step < BK; ++step) {

@@ -4,11 +4,13 @@
 // The technique: copies go from global to shared memory without registers in between (gemm-practice, `dbuf`;
 // matmul-worklog, kernel 12), into a ring of Stages pairs of tiles: one is read, the others are on their way.
 // A single barrier a tile says both that the next tile is complete and that all threads have read this one.
-// Registers that staged a tile in file 6 hold fragments of two steps: those of the next step load while those
-// of this step are multiplied. Rungs 12 to 15 of docs/ladder.md add these changes one by one.
+// The registers that this frees hold a second set of fragments: the next step's operands load while this step
+// is multiplied. Rungs 12 to 15 of docs/ladder.md add these changes one by one. Do not expect a gain over
+// file 6, which already hides global latency. A is transposed on the way, so its copies are of 4 bytes: four
+// times as many instructions as for B. File 8 builds on the ring.
 //
-// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles
-// in the ring. n and k: multiples of four.
+// BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. Stages: pairs of tiles in the
+// ring. n and k: multiples of four.
 
 #include "ptx/async_copy.cuh"
 #include "ptx/shared_memory.cuh"
@@ -38,7 +40,7 @@ fp32_async_ring(const float* __restrict__ a, const float* __restrict__ b, float*
     const int row_b = 4 * thread / BN, column_b = 4 * thread % BN;
     const float* from_a = a + (first_row + row_a) * k + column_a;
     const float* from_b = b + Index(row_b) * n + first_column + column_b;
-    const auto start_copies = [&](Stage<BM, BN, BK>& stage, int first) {  // of a tile: one group
+    const auto start_copies = [&](Stage<BM, BN, BK>& stage, int first) {  // a tile's, as one cp.async group
 #pragma unroll
         for (int i = 0; i < BM; i += rows_a) {
             const bool inside = first_row + row_a + i < m && first + column_a < k;
@@ -84,7 +86,7 @@ fp32_async_ring(const float* __restrict__ a, const float* __restrict__ b, float*
             }
             load(ring[reading], (step + 1) % BK);
             if (step == 0) {
-                start_copies(ring[writing], first + (Stages - 1) * BK);  // zeros behind the last tile
+                start_copies(ring[writing], first + (Stages - 1) * BK);  // zeros past the end of K
                 writing = writing + 1 < Stages ? writing + 1 : 0;
             }
 #pragma unroll

@@ -1,12 +1,15 @@
 // C = alpha * A @ B + beta * C in fp32, row-major. File 8 (rung 20c of docs/ladder.md): warps that only copy.
 //
-// The technique: warp specialisation (cutlass). One warpgroup copies, A by cp.async (each word to its
-// transposed place) and B by TMA. Two others only load fragments and multiply: they spend no instructions and
-// registers on copies, and the scheduler issues their FFMAs while copying warps wait. Two mbarriers a stage
-// replace __syncthreads: `full`, when its tiles are there, and `empty`, when all have read them.
+// The technique: warp specialisation (cutlass). One warpgroup, the producer, copies A by cp.async (each word
+// to its transposed place), B by TMA. Two others, the consumers, only load fragments and multiply: they spend
+// no instructions and registers on copies, and the scheduler issues their FFMAs while the producer waits. Two
+// mbarriers a stage replace __syncthreads: `full` (its tiles are there) and `empty` (all have read them).
 //
-// Also changed, with one gain for all: tiles of 128 x 256 x 16, 8 x 16 outputs a thread and eight stages (by
-// the yaml), one block a multiprocessor, setmaxnreg, FFMAs down and up columns. Rungs 16 to 20c measure some.
+// Also changed, with one gain for all: a tile of 128 x 256 with 8 x 16 outputs a thread (a quarter fewer
+// words from shared memory an FFMA), 16 of K (half as many waits) and eight stages (copies further ahead),
+// all by the yaml; setmaxnreg, which moves registers from the producer's threads (40 left) to the consumers'
+// (232) and needs one block a multiprocessor; and the order of FFMAs. Rungs 16 (tile), 17 (order), 18
+// (stages), 20 (roles) and 20b (K) measure some.
 //
 // BM, BN, BK: tile of the block. TM, TN: outputs of a thread. Stages: of the ring. n: a multiple of four.
 
@@ -39,7 +42,7 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
     RingOffset<Stage<BM, BN, BK>, Stages> at;
     for (int first = 0; first < k; first += BK, at.advance()) {
         auto& stage = at.in(memory);
-        mbarrier_wait(stage.empty, at.parity ^ 1);  // passes in the first round
+        mbarrier_wait(stage.empty, at.parity ^ 1);  // returns at once on the first pass through the ring
         if (thread == 0) {
             mbarrier_arrive_expect(stage.full, sizeof(stage.b));
             tma_load(stage.b, map_b, first, first_column, stage.full);
@@ -76,7 +79,7 @@ fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ Tens
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     if (threadIdx.x < Stages) {
         auto& stage = reinterpret_cast<Stage<BM, BN, BK>*>(memory)[threadIdx.x];
-        mbarrier_init(stage.full, warpgroup_threads + 1);  // each copying thread, and B's bytes
+        mbarrier_init(stage.full, warpgroup_threads + 1);  // + 1: thread 0's, which announces B's bytes
         mbarrier_init(stage.empty, consumers);
         fence_mbarrier_init();
     }
@@ -107,8 +110,9 @@ fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ Tens
                 mbarrier_wait(at.in(memory).full, at.parity);
             }
             load(at.in(memory), (step + 1) % BK);
+            // Down one column, up the next: FFMAs of a column share a word of B, two at a turn one of A.
 #pragma unroll
-            for (int i = 0; i < TM * TN; ++i) {  // down and up the columns: each FFMA reuses an operand
+            for (int i = 0; i < TM * TN; ++i) {
                 const int x = i / TM, y = x % 2 == 0 ? i % TM : TM - 1 - i % TM;
                 accumulator[y][x] += of_a[step % 2][y / 4].value[y % 4] * of_b[step % 2][x / 4].value[x % 4];
             }

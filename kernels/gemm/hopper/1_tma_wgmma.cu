@@ -9,9 +9,10 @@
 // for every copy, and every copy waits for the wgmma before it. But a multiprocessor has room for three
 // blocks (154 registers a thread, 33 KiB), and one may multiply while another waits.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements, 128 x 128 by default; 64 of K at a time. The maps come from the host,
-// made for copies of that size. TMA reads zeros beyond the matrix, and counts their bytes too.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements, 128 x 128 by default; BK is 64, one swizzled line of 128 bytes. The maps come from
+// the host, made for copies of that size. TMA fills what lies outside of the matrix with zeros, and counts
+// their bytes too.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -25,7 +26,7 @@ struct Shared {
 };
 
 template <class Element, Major MajorB, int BM, int BN>
-__global__ void __launch_bounds__(warpgroup_threads, 1)
+__global__ void __launch_bounds__(warpgroup_threads, 1)  // 1 is the least asked for; three fit
 hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                  Element* c, int m, int n, int k, float alpha, float beta) {
     if (k == 0) return scale_c(c, m, n, beta);
@@ -40,7 +41,7 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
 
     static_assert(BM % 64 == 0, "a wgmma has 64 rows");
     float accumulator[BM / 64][BN / 2];  // 64 x BN results over 128 threads
-    unsigned parity = 0;  // of the barrier's phase: each K step is one
+    unsigned parity = 0;  // of the barrier's phase; a K step is one phase
     for (int first = 0; first < k; first += shared.a.depth, parity ^= 1) {
         if (threadIdx.x == 0) {
             // The one arrival that the barrier counts; the phase ends when these bytes have come as well.
@@ -50,7 +51,8 @@ hopper_tma_wgmma(const __grid_constant__ TensorMap map_a, const __grid_constant_
         }
         mbarrier_wait(shared.full, parity);  // the bytes are there
         wgmma_fence();  // what the thread has done with its accumulators comes before the wgmma
-        // From row 0 of A's tile and column 0 of B's. The first step does not add: the sums begin at zero.
+        // Four wgmma of K = 16 per 64 rows (mma/operand_tile.cuh), from row 0 of A's tile, column 0 of B's.
+        // The first step does not add: the sums begin at zero.
         wgmma_tiles(accumulator, shared.a, shared.b, 0, 0, first > 0);
         wgmma_commit();
         wgmma_wait_all(accumulator);  // the thread may read its accumulators again

@@ -8,8 +8,8 @@
 // multiprocessor still has room for three blocks (154 registers a thread, 65 KiB). The copies get a warpgroup
 // of their own in the next file, 2_ring.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"

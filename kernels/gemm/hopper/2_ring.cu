@@ -2,15 +2,15 @@
 // Rung 2 of docs/ladder.md: warp specialisation.
 //
 // The technique: a ring of stages between two roles (cutlass, fast-cu). A warpgroup of its own, the producer,
-// copies up to Stages tiles ahead, and the other, the consumer, multiplies. Four stages take 128 KiB of the
-// 228 KiB of shared memory, so that a multiprocessor holds one block. That is enough: the ring hides the
-// block's copies, where rung 1 leaves that to the other two blocks. 1b copies one step ahead already. New
-// over it are more steps ahead, no __syncthreads between steps, and the wgmma of two steps in the queue, so
-// that the tensor cores do not run dry in between. Each stage has two mbarriers: `full`, when the bytes are
-// there, and `empty`, when the four warps of the consumer have read them (schedule/ring.cuh).
+// copies up to Stages tiles ahead, and the other, the consumer, multiplies. New over 1b are more steps ahead,
+// no __syncthreads between steps, and one wgmma group always in flight. The price: four stages take 128 KiB
+// of the 228 KiB of shared memory, so a multiprocessor holds one block instead of three, and nothing else
+// covers this block's waits and its epilogue. So expect little over 1b: the ring is what rung 3 needs. Each
+// stage has two mbarriers: `full`, when the bytes are there, and `empty`, when the four warps of the consumer
+// have read them (schedule/ring.cuh).
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -51,7 +51,8 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);  // released in the round before; passes in the first
+                // Until the consumer has released it; returns at once on the first pass through the ring.
+                ring.wait_until_empty(at);
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                 a.load(map_a, first_row, step * depth, ring.full[at.stage]);
                 b.load(map_b, first_column, step * depth, ring.full[at.stage]);
@@ -61,7 +62,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
         static_assert(BM % 64 == 0, "a wgmma has 64 rows");
         float accumulator[BM / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        int held = 0;  // the stage that the wgmma in flight read
+        int held = 0;  // stage read by the wgmma group in flight, not yet released
         for (int step = 0; step < steps; ++step, at.advance()) {
             mbarrier_wait(ring.full[at.stage], at.parity);
             wgmma_fence();
@@ -69,7 +70,7 @@ hopper_ring(const __grid_constant__ TensorMap map_a, const __grid_constant__ Ten
             wgmma_commit();
             if (step > 0) {
                 wgmma_wait<1>();  // those of the step before
-                release_stage<Alone>(ring.empty[held], 0, lane);
+                release_stage<Alone>(ring.empty[held], 0, lane);  // 0: its rank in the cluster
             }
             held = at.stage;
         }

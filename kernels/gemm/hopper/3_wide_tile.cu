@@ -3,12 +3,12 @@
 //
 // The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu; by `bn: 256` in the yaml). For
 // the same multiplications blocks load a quarter fewer bytes of A and B from the L2. One warpgroup would need
-// 256 accumulators a thread, more than a thread has registers. So two consumers multiply 64 rows each, and
-// the producer gives registers up to them (setmaxnreg, ptx-isa): a thread of the producer keeps 40, a thread
-// of a consumer gets 232.
+// 256 accumulators a thread, more than the 255 registers that a thread can have. So two consumers multiply 64
+// rows each, and the producer gives registers up to them (setmaxnreg, ptx-isa): a thread of the producer
+// keeps 40, a thread of a consumer gets 232.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -51,7 +51,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
             for (int step = 0; step < steps; ++step, at.advance()) {
                 auto& a = shared.a[at.stage];
                 auto& b = shared.b[at.stage];
-                ring.wait_until_empty(at);  // released in the round before; passes in the first
+                ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                 mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                 a.load(map_a, first_row, step * depth, ring.full[at.stage]);
                 b.load(map_b, first_column, step * depth, ring.full[at.stage]);
@@ -64,7 +64,7 @@ hopper_wide_tile(const __grid_constant__ TensorMap map_a, const __grid_constant_
         const int tile_row = (warpgroup - 1) * rows, row = first_row + tile_row;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        int held = 0;  // the stage that the wgmma in flight read
+        int held = 0;  // stage read by the wgmma group in flight, not yet released
         for (int step = 0; step < steps; ++step, at.advance()) {
             mbarrier_wait(ring.full[at.stage], at.parity);
             wgmma_fence();

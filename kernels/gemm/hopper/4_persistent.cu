@@ -3,13 +3,14 @@
 //
 // The technique: persistent blocks (cutlass, fast-cu). As many blocks start as there are multiprocessors
 // (`blocks` in the yaml, 132 by default), and take one tile after the other. So a block starts and fills its
-// ring only once, and the producer can load the next tile while the consumers store this one. The order of
-// the tiles is a threadblock swizzle (schedule/raster.cuh), so that blocks that run together read common rows
-// and columns from the L2. Rung 4b is the same kernel row by row, and tells what the order adds.
+// ring only once, and the producer can load the first Stages steps of the next tile while the consumers store
+// this one. The order of the tiles is a threadblock swizzle (schedule/raster.cuh), so that blocks that run
+// together read common rows and columns from the L2. Rung 4b is the same kernel row by row, which times the
+// order alone.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
+// swizzle in tiles, 0 for row by row, or hilbert.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -55,7 +56,7 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // released in the round before; passes in the first
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.load(map_b, origin.column, step * depth, ring.full[at.stage]);
@@ -70,7 +71,7 @@ hopper_persistent(const __grid_constant__ TensorMap map_a, const __grid_constant
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
         for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
-            int held = 0;  // the stage that the wgmma in flight read
+            int held = 0;  // stage read by the wgmma group in flight, not yet released
             for (int step = 0; step < steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
                 wgmma_fence();

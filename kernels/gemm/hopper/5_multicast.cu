@@ -3,13 +3,15 @@
 //
 // The technique: clusters with multicast (ptx-isa, fast-cu), so that the L2 delivers a tile of B once to
 // several multiprocessors. ClusterM blocks form a cluster and take tiles below one another, which need the
-// same tile of B. Each loads a part of it, and TMA writes that part to the shared memory of all. A stage is
-// empty only when the consumers of all blocks of the cluster have read it. The host launches the clusters.
+// same tile of B. Each loads a part of it, and TMA writes that part to the shared memory of all. With two
+// blocks that is a third fewer bytes from the L2 a block, which pays only where those are the limit. The
+// price: a stage is empty only when the consumers of all blocks of the cluster have read it, so a producer
+// waits for the other block's consumers too. The host launches the clusters.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
-// block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of the
-// threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, 2 by default.
-// The scheduler numbers groups of ClusterM tiles; a block takes the one of its rank in the cluster.
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
+// swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, 2 by default. The scheduler
+// numbers groups of ClusterM tiles; a block takes the one of its rank in the cluster.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -58,12 +60,12 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // released in the round before; passes in the first
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     // All of B: the parts that other blocks load count here too. They may come first, since
                     // the phase cannot end without this arrival.
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
-                    // The part that has its rank; the mask has a bit for each block that gets it.
+                    // This block loads part `rank`; the mask has a bit for each block that receives it.
                     b.template load<ClusterM>(map_b, origin.column, step * depth, ring.full[at.stage], rank,
                                               Cluster::column_mask(rank));
                 }
@@ -77,7 +79,7 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
         for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
-            int held = 0;  // the stage that the wgmma in flight read
+            int held = 0;  // stage read by the wgmma group in flight, not yet released
             for (int step = 0; step < steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
                 wgmma_fence();

@@ -11,10 +11,10 @@
 //   fence.proxy.async shows these writes to TMA; all meet again;
 //   thread 0 starts the copy to C (cp.async.bulk.tensor) and goes on.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster. Buffers: of
-// 64 rows x 128 bytes for results on their way, per consumer.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
+// swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster. Buffers: of 64 rows x 128
+// bytes for results on their way, per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -65,7 +65,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.template load<ClusterM>(map_b, origin.column, step * depth, ring.full[at.stage], rank,
@@ -98,7 +98,7 @@ hopper_tma_store(const __grid_constant__ TensorMap map_a, const __grid_constant_
             const TilePosition origin = scheduler.origin(tile, rank);
             const int row = origin.row + tile_row, column = origin.column;
             combine_accumulators(accumulator, result, row, column, thread);
-            // The consumer meets at the named barrier of its warpgroup's number, 1 or 2; __syncthreads has 0.
+            // `warpgroup`, 1 or 2, is also the number of store()'s named barrier; __syncthreads has 0.
             shared.c[consumer].store(accumulator, map_c, row, column, thread, warpgroup, next_buffer);
         }
         if (thread == 0) wait_for_stores();  // it started them

@@ -3,16 +3,16 @@
 //
 // The technique: a stagger (cutlass). The two consumers of rung 6b begin each tile together, and so store at
 // the same time. Here the second consumer begins its first tile once the first has issued the wgmma of a step
-// of K, so that its own queue behind them. Nothing enforces the distance later: both have equal work. When
+// of K, so its own wgmma wait behind those. Nothing enforces the distance later: both have equal work. When
 // the first consumer stores, the second one still has a step to multiply, 4 wgmma of 128 cycles; when the
 // second stores, the first has begun the next tile. More steps would cover more of a store. But a stage is
-// free only when both have read it, so each step of distance holds one of the four stages back. The sweep
-// hopper_tiles times two steps as well.
+// free only when both have read it, so each step of distance holds one of the four stages back. Without
+// clusters, rank and cluster_barrier disappear; new are only `start_barrier` and `leads`.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results
-// on their way, per consumer.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
+// swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results on their way,
+// per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -60,7 +60,7 @@ hopper_stagger(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.load(map_b, origin.column, step * depth, ring.full[at.stage]);

@@ -1,16 +1,17 @@
 // C = alpha * A @ B + beta * C, 16-bit operands and result, fp32 accumulators: several tiles of C per block.
 // Rung 6d of docs/ladder.md: a serpentine. It changes 6c_stagger.
 //
-// The technique: a serpentine, for the L2. A round is the tiles that all blocks compute at the same time. In
-// 6c_stagger each round goes from the first rows of B to the last. The next round of the same strip of the
-// swizzle has other rows of A, but the same columns of B. It begins with the first rows of B again, which
-// were read longest ago. Here every second round goes backwards along K. So it begins with the rows of B that
-// were read last, which the L2 should still hold. Only the producer changes.
+// The technique: a serpentine, for the L2. A wave is the tiles that all blocks compute at the same time. It
+// reads the columns of B that the wave before it read, while both lie in one strip (8 columns of tiles,
+// schedule/raster.cuh). In the same order along K it would start with what has been in the L2 longest. Here
+// every second wave goes backwards along K. So it starts with what was read last, which the L2 should still
+// hold, and saves reads of device memory: at M = N = K = 4096 A and B, 64 MiB together, exceed the L2. Only
+// the producer changes.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results
-// on their way, per consumer.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
+// swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results on their way,
+// per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -60,7 +61,7 @@ hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
                     const int k_of_step = (backwards ? steps - 1 - step : step) * depth;
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, k_of_step, ring.full[at.stage]);
                     b.load(map_b, origin.column, k_of_step, ring.full[at.stage]);

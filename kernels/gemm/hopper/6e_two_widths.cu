@@ -2,21 +2,21 @@
 // Rung 6e of docs/ladder.md: tiles of two widths. It changes 6d_serpentine.
 //
 // The technique: tiles of two widths. At M = N = 4096 there are 512 tiles of 128 x 256 for 132 blocks: after
-// three full rounds the fourth leaves 16 blocks without a tile. Here 16 of the 32 rows of tiles are cut into
+// three full waves the fourth leaves 16 blocks without a tile. Here 16 of the 32 rows of tiles are cut into
 // 17 instead of 16: one of 256 columns, and 16 that are Narrow = 240 wide. That makes 528 tiles, four full
-// rounds (schedule/even_tiles.cuh works this out for any size). 110 blocks get two wide and two narrow tiles,
-// as much work as 3.875 wide ones. The most that a block gets is 3.94, instead of 4.
+// waves (schedule/even_tiles.cuh works this out for any size). 110 blocks get two wide and two narrow tiles,
+// as much work as 3.875 wide ones. The most that a block gets is 3.94, instead of 4: a gain of at most 1.6 %.
 //
-// A wgmma has its width in its name, so each width has accumulators and a loop over K of its own. So the loop
-// of 6d_serpentine stands in a header here, schedule/wgmma_loop.cuh, and its stagger in
+// N is part of the wgmma instruction, so each width has its own accumulators and loop. New are EvenTiles and
+// the branch on is_narrow; the rest is 6d's loop, moved to schedule/wgmma_loop.cuh, and its stagger, moved to
 // schedule/hand_over.cuh. The producer loads 256 columns of B for a narrow tile too. A store has boxes of 64
 // columns: the fourth of a narrow tile begins 16 columns earlier, and stores these a second time, with the
 // same values.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Narrow: columns of narrow tiles. Stages: tiles of A and
-// B in the ring. Raster: width of the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of
-// 64 rows x 128 bytes for results on their way, per consumer.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Narrow: columns of narrow tiles. Stages: tiles of A and B in the ring.
+// Raster: width of the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128
+// bytes for results on their way, per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -42,7 +42,7 @@ template <class Memory, class Value, class Signal, int Fragments, int Registers>
 __device__ inline void compute_tile(float (&accumulator)[Fragments][Registers], Consumer<Memory>& consumer,
                                     const MatrixC<Value>& result, const TensorMap& map_c,
                                     const TilePosition& origin, Signal& hand_over) {
-    clear(accumulator);  // to zero, so that no accumulator stays live from tile to tile
+    clear(accumulator);  // or the compiler keeps both sets of accumulators alive across tiles
     const int held = wgmma_loop<Alone>(accumulator, consumer, hand_over);
     wgmma_wait_all(accumulator);
     release_stage<Alone>(consumer.shared.ring.empty[held], 0, consumer.lane);  // for the next tile
@@ -83,7 +83,7 @@ hopper_two_widths(const __grid_constant__ TensorMap map_a, const __grid_constant
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
                     const int k_of_step = (backwards ? steps - 1 - step : step) * depth;
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, k_of_step, ring.full[at.stage]);
                     b.load(map_b, origin.column, k_of_step, ring.full[at.stage]);
@@ -95,7 +95,8 @@ hopper_two_widths(const __grid_constant__ TensorMap map_a, const __grid_constant
         constexpr int rows = BM / consumers;
         static_assert(rows % 64 == 0, "a wgmma has 64 rows");
         const int number = warpgroup - 1;
-        const int rank = 0, first_row = number * rows, first_column = 0;  // in the cluster; in the tile
+        // The block's rank in its cluster, and where the consumer's part of a tile begins.
+        const int rank = 0, first_row = number * rows, first_column = 0;
         Consumer consumer(shared, rank, steps, number, thread, first_row, first_column);
         const MatrixC<Element> result{c, m, n, alpha, beta};
         const bool has_work = blockIdx.x < scheduler.tiles();

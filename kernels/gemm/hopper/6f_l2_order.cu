@@ -2,16 +2,17 @@
 // Rung 6f of docs/ladder.md: an order of tiles for the L2. It changes 6d_serpentine.
 //
 // The technique: the order of tiles, made for the L2. At M = N = 4096 there are 512 tiles of 128 x 256, which
-// 128 blocks compute in four full rounds. A strip is 32 x 2 tiles, so a round is two strips: it
-// needs all of A, and a quarter of B that no other round needs. So lines of B are marked to leave the L2
-// ahead of those of A (Evict::first). Blocks and strips are not in this file but in its yaml: `blocks: 128`
-// and `raster: 2`. Every second round goes backwards along K, as in 6d_serpentine. There it begins with what
-// the L2 still holds of B, here with what it holds of A, since each round has another part of B.
+// 128 blocks compute in four full waves. A strip is 32 x 2 tiles, so a wave is two strips: each of the four
+// needs all of A and its own quarter of B. So A should stay in the L2, and lines of B are marked to be
+// evicted first (Evict::first). Four multiprocessors stay idle, which costs no wave: 512 tiles take four on
+// 132 blocks too. Blocks and strips are not in this file but in its yaml: `blocks: 128` and `raster: 2`.
+// Every second wave goes backwards along K, as in 6d_serpentine. There it begins with what the L2 still holds
+// of B, here with what it holds of A.
 //
-// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K.
-// BM, BN: block tile in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of
-// the threadblock swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results
-// on their way, per consumer.
+// Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
+// block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
+// swizzle in tiles, 0 for row by row, or hilbert. Buffers: of 64 rows x 128 bytes for results on their way,
+// per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -61,7 +62,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
                     const int k_of_step = (backwards ? steps - 1 - step : step) * depth;
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, k_of_step, ring.full[at.stage]);
                     // The load of 6d_serpentine, spelled out to name the policy: one block, part 0, mask 1.

@@ -10,9 +10,9 @@
 // multiplications. Its stages are smaller, so there are six instead of four.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN: tile
-// of a consumer in elements; 64 of K at a time. Stages: tiles of A and B in the ring. Raster: width of the
-// threadblock swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, 1 by default.
-// Buffers: of 64 rows x 128 bytes for results on their way, per consumer.
+// of a consumer in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
+// swizzle in tiles, 0 for row by row, or hilbert. ClusterM: blocks of a cluster, 1 by default. Buffers: of 64
+// rows x 128 bytes for results on their way, per consumer.
 
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/operand_tile.cuh"
@@ -63,7 +63,7 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.template load<ClusterM>(map_b, origin.column, step * depth, ring.full[at.stage], rank,
@@ -79,12 +79,12 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         float accumulator[BM / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
         int next_buffer = 0;
-        at.advance(consumer * steps);
+        at.advance(consumer * steps);  // the second skips the stages of the first tile
         for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
-             tile += consumers * clusters, at.advance(steps)) {
+             tile += consumers * clusters, at.advance(steps)) {  // skip the stages of the other's tile
             // Its turn: the other consumer has started the last wgmma of the tile before, so all of that
-            // tile's stages have been full. Without the turn it could wait for a phase that is two rounds
-            // off, and return at an earlier one of the same parity.
+            // tile's stages have been full. So a barrier is never two phases behind what a wait asks for. A
+            // wait knows only the phase's parity: an older phase of the same parity would let it through.
             if (tile != cluster) warpgroup_barrier<2>(turn_barrier + consumer);
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {

@@ -73,7 +73,7 @@ hopper_3xtf32(const __grid_constant__ TensorMap map_a, const __grid_constant__ T
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
-                    ring.wait_until_empty(at);  // passes in the first round
+                    ring.wait_until_empty(at);  // returns at once on the first pass through the ring
                     mbarrier_arrive_expect(ring.full[at.stage], a.bytes + b.bytes);
                     a.load(map_a, origin.row, step * depth, ring.full[at.stage]);
                     b.load(map_b, origin.column, step * depth, ring.full[at.stage]);

@@ -3,9 +3,9 @@
 //
 // Beyond the rungs (cutlass, fast-cu) there are consumers side by side along N, clusters along both axes,
 // tiles along a Hilbert curve, hints for the L2, and:
-//   narrow       tiles of two widths, so that the last round of tiles is a full one
+//   narrow       tiles of two widths, so that the last wave of tiles is a full one
 //   stagger      the first consumer runs some steps ahead, so that one multiplies while the other stores
-//   serpentine   every second round goes backwards along K, through what the L2 still holds
+//   serpentine   every second wave goes backwards along K, through what the L2 still holds
 //   early        the producer does not wait for the other warps (schedule/roles.cuh)
 //
 // Element: __nv_bfloat16, __half, Tf32 (C is fp32), E4m3 (C is bf16). MajorB: Major::k where B is N x K,

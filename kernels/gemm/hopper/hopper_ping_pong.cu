@@ -19,7 +19,7 @@ struct Turn : HandOver {
     static constexpr int first_barrier = 3;  // a warpgroup's own barrier has its number
 
     // Where another tile comes `before` a consumer's, waits for the other one. Without that, waits for stages
-    // could be more than a round of the ring ahead, and parity cannot tell such rounds apart.
+    // could be more than a pass through the ring ahead, and parity cannot tell such passes apart.
     __device__ Turn(int consumer, int steps, bool before, bool after)
         : HandOver(after ? steps - 1 : -1, first_barrier + 1 - consumer) {
         if (before) warpgroup_barrier<2>(first_barrier + consumer);

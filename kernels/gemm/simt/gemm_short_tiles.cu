@@ -1,9 +1,9 @@
 // C = alpha * A @ B + beta * C in fp32, row-major, on CUDA cores: gemm_staged with cp.async, and some tiles
 // of C shorter than the others.
 //
-// The technique: tiles of two heights, so that all rounds are full. At M = N = K = 8192 there are 2048 tiles
-// of 128 x 256 for 132 multiprocessors, 15.5 rounds, and in the last one half of them had none. Now there are
-// 16 full rounds, and some tiles are so much shorter that all cover the same rows as before
+// The technique: tiles of two heights, so that all waves are full. At M = N = K = 8192 there are 2048 tiles
+// of 128 x 256 for 132 multiprocessors, 15.5 waves, and in the last one half of them had none. Now there are
+// 16 full waves, and some tiles are so much shorter that all cover the same rows as before
 // (schedule/two_heights.cuh). A short tile lies in shared memory as a tall one does (layout/row_map.cuh): its
 // threads load the same fragments, and leave out the last of their eight rows. In a tile of 112 rows all
 // threads do, in one of 120 only the lower half of the warps does: the two warps of a multiprocessor's

@@ -4,7 +4,7 @@
 // The technique: split K without clusters (cutlass). At M = 2048, N = 512 and K = 8192 there are 32 tiles of
 // 128 x 256 for 132 multiprocessors. With K in four slices there are 128 blocks, at most one on each.
 // gemm_staged adds up the slices in a cluster of four. But 32 such clusters, whose blocks fill a
-// multiprocessor each, do not find room at the same time, and the last ones wait for a second round. Here a
+// multiprocessor each, do not find room at the same time, and the last ones wait for a second wave. Here a
 // block of a slice runs wherever there is room, and the last of a tile's blocks adds up the sums of all
 // through global memory (epilogue/grid_sum.cuh). The sweep fp32_shapes measures it.
 //

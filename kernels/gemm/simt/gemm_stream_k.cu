@@ -2,7 +2,7 @@
 // C per block.
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 4096 there are 512 tiles of 128 x 256 for 132
-// multiprocessors, and in the last of four rounds 16 of them had none. Now the last two rounds are cut along
+// multiprocessors, and in the last of four waves 16 of them had none. Now the last two waves are cut along
 // K into equal shares for all blocks (schedule/stream_k.cuh). Where two blocks share a tile, one leaves its
 // sums in global memory and the other goes on from there (epilogue/partial_sums.cuh). The sweep fp32_stream_k
 // measures it.

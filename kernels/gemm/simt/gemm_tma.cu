@@ -44,7 +44,7 @@ __device__ inline void copy_tiles(unsigned char* memory, const float* a, const T
     RingOffset<Stage<Tile>, Stages> at;
     for (int first = 0; first < k; first += Tile::bk, at.advance()) {
         Stage<Tile>& stage = at.in(memory);
-        mbarrier_wait(stage.empty, at.parity ^ 1);  // passes in the first round
+        mbarrier_wait(stage.empty, at.parity ^ 1);  // returns at once on the first pass through the ring
         if (thread == 0) {
             mbarrier_arrive_expect(stage.full, sizeof(stage.b));
             tma_load(stage.b, map_b, first, first_column, stage.full);

@@ -2,7 +2,7 @@
 // A and B. mma_tma with some tiles cut along K.
 //
 // The technique: stream-K (stream-k, cutlass). At M = N = K = 8192 there are 2048 tiles of 256 x 128 for 132
-// multiprocessors: 15.5 rounds, which take the time of 16. Now the last two rounds are cut along K into 132
+// multiprocessors: 15.5 waves, which take the time of 16. Now the last two waves are cut along K into 132
 // equal shares (schedule/stream_k.cuh). Where two blocks share a tile, each warp of the first leaves its sums
 // in global memory, and the same warp of the second adds them (epilogue/partial_sums.cuh): no warp waits for
 // another one of its block. The sweeps tensor_ladder_bf16, _fp16 and _tf32 measure it.

@@ -5,7 +5,7 @@
 //
 // A cluster adds up without global memory (cluster_sum.cuh), but its blocks start together within one GPC.
 // Where a block takes a whole multiprocessor, clusters of four or eight leave some multiprocessors idle, and
-// the last clusters wait for a second round.
+// the last clusters wait for a second wave.
 #pragma once
 
 #include "types/index.cuh"

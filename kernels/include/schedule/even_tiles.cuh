@@ -1,7 +1,7 @@
-// Tiles of two widths, so that the last round of persistent blocks is as full as the others. With tiles of BN
-// columns alone the last round leaves some multiprocessors idle: at M = N = 8192 there are 2048 tiles of
-// 128 x 256 for 132 blocks, and 64 blocks have none in the sixteenth round. Here the rows of tiles are
-// divided into as many tiles as make whole rounds, and some of these are Narrow columns wide. At 8192 that
+// Tiles of two widths, so that the last wave of persistent blocks is as full as the others. With tiles of BN
+// columns alone the last wave leaves some multiprocessors idle: at M = N = 8192 there are 2048 tiles of
+// 128 x 256 for 132 blocks, and 64 blocks have none in the sixteenth wave. Here the rows of tiles are
+// divided into as many tiles as make whole waves, and some of these are Narrow columns wide. At 8192 that
 // is 33 in each row: 17 of 256 columns and 16 of 240.
 //
 // Rows have c or c + 1 tiles; rows with c come first. Within a row, wide tiles come before narrow ones. So a

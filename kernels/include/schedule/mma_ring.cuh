@@ -49,7 +49,7 @@ struct MmaRing {
     __device__ static void copy(const Position& at, unsigned char* memory, const TensorMap& map_a,
                                 const TensorMap& map_b, int row, int column, int first) {
         Stage& one = at.in(memory);
-        mbarrier_wait(one.empty, at.parity ^ 1);  // passes in the first round
+        mbarrier_wait(one.empty, at.parity ^ 1);  // returns at once on the first pass through the ring
         mbarrier_arrive_expect(one.full, Stage::tile_bytes);
         tma_load(one.a, map_a, row, first, one.full);
 #pragma unroll

@@ -1,8 +1,8 @@
 // A ring of Stages buffers between one producer and its consumers: each stage has a barrier "full" and a
-// barrier "empty". Both sides walk the stages in the same order, and a barrier's phase ends once per round,
-// so the parity of the round names the phase. The consumer waits for `full` with this parity. The producer
-// waits for `empty` with the other parity: in the first round that wait passes, because all buffers are
-// empty; in round r > 0 it waits for the release of round r - 1.
+// barrier "empty". Both sides walk the stages in the same order, and a barrier's phase ends once per pass
+// through the ring, so the parity of the pass names the phase. The consumer waits for `full` with it. The
+// producer waits for `empty` with the other parity: on the first pass that wait returns at once, because all
+// buffers are empty; on pass p > 0 it waits for the release of pass p - 1.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -11,7 +11,7 @@
 template <int Stages>
 struct RingPosition {
     int stage = 0;
-    unsigned parity = 0;  // of the round, for `full`; the producer's `empty` takes the other
+    unsigned parity = 0;  // of the pass, for `full`; the producer's `empty` takes the other
 
     __host__ __device__ constexpr void advance() {
         ++stage;

@@ -1,6 +1,6 @@
 // Stream-K: which steps of K of which tiles a persistent block computes, so that no multiprocessor is idle in
-// the last round. Whole tiles take ceil(tiles / blocks) rounds; where the tiles are no multiple of the
-// blocks, the last round is a full one for some blocks and an empty one for the others. Here the last round
+// the last wave. Whole tiles take ceil(tiles / blocks) waves; where the tiles are no multiple of the
+// blocks, the last wave is a full one for some blocks and an empty one for the others. Here the last wave
 // and the one before it are cut along K: their steps, tile after tile, are divided evenly among all blocks.
 //
 // A block's share is as long as a tile at least, so that a tile has at most two blocks, neighbours. A block

@@ -1,6 +1,6 @@
-// Which tiles of C a persistent cluster computes, one after the other. The tiles of all clusters of one round
+// Which tiles of C a persistent cluster computes, one after the other. The tiles of all clusters of one wave
 // lie next to each other on the raster, so that they share rows of A and columns of B in the L2. A grid of
-// one cluster per tile is the same loop with one round.
+// one cluster per tile is the same loop with one wave.
 #pragma once
 
 #include "ptx/cluster.cuh"

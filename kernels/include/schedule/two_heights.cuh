@@ -1,6 +1,6 @@
-// Tiles of two heights, so that a launch ends in a full round. Tiles that are all alike take as many rounds
+// Tiles of two heights, so that a launch ends in a full wave. Tiles that are all alike take as many waves
 // as ceil(tiles / multiprocessors), and some multiprocessors have none in the last one. Here the grid has a
-// tile for each multiprocessor in every round. C needs fewer, so some are shorter: a column of C has as many
+// tile for each multiprocessor in every wave. C needs fewer, so some are shorter: a column of C has as many
 // short tiles as still cover its rows. Tall ones come first: blocks start in the order of their number, and
 // the short ones fill up what the tall ones leave.
 //
