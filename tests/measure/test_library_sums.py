@@ -217,7 +217,7 @@ def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
     fake.nn = SimpleNamespace(functional=SimpleNamespace(scaled_dot_product_attention=attention))
     fake.empty = lambda size, device, dtype: ("workspace", size)
-    names = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+    names = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
     backends = SimpleNamespace(SDPBackend=SimpleNamespace(**{one: one for one in names}), sdpa_kernel=kernel)
     for name, part in (("torch.nn", fake.nn), ("torch.nn.attention", backends)):
         monkeypatch.setitem(sys.modules, name, part)  # type: ignore[arg-type]
@@ -225,7 +225,7 @@ def play_torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 
 @pytest.mark.parametrize("causal", [0, 1])
-@pytest.mark.parametrize("entry", ["flash", "efficient", "cudnn", "math"])
+@pytest.mark.parametrize("entry", ["flash", "efficient", "cudnn"])
 def test_torch_attends_by_the_backend_that_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, entry: str, causal: int
 ) -> None:

@@ -159,6 +159,14 @@ def without_last_row(inputs: Inputs, dtype: str, causal: int) -> Array:
     return made
 
 
+def by_series(inputs: Inputs, dtype: str, causal: int) -> Array:
+    """With 1 + s + s^2 / 2 in the place of exp(s), for which sums over all keys can be worked out once for all rows."""
+    q, k, v = (value(one, dtype) for one in inputs)
+    s = logits(q, k, causal)
+    weights = np.where(np.isfinite(s), 1 + s + s**2 / 2, 0)
+    return rounded(weights @ v / weights.sum(axis=2, keepdims=True), dtype)
+
+
 def eighths(x: Array, dtype: str) -> Array:
     """To 4 bits, as e4m3 has."""
     del dtype
@@ -181,6 +189,7 @@ CHEATS: dict[str, tuple[str, Cheat]] = {
         "uniform",
         lambda x, of, causal: exact(x, of, causal, weights=lambda e: e ** math.log(2)),
     ),
+    "a series of exp": ("uniform", by_series),
     "weights in e4m3": (
         "uniform",
         lambda x, of, causal: online(x, of, causal, weights=lambda p: eighths(p, of)),
