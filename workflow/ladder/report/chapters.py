@@ -15,6 +15,7 @@ _TITLES = {
     "hopper": "Hopper",
     "triton": "Triton",
     "memory_bound": "Memory-bound kernels",
+    "attention": "Attention",
     "shared_memory": "Memory banks",
     "stencil": "Register cache",
 }
