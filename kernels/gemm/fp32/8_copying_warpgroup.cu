@@ -5,11 +5,9 @@
 // no instructions and registers on copies, and the scheduler issues their FFMAs while the producer waits. Two
 // mbarriers a stage replace __syncthreads: `full` (its tiles are there) and `empty` (all have read them).
 //
-// Also changed, with one gain for all: a tile of 128 x 256 with 8 x 16 outputs a thread (a quarter fewer
-// words from shared memory an FFMA), 16 of K (half as many waits) and eight stages (copies further ahead),
-// all by the yaml; setmaxnreg, which moves registers from the producer's threads (40 left) to the consumers'
-// (232) and needs one block a multiprocessor; and the order of FFMAs. Rungs 16 (tile), 17 (order), 18
-// (stages), 20 (roles) and 20b (K) measure some.
+// Also changed: 128 x 256 tiles, 8 x 16 outputs a thread (rung 16: a quarter fewer shared words an FFMA), 16
+// of K (20b: half the waits), eight stages (18: copies further ahead), all by the yaml; FFMA order (17); one
+// block a multiprocessor; setmaxnreg moves registers from producer threads (40 left) to consumers (232).
 //
 // BM, BN, BK: tile of the block. TM, TN: outputs of a thread. Stages: of the ring. n: a multiple of four.
 
@@ -30,10 +28,9 @@ struct alignas(128) Stage {
     static_assert(sizeof(a) % 128 == 0, "TMA writes B to a multiple of 128 bytes");
 };
 
-// All tiles along K, copied by the threads of one warpgroup.
 template <int BM, int BN, int BK, int Stages>
 __device__ inline void copy_tiles(unsigned char* memory, const float* a, const TensorMap& map_b, int m, int k,
-                                  int first_row, int first_column, int thread) {
+                                  int first_row, int first_column, int thread) {  // the producer, along K
     // A warp copies 8 columns c of 4 rows r into bank (c * (BM + 4) + r) % 32 = 4 * c + r.
     constexpr int rows = warpgroup_threads / 8;
     const int row = thread / 8, column = thread % 8, rows_left = m - first_row - row;
@@ -110,9 +107,8 @@ fp32_copying_warpgroup(const float* __restrict__ a, const __grid_constant__ Tens
                 mbarrier_wait(at.in(memory).full, at.parity);
             }
             load(at.in(memory), (step + 1) % BK);
-            // Down one column, up the next: FFMAs of a column share a word of B, two at a turn one of A.
 #pragma unroll
-            for (int i = 0; i < TM * TN; ++i) {
+            for (int i = 0; i < TM * TN; ++i) {  // down a column, up the next: each reuses a word of A or B
                 const int x = i / TM, y = x % 2 == 0 ? i % TM : TM - 1 - i % TM;
                 accumulator[y][x] += of_a[step % 2][y / 4].value[y % 4] * of_b[step % 2][x / 4].value[x % 4];
             }
