@@ -22,7 +22,7 @@ SWEEP_COUNT, SIZE_COUNT = 10, 20
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall time of a step, and the most memory that one of its processes held."""
+    """CPU time of a step, and the most memory that one of its processes held."""
 
     seconds: float
     gib: float
@@ -32,10 +32,12 @@ _MOST_MEMORY = """
 import os, subprocess, sys
 process = subprocess.Popen(sys.argv[1:], stdout=sys.stderr)
 _, status, used = os.wait4(process.pid, 0)
-print(used.ru_maxrss)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
 sys.exit(os.waitstatus_to_exitcode(status))
 """
-"""Runs a command and prints its peak in KiB. From a small process: Linux counts the memory of the one that forks."""
+"""Runs a command and prints its CPU seconds and its peak in KiB. From a small process: Linux counts the memory of the
+one that forks.
+"""
 
 
 def as_many_samples_as_published(_: Place, record: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +92,6 @@ def add_devices(lab: Lab, devices: int) -> None:
 
 def cost(lab: Lab, *command: str) -> Cost:
     """Run a command in the project."""
-    begun = time.monotonic()
     path = environment() | {"PYTHONPATH": str(ROOT / "workflow")}
     done = subprocess.run(
         [sys.executable, "-c", _MOST_MEMORY, *command],
@@ -101,7 +102,8 @@ def cost(lab: Lab, *command: str) -> Cost:
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    return Cost(time.monotonic() - begun, int(done.stdout.splitlines()[-1]) / 2**20)
+    seconds, kib = done.stdout.splitlines()[-1].split()
+    return Cost(float(seconds), int(kib) / 2**20)
 
 
 def steps(lab: Lab, devices: int) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ def project(tmp_path: Path) -> Path:
     """The small project with one folder more in its package, a kernel and a sweep."""
     folder = make_project(tmp_path / "project")
     (folder / "workflow").unlink()
-    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "workflow", folder / "workflow")
     shutil.copytree(AXPY / "problem", folder / "workflow/ladder/problems/axpy")
     shutil.copytree(AXPY / "kernels", folder / "kernels/axpy")
     shutil.copy(AXPY / "sweeps/axpy.yaml", folder / "config/sweeps")

@@ -41,7 +41,7 @@ def measured_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "config/config.yaml", lambda config: config.update(device="nvidia-h200", arch="sm_90a")
     )
     (folder / "workflow").unlink()
-    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "workflow", folder / "workflow")
     assert run_snakemake(folder, "compile").code == 0
     run = load(set_up(folder))
     for name, plan in run.plans.items():

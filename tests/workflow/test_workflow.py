@@ -179,7 +179,7 @@ def finished_once(compiled_once: Path, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("finished") / "project"
     shutil.copytree(compiled_once, folder, symlinks=True)
     (folder / "workflow").unlink()
-    shutil.copytree(ROOT / "workflow", folder / "workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "workflow", folder / "workflow")
     outcome = run_snakemake(folder)
     assert outcome.code == 0, outcome.text
     return folder
