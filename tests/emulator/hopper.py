@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -155,11 +156,12 @@ def as_ring(one: Variant) -> dict[str, int | str]:
 
 
 def box(one: Variant, buffer: str) -> tuple[int, int]:
-    """Lines and elements per line of the box that the YAML gives the tensor map of `buffer`."""
+    """Lines and elements per line of the box that the YAML gives the tensor map of `buffer`, of one matrix."""
     extents = next(
         argument.box for argument in one.kernel.arguments if argument.name == buffer and argument.box
     )
-    lines, elements = (whole(extent, one.names()) for extent in extents)
+    *matrices, lines, elements = (whole(extent, one.names()) for extent in extents)
+    assert matrices in ([], [1])
     return lines, elements
 
 
@@ -183,7 +185,8 @@ def arguments_of(
         elif argument.tensor_map:
             address, elements = stored[argument.tensor_map]
             extents, swizzled = box(one, argument.tensor_map), argument.swizzle != "none"
-            maps[place] = Map(address, *elements.shape, extents, elements.itemsize, swizzled)
+            shape, matrices = elements.shape[-2:], math.prod(elements.shape[:-2])
+            maps[place] = Map(address, *shape, extents, elements.itemsize, swizzled, matrices)
             words.append(place)
         elif argument.pointer:
             words.append(stored[argument.pointer][0])

@@ -4,7 +4,8 @@ Threads that wait let others go on; where all wait, the kernel would hang: a Fau
 of two extremes, and a kernel must be right at both. `early` loads land when they are started, while wgmma and the reads
 of TMA's stores happen at the last moment: a stage that is overwritten too soon shows. `late` loads land when nothing
 else can happen, and wgmma and stores act at once: data that are used too soon show. Copies of cp.async are loads, which
-land late when their thread waits for their group too. Generic accesses to shared memory are not checked for races.
+land late when their thread waits for their group too. Generic accesses to shared memory are not checked for races, but what
+threads have written there is refused to wgmma and TMA's stores before a fence of the writer and a barrier behind it.
 Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.25.4 (cp.async.bulk), 9.7.9.27 (TMA), 9.7.13.15 (mbarrier),
 9.7.15 (wgmma).
 """
@@ -36,6 +37,10 @@ _WAITS = (
     _FLAG,
     *_WARP,
 )
+_WGMMA = "wgmma."
+"""Begins what all four warps of a warpgroup carry out together: here the first ones wait for the others."""
+_SEEN, _UNMET, _UNFENCED = range(3)
+"""What a word in shared memory lacks to be seen by wgmma and TMA."""
 _NOTHING = ("prefetch", "setmaxnreg", "fence", "createpolicy", "wgmma.fence")
 """Without a meaning here."""
 
@@ -73,9 +78,9 @@ def truncated_sum(terms: Array, bits: int) -> Array:
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map of numbers of `width` bytes: the matrix at a byte address, and the box.
+    """A tensor map of numbers of `width` bytes: matrices one behind the other from a byte address on, and the box.
 
-    A box is swizzled as its rows, or not.
+    A box is of one matrix; it is swizzled as its rows, or not.
     """
 
     address: int
@@ -84,6 +89,7 @@ class Map:
     box: tuple[int, int]
     width: int = 2
     swizzled: bool = True
+    matrices: int = 1
 
     @property
     def bytes(self) -> int:
@@ -100,11 +106,13 @@ class Map:
         bits = line // 16 - 1 if self.swizzled else 0
         return (plain ^ (plain >> 7 & bits) << 4) // self.width
 
-    def inside(self, row: int, column: int) -> tuple[Array, Array]:
-        """Which elements of the box at (row, column) lie in the matrix, and their numbers in memory."""
+    def inside(self, column: int, row: int, matrix: int = 0) -> tuple[Array, Array]:
+        """Which elements of the box lie in the matrix, and their numbers in memory."""
         rows, columns = row + np.arange(self.box[0])[:, None], column + np.arange(self.box[1])
         within = (rows >= 0) & (rows < self.rows) & (columns >= 0) & (columns < self.columns)
-        return within, np.where(within, self.address // self.width + rows * self.columns + columns, 0)
+        within &= 0 <= matrix < self.matrices
+        places = (matrix * self.rows + rows) * self.columns + columns
+        return within, np.where(within, self.address // self.width + places, 0)
 
 
 @dataclass
@@ -130,6 +138,13 @@ def as_tf32(bits: Array) -> Array:
     return np.ascontiguousarray(bits & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+def _numbers(bits: Array, element: str) -> Array:
+    """fp64 values of the bits of an operand of wgmma."""
+    if element in ("f16", "bf16"):
+        return from_bits(bits, element).astype(np.float64)
+    return (E4M3[bits] if element == "e4m3" else as_tf32(bits)).astype(np.float64)
+
+
 def towards_zero(exact: Array) -> Array:
     """fp32 values of fp64, cut."""
     nearest = exact.astype(np.float32)
@@ -145,6 +160,10 @@ def _places(registers: int) -> tuple[Array, Array]:
     return rows, i // 4 * 8 + thread % 4 * 2 + i % 2
 
 
+def _waits(step: Instruction) -> bool:
+    return step.opcode in _WAITS or step.opcode.startswith(_WGMMA)
+
+
 def parse_hopper(text: str, dynamic_bytes: int) -> Program:
     """The one entry of a PTX module. Tensor maps are numbered as arguments, and a wait begins a basic block."""
     text = re.sub(r"\.param \.align 64 \.b8 (\w+)\[128\]", r".param .u64 \1", text)
@@ -155,7 +174,7 @@ def parse_hopper(text: str, dynamic_bytes: int) -> Program:
     moved: dict[int, int] = {}
     for place, block in enumerate(program.blocks):
         moved[place] = len(blocks)
-        starts = [0, *(i for i, step in enumerate(block) if i and step.opcode in _WAITS)]
+        starts = [0, *(i for i, step in enumerate(block) if i and _waits(step))]
         blocks += [block[begin:end] for begin, end in zip(starts, [*starts[1:], None], strict=True)]
     labels = {name: moved[place] for name, place in program.labels.items()}
     maps = {name: place for place, name in enumerate(program.parameters)}
@@ -195,6 +214,9 @@ class HopperMachine(TensorMachine):
         self.ended = np.zeros(self.count, bool)  # threads, where blocks form clusters
         self.plain = set[str]()  # opcodes that were found to be none of this machine's own
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
+        # Of a shared word: the thread that wrote it, and what it lacks to be seen by wgmma and TMA.
+        self.author = np.zeros(self.shared.shape, np.int32)
+        self.lacks = np.full(self.shared.shape, _SEEN, np.uint8)
         # Of a block: loads that have not landed.
         self.loads: dict[int, list[Callable[[], None]]] = defaultdict(list)
         # Of a warpgroup: wgmma since the last commit, and groups of them, that have not been done.
@@ -249,7 +271,7 @@ class HopperMachine(TensorMachine):
         part: tuple[int | None, Array] = (None, np.zeros(self.count, bool))
         for place in sorted(waiting):
             block, mask = self.program.blocks[place], waiting[place]
-            if not block or block[0].opcode not in _WAITS:
+            if not block or not _waits(block[0]):
                 return place, mask
             ready = self._ready(block[0], mask)
             whole = np.repeat(ready.reshape(-1, 32).all(axis=1), 32)
@@ -271,8 +293,9 @@ class HopperMachine(TensorMachine):
             }
             ready[mask] = [passed[one] for one in asked.tolist()]
             return ready
-        if step.opcode in _WARP:  # all lanes of a warp
-            ready[:] = np.repeat(mask.reshape(-1, 32).all(axis=1), 32)
+        if step.opcode in _WARP or step.opcode.startswith(_WGMMA):  # all lanes of a warp, or of four
+            width = 32 if step.opcode in _WARP else 128
+            ready[:] = np.repeat(mask.reshape(-1, width).all(axis=1), width)
             return ready
         if step.opcode == _FLAG:
             word = np.broadcast_to(self._address(step.operands[1]), self.count) // 4
@@ -330,11 +353,16 @@ class HopperMachine(TensorMachine):
         opcode, operands = step.opcode, step.operands
         if opcode in self.plain:
             super()._carry_out(step, mask)
+        elif opcode == "fence.proxy.async.shared::cta":
+            self._seen(_UNFENCED, mask)
+        elif opcode in ("bar.sync", "bar.warp.sync"):  # the first ones have waited for the others
+            self._seen(_UNMET, mask)
         elif opcode.startswith("createpolicy"):
             self._set(operands[0], np.zeros(1, np.uint64), mask)
-        elif opcode.startswith(_NOTHING) or opcode in ("bar.sync", "barrier.cluster.wait.acquire"):
+        elif opcode.startswith(_NOTHING) or opcode == "barrier.cluster.wait.acquire":
             pass  # whoever gets here need not wait any more
         elif opcode == "bar.arrive":
+            self._seen(_UNMET, mask)
             self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask), waits=False)
         elif opcode.startswith("barrier.cluster.arrive"):
             self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask))
@@ -371,9 +399,10 @@ class HopperMachine(TensorMachine):
             new, old, at, width = (self._everywhere(one, "u32").astype(np.uint64) for one in operands[1:])
             field = ((np.uint64(1) << width) - np.uint64(1)) << at
             self._set(operands[0], (old & ~field | new << at & field).astype(np.uint32), mask)
-        elif opcode == "cvt.rn.bf16x2.f32":
+        elif opcode in ("cvt.rn.bf16x2.f32", "cvt.rn.f16x2.f32"):
+            element = "bf16" if "bf16" in opcode else "f16"
             high, low = (
-                to_bits(self._everywhere(one, "f32"), "bf16").astype(np.uint32) for one in operands[1:]
+                to_bits(self._everywhere(one, "f32"), element).astype(np.uint32) for one in operands[1:]
             )
             self._set(operands[0], low | high << 16, mask)
         else:
@@ -388,7 +417,20 @@ class HopperMachine(TensorMachine):
         if value is None:
             return np.asarray(self.shared[block, word])
         self.shared[block, word] = value
+        self.author[block, word] = np.flatnonzero(mask)
+        self.lacks[block, word] = _UNFENCED
         return None
+
+    def _seen(self, what: int, mask: Array) -> None:
+        """What these threads have written lacks `what` no more."""
+        if (lacking := self.lacks == what).any():
+            self.lacks[lacking & mask[self.author]] -= 1
+
+    def _refuse_unseen(self, block: int, words: Array) -> None:
+        lacks = int(self.lacks[block, words].max(initial=0))
+        if lacks:
+            what = {_UNFENCED: "without fence.proxy.async", _UNMET: "before a barrier"}[lacks]
+            raise Fault(f"wgmma or TMA reads what threads have written {what}")
 
     def _in_cluster(self, operand: str) -> tuple[Array, Array]:
         """The block and the word that an address from `mapa` names, of all threads."""
@@ -517,15 +559,16 @@ class HopperMachine(TensorMachine):
         else:
             self.loads[block].append(land)
 
-    def _box(self, operand: str, thread: int) -> tuple[Map, int, int]:
-        number, column, row = re.findall(r"%\w+|\d+", operand)
+    def _box(self, operand: str, thread: int) -> tuple[Map, Array, Array]:
+        """The map of a box, which of its elements lie in the matrix, and their numbers in memory."""
+        number, *place = re.findall(r"%\w+|\d+", operand)
         which = int(np.broadcast_to(self._value(number, "u64"), self.count)[thread])
-        signed = (np.int32(np.uint32(self._at(one, thread))) for one in (row, column))
-        return self.maps[which], *(int(one) for one in signed)  # type: ignore[return-value]
+        signed = (int(np.int32(np.uint32(self._at(one, thread)))) for one in place)
+        return self.maps[which], *self.maps[which].inside(*signed)
 
     def _load_box(self, opcode: str, operands: tuple[str, ...], thread: int) -> None:
         to, full = self._at(operands[0], thread), self._at(operands[2], thread)
-        map_, row, column = self._box(operands[1], thread)
+        map_, within, places = self._box(operands[1], thread)
         if to % 128:
             raise Fault("TMA writes to a misaligned address")
         own = int(self.block[thread])
@@ -536,7 +579,6 @@ class HopperMachine(TensorMachine):
             blocks = [first + rank for rank in range(self.cluster) if bits >> rank & 1]
 
         def land() -> None:
-            within, places = map_.inside(row, column)
             values = np.where(within, map_.of(self.memory.words)[places], 0)
             for block in blocks:
                 map_.of(self.shared[block])[to // map_.width + map_.places()] = values
@@ -548,11 +590,12 @@ class HopperMachine(TensorMachine):
             self.loads[own].append(land)
 
     def _store_box(self, operands: tuple[str, ...], thread: int) -> None:
-        map_, row, column = self._box(operands[0], thread)
+        map_, within, places = self._box(operands[0], thread)
         start, block = self._at(operands[1], thread), int(self.block[thread])
 
+        self._refuse_unseen(block, (start + np.arange(0, map_.bytes, 4)) // 4)
+
         def store() -> None:
-            within, places = map_.inside(row, column)
             values = map_.of(self.shared[block])[start // map_.width + map_.places()]
             map_.of(self.memory.words)[places[within]] = values[within]
 
@@ -587,40 +630,66 @@ class HopperMachine(TensorMachine):
                     wgmma()
 
     def _wgmma_of(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
-        if operands[1].startswith("{"):
-            return self._wgmma_of_registers(opcode, operands, group)
+        """Of A in registers these are read when it is done: they must not change before. Of TF32 sums are cut there."""
         columns, depth = (int(one) for one in re.findall(r"m64n(\d+)k(\d+)", opcode)[0])
-        element, width = opcode.split(".")[-1], 32 // depth
-        threads = slice(128 * group, 128 * group + 128)
-        given = [
-            self._everywhere(one, kind)[threads]
-            for one, kind in zip(operands[1:4], ("u64", "u64", "pred"), strict=True)
-        ]
-        if any((one != one[0]).any() for one in given):
-            raise Fault("a wgmma whose threads disagree")
-        a, b, add = (int(one[0]) for one in given)
-        along_n = width == 2 and int(operands[7]) == 1  # others have no such operand
-        block = int(self.block[threads.start])
+        element, threads = opcode.split(".")[-1], slice(128 * group, 128 * group + 128)
+        held, block = operands[1].startswith("{"), int(self.block[128 * group])
 
-        def values(descriptor: int, extent: int, major_k: bool) -> Array:
-            start, leading, stride = ((descriptor >> at & 0x3FFF) * 16 for at in (0, 16, 32))
-            along, k = np.arange(extent)[:, None], np.arange(depth)
-            if major_k:
-                plain = along % 8 * 128 + along // 8 * stride + width * k
-            else:
-                plain = along % 64 * 2 + along // 64 * leading + k % 8 * 128 + k // 8 * stride
-            address = start + plain
-            memory = self.shared[block].view({1: np.uint8, 2: np.uint16, 4: np.uint32}[width])
-            bits = memory[(address ^ (address >> 7 & 7) << 4) // width]
-            if width == 2:
-                return from_bits(bits, element).astype(np.float64)
-            return (E4M3[bits] if width == 1 else as_tf32(bits)).astype(np.float64)
+        def agreed(operand: str, kind: str) -> int:
+            value = self._everywhere(operand, kind)[threads]
+            if (value != value[0]).any():
+                raise Fault("a wgmma whose threads disagree")
+            return int(value[0])
+
+        add = agreed(operands[3], "pred")
+        along_n = 32 // depth == 2 and int(operands[-1]) == 1  # others have no such operand
+        right = self._operand(block, agreed(operands[2], "u64"), columns, depth, element, along_n)
+        if held:
+            left = self._fragments(re.findall(r"%\w+", operands[1]), element, threads)
+        else:
+            left = self._operand(block, agreed(operands[1], "u64"), 64, depth, element, along=False)
 
         def wgmma() -> None:
-            left, right = values(a, 64, major_k=True), values(b, columns, major_k=not along_n)
-            self._accumulate(operands[0], left, right, threads, add)
+            self._accumulate(operands[0], left(), right(), threads, add, cuts=held and element == "tf32")
 
         return wgmma
+
+    def _operand(
+        self, block: int, descriptor: int, extent: int, depth: int, element: str, along: bool
+    ) -> Callable[[], Array]:
+        """Reads an operand in shared memory, extent x depth; `along` says that lines run along the extent."""
+        start, leading, stride = ((descriptor >> at & 0x3FFF) * 16 for at in (0, 16, 32))
+        place, k, width = np.arange(extent)[:, None], np.arange(depth), 32 // depth
+        if along:
+            plain = place % 64 * 2 + place // 64 * leading + k % 8 * 128 + k // 8 * stride
+        else:
+            plain = place % 8 * 128 + place // 8 * stride + width * k
+        address = start + plain
+        address ^= (address >> 7 & 7) << 4
+        self._refuse_unseen(block, address // 4)
+
+        def values() -> Array:
+            bits = self.shared[block].view({1: np.uint8, 2: np.uint16, 4: np.uint32}[width])[address // width]
+            return _numbers(bits, element)
+
+        return values
+
+    def _fragments(self, registers: list[str], element: str, threads: slice) -> Callable[[], Array]:
+        """Reads the registers of A: in word i a thread has elements of row i % 2 * 8 of its two and half i // 2."""
+        per_word, thread = 1 if element == "tf32" else 2, np.arange(128)
+
+        def values() -> Array:
+            left = np.zeros((64, 8 * per_word))
+            for i, register in enumerate(registers):
+                words = np.ascontiguousarray(self._everywhere(register, "u32")[threads])
+                row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
+                column = (thread % 4 + i // 2 * 4) * per_word
+                for part in range(per_word):
+                    bits = words if per_word == 1 else words.view(np.uint16)[part::2]
+                    left[row, column + part] = _numbers(bits, element)
+            return left
+
+        return values
 
     def _accumulate(
         self, operand: str, left: Array, right: Array, threads: slice, add: int, *, cuts: bool = False
@@ -644,31 +713,6 @@ class HopperMachine(TensorMachine):
         bits = (towards_zero(totals) if cuts else totals.astype(np.float32)).view(np.uint32)
         for own, total in zip(sums, bits, strict=True):
             own[:] = total
-
-    def _wgmma_of_registers(self, opcode: str, operands: tuple[str, ...], group: int) -> Callable[[], None]:
-        """Of A the registers are read when it is done: they must not change before. Sums are cut."""
-        columns = int(re.findall(r"m64n(\d+)k8.f32.tf32.tf32", opcode)[0])
-        threads = slice(128 * group, 128 * group + 128)
-        b = self._everywhere(operands[2], "u64")[threads]
-        add = self._everywhere(operands[3], "pred")[threads]
-        if (b != b[0]).any() or (add != add[0]).any():
-            raise Fault("a wgmma whose threads disagree")
-        start, _, stride = ((int(b[0]) >> at & 0x3FFF) * 16 for at in (0, 16, 32))
-        along, k, thread = np.arange(columns)[:, None], np.arange(8), np.arange(128)
-        address = start + along % 8 * 128 + along // 8 * stride + 4 * k
-        address ^= (address >> 7 & 7) << 4
-        block, once = int(self.block[threads.start]), bool(add[0])
-
-        def wgmma() -> None:
-            left = np.zeros((64, 8), np.uint32)
-            for i, register in enumerate(re.findall(r"%\w+", operands[1])):
-                row, column = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8, thread % 4 + i // 2 * 4
-                left[row, column] = self._everywhere(register, "u32")[threads]
-            right = self.shared[block][address // 4]
-            given = (as_tf32(one).astype(np.float64) for one in (left, right))
-            self._accumulate(operands[0], *given, threads, once, cuts=True)
-
-        return wgmma
 
     def _store_matrices(self, operands: tuple[str, ...], mask: Array) -> None:
         self._whole_warps(mask)

@@ -172,16 +172,15 @@ class TensorMachine(Machine):
             for place, register in enumerate(re.findall(r"%\w+", operands[0])):
                 half = self._everywhere(operands[1], "u32") >> 16 * place & 0xFFFF
                 self._set(register, half.astype(np.uint16), mask)
-        elif step.opcode in ("ex2.approx.f32", "rcp.rn.f32"):
+        elif step.opcode in ("ex2.approx.f32", "ex2.approx.ftz.f32", "rcp.rn.f32"):
             exact = self._everywhere(operands[1], "f32").astype(np.float64)
             exact = 1.0 / exact if name == "rcp" else np.exp2(exact)
+            exact[(exact < 2.0**-126) & ("ftz" in modifiers)] = 0
             self._set(operands[0], exact.astype(np.float32), mask)
-        elif step.opcode == "neg.s64":
-            self._set(operands[0], -self._everywhere(operands[1], "s64"), mask)
+        elif name == "neg":
+            self._set(operands[0], -self._everywhere(operands[1], kind), mask)
         elif step.opcode == "not.pred":
             self._set(operands[0], ~self._value(operands[1], "pred"), mask)
-        elif step.opcode == "neg.s32":
-            self._set(operands[0], -self._everywhere(operands[1], "s32"), mask)
         elif step.opcode in ("not.b32", "not.b64"):
             self._set(operands[0], ~self._value(operands[1], kind), mask)
         elif step.opcode == "bfi.b32":

@@ -36,9 +36,9 @@ struct alignas(1024) OperandTile {
 
     // Starts the loads of the tile whose first element is `first` of M (N) and `k` of K. Called by one
     // thread. The blocks of the cluster that share the tile (a bit each in `sharers`) load a part each, and
-    // TMA writes it to all of them.
-    template <int Sharers, Evict Policy = Evict::normal>
-    __device__ void load(const TensorMap& map, int first, int k, Mbarrier& full, int part, unsigned sharers) {
+    // TMA writes it to all of them. Map: TensorMap or MatrixOfMap.
+    template <int Sharers, Evict Policy = Evict::normal, class Map>
+    __device__ void load(const Map& map, int first, int k, Mbarrier& full, int part, unsigned sharers) {
         constexpr int share = Extent / Sharers;
         constexpr int box = Direction == Major::mn ? box_columns : share <= 256 ? share : share / 2;
         static_assert(share % box == 0 && box % 8 == 0 && box <= 256,
@@ -56,7 +56,8 @@ struct alignas(1024) OperandTile {
     }
 
     // The same of a tile that no other block needs.
-    __device__ void load(const TensorMap& map, int first, int k, Mbarrier& full) {
+    template <class Map>
+    __device__ void load(const Map& map, int first, int k, Mbarrier& full) {
         load<1>(map, first, k, full, 0, 1);
     }
 

@@ -31,7 +31,7 @@ struct SplitFragments {
         for (int i = 0; i < 3 * Count; ++i) {
             const int product = i / Count, j = i % Count;
             const auto of_b = b.at_step(product == 1 ? first_low : first_b, first + j);
-            WgmmaRegisters<BN>::wgmma(d, product == 0 ? low[j] : high[j], of_b, i > 0);
+            WgmmaRegisters<Tf32, BN>::wgmma<false>(d, product == 0 ? low[j] : high[j], of_b, i > 0);
         }
     }
 };

@@ -32,6 +32,13 @@ __device__ inline unsigned long long l2_policy() {
     return policy;
 }
 
+// One of the matrices of a tensor map with three extents, by its number. Boxes of such a map lie in one matrix:
+// what is outside of it reads as zeros, and not as the next one.
+struct MatrixOfMap {
+    const TensorMap& map;
+    int number;
+};
+
 #define LADDER_TMA_LOAD "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
 
 // Loads the box whose first element is (row, column) to `to` in this block, and counts it at `full`.
@@ -47,6 +54,16 @@ __device__ inline void tma_load(void* to, const TensorMap& map, int row, int col
                      "l"(&map), "r"(column), "r"(row), "r"(shared_address(&full)), "l"(l2_policy<Policy>())
                      : "memory");
     }
+}
+
+template <Evict Policy = Evict::normal>
+__device__ inline void tma_load(void* to, const MatrixOfMap& from, int row, int column, Mbarrier& full) {
+    static_assert(Policy == Evict::normal, "written for the usual policy");
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+        "[%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(to)),
+        "l"(&from.map), "r"(column), "r"(row), "r"(from.number), "r"(shared_address(&full))
+        : "memory");
 }
 
 // The same to the same place, and counted at the same barrier, in every block of the cluster whose bit

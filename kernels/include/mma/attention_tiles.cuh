@@ -1,0 +1,48 @@
+// The operands of attention in shared memory, as TMA writes them and wgmma reads them, and its two products.
+// A swizzled line has 128 bytes, 64 elements: a tile of more is several panels.
+//   RowTile    Q, K and P: a panel has all rows, and 64 elements of each. wgmma multiplies along the rows.
+//   ValueTile  V: a panel has 64 keys. wgmma multiplies along the keys, so that V is read transposed: its
+//              rows are lines of N, as those of B in a GEMM of layout NN.
+#pragma once
+
+#include "mma/wgmma_registers.cuh"
+
+template <class Element, int Rows, int Columns>
+struct RowTile {
+    static constexpr int bytes = Rows * Columns * sizeof(Element);
+    OperandTile<Element, Major::k, Rows> panel[Columns / 64];
+
+    // Starts the loads of Rows rows of a matrix. One thread.
+    __device__ void load(const MatrixOfMap& from, int first_row, Mbarrier& full) {
+#pragma unroll
+        for (int i = 0; i < Columns / 64; ++i) panel[i].load(from, first_row, 64 * i, full);
+    }
+};
+
+template <class Element, int Keys, int Depth>
+struct ValueTile {
+    static constexpr int bytes = Keys * Depth * sizeof(Element);
+    OperandTile<Element, Major::mn, Depth> panel[Keys / 64];
+
+    // Starts the loads of Keys rows of a matrix. One thread.
+    __device__ void load(const MatrixOfMap& from, int first_key, Mbarrier& full) {
+#pragma unroll
+        for (int i = 0; i < Keys / 64; ++i) panel[i].load(from, 0, first_key + 64 * i, full);
+    }
+};
+
+// Starts S = Q @ K^T for the 64 rows of Q from `row` on.
+template <class Element, int Rows, int Keys, int Depth>
+__device__ inline void wgmma_scores(float (&score)[1][Keys / 2], const RowTile<Element, Rows, Depth>& q, int row,
+                                    const RowTile<Element, Keys, Depth>& k) {
+#pragma unroll
+    for (int i = 0; i < Depth / 64; ++i) wgmma_tiles(score, q.panel[i], k.panel[i], row, 0, i > 0);
+}
+
+// Starts O += P @ V, with P in shared memory.
+template <class Element, int Keys, int Depth>
+__device__ inline void wgmma_output(float (&output)[1][Depth / 2], const RowTile<Element, 64, Keys>& p,
+                                    const ValueTile<Element, Keys, Depth>& v) {
+#pragma unroll
+    for (int i = 0; i < Keys / 64; ++i) wgmma_tiles(output, p.panel[i], v.panel[i], 0, 0, 1);
+}

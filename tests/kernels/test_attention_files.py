@@ -1,0 +1,206 @@
+"""The attention ladder, without a GPU: outputs on the emulator, planted mistakes, and what is compiled."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiling import compile_ptx, compile_variant, opcodes
+from conftest import ROOT, edit
+from emulator.hopper import arguments_of
+from emulator.hopper_ptx import HopperMachine, parse_hopper
+from emulator.ptx import Array, Fault, Memory
+from emulator.tensor_ptx import from_bits, to_bits
+from ladder.catalogue.kernels import load_kernel
+from ladder.model.kernel import Kernel, Variant
+
+FOLDER, INCLUDE = ROOT / "kernels" / "attention", ROOT / "kernels" / "include"
+FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
+ROUNDING = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+"""The most that rounding to nearest changes a number by, as a share of it."""
+Inputs = tuple[Array, Array, Array]
+
+
+@functools.cache
+def kernel(rung: str) -> Kernel:
+    return load_kernel(FOLDER / f"{FILES[rung]}.yaml")
+
+
+def bits_of(element: str) -> str:
+    return {"bf16": "bf16", "fp16": "f16"}[element]
+
+
+def inputs(dtype: str, heads: int, sequence: int, depth: int, kind: str = "uniform") -> Inputs:
+    """Q, K and V as fp64, of numbers of the dtype.
+
+    rising: scores grow from key to key, so that the maximum of a row changes with each tile. large: they reach 10^4.
+    """
+    rng = np.random.default_rng(heads + 7 * sequence)
+    q, k, v = (rng.uniform(-1, 1, (heads, sequence, depth)) for _ in range(3))
+    if kind == "rising":
+        q, k = np.abs(q), k + np.linspace(-2, 2, sequence)[:, None]
+    elif kind == "large":
+        q, k = 64 * q, 64 * k
+    elif kind == "falling":
+        q, k = np.abs(q), k - np.linspace(-2, 2, sequence)[:, None]
+    name = bits_of(dtype)
+    q, k, v = (from_bits(to_bits(one.astype(np.float32), name), name).astype(np.float64) for one in (q, k, v))
+    return q, k, v
+
+
+def launch(
+    given: Variant,
+    qkv: Inputs,
+    loads: str = "late",
+    text: str | None = None,
+    include: Path = INCLUDE,
+    behind: int = 0,
+) -> Array:
+    """O as the kernel computes it, as fp64. The first `behind` threads of a block go on only where no others may."""
+    heads, sequence, depth = qkv[0].shape
+    size, name = {"heads": heads, "sequence": sequence}, bits_of(given.dtype)
+    rule = given.geometry(size)
+    memory, stored = Memory(), dict[str, tuple[int, Array]]()
+    for buffer, numbers in zip("qkvo", (*qkv, np.full_like(qkv[0], np.nan)), strict=True):
+        bits = to_bits(numbers.astype(np.float32), name)
+        address = memory.buffer(0, bits.reshape(-1).view(np.uint32), writable=buffer == "o")
+        stored[buffer] = address, bits
+    arguments, maps, _ = arguments_of(given, memory, stored, size)
+    ptx = compile_ptx(given.kernel.source, given.entry, [include], text)
+    program = parse_hopper(ptx, rule.shared_bytes)
+    machine = HopperMachine(program, memory, rule.block[0], rule.grid[:2], 1, arguments, maps, loads)
+    machine.behind = np.arange(machine.count) % machine.threads < behind
+    machine.run()
+    begin = stored["o"][0] // 2
+    made = memory.words.view(np.uint16)[begin : begin + qkv[0].size]
+    return from_bits(made, name).astype(np.float64).reshape(qkv[0].shape)
+
+
+def error_over_bound(made: Array, qkv: Inputs, dtype: str, causal: bool) -> float:
+    """The largest error over what roundings allow; infinite where an output is no number.
+
+    Shares P and outputs O are rounded once: |error| <= rounding * (P |V| + |O|). A tenth more is for sums in fp32, as
+    long as scores are below some hundred.
+    """
+    q, k, v = qkv
+    scores = q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[2])
+    if causal:
+        scores += np.triu(np.full(scores.shape[1:], -np.inf), 1)
+    shares = np.exp(scores - scores.max(axis=2, keepdims=True))
+    shares /= shares.sum(axis=2, keepdims=True)
+    right = shares @ v
+    bound = 1.1 * ROUNDING[dtype] * (shares @ np.abs(v) + np.abs(right))
+    return float(np.nan_to_num(np.abs(made - right) / bound, nan=np.inf).max())
+
+
+def worst(given: Variant, heads: int, sequence: int, kind: str = "uniform", **more: Any) -> float:
+    qkv = inputs(given.dtype, heads, sequence, int(given.params["depth"]), kind)
+    return error_over_bound(launch(given, qkv, **more), qkv, given.dtype, given.params["causal"] == 1)
+
+
+CASES: list[tuple[str, int, int, int, int, str, str]] = [
+    ("bf16", 64, 0, 64, 100, "uniform", "late"),
+    ("fp16", 128, 1, 64, 130, "rising", "early"),
+    ("bf16", 128, 0, 128, 136, "falling", "early"),
+    ("bf16", 64, 1, 128, 200, "large", "late"),
+    ("fp16", 64, 1, 64, 1, "uniform", "early"),
+]
+"""Dtype, depth, whether causal, keys of a tile, sequence, kind of inputs, and when copies land. Of two heads."""
+
+
+def variant(rung: str, dtype: str, depth: int, causal: int, bn: int, **params: Any) -> Variant:
+    """Rung 1 has tiles of 64 keys."""
+    more = {} if rung == "1" else {"bn": bn}
+    return kernel(rung).variant({"depth": depth, "causal": causal, **more, **params}, dtype)
+
+
+def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
+    assert "".join(FILES) == "12"
+    for name in FILES.values():
+        assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 120, name
+
+
+@pytest.mark.parametrize("rung", FILES)
+@pytest.mark.parametrize(("dtype", "depth", "causal", "bn", "sequence", "kind", "loads"), CASES)
+def test_outputs_are_right(
+    rung: str, dtype: str, depth: int, causal: int, bn: int, sequence: int, kind: str, loads: str
+) -> None:
+    """Rows and keys beyond the sequence are neither read nor written: there is no buffer."""
+    assert worst(variant(rung, dtype, depth, causal, bn), 2, sequence, kind, loads=loads) < 1
+
+
+def test_a_block_of_the_first_rung_takes_several_tiles() -> None:
+    given = variant("1", "bf16", 64, 1, 64)
+    few = load_kernel(given.kernel.path)
+    few.launch.grid[0] = 2
+    assert given.geometry({"heads": 2, "sequence": 100}).grid[0] == 4
+    assert worst(few.variant(given.params, "bf16"), 2, 100) < 1
+
+
+WRONG, UNFENCED, BARRIER = "wrong", "without fence.proxy.async", "before a barrier"
+SOFTMAX, TILES = "epilogue/online_softmax.cuh", "mma/attention_tiles.cuh"
+FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
+MISTAKES: list[tuple[str, str, str, str, str, int]] = [
+    # Rung, file, what is changed, into what, how it shows, and how many threads come last.
+    ("1", "", "__syncthreads();  // P is written", "", WRONG, 32),
+    ("1", "", FENCE.strip(), "", UNFENCED, 0),
+    ("1", "", "__syncthreads();  // P is in shared memory", "", BARRIER, 0),
+    ("1", "", "keys_seen<Causal>(first_row + row, sequence)", "keys_seen<Causal>(row, sequence)", WRONG, 0),
+    ("1", "", "keys_seen<Causal>(first_row + row, sequence)", "keys", WRONG, 0),
+    ("1", "", "o + Index(head) * sequence * Depth", "o", WRONG, 0),
+    ("1", "", "1.0f / sqrtf(Depth)", "1.0f", WRONG, 0),
+    ("1", "", "swizzled(row, 2 * column)", "128 * row + 2 * column", WRONG, 0),
+    ("2", "", "        softmax.rescale(output[0], factor);\n", "", WRONG, 0),
+    ("2", "", "mask_scores<Causal>(score[0], first_row, first_key, sequence, thread);", "", WRONG, 0),
+    ("2", "", "mask_scores<Causal>(score[0], first_row", "mask_scores<Causal>(score[0], 0", WRONG, 0),
+    ("2", "", FENCE, "", UNFENCED, 0),
+    ("2", "", "__syncthreads();  // P is written", "", BARRIER, 0),
+    ("2", "", "    clear(output);\n", "", "before it is written", 0),
+    ("2", "", "    softmax.divide(output[0]);\n", "", WRONG, 0),
+    ("2", "", "shared.q.load({map_q, head}", "shared.q.load({map_q, 0}", WRONG, 0),
+    ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG, 0),
+    ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG, 0),
+    ("2", SOFTMAX, "apart < 4", "apart < 2", WRONG, 0),
+    ("2", SOFTMAX, "(row + 8, keys)", "(row, keys)", WRONG, 0),
+    ("2", SOFTMAX, "min(row + 1, keys)", "min(row, keys)", WRONG, 0),
+    ("2", TILES, "first_row, 64 * i, full", "first_row, 0, full", WRONG, 0),
+    ("2", TILES, "first_key + 64 * i, full", "first_key, full", WRONG, 0),
+    ("2", TILES, "row, 0, i > 0", "row, 0, 1", WRONG, 0),
+    ("2", TILES, "0, 0, 1", "0, 0, i > 0", WRONG, 0),
+]
+
+
+@pytest.mark.parametrize(("rung", "file", "right", "mistaken", "shows", "behind"), MISTAKES)
+def test_mistakes_show(
+    tmp_path: Path, rung: str, file: str, right: str, mistaken: str, shows: str, behind: int
+) -> None:
+    """As wrong outputs, or as what the emulator refuses."""
+    given, more = variant(rung, "bf16", 128, 1, 128), dict[str, Any]()
+    if file:
+        more["include"] = shutil.copytree(INCLUDE, tmp_path / "include")
+        edit(tmp_path / "include" / file, right, mistaken)
+    else:
+        text = given.kernel.source.read_text(encoding="utf-8")
+        assert text.count(right) == 1, right
+        more["text"] = text.replace(right, mistaken)
+    try:
+        found = "" if worst(given, 2, 136, "rising", behind=behind, **more) < 1 else WRONG
+    except Fault as fault:
+        found = str(fault)
+    assert shows in found
+
+
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("rung", FILES)
+def test_each_compiles_for_hopper_with_the_instructions_that_it_is_about(rung: str, depth: int) -> None:
+    """Wgmma that are serialised, or a setmaxnreg that is ignored, would be an error."""
+    for dtype in kernel(rung).dtypes:
+        cubin, facts = compile_variant(kernel(rung).variant({"depth": depth}, dtype), INCLUDE, "sm_90a")
+        assert (facts["status"], facts["spill_store_bytes"], facts["local_bytes"]) == ("ok", 0, 0), facts["reason"]
+        found = opcodes(cubin, "sm_90a")
+        assert sum(one.startswith("HGMMA") for one in found) > 0
+        assert {one.split(".")[1] for one in found if one.startswith("UTMALDG")} == {"3D"}
