@@ -3,7 +3,8 @@
 Threads that wait let others go on; where all wait, the kernel would hang: a Fault. What is asynchronous is done at one
 of two extremes, and a kernel must be right at both. `early` loads land when they are started, while wgmma and the reads
 of TMA's stores happen at the last moment: a stage that is overwritten too soon shows. `late` loads land when nothing
-else can happen, and wgmma and stores act at once: data that are used too soon show. Copies of cp.async are loads, which
+else can happen, and wgmma and stores act at once: data that are used too soon show. `shuffled` is `late` in
+another order than they were started in: who waits for one load has waited for no other. Copies of cp.async are loads, which
 land late when their thread waits for their group too. Generic accesses to shared memory are not checked for races, but what
 threads have written there is refused to wgmma and TMA's stores before a fence of the writer and a barrier behind it.
 Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.25.4 (cp.async.bulk), 9.7.9.27 (TMA), 9.7.13.15 (mbarrier),
@@ -195,10 +196,11 @@ class HopperMachine(TensorMachine):
         maps: dict[int, Map],
         loads: str,
     ) -> None:
-        assert loads in ("early", "late")
+        assert loads in ("early", "late", "shuffled")
         landing = "once" if loads == "early" else "wait"
         super().__init__(program, memory, threads, [grid[0] * grid[1]], [arguments], landing=landing)
         self.early, self.cluster, self.maps = loads == "early", cluster, maps
+        self.order = np.random.default_rng(1) if loads == "shuffled" else None  # of loads that land
         everywhere = dict.fromkeys(("%nctaid.x", "%nctaid.y"), 0) | {
             "%nctaid.x": grid[0],
             "%nctaid.y": grid[1],
@@ -258,13 +260,14 @@ class HopperMachine(TensorMachine):
             raise Fault("the kernel ends before its wgmma or its stores")
 
     def _land_loads(self, waiting: dict[int, Array]) -> None:
-        """The oldest load of each block: nothing else can happen."""
+        """A load of each block: nothing else can happen."""
         blocks = [block for block, loads in self.loads.items() if loads]
         if not blocks:
             opcodes = {self.program.blocks[place][0].opcode for place in waiting}
             raise Fault(f"all threads wait for ever, at {sorted(opcodes)}")
         for block in blocks:
-            self.loads[block].pop(0)()
+            started = self.loads[block]
+            started.pop(0 if self.order is None else self.order.integers(len(started)))()
 
     def _next(self, waiting: dict[int, Array]) -> tuple[int | None, Array]:
         """The first place where threads may go on, whole warps before parts of one: the others may still come."""

@@ -536,6 +536,8 @@ MISTAKES = [
     ("5_multicast.cu", "ring.init(ClusterM * consumers * 4)", "ring.init(consumers * 4)", "early", "ever"),
     ("5_multicast.cu", "Cluster::column_mask(rank)", "1u << rank", "late", "ever"),
     (STORE, "if (thread == 0) wait_for_store_reads<Stages - 1>();", "", "early", "wrong"),
+    (STORE, "fence_async_proxy();", "", "early", "without fence.proxy.async"),
+    (STORE, "warpgroup_barrier(barrier);  // the buffer is written", "", "early", "before a barrier"),
     ("6_tma_store.cu", "if (thread == 0) wait_for_stores();", "", "early", "before its wgmma or its stores"),
     ("6c_stagger.cu", "if (leads) warpgroup_arrive<2>(start_barrier);", "", "early", "ever"),
     ("6c_stagger.cu", " && blockIdx.x < scheduler.tiles()) warp", ") warp", "early", "ever"),

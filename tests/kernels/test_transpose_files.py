@@ -178,6 +178,7 @@ def test_the_padded_tile_alone_takes_more_memory() -> None:
 BARRIER, OUTSIDE, WRONG = "before the barrier", "outside", "wrong"
 WHOLE = "    __syncthreads();  // the tile is whole\n"
 TURNED = "    __syncthreads();  // the turned tile is whole\n"
+FENCE = "    fence_async_proxy();\n"
 MISTAKES: list[tuple[str, str, str, str]] = [
     # Rung, what is changed, into what, and how it shows.
     ("1", "row < rows && ", "", OUTSIDE),
@@ -196,13 +197,15 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("5", "[y ^ x]", "[y]", WRONG),
     ("5", "step < Side", "step < Side / 2", WRONG),
     ("6", "mbarrier_wait(full, 0);", "", WRONG),
-    ("6", TURNED, "", WRONG),
+    ("6", TURNED, "", "before a barrier"),
+    ("6", FENCE, "", "without fence.proxy.async"),
     ("6", "x ^ line % 8", "x", WRONG),
     ("6", "out.box[across][down][line]", "out.box[down][across][line]", WRONG),
     ("6", "        wait_for_store_reads<0>();  // the memory is the next block's\n", "", "ends before"),
     ("6", "sizeof(Tile)", "sizeof(Tile) / 2", ""),
     ("7", "mbarrier_wait(full, 0);", "", WRONG),
-    ("7", TURNED, "", WRONG),
+    ("7", TURNED, "", "before a barrier"),
+    ("7", FENCE, "", "without fence.proxy.async"),
     ("7", "ldmatrix_trans", "ldmatrix", WRONG),
     ("7", "[y ^ line]", "[y]", WRONG),
     ("7", "first_column + down * Box, first_row", "first_row + down * Box, first_column", WRONG),

@@ -90,3 +90,10 @@ struct OnlineSoftmax {
         return own;
     }
 };
+
+// Accumulators of S, whose exponentials these are by now, as operand A of the next wgmma (wgmma_registers.cuh).
+template <class Element, int Registers>
+__device__ inline void pack_fragments(const float (&score)[Registers], unsigned (&p)[Registers / 8][4]) {
+#pragma unroll
+    for (int i = 0; i < Registers; i += 2) p[i / 8][i / 2 % 4] = Packed<Element>::pack(score[i], score[i + 1]);
+}

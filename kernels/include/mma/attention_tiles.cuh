@@ -46,3 +46,15 @@ __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const RowTile
 #pragma unroll
     for (int i = 0; i < Keys / 64; ++i) wgmma_tiles(output, p.panel[i], v.panel[i], 0, 0, 1);
 }
+
+// The same with P in registers: words of the accumulators that held S, packed.
+template <class Element, int Keys, int Depth>
+__device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigned (&p)[Keys / 16][4],
+                                    const ValueTile<Element, Keys, Depth>& v) {
+#pragma unroll
+    for (int step = 0; step < Keys / 16; ++step) {
+        const auto& panel = v.panel[step / 4];
+        WgmmaRegisters<Element, Depth>::template wgmma<true>(
+            output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), 1);
+    }
+}

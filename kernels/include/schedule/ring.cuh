@@ -65,6 +65,19 @@ struct RingBarriers {
     __device__ void wait_until_empty(const RingPosition<Stages>& at) {
         mbarrier_wait(empty[at.stage], at.parity ^ 1);
     }
+
+    // The producer's copy of one tile, from `first` on, when its stage is empty.
+    template <class Tile, class Map>
+    __device__ void load(Tile (&tile)[Stages], const RingPosition<Stages>& at, const Map& from, int first) {
+        wait_until_empty(at);
+        mbarrier_arrive_expect(full[at.stage], Tile::bytes);
+        tile[at.stage].load(from, first, full[at.stage]);
+    }
+
+    // The consumer's wait for such a copy.
+    __device__ void wait_until_full(const RingPosition<Stages>& at) {
+        mbarrier_wait(full[at.stage], at.parity);
+    }
 };
 
 // One release of a stage by a warp that has waited for its wgmma: in its own block and in the blocks of the

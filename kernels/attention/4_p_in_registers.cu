@@ -1,0 +1,94 @@
+// O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
+// Rung 4 of attention in docs/ladder.md: P in registers.
+//
+// The technique: shares go from accumulators to operand A without leaving their thread (flash-attention-3). wgmma
+// also takes A from registers, and there a thread holds the very places that it held in the accumulators: packing
+// two neighbours into a word is all. So there is no store, no fence of the async proxy, no barrier of the warpgroup,
+// and wgmma reads half as much of shared memory. B has to be in shared memory: so it is V, whose rows of a depth
+// run along N and are read transposed, as in the rungs before.
+//
+// Predicted: 480 to 540 TFLOP/s on an H200 at a depth of 128, from 420 to 480.
+//
+// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN: keys
+// of a tile. Stages: tiles in each ring.
+
+#include "epilogue/online_softmax.cuh"
+#include "epilogue/warpgroup_store.cuh"
+#include "mma/attention_tiles.cuh"
+#include "schedule/ring.cuh"
+
+using Alone = ClusterShape<1, 1>;
+constexpr int consumers = 2;
+
+template <class Element, int Depth, int BN, int Stages>
+struct Shared {
+    RowTile<Element, consumers * 64, Depth> q;
+    RowTile<Element, BN, Depth> k[Stages];
+    ValueTile<Element, BN, Depth> v[Stages];
+    RingBarriers<Stages> k_ring, v_ring;
+    Mbarrier q_full;
+};
+
+template <class Element, int Depth, bool Causal, int BN, int Stages>
+__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+attention_p_in_registers(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+                         const __grid_constant__ TensorMap map_v, Element* o, int sequence) {
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
+    auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages>*>(memory);
+    auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
+    const int head = blockIdx.y, first_row = blockIdx.x * consumers * 64;
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared.q_full, 1);
+        k_ring.init(consumers * 4);  // a release per warp of the consumers
+        v_ring.init(consumers * 4);
+    }
+    __syncthreads();
+
+    RingPosition<Stages> at;  // in both rings
+    if (warpgroup == 0) {  // the producer
+        shrink_registers<producer_registers<consumers>>();
+        if (one_of_warpgroup(thread)) {
+            mbarrier_arrive_expect(shared.q_full, shared.q.bytes);
+            shared.q.load({map_q, head}, first_row, shared.q_full);
+            for (int first_key = 0; first_key < sequence; first_key += BN, at.advance()) {
+                k_ring.load(shared.k, at, MatrixOfMap{map_k, head}, first_key);
+                v_ring.load(shared.v, at, MatrixOfMap{map_v, head}, first_key);
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<consumers>>();
+        const int tile_row = (warpgroup - 1) * 64, row = first_row + tile_row;
+        float score[1][BN / 2], output[1][Depth / 2];  // 64 rows over 128 threads
+        unsigned p[BN / 16][4];  // of the same rows
+        clear(output);
+        OnlineSoftmax softmax(Depth);
+        mbarrier_wait(shared.q_full, 0);
+        for (int first_key = 0; first_key < sequence; first_key += BN, at.advance()) {
+            k_ring.wait_until_full(at);
+            wgmma_fence();
+            wgmma_scores(score, shared.q, tile_row, shared.k[at.stage]);
+            wgmma_commit();
+            wgmma_wait_all(score);
+            release_stage<Alone>(k_ring.empty[at.stage], 0, lane);
+
+            mask_scores<Causal>(score[0], row, first_key, sequence, thread);
+            float factor[2];
+            softmax.add(score[0], factor);
+            softmax.rescale(output[0], factor);
+            pack_fragments<Element>(score[0], p);
+
+            v_ring.wait_until_full(at);
+            wgmma_fence();
+            wgmma_output(output, p, shared.v[at.stage]);
+            wgmma_commit();
+            wgmma_wait_all(output);
+            fence_registers(p);
+            release_stage<Alone>(v_ring.empty[at.stage], 0, lane);
+        }
+        softmax.divide(output[0]);
+        const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};
+        store_direct(output, result, row, 0, thread);
+    }
+}

@@ -1,0 +1,120 @@
+// O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
+// Rung 7 of attention in docs/ladder.md: causal.
+//
+// The technique: a row sees no key after it, so that of the tiles of scores nearly half are all masked. Rungs 1 to 6
+// compute them; here a block of 128 rows ends with the tile of its last row. Then blocks differ: the last one of
+// a head has as many steps as there are tiles, the first one has one. The longest ones of all heads go first
+// (flash-attention-3's scheduler), and short ones fill the multiprocessors at the end: longest processing time first.
+// Blocks start in the order of their number, along x first: x counts heads, and y rows from the end.
+//
+// Predicted: 560 to 620 TFLOP/s on an H200 at a depth of 128, where an operation that is masked does not count:
+// rung 6 has half of its 610 to 650. What is lost are the masked halves of the last tiles, and the shorter loops.
+//
+// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Row i sees keys up to i. BN: keys of a
+// tile. Stages: tiles in each ring.
+
+#include "epilogue/online_softmax.cuh"
+#include "epilogue/warpgroup_store.cuh"
+#include "mma/attention_tiles.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/turns.cuh"
+
+using Alone = ClusterShape<1, 1>;
+constexpr int consumers = 2;
+
+template <class Element, int Depth, int BN, int Stages>
+struct Shared {
+    RowTile<Element, consumers * 64, Depth> q;
+    RowTile<Element, BN, Depth> k[Stages];
+    ValueTile<Element, BN, Depth> v[Stages];
+    RingBarriers<Stages> k_ring, v_ring;
+    Mbarrier q_full;
+};
+
+template <class Element, int Depth, int BN, int Stages>
+__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+                 const __grid_constant__ TensorMap map_v, Element* o, int sequence) {
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
+    auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages>*>(memory);
+    auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
+    const int head = blockIdx.x, first_row = (gridDim.y - 1 - blockIdx.y) * consumers * 64;
+    const int steps = ceil_div(keys_seen<true>(first_row + consumers * 64 - 1, sequence), BN);
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        mbarrier_init(shared.q_full, 1);
+        k_ring.init(consumers * 4);  // a release per warp of the consumers
+        v_ring.init(consumers * 4);
+    }
+    __syncthreads();
+
+    RingPosition<Stages> at;  // in both rings
+    if (warpgroup == 0) {  // the producer
+        shrink_registers<producer_registers<consumers>>();
+        if (one_of_warpgroup(thread)) {
+            mbarrier_arrive_expect(shared.q_full, shared.q.bytes);
+            shared.q.load({map_q, head}, first_row, shared.q_full);
+            for (int step = 0; step < steps; ++step, at.advance()) {
+                k_ring.load(shared.k, at, MatrixOfMap{map_k, head}, step * BN);
+                v_ring.load(shared.v, at, MatrixOfMap{map_v, head}, step * BN);
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<consumers>>();
+        const int consumer = warpgroup - 1, tile_row = consumer * 64, row = first_row + tile_row;
+        const Turns turns{consumer, steps};
+        float score[1][BN / 2], output[1][Depth / 2], factor[2];  // 64 rows over 128 threads
+        unsigned p[BN / 16][4];  // of the same rows
+        clear(output);
+        OnlineSoftmax softmax(Depth);
+        RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
+        mbarrier_wait(shared.q_full, 0);
+        k_ring.wait_until_full(at);
+        turns.begin(0);
+        wgmma_fence();
+        wgmma_scores(score, shared.q, tile_row, shared.k[0]);
+        wgmma_commit();
+        turns.end(0);
+        wgmma_wait_all(score);
+        release_stage<Alone>(k_ring.empty[0], 0, lane);
+        mask_scores<true>(score[0], row, 0, sequence, thread);
+        softmax.add(score[0], factor);
+        pack_fragments<Element>(score[0], p);
+        v_ring.wait_until_full(v_at);
+        for (int step = 1; step < steps; ++step, v_at.advance()) {
+            at.advance();
+            k_ring.wait_until_full(at);
+            turns.begin(step);
+            wgmma_fence();
+            wgmma_scores(score, shared.q, tile_row, shared.k[at.stage]);
+            wgmma_commit();
+            wgmma_output(output, p, shared.v[v_at.stage]);
+            wgmma_commit();
+            turns.end(step);
+
+            wgmma_wait<1>();  // the scores are there; the output goes on
+            fence_registers(score[0]);
+            release_stage<Alone>(k_ring.empty[at.stage], 0, lane);
+            mask_scores<true>(score[0], row, step * BN, sequence, thread);
+            softmax.add(score[0], factor);
+            fence_registers(score[0]);
+            // For the next turn. The compiler moves waits for wgmma ahead of arithmetic, but not across this loop.
+            v_ring.wait_until_full(at);
+            wgmma_wait_all(output);
+            fence_registers(p);
+            release_stage<Alone>(v_ring.empty[v_at.stage], 0, lane);
+            softmax.rescale(output[0], factor);
+            pack_fragments<Element>(score[0], p);
+        }
+        turns.begin(steps);
+        wgmma_fence();
+        wgmma_output(output, p, shared.v[v_at.stage]);
+        wgmma_commit();
+        turns.end(steps);
+        wgmma_wait_all(output);
+        softmax.divide(output[0]);
+        const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};
+        store_direct(output, result, row, 0, thread);
+    }
+}
