@@ -1,14 +1,16 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 1 of attention in docs/ladder.md: scores in global memory.
 //
-// The technique: none yet. A block takes 64 rows of a head after the other, and each goes through three phases
-// with what is in this project already: S = Q @ K^T / sqrt(Depth) as in hopper/1_tma_wgmma.cu, the softmax of
-// its rows with the online normalizer (milakov-softmax), a warp a row, and O = P @ V as in the first phase. S in
-// fp32 and P in 16 bits, 64 rows of all keys, lie in a workspace of the block in global memory in between.
+// The technique: none yet. A block takes 64 rows of a head after the other, and each goes through three
+// phases with what is in this project already: S = Q @ K^T / sqrt(Depth) as in hopper/1_tma_wgmma.cu, the
+// softmax of its rows with the online normalizer (milakov-softmax), a warp a row, and O = P @ V as in the
+// first phase. S in fp32 and P in 16 bits, 64 rows of all keys, lie in a workspace of the block in global
+// memory in between.
 //
-// Predicted: 60 to 120 TFLOP/s on an H200 at a depth of 128. A score is written once and read twice, a share P
-// written and read: 16 bytes for 512 operations, most of them from memory where the workspaces of all blocks are
-// larger than the L2. No phase of a block overlaps another one; four blocks on a multiprocessor do.
+// Predicted: 60 to 120 TFLOP/s on an H200 at a depth of 128. A score is written once and read twice, a share
+// P written and read: 16 bytes for 512 operations, most of them from memory where the workspaces of all
+// blocks are larger than the L2. No phase of a block overlaps another one; four blocks on a multiprocessor
+// do.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i.
 
@@ -45,8 +47,8 @@ __device__ inline void softmax_row(const float* score, Element* share, int seen,
 template <class Element, int Depth, bool Causal>
 __global__ void __launch_bounds__(warpgroup_threads, 1)
 attention_scores_in_memory(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-                           const __grid_constant__ TensorMap map_v, Element* o, float* scores, Element* shares,
-                           int heads, int sequence) {
+                           const __grid_constant__ TensorMap map_v, Element* o, float* scores,
+                           Element* shares, int heads, int sequence) {
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, Depth>*>(memory);
     const int thread = threadIdx.x, tiles = ceil_div(sequence, tile), keys = tiles * tile;
@@ -94,8 +96,8 @@ attention_scores_in_memory(const __grid_constant__ TensorMap map_q, const __grid
             for (int chunk = thread; chunk < tile * 8; chunk += warpgroup_threads) {  // of eight shares
                 const int row = chunk / 8, column = chunk % 8 * 8;
                 const auto eight = load_vector<8>(shares + Index(row) * keys + first_key + column);
-                store_vector<8>(reinterpret_cast<Element*>(shared.p.panel[0].byte + swizzled(row, 2 * column)),
-                                eight);
+                auto* to = shared.p.panel[0].byte + swizzled(row, 2 * column);
+                store_vector<8>(reinterpret_cast<Element*>(to), eight);
             }
             fence_async_proxy();  // shows the thread's part of P to wgmma
             __syncthreads();  // P is in shared memory

@@ -1,16 +1,17 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 3 of attention in docs/ladder.md: a producer and two consumers.
 //
-// The technique: warp specialisation, as in hopper/3_wide_tile.cu (cutlass, flash-attention-3). A warpgroup of its
-// own copies tiles of K and V into two rings and gives registers up (setmaxnreg). Two consumers with 64 rows of
-// Q each share every tile that it copies: half as many bytes from the L2 as in rung 2, and no copy is waited for
-// once the rings are full. A tile of K is free for the next one when both have their scores, before that of V.
-// Consumers meet nowhere, so one may multiply while the other exponentiates: nobody says that it does.
+// The technique: warp specialisation, as in hopper/3_wide_tile.cu (cutlass, flash-attention-3). A warpgroup
+// of its own copies tiles of K and V into two rings and gives registers up (setmaxnreg). Two consumers with
+// 64 rows of Q each share every tile that it copies: half as many bytes from the L2 as in rung 2, and no
+// copy is waited for once the rings are full. A tile of K is free for the next one when both have their
+// scores, before that of V. Consumers meet nowhere, so one may multiply while the other exponentiates:
+// nobody says that it does.
 //
 // Predicted: 420 to 480 TFLOP/s on an H200 at a depth of 128, from 250 to 330.
 //
-// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN: keys
-// of a tile. Stages: tiles in each ring.
+// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
+// keys of a tile. Stages: tiles in each ring.
 
 #include "epilogue/online_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"

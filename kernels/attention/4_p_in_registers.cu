@@ -1,16 +1,16 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 4 of attention in docs/ladder.md: P in registers.
 //
-// The technique: shares go from accumulators to operand A without leaving their thread (flash-attention-3). wgmma
-// also takes A from registers, and there a thread holds the very places that it held in the accumulators: packing
-// two neighbours into a word is all. So there is no store, no fence of the async proxy, no barrier of the warpgroup,
-// and wgmma reads half as much of shared memory. B has to be in shared memory: so it is V, whose rows of a depth
-// run along N and are read transposed, as in the rungs before.
+// The technique: shares go from accumulators to operand A without leaving their thread (flash-attention-3).
+// wgmma also takes A from registers, and there a thread holds the very places that it held in the
+// accumulators: packing two neighbours into a word is all. So there is no store, no fence of the async
+// proxy, no barrier of the warpgroup, and wgmma reads half as much of shared memory. B has to be in shared
+// memory: so it is V, whose rows of a depth run along N and are read transposed, as in the rungs before.
 //
 // Predicted: 480 to 540 TFLOP/s on an H200 at a depth of 128, from 420 to 480.
 //
-// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN: keys
-// of a tile. Stages: tiles in each ring.
+// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
+// keys of a tile. Stages: tiles in each ring.
 
 #include "epilogue/online_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"

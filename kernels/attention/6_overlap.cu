@@ -1,17 +1,16 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 6 of attention in docs/ladder.md: overlap within a consumer.
 //
-// The technique: a consumer multiplies while it exponentiates itself (flash-attention-3). Within a turn Q @ K^T of
-// the next tile goes first, and P @ V of the last one follows in a group of wgmma of its own. As soon as the scores are
-// there (wgmma_wait<1>), the consumer exponentiates them, while the tensor cores go on with its P @ V. Only then it
-// waits for the output, to scale it down where the maximum has grown. P of the last tile, scores of the next and
-// the output are in registers at once: 160 of a thread's 232. In rung 5 the tensor cores had the other consumer's
-// wgmma alone for as long as one exponentiated.
+// The technique: a consumer multiplies while it exponentiates itself (flash-attention-3). Within a turn Q @
+// K^T of the next tile goes first, and P @ V of the last one follows in a group of wgmma of its own. As soon
+// as the scores are there (wgmma_wait<1>), the consumer exponentiates them, while the tensor cores go on
+// with its P @ V. Only then it waits for the output, to scale it down where the maximum has grown. P of the
+// last tile, scores of the next and the output are in registers at once: 160 of a thread's 232.
 //
 // Predicted: 610 to 650 TFLOP/s on an H200 at a depth of 128, from 560 to 600.
 //
-// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN: keys
-// of a tile. Stages: tiles in each ring.
+// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
+// keys of a tile. Stages: tiles in each ring.
 
 #include "epilogue/online_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"
@@ -99,7 +98,7 @@ attention_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant
             mask_scores<Causal>(score[0], row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
             fence_registers(score[0]);
-            // For the next turn. The compiler moves waits for wgmma ahead of arithmetic, but not across this loop.
+            // For the next turn. And the compiler moves no wait for wgmma ahead of this loop.
             v_ring.wait_until_full(at);
             wgmma_wait_all(output);
             fence_registers(p);

@@ -1,17 +1,16 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 7 of attention in docs/ladder.md: causal.
 //
-// The technique: a row sees no key after it, so that of the tiles of scores nearly half are all masked. Rungs 1 to 6
-// compute them; here a block of 128 rows ends with the tile of its last row. Then blocks differ: the last one of
-// a head has as many steps as there are tiles, the first one has one. The longest ones of all heads go first
-// (flash-attention-3's scheduler), and short ones fill the multiprocessors at the end: longest processing time first.
-// Blocks start in the order of their number, along x first: x counts heads, and y rows from the end.
+// The technique: a row sees no key after it, so that of the tiles of scores nearly half are all masked.
+// Rungs 1 to 6 compute them; here a block of 128 rows ends with the tile of its last row. Blocks then have
+// from one step to as many as there are tiles. The longest ones of all heads go first (flash-attention-3),
+// and short ones fill the multiprocessors at the end. Blocks start along x first, which counts heads; y
+// counts rows from the end.
 //
-// Predicted: 560 to 620 TFLOP/s on an H200 at a depth of 128, where an operation that is masked does not count:
-// rung 6 has half of its 610 to 650. What is lost are the masked halves of the last tiles, and the shorter loops.
+// Predicted: 560 to 620 TFLOP/s on an H200 at a depth of 128, where what is masked does not count: rung 6
+// has half of its 610 to 650. Lost are the masked halves of the last tiles, and the start of short loops.
 //
-// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Row i sees keys up to i. BN: keys of a
-// tile. Stages: tiles in each ring.
+// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. BN: keys of a tile. Stages: tiles.
 
 #include "epilogue/online_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"
@@ -99,7 +98,7 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
             mask_scores<true>(score[0], row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
             fence_registers(score[0]);
-            // For the next turn. The compiler moves waits for wgmma ahead of arithmetic, but not across this loop.
+            // For the next turn. And the compiler moves no wait for wgmma ahead of this loop.
             v_ring.wait_until_full(at);
             wgmma_wait_all(output);
             fence_registers(p);

@@ -3,9 +3,9 @@
 Threads that wait let others go on; where all wait, the kernel would hang: a Fault. What is asynchronous is done at one
 of two extremes, and a kernel must be right at both. `early` loads land when they are started, while wgmma and the reads
 of TMA's stores happen at the last moment: a stage that is overwritten too soon shows. `late` loads land when nothing
-else can happen, and wgmma and stores act at once: data that are used too soon show. `shuffled` is `late` in
-another order than they were started in: who waits for one load has waited for no other. Copies of cp.async are loads, which
-land late when their thread waits for their group too. Generic accesses to shared memory are not checked for races, but what
+else can happen, and wgmma and stores act at once: data that are used too soon show. `shuffled` is `late` in another
+order than they were started in: who waits for one load has waited for no other. Copies of cp.async are loads, and land
+late when their thread waits for their group too. Generic accesses to shared memory are not checked for races, but what
 threads have written there is refused to wgmma and TMA's stores before a fence of the writer and a barrier behind it.
 Semantics: PTX ISA 9.0, 9.7.9.25.3 (cp.async), 9.7.9.25.4 (cp.async.bulk), 9.7.9.27 (TMA), 9.7.13.15 (mbarrier),
 9.7.15 (wgmma).

@@ -27,6 +27,7 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
         (path.stem, next(iter(load_kernel(path.with_suffix(".yaml")).dtypes)), {})
         for path in sorted((KERNELS / "memory_bound").glob("*/*.cu"))
     ),
+    *((path.stem, "bf16", {}) for path in sorted((KERNELS / "attention").glob("*.cu"))),
     ("gemm_naive", "fp32", {"mapping": "flat"}),
     ("gemm_naive", "fp32", {"mapping": "strided"}),
     ("gemm_shared_tile", "fp32", {}),

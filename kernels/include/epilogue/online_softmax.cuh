@@ -2,9 +2,10 @@
 // flash-attention-2): where the maximum of a row grows, what was added up before is multiplied by
 // exp(old maximum - new maximum).
 //
-// Four lanes side by side hold a row, and a thread has its part of two (wgmma.cuh). They agree on the maximum of
-// each tile by two shuffles. The sum stays the thread's own until the end. exp(x / sqrt(depth)) is
-// exp2(x * scale), and the maximum is taken off by the same FFMA.
+// Four lanes side by side hold a row, and a thread has its part of two (wgmma.cuh). They agree on the maximum
+// of each tile by two shuffles. The sum stays the thread's own until the end. exp(x / sqrt(depth)) is
+// exp2(x * scale). One FFMA for score * scale - maximum * scale would be an instruction less, but it rounds
+// once where the maximum was rounded twice: of scores beyond 10^9 the exponential of the maximum is inf.
 #pragma once
 
 #include "epilogue/pack.cuh"
@@ -31,8 +32,7 @@ __device__ inline void mask_scores(float (&score)[Registers], int first_row, int
 // Of two rows eight apart, in each thread.
 struct OnlineSoftmax {
     float scale;  // log2(e) / sqrt(depth)
-    // Scaled, as rounded: what all exponentials of a row are relative to must be one number. It begins below
-    // every score but -inf: from -inf on, -inf - -inf would be NaN.
+    // Below every score but -inf: from -inf on, -inf - -inf would be NaN.
     float maximum[2] = {-3.4028235e38f, -3.4028235e38f};
     float sum[2] = {};
 
@@ -49,14 +49,14 @@ struct OnlineSoftmax {
             for (int i = 0; i < Registers; ++i) {
                 if (i / 2 % 2 == row) larger = fmaxf(larger, score[i]);
             }
-            larger = fmaxf(maximum[row], over_quad(larger, [](float a, float b) { return fmaxf(a, b); }) * scale);
-            factor[row] = exp2_to_zero(maximum[row] - larger);
+            larger = fmaxf(maximum[row], over_quad(larger, [](float a, float b) { return fmaxf(a, b); }));
+            factor[row] = exp2_to_zero((maximum[row] - larger) * scale);
             maximum[row] = larger;
             sum[row] *= factor[row];
 #pragma unroll
             for (int i = 0; i < Registers; ++i) {
                 if (i / 2 % 2 != row) continue;
-                score[i] = exp2_to_zero(fmaf(score[i], scale, -larger));
+                score[i] = exp2_to_zero((score[i] - larger) * scale);
                 sum[row] += score[i];
             }
         }
@@ -91,9 +91,11 @@ struct OnlineSoftmax {
     }
 };
 
-// Accumulators of S, whose exponentials these are by now, as operand A of the next wgmma (wgmma_registers.cuh).
+// Accumulators of S, by now their exponentials, as operand A of the next wgmma (wgmma_registers.cuh).
 template <class Element, int Registers>
 __device__ inline void pack_fragments(const float (&score)[Registers], unsigned (&p)[Registers / 8][4]) {
 #pragma unroll
-    for (int i = 0; i < Registers; i += 2) p[i / 8][i / 2 % 4] = Packed<Element>::pack(score[i], score[i + 1]);
+    for (int i = 0; i < Registers; i += 2) {
+        p[i / 8][i / 2 % 4] = Packed<Element>::pack(score[i], score[i + 1]);
+    }
 }

@@ -33,8 +33,8 @@ struct ValueTile {
 
 // Starts S = Q @ K^T for the 64 rows of Q from `row` on.
 template <class Element, int Rows, int Keys, int Depth>
-__device__ inline void wgmma_scores(float (&score)[1][Keys / 2], const RowTile<Element, Rows, Depth>& q, int row,
-                                    const RowTile<Element, Keys, Depth>& k) {
+__device__ inline void wgmma_scores(float (&score)[1][Keys / 2], const RowTile<Element, Rows, Depth>& q,
+                                    int row, const RowTile<Element, Keys, Depth>& k) {
 #pragma unroll
     for (int i = 0; i < Depth / 64; ++i) wgmma_tiles(score, q.panel[i], k.panel[i], row, 0, i > 0);
 }

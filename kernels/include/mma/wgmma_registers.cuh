@@ -1,17 +1,17 @@
-// wgmma with A in registers (sm_90a; PTX ISA 9.7.15): D += A @ B with A of 64 x 32 bytes and D of 64 x N in the
-// registers of 128 threads, and B (32 bytes x N) in shared memory, as in wgmma.cuh. A's elements may be
+// wgmma with A in registers (sm_90a; PTX ISA 9.7.15): D += A @ B with A of 64 x 32 bytes and D of 64 x N in
+// the registers of 128 threads, and B (32 bytes x N) in shared memory, as in wgmma.cuh. A's elements may be
 // computed on their way, and only B takes bandwidth of shared memory: half of it, whatever N is. Until the
-// wgmma is finished nobody must write to the registers of A. Of TF32 the tensor cores ignore the lower 13 bits.
+// wgmma is finished nobody must write to the registers of A. Of TF32 the lower 13 bits are ignored.
 //
-// A thread holds four words of A, in two rows eight apart and two groups of four words apart, as for mma.sync.
-// ldmatrix reads them: a row of four 32-bit elements is one of eight 16-bit ones. Of 16-bit elements they are
-// eight neighbouring accumulators of the thread, packed in pairs.
+// A thread holds four words of A, in two rows eight apart and two columns of words four apart, as for
+// mma.sync. ldmatrix reads them: a row of four 32-bit elements is one of eight 16-bit ones. Of 16-bit
+// elements they are eight neighbouring accumulators of the thread, packed in pairs.
 #pragma once
 
 #include "mma/operand_tile.cuh"
 #include "ptx/shared_memory.cuh"
 
-// WgmmaRegisters<Element, N>::wgmma<NMajorB>(d, a, b, add): d = a @ b + (add ? d : 0). NMajorB as in wgmma.cuh.
+// WgmmaRegisters<Element, N>::wgmma<NMajorB>(d, a, b, add): d = a @ b + (add ? d : 0), as Wgmma.
 template <class Element, int N>
 struct WgmmaRegisters;
 

@@ -1,5 +1,5 @@
-// 2^x by one instruction, MUFU.EX2 (ex2, PTX ISA 9.7.3.21). What is below 2^-126 becomes zero (.ftz): exp2f keeps
-// such numbers, for two more instructions. 2^-inf is zero.
+// 2^x by one instruction, MUFU.EX2 (ex2, PTX ISA 9.7.3.21). What is below 2^-126 becomes zero (.ftz): exp2f
+// keeps such numbers, for two more instructions. 2^-inf is zero.
 #pragma once
 
 __device__ inline float exp2_to_zero(float x) {

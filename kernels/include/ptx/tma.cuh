@@ -32,8 +32,8 @@ __device__ inline unsigned long long l2_policy() {
     return policy;
 }
 
-// One of the matrices of a tensor map with three extents, by its number. Boxes of such a map lie in one matrix:
-// what is outside of it reads as zeros, and not as the next one.
+// One of the matrices of a tensor map with three extents, by its number. Boxes of such a map lie in one
+// matrix: what is outside of it reads as zeros, and not as the next one.
 struct MatrixOfMap {
     const TensorMap& map;
     int number;
