@@ -138,6 +138,9 @@ def test_the_larger_share_says_what_bounds_a_sweep(data: RunData) -> None:
     nothing = shares_of(tables_of(part, part.timings[:0]))
     assert nothing is not None
     assert (nothing.of, nothing.reached) == ("the memory", {})
+    attention = shares_of(data.parts["attention"])
+    assert attention is not None
+    assert (attention.of, attention.reached) == ("arithmetic", {})
 
 
 def test_docs_show_each_rung_with_both_shares_its_gain_and_its_new_lines(data: RunData) -> None:

@@ -51,12 +51,24 @@ class Shares:
         return entry.predicted[0] <= found.share <= entry.predicted[1]
 
 
+_MANY = 1000
+"""Operations a byte: an H200 makes 206 of bf16."""
+
+
 def shares_of(data: SweepData) -> Shares | None:
-    """Of a sweep that predicts any: at its size, else at the largest with a result; without results the memory's."""
+    """Of a sweep that predicts any: at its size, else at the largest with a result.
+
+    Without results arithmetic bounds what has more operations a byte than any GPU.
+    """
     if not any(entry.predicted for entry in data.sweep.entries):
         return None
     rows = data.here if len(data.here) else data.ok
-    by_memory = stats.rate_column(rows) != ("tflops", "TFLOP/s")
+    if len(rows):
+        by_memory = stats.rate_column(rows) != ("tflops", "TFLOP/s")
+    else:
+        one, largest = data.sweep.cells[-1]
+        work = data.sweep.problem.work(largest, one.variant.dtype, one.variant.params)
+        by_memory = work.operations < _MANY * work.bytes
     column = "memory_fraction" if by_memory else "peak_fraction"
     reached = dict[str, Reached]()
     for row in [*records(data.ok.sort_values("median_us", ascending=False)), *records(data.here)]:
