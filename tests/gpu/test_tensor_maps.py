@@ -20,7 +20,7 @@ class View:
 
     @classmethod
     def from_buffer(cls, buffer: Any, shape: tuple[int, ...], **_: Any) -> View:
-        assert len(shape) == 2
+        assert len(shape) in (2, 3)
         return cls()
 
     def as_tensor_map(self, box: tuple[int, ...], **given: Any) -> dict[str, Any]:
@@ -33,11 +33,15 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def described(
-    dtype: str, box: list[int], swizzle: str = "rows", l2_promotion: str = "none"
+    dtype: str,
+    box: list[int],
+    swizzle: str = "rows",
+    l2_promotion: str = "none",
+    shape: tuple[int, ...] = (256, 256),
 ) -> dict[str, Any]:
     buffer: Any = None
     found: dict[str, Any] = tensor_map(
-        Tensor(buffer, (256, 256), dtype, buffer, buffer), box, swizzle, l2_promotion
+        Tensor(buffer, shape, dtype, buffer, buffer), box, swizzle, l2_promotion
     )
     return found
 
@@ -72,6 +76,11 @@ def test_rows_as_wide_as_no_swizzle_are_refused(dtype: str, columns: int, bytes_
         LadderError, match=rf"no swizzle is {bytes_}B wide.*\[64, {columns}\].*32B, 64B and 128B"
     ):
         described(dtype, [64, columns])
+
+
+def test_a_box_may_be_of_one_of_many_matrices() -> None:
+    found = described("bf16", [1, 128, 64], shape=(16, 1000, 128))
+    assert (found["box"], found["swizzle"]) == ((1, 128, 64), "SWIZZLE_128B")
 
 
 def test_a_box_has_as_many_extents_as_the_tensor() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from compiling import compile_ptx, compile_variant, instructions, opcodes
 from conftest import ROOT, edit
 from emulator.attention_rule import errors_over_bound, given
-from emulator.hopper import arguments_of
+from emulator.hopper import arguments_of, hold, shared_type
 from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.inputs import value
 from emulator.ptx import Array, Fault, Memory
@@ -114,6 +115,28 @@ def test_a_block_of_the_first_rung_takes_several_tiles() -> None:
     few.launch.grid[0] = 2
     assert one.geometry({"heads": 2, "sequence": 100, "d": 64}).grid[0] == 4
     assert worst(few.variant(one.params, "bf16"), 2, 100) < 1
+
+
+@pytest.mark.parametrize("rung", [one for one in FILES if one > "2"])
+@pytest.mark.parametrize("stages", [3, 4])
+def test_rings_may_have_more_stages(rung: str, stages: int) -> None:
+    """Of six tiles, more than there are stages."""
+    assert worst(variant(rung, "bf16", 64, 0, 64, stages=stages), 1, 330, "rising", loads="early") < 1
+
+
+@pytest.mark.parametrize("rung", FILES)
+def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
+    """In every variant, and each block finds them on an H200."""
+    assertions, axes = list[str](), kernel(rung).parameters
+    names = [name for name in ("depth", "bn", "stages") if name in axes]
+    for values in itertools.product(*(axes[name].values for name in names)):
+        one = kernel(rung).variant(dict(zip(names, values, strict=True)), "bf16", excluded=True)
+        size = {"sequence": 1024, "heads": 1, "d": int(one.params["depth"])}
+        if one.absent(size, "sm_90a") is None:
+            bytes_, shared = one.geometry(size).shared_bytes, shared_type(one)
+            assertions += [f"sizeof({shared}) == {bytes_}", f"alignof({shared}) == 1024"]
+    assert len(assertions) >= 4
+    hold(one.kernel.source.read_text(encoding="utf-8"), *assertions)
 
 
 WRONG, UNFENCED, BARRIER = "wrong", "without fence.proxy.async", "before a barrier"
