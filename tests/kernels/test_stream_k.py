@@ -31,17 +31,17 @@ __host__ __device__ constexpr bool divides(int tiles, int steps, int blocks) {
     int done = 0, longest = 0;
     for (int block = 0; block < blocks; ++block) {
         int left = 0, taken = 0, own = 0;
-        for (auto work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+        for (auto work = schedule.first(block); work.steps > 0; work = schedule.after(work, block)) {
             if (work.tile < 0 || work.tile >= tiles || work.first < 0 || work.first + work.steps > steps) return false;
             own += work.steps;
-            left += !work.ends(steps);
-            taken += !work.begins();
-            if (!work.begins() && !work.ends(steps)) return false;  // three blocks have one tile
-            if (!work.ends(steps)) {  // comes first, ahead of what waits, and the rest is the next block's last
+            left += !work.has_last_step(steps);
+            taken += !work.has_first_step();
+            if (!work.has_first_step() && !work.has_last_step(steps)) return false;  // three blocks have one tile
+            if (!work.has_last_step(steps)) {  // comes first, ahead of what waits, and the rest is the next block's last
                 if (taken > 0 || block + 1 == blocks) return false;
-                auto last = schedule.begin(block + 1);
+                auto last = schedule.first(block + 1);
                 for (auto next = last; next.steps > 0; next = schedule.after(next, block + 1)) last = next;
-                if (last.tile != work.tile || last.first != work.steps || !last.ends(steps)) return false;
+                if (last.tile != work.tile || last.first != work.steps || !last.has_last_step(steps)) return false;
             }
         }
         if (left > 1 || taken > 1) return false;
@@ -56,8 +56,8 @@ __host__ __device__ constexpr int cut(int tiles, int steps, int blocks) {
     const StreamK schedule(tiles, steps, blocks);
     int found = 0;
     for (int block = 0; block < blocks; ++block) {
-        for (auto work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
-            found += !work.ends(steps);
+        for (auto work = schedule.first(block); work.steps > 0; work = schedule.after(work, block)) {
+            found += !work.has_last_step(steps);
         }
     }
     return found;
@@ -260,7 +260,7 @@ KERNEL_TEXT = ""
         (SUMS, "Added ? accumulator[i + w] + four.value[w]", "Added ? four.value[w]", "late", "wrong"),
         (KERNEL_TEXT, "before = own - Ring::warps", "before = own - Ring::warps / 2", "early", "ever"),
         (KERNEL_TEXT, "sums + own * room", "sums + block * room", "early", "wrong"),
-        (KERNEL_TEXT, "if (!work.begins()) {", "if (false) {", "early", "zero"),
+        (KERNEL_TEXT, "if (!work.has_first_step()) {", "if (false) {", "early", "zero"),
         (KERNEL_TEXT, "first = work.first * Ring::depth", "first = 0", "early", "ever"),
         (KERNEL_TEXT, "const_min(k, work.steps * Ring::depth)", "k", "early", "ever"),
         (KERNEL_TEXT, "(work.first + work.steps) * Ring::depth", "work.steps * Ring::depth", "early", "ever"),

@@ -3,9 +3,10 @@
 //
 // The technique: a block copies a Tile x Tile part of A and of B into shared memory and multiplies from there
 // (hip-gemm, kernel 2). Each word is loaded from global memory once per block, then used for Tile outputs. In
-// file 2 each warp loads its own words of B. At the default Tile of 32 the lanes of a warp have one y and
-// neighbouring x: in the inner loop they read one word of A (a broadcast) and 32 neighbouring words of B,
-// neither with a bank conflict. Each FFMA still needs two words from shared memory: that is the next limit.
+// file 2 all warps of a block load the same words of B. Each FFMA still needs two loads; only where they come
+// from has changed, so the gain is far below Tile, and these loads are what file 4 saves. At the default Tile
+// of 32 the lanes of a warp have one y and neighbouring x: they read one word of A (a broadcast) and 32
+// neighbouring words of B, neither with a bank conflict.
 //
 // Tile: rows and columns of a block's tiles, in elements.
 

@@ -1,5 +1,6 @@
 // C = alpha * A @ B + beta * C in fp32, row-major.
-// File 4 (rung 5 of docs/ladder.md, without volatile): a tile of outputs in registers.
+// File 4: a tile of outputs in registers. docs/ladder.md times this step as rung 5, in another kernel
+// (simt/gemm_staged.cu), and says how the two differ.
 //
 // The technique: a thread computes TM x TN outputs as a sum of outer products (hip-gemm, kernel 3.1). For
 // each step of K it reads TM words of A and TN words of B from shared memory into registers, and multiplies
@@ -7,8 +8,6 @@
 // grows from 32 x 32 to 128 x 128, so a word from global memory serves 128 outputs, not 32. A row of A's tile
 // runs along K, so one LDS.128 reads A for four steps. The compiler keeps those words: 164 registers a
 // thread, so one block fits on a multiprocessor.
-//
-// Rung 5 is another kernel (simt/gemm_staged.cu); docs/ladder.md says how it differs.
 //
 // BM, BN, BK: tile of the block, in elements, by default 128 x 128 x 8. TM, TN: outputs of a thread, 8 x 8,
 // so that a block has 256 threads.

@@ -6,13 +6,14 @@
 //
 // Three changes of the layout come with it:
 //   padding    rows of both tiles are four words longer: in file 5 the stores of A, transposed, conflict two
-//              by two
+//              by two; B would need none
 //   zigzag     pairs of lanes read the same 16 bytes, so one pass of shared memory serves half a warp instead
 //              of a quarter (simt/thread_map.cuh)
 //   quadrants  a thread's outputs are four groups of 4 x 4, one in each quarter of the tile, so neighbouring
 //              threads read neighbouring 16 bytes; in file 5 these lie 32 bytes apart and use half of the
 //              banks (simt/quadrants.cuh)
-// The gain over file 5 is of all four. Rungs 8 to 11 of docs/ladder.md add them one by one, registers last.
+// The gain over file 5 is that of the prefetch and of these three: rungs 8 to 11 of docs/ladder.md add them
+// one by one, the prefetch last.
 //
 // BM, BN, BK: tile of the block, in elements. TM, TN: outputs of a thread. n and k: multiples of four.
 

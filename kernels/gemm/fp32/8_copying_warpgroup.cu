@@ -5,9 +5,9 @@
 // no instructions and registers on copies, and the scheduler issues their FFMAs while the producer waits. Two
 // mbarriers a stage replace __syncthreads: `full` (its tiles are there) and `empty` (all have read them).
 //
-// Also changed: 128 x 256 tiles, 8 x 16 outputs a thread (rung 16: a quarter fewer shared words an FFMA), 16
-// of K (20b: half the waits), eight stages (18: copies further ahead), all by the yaml; FFMA order (17); one
-// block a multiprocessor; setmaxnreg moves registers from producer threads (40 left) to consumers (232).
+// Also changed, rungs in brackets. By the yaml: 128 x 256 tiles, 8 x 16 outputs a thread, a quarter fewer
+// words an FFMA [16]; eight stages, copies further ahead [18]; BK 16, half the waits [20b]. Here: FFMA order
+// [17]; one block a multiprocessor; setmaxnreg moves registers from producer threads (40) to consumers (232).
 //
 // BM, BN, BK: tile of the block. TM, TN: outputs of a thread. Stages: of the ring. n: a multiple of four.
 

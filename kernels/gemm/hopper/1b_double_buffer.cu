@@ -5,8 +5,8 @@
 // change. There are two stages of tiles in shared memory, each with a barrier. And thread 0 starts the copies
 // of the next step before the warpgroup multiplies this one: while the tensor cores read one stage, TMA fills
 // the other. __syncthreads at the end of a step keeps TMA from a stage that is still being read. A
-// multiprocessor still has room for three blocks (154 registers a thread, 65 KiB). The copies get a warpgroup
-// of their own in the next file, 2_ring.
+// multiprocessor still has room for three blocks (154 registers a thread, 65 KiB), so expect a gain though
+// blocks overlap already. The copies get a warpgroup of their own in the next file, 2_ring.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
 // block tile in elements; BK is 64.

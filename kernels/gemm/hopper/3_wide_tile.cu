@@ -5,7 +5,8 @@
 // the same multiplications blocks load a quarter fewer bytes of A and B from the L2. One warpgroup would need
 // 256 accumulators a thread, more than the 255 registers that a thread can have. So two consumers multiply 64
 // rows each, and the producer gives registers up to them (setmaxnreg, ptx-isa): a thread of the producer
-// keeps 40, a thread of a consumer gets 232.
+// keeps 40, a thread of a consumer gets 232. Two consumers also issue wgmma in turn: one may wait or store
+// while the other multiplies.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
 // block tile in elements; BK is 64. Stages: tiles of A and B in the ring.

@@ -2,11 +2,11 @@
 // Rung 6c of docs/ladder.md: a stagger. It changes rung 6b, which is 6_tma_store with clusters of one block.
 //
 // The technique: a stagger (cutlass). The two consumers of rung 6b begin each tile together, and so store at
-// the same time. Here the second consumer begins its first tile once the first has issued the wgmma of a step
-// of K, so its own wgmma wait behind those. Nothing enforces the distance later: both have equal work. When
-// the first consumer stores, the second one still has a step to multiply, 4 wgmma of 128 cycles; when the
-// second stores, the first has begun the next tile. More steps would cover more of a store. But a stage is
-// free only when both have read it, so each step of distance holds one of the four stages back. Without
+// the same time. Here the second consumer waits, before its first tile, until the first has issued the wgmma
+// of one step of K. Its own queue behind them. Nothing enforces the distance later: both have equal work.
+// When the first consumer stores, the second one still has a step to multiply, 4 wgmma of 128 cycles; when
+// the second stores, the first has begun the next tile. More steps would cover more of a store. But a stage
+// is free only when both have read it, so each step of distance holds one of the four stages back. Without
 // clusters, rank and cluster_barrier disappear; new are only `start_barrier` and `leads`.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
@@ -76,7 +76,7 @@ hopper_stagger(const __grid_constant__ TensorMap map_a, const __grid_constant__ 
         const MatrixC<Element> result{c, m, n, alpha, beta};
         constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
         bool leads = consumer == 0;                   // until the first step of its first tile
-        // A block without a tile has no first step, so that nobody would arrive.
+        // A block without a tile has no first step: nobody would arrive at the barrier.
         if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;

@@ -4,9 +4,9 @@
 // The technique: a serpentine, for the L2. A wave is the tiles that all blocks compute at the same time. It
 // reads the columns of B that the wave before it read, while both lie in one strip (8 columns of tiles,
 // schedule/raster.cuh). In the same order along K it would start with what has been in the L2 longest. Here
-// every second wave goes backwards along K. So it starts with what was read last, which the L2 should still
-// hold, and saves reads of device memory: at M = N = K = 4096 A and B, 64 MiB together, exceed the L2. Only
-// the producer changes.
+// every second wave goes backwards along K, so it starts with what was read last. At M = N = K = 4096 a wave
+// reads 16 MiB of B and 17 MiB of A; the L2 has 50 MB, so much of B is still there either way: expect little.
+// Only the producer changes.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
 // block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
@@ -77,7 +77,7 @@ hopper_serpentine(const __grid_constant__ TensorMap map_a, const __grid_constant
         const MatrixC<Element> result{c, m, n, alpha, beta};
         constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
         bool leads = consumer == 0;                   // until the first step of its first tile
-        // A block without a tile has no first step, so that nobody would arrive.
+        // A block without a tile has no first step: nobody would arrive at the barrier.
         if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;

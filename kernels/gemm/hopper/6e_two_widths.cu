@@ -2,10 +2,10 @@
 // Rung 6e of docs/ladder.md: tiles of two widths. It changes 6d_serpentine.
 //
 // The technique: tiles of two widths. At M = N = 4096 there are 512 tiles of 128 x 256 for 132 blocks: after
-// three full waves the fourth leaves 16 blocks without a tile. Here 16 of the 32 rows of tiles are cut into
-// 17 instead of 16: one of 256 columns, and 16 that are Narrow = 240 wide. That makes 528 tiles, four full
-// waves (schedule/even_tiles.cuh works this out for any size). 110 blocks get two wide and two narrow tiles,
-// as much work as 3.875 wide ones. The most that a block gets is 3.94, instead of 4: a gain of at most 1.6 %.
+// three full waves the fourth leaves 16 blocks without a tile. Here in half of the 32 rows of tiles 17 tiles
+// replace 16: one of 256 columns, and sixteen of Narrow = 240. That makes 528 tiles, four full waves
+// (schedule/even_tiles.cuh works this out for any size). 110 blocks get two wide and two narrow tiles, as
+// much work as 3.875 wide ones. The most that a block gets is 3.94, instead of 4: a gain of at most 1.6 %.
 //
 // N is part of the wgmma instruction, so each width has its own accumulators and loop. New are EvenTiles and
 // the branch on is_narrow; the rest is 6d's loop, moved to schedule/wgmma_loop.cuh, and its stagger, moved to

@@ -2,12 +2,13 @@
 // Rung 6f of docs/ladder.md: an order of tiles for the L2. It changes 6d_serpentine.
 //
 // The technique: the order of tiles, made for the L2. At M = N = 4096 there are 512 tiles of 128 x 256, which
-// 128 blocks compute in four full waves. A strip is 32 x 2 tiles, so a wave is two strips: each of the four
-// needs all of A and its own quarter of B. So A should stay in the L2, and lines of B are marked to be
-// evicted first (Evict::first). Four multiprocessors stay idle, which costs no wave: 512 tiles take four on
-// 132 blocks too. Blocks and strips are not in this file but in its yaml: `blocks: 128` and `raster: 2`.
-// Every second wave goes backwards along K, as in 6d_serpentine. There it begins with what the L2 still holds
-// of B, here with what it holds of A.
+// 128 blocks compute in four full waves. A strip is 32 x 2 tiles, so a wave is two of the eight strips. Each
+// of the four waves needs all of A and its own quarter of B. So A should stay in the L2, and lines of B are
+// marked to be evicted first (Evict::first). Four multiprocessors stay idle, which costs no wave: 512 tiles
+// take four on 132 blocks too. Blocks and strips are not in this file but in its yaml: `blocks: 128` and
+// `raster: 2`. Every second wave goes backwards along K, as in 6d_serpentine. There it begins with what the
+// L2 still holds of B, here with what it holds of A. What is saved is reads of device memory, so expect a
+// gain only where these are the limit.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
 // block tile in elements; BK is 64. Stages: tiles of A and B in the ring. Raster: width of the threadblock
@@ -80,7 +81,7 @@ hopper_l2_order(const __grid_constant__ TensorMap map_a, const __grid_constant__
         const MatrixC<Element> result{c, m, n, alpha, beta};
         constexpr int start_barrier = consumers + 1;  // a named barrier: 1 and 2 are the consumers' own
         bool leads = consumer == 0;                   // until the first step of its first tile
-        // A block without a tile has no first step, so that nobody would arrive.
+        // A block without a tile has no first step: nobody would arrive at the barrier.
         if (!leads && blockIdx.x < scheduler.tiles()) warpgroup_barrier<2>(start_barrier);
         for (int tile = blockIdx.x, next_buffer = 0; tile < scheduler.tiles(); tile += gridDim.x) {
             int held = 0;

@@ -43,7 +43,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
     auto& shared = *reinterpret_cast<Shared<Element, MajorB, BM, BN, Stages, Buffers>*>(memory);
     auto& ring = shared.ring;
     const int depth = shared.a[0].depth, steps = ceil_div(k, depth), block = blockIdx.x;
-    using Alone = ClusterShape<1, 1>;  // blocks share no operand
+    using Alone = ClusterShape<1, 1>;  // no multicast: each block loads its own tiles
     const TileScheduler<BM, BN, Alone, Raster> scheduler(m, n);
     const StreamK schedule(scheduler.tiles(), steps, gridDim.x);
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
@@ -59,7 +59,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<consumers>>();
         if (one_of_warpgroup(thread)) {
-            for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+            for (TileSteps work = schedule.first(block); work.steps > 0; work = schedule.after(work, block)) {
                 const TilePosition origin = scheduler.origin(work.tile, 0);
                 for (int step = 0; step < work.steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
@@ -84,7 +84,7 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
         float accumulator[1][count];
         const MatrixC<Element> result{c, m, n, alpha, beta};
         int next_buffer = 0;
-        for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+        for (TileSteps work = schedule.first(block); work.steps > 0; work = schedule.after(work, block)) {
             int held = 0;
             for (int step = 0; step < work.steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
@@ -99,12 +99,12 @@ hopper_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__
             }
             wgmma_wait_all(accumulator);
             release_stage<Alone>(ring.empty[held], 0, lane);  // for the next tile
-            if (!work.ends(steps)) {  // the next block has the end of this tile
+            if (!work.has_last_step(steps)) {  // the next block has the end of this tile
                 leave_sums<threads>(accumulator[0], sums + own * room, ready + own, thread, barrier);
                 continue;
             }
-            if (!work.begins()) {  // the block before had the beginning of this tile
-                constexpr bool added = true;  // wgmma that start from loaded sums would be serialised (C7515)
+            if (!work.has_first_step()) {  // the block before had the beginning of this tile
+                constexpr bool added = true;  // after wgmma: loaded sums to start from serialise them (C7515)
                 take_sums<threads, added>(accumulator[0], sums + before * room, ready + before, thread,
                                           barrier);
             }

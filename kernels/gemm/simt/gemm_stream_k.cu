@@ -40,7 +40,7 @@ __device__ inline void compute_tiles(const float* a, const float* b, float* c, f
         const int columns = ceil_div(hide_from_compiler(n), Tile::bn);
         const int steps = const_max(1, ceil_div(hide_from_compiler(k), Tile::bk));
         const StreamK schedule(rows * columns, steps, gridDim.x);
-        work = work.tile < 0 ? schedule.begin(block) : schedule.after(work, block);
+        work = work.tile < 0 ? schedule.first(block) : schedule.after(work, block);
         if (work.steps == 0) return;
         const TilePosition tile = tile_position<Order::strip>(work.tile, rows, columns);
         const Index first_row = Index(tile.row) * Tile::bm;
@@ -51,7 +51,7 @@ __device__ inline void compute_tiles(const float* a, const float* b, float* c, f
         ThreadTile<Tile, SharedTiles, Fragments, Order::ffmas> thread_tile(shared, Outputs::row(thread),
                                                                            Outputs::column(thread));
         auto& accumulator = reinterpret_cast<float(&)[outputs]>(thread_tile.accumulator);
-        if (!work.begins()) {  // the block before had the beginning of this tile
+        if (!work.has_first_step()) {  // the block before had the beginning of this tile
             take_sums<Tile::threads, false>(accumulator, sums + (block - 1) * room, ready + block - 1,
                                             thread, barrier);
         }
@@ -60,7 +60,7 @@ __device__ inline void compute_tiles(const float* a, const float* b, float* c, f
         staged_loop<Copy::stages, Fragments::buffers, unrolled>(copies, thread_tile, shared, work.steps);
         release_stages();
         // The next block may have the end of this tile.
-        if (!work.ends(const_max(1, ceil_div(hide_from_compiler(k), Tile::bk)))) {
+        if (!work.has_last_step(const_max(1, ceil_div(hide_from_compiler(k), Tile::bk)))) {
             leave_sums<Tile::threads>(accumulator, sums + block * room, ready + block, thread, barrier);
             continue;
         }

@@ -41,7 +41,7 @@ mma_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ Te
     if (index >= Ring::warps) {
         if constexpr (groups > 1) shrink_registers<producer_registers<groups>>();
         if (threadIdx.x != Ring::warps * 32) return;
-        for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+        for (TileSteps work = schedule.first(block); work.steps > 0; work = schedule.after(work, block)) {
             const TilePosition origin = scheduler.origin(work.tile, 0);
             const int end = const_min(k, (work.first + work.steps) * Ring::depth);
             for (int first = work.first * Ring::depth; first < end; first += Ring::depth, at.advance()) {
@@ -56,7 +56,7 @@ mma_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ Te
         constexpr int outputs = WM * WN / 32;  // of a lane
         constexpr Index room = WM * WN;
         const auto barrier = [] { __syncwarp(); };
-        for (TileSteps work = schedule.begin(block); work.steps > 0; work = schedule.after(work, block)) {
+        for (TileSteps work = schedule.first(block); work.steps > 0; work = schedule.after(work, block)) {
             // New for each tile: the sums begin as zero, and the addresses take no registers after the loop.
             Warp warp(tile_a, tile_b, warp_row, warp_column, hide_from_compiler(lane));
             auto& accumulator = reinterpret_cast<float(&)[outputs]>(warp.accumulator);
@@ -65,11 +65,11 @@ mma_stream_k(const __grid_constant__ TensorMap map_a, const __grid_constant__ Te
             Ring::template multiply<float>(at, memory, warp, deep, lane);
             const int here = hide_from_compiler(lane);  // for the loop over K to have its registers
             const int own = block * Ring::warps + index, before = own - Ring::warps;
-            if (!work.ends(steps)) {  // the next block has the end of this tile
+            if (!work.has_last_step(steps)) {  // the next block has the end of this tile
                 leave_sums<32>(accumulator, sums + own * room, ready + own, here, barrier);
                 continue;
             }
-            if (!work.begins()) {  // the block before had the beginning of this tile
+            if (!work.has_first_step()) {  // the block before had the beginning of this tile
                 take_sums<32, true>(accumulator, sums + before * room, ready + before, here, barrier);
             }
             const TilePosition origin = scheduler.origin(work.tile, 0);

@@ -16,8 +16,8 @@
 struct TileSteps {
     int tile, first, steps;
 
-    __host__ __device__ constexpr bool begins() const { return first == 0; }
-    __host__ __device__ constexpr bool ends(int all) const { return first + steps == all; }
+    __host__ __device__ constexpr bool has_first_step() const { return first == 0; }
+    __host__ __device__ constexpr bool has_last_step(int all) const { return first + steps == all; }
 };
 
 struct StreamK {
@@ -47,7 +47,7 @@ struct StreamK {
         return {whole + tile, from - tile * steps, end - from};
     }
 
-    __host__ __device__ constexpr TileSteps begin(int block) const {
+    __host__ __device__ constexpr TileSteps first(int block) const {
         return block < whole ? TileSteps{block, 0, steps} : last_part(block, begin_of_share(block + 1));
     }
 
