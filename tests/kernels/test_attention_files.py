@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -231,8 +232,11 @@ def test_each_compiles_for_hopper_with_the_instructions_that_it_is_about(rung: s
             "reason"
         ]
         found = opcodes(cubin, "sm_90a")
-        assert sum(one.startswith("HGMMA") for one in found) > 0
+        count = Counter(one.split(".")[0] for one in found)
+        assert count["HGMMA"] >= depth // 16 + 64 // 16
         assert {one.split(".")[1] for one in found if one.startswith("UTMALDG")} == {"3D"}
+        assert (count["STSM"] > 0, count["LDG"] > 0) == (rung in "23", rung == "1")  # P, and S
+        assert (count["USETMAXREG"], count["BAR"] > 1) == (2 if rung > "2" else 0, rung != "4")
 
 
 @pytest.mark.parametrize("rung", ["6", "7"])
