@@ -36,7 +36,14 @@ from ladder.problems.gemm import PROBLEM
 from ladder.problems.gemm.instance import GemmInstance
 
 SWEEPS = ("fp32_tiles", "hopper_fp8", "stencil_sizes", "bank_column", "tensor_ladder_fp16", "reduction")
-SWEEPS += ("transpose_fp32", "transpose_bf16", "transpose_libraries", "softmax_fp32", "softmax_bf16")
+SWEEPS += (
+    "transpose_fp32",
+    "transpose_bf16",
+    "transpose_libraries",
+    "softmax_fp32",
+    "softmax_bf16",
+    "attention",
+)
 LAUNCH_US = 900.0
 CYCLES = int(LAUNCH_US / 2 * 1980)  # as many as an event's time has at the clock below
 
@@ -198,7 +205,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond, "at_ends", ends)
     cublas = SimpleNamespace(create=lambda: 1, set_stream=lambda *_: None, sgeam=lambda *_: None)
     monkeypatch.setattr("ladder.problems.transpose.instance.cublas", cublas)
-    for problem in ("banks", "stencil", "gemm", "reduction", "transpose", "softmax"):
+    for problem in ("banks", "stencil", "gemm", "reduction", "transpose", "softmax", "attention"):
         kind = f"ladder.problems.{problem}.instance.{problem.capitalize()}Instance"
         monkeypatch.setattr(f"{kind}.check", lambda self, params: Check(0.0, self.error_bound(params)))
     monkeypatch.setattr("ladder.problems.banks.instance.BanksInstance.inspect", lambda *_: None)

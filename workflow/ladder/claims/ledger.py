@@ -9,6 +9,7 @@ from types import ModuleType
 import pandas as pd
 
 from ladder.claims import (
+    attention,
     bank_conflicts,
     double_buffering,
     gemm_practice,
@@ -41,7 +42,15 @@ def _claims(module: ModuleType) -> Iterator[Claim]:
             yield Claim(name.replace("_", "-"), source.rstrip("."), statement, function)
 
 
-_MODULES = (double_buffering, bank_conflicts, hip_gemm, gemm_practice, register_cache, memory_bound)
+_MODULES = (
+    double_buffering,
+    bank_conflicts,
+    hip_gemm,
+    gemm_practice,
+    register_cache,
+    memory_bound,
+    attention,
+)
 CLAIMS = tuple(claim for module in _MODULES for claim in _claims(module))
 
 

@@ -652,6 +652,30 @@ def memory_speed(data: RunData) -> Facts:
 _MEMORY_LADDERS = {"a sum": "reduction", "a transposition": "transpose_fp32", "softmax": "softmax_fp32"}
 
 
+@question("How fast is attention?", "attention", "attention", "ladder", front=False)
+def attention_speed(data: RunData) -> Facts:
+    """The fastest rung at each length of the ladder's sweep, without a mask and causal."""
+    timed = {causal: data.timed("attention", causal=causal).found for causal in (0, 1)}
+    fastest = [
+        best(rows) for of in timed.values() for rows in grouped(of, lambda row: row["sequence"]).values()
+    ]
+    lines = [
+        [
+            ("mask", "causal" if row["causal"] else "none"),
+            ("keys", str(row["sequence"])),
+            ("fastest rung", text(plain(row["rung"]))),
+            ("TFLOP/s", figure(row["tflops"], 3)),
+            ("of the peak rate", markdown.share(row["peak_fraction"], ".3g")),
+        ]
+        for row in fastest
+    ]
+    at = data.parts["attention"].size["sequence"] if fastest else 0
+    here = {row["causal"]: row for row in fastest if row["sequence"] == at}
+    if 0 not in here:
+        raise Unmeasured("no attention without a mask has a result")
+    return {"top": here[0], "causal": here.get(1), "table": Table(lines)}
+
+
 @question("How exact are the fastest FP32 kernels?", "fp32", front=False)
 def accuracy(data: RunData) -> Facts:
     """The largest errors of kernels by kind of inputs over those of cuBLAS in FP32."""
