@@ -20,6 +20,7 @@ from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.model.architecture import lacking
 from ladder.model.cell import size_label
+from ladder.model.folders import RunFolder
 from ladder.report import answers as module
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import choices, slowed
@@ -259,6 +260,43 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     assert ["|8192|" in part for part in tables] == [True, False], "none was held for seconds there"
     needed = section(report(lab)["methodology"], "Recommended configurations")
     assert all(rung in needed for rung in ("transposed A", "register tile"))
+
+
+def test_what_random_data_cost_is_said_of_zeros_alone() -> None:
+    def row(side: str, n: int, regime: str, speedup: float, mhz: float) -> dict[str, Any]:
+        ends = {"speedup": speedup, "speedup_low": speedup - 0.01, "speedup_high": speedup + 0.01}
+        size = dict.fromkeys(("m", "n", "k"), n) | {"dtype": "bf16", "regime": regime}
+        about = {
+            "subject": side,
+            "side": side,
+            "zeros_us": 10.0,
+            "random_us": 10 * speedup,
+        }
+        return {**size, **about, **ends, "zeros_mhz": 1980.0, "random_mhz": mhz}
+
+    def said(*rows: dict[str, Any]) -> Answer:
+        data = RunData({}, {"zeros": tables.frame("zeros", rows)})
+        return next(
+            one for one in answers(data, Links(RunFolder(ROOT), ROOT, data)) if one.name == "random_data"
+        )
+
+    cold = [row("kernel", 2048, "cold", 1.02, 1900), row("library", 2048, "cold", 1.03, 1900)]
+    cold += [row("kernel", 8192, "cold", 1.09, 1650), row("library", 8192, "cold", 1.12, 1600)]
+    held = [row("kernel", 8192, "sustained", 1.3, 1300), row("library", 8192, "sustained", 1.25, 1300)]
+    answer = said(*cold, *held)
+    assert not answer.front
+    assert answer.headline.startswith(
+        "With zeros in place of random numbers our bf16 GEMMs are 2 to 9 % faster at"
+    )
+    assert answer.headline.endswith("at 2048 and 8192, the libraries' 3 to 12 %.")
+    assert answer.also == "For seconds ours are 30 % faster, the libraries' 25 %."
+    assert "at 8192 the SM clock is 1980 MHz with them, 1650 with random numbers" in answer.why
+    assert len(answer.table.rows) == 6
+    same = said(row("kernel", 8192, "cold", 1.09, 1975))
+    assert same.why.startswith(
+        "We do not know: in single launches at 8192 the SM clock is 1975 MHz with both"
+    )
+    assert said().absent == "no kernel was timed with zeros"
 
 
 def test_what_fails_of_a_text_about_another_gpu_is_not_refuted() -> None:

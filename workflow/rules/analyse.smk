@@ -7,6 +7,7 @@ rule collect_tables:
         accounts=[accounts_of(sweep) for sweep in KNOWN.chosen],
         published=published_files(
             "clock_nvbench.csv",
+            "zeros.csv",
             "accuracy.csv",
             "accumulation.csv",
             "sanitizer.csv",

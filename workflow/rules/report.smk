@@ -73,6 +73,7 @@ rule write_report:
         sweeps=KNOWN.chosen,
         # No input: a report is no reason to sanitize again.
         sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
+        zeros=contents(Path(FOLDER).glob("tables/zeros.csv")),
         beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
     message:
         "Writing the report"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ladder.cli.options import PlanFile, PlanFiles, folder_of, project
-from ladder.measure import equivalence, job, profile_job, timer_validation_job
+from ladder.measure import equivalence, job, profile_job, timer_validation_job, zeros_job
 from ladder.measure.process_lifetime import end_with_parent
 from ladder.model.plan_file import read_plan
 
@@ -63,3 +63,21 @@ def equivalent(
     given = {path: read_plan(path) for path in plans}
     found = equivalence.compare_timers(given, folder_of(plans[0]), project(context).root, old)
     raise typer.Exit(0 if all(shift.small for shift in found) else 1)
+
+
+def zeros(
+    context: typer.Context,
+    plan: PlanFile,
+    dtype: Annotated[str, typer.Option(help="Of the kernels.")] = "bf16",
+) -> None:
+    """Time a sweep's fastest kernels and their references with zeros in place of random numbers.
+
+    At each size cold and sustained, in turns with random numbers. The rows are a table of their own, which no kernel is
+    chosen by: what zeros take is no time of a product that anybody wants.
+    """
+    from ladder.results import tables  # pandas, which measuring does without
+
+    end_with_parent()
+    folder = folder_of(plan)
+    rows = zeros_job.time_zeros(plan, read_plan(plan), folder, project(context).root, dtype)
+    tables.write({"zeros": tables.frame("zeros", rows)}, folder.tables)

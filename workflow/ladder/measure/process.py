@@ -19,6 +19,7 @@ TASKS = {
     "profile": "traced",
     "sanitize": "traced",
     "validate_timer": "timer_validation",
+    "zeros": "zeros",
 }
 """Task -> the module of this folder that has it as a function of plan, folder of cubins, and request.
 

@@ -25,6 +25,7 @@ from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
 from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, mean
+from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
 from ladder.results.templates import TEMPLATES
 from ladder.results.verdicts import FASTER, SLOWER, TIED, in_one_session
@@ -363,6 +364,46 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
         ("slower by", f"{100 * max(held.loss, 0):.0f} %"),
         ("SM clock, MHz", figure(held.row.names.get("sm_clock_mhz"), 4)),
         ("power, W", figure(held.row.names.get("power_w"), 3)),
+    ]
+
+
+@question("What do random data cost?", "hopper", "hopper_dtypes", front=False)
+def random_data(data: RunData) -> Facts:
+    """How much faster GEMMs are with zeros in place of random numbers, in single launches and for seconds."""
+    rows = stats.records(data.frames["zeros"])
+    if not rows:
+        raise Unmeasured("no kernel was timed with zeros")
+    alone = [row for row in rows if row["regime"] == "cold"]
+    return {
+        "dtypes": sorted({row["dtype"] for row in rows}),
+        "sizes": sorted({row["n"] for row in alone}),
+        "ours": _gained(rows, "kernel"),
+        "theirs": _gained(rows, "library"),
+        "largest": max(alone, key=lambda row: (row["n"], row["side"] == "kernel")),
+        "table": Table([_zeros_line(row) for row in rows]),
+    }
+
+
+def _gained(rows: Sequence[Mapping[str, Any]], side: str) -> dict[str, list[float]]:
+    """By regime the shares by which launches of a side are faster with zeros."""
+    own = [row for row in rows if row["side"] == side]
+    return {
+        regime: [row["speedup"] - 1 for row in of]
+        for regime, of in grouped(own, lambda row: row["regime"]).items()
+    }
+
+
+def _zeros_line(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    known = Estimate(*(row[name] for name in ("speedup", "speedup_low", "speedup_high")))
+    return [
+        ("what", text(str(row["subject"]))),
+        ("size", size_label(stats.size_of(row))),
+        ("regime", row["regime"]),
+        ("zeros, µs", figure(row["zeros_us"], 4)),
+        ("random numbers, µs", figure(row["random_us"], 4)),
+        ("zeros are faster, times [95 %]", spread(known, 3)),
+        ("SM clock with zeros, MHz", figure(row["zeros_mhz"], 4)),
+        ("with random numbers", figure(row["random_mhz"], 4)),
     ]
 
 

@@ -241,10 +241,10 @@ def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict
 
 
 def copy_checks(source: RunFolder, target: RunFolder) -> None:
-    """Copy what is of no sweep: checks of the timer, tables of earlier releases, with GPUs as published; what the
-    sanitizer found."""
+    """Copy what is of no sweep: checks of the timer, times with zeros, tables of earlier releases, with GPUs as
+    published; what the sanitizer found."""
     target.tables.mkdir(parents=True, exist_ok=True)
-    for name in ("clock_nvbench", *EARLIER):
+    for name in ("clock_nvbench", "zeros", *EARLIER):
         if (source.tables / f"{name}.csv").is_file():
             found = tables.read(name, source.tables)
             uuids = found["gpu_uuid"].map(public_uuid, na_action="ignore")

@@ -29,7 +29,17 @@ from ladder.results.verdicts import deciding, verdict
 
 Item = TypeVar("Item")
 _REQUIRED = ("timings", "resources", "metrics", "notes", "jobs")
-_OPTIONAL = ("sessions", "claims", "components", "coverage", "clock_nvbench", *EARLIER, "sanitizer", "unseen")
+_OPTIONAL = (
+    "sessions",
+    "claims",
+    "components",
+    "coverage",
+    "clock_nvbench",
+    *EARLIER,
+    "zeros",
+    "sanitizer",
+    "unseen",
+)
 
 
 class Unmeasured(Exception):
