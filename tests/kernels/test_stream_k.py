@@ -37,7 +37,7 @@ __host__ __device__ constexpr bool divides(int tiles, int steps, int blocks) {
             left += !work.has_last_step(steps);
             taken += !work.has_first_step();
             if (!work.has_first_step() && !work.has_last_step(steps)) return false;  // three blocks have one tile
-            if (!work.has_last_step(steps)) {  // comes first, ahead of what waits, and the rest is the next block's last
+            if (!work.has_last_step(steps)) {  // comes first, ahead of what waits; the rest is the next block's last
                 if (taken > 0 || block + 1 == blocks) return false;
                 auto last = schedule.first(block + 1);
                 for (auto next = last; next.steps > 0; next = schedule.after(next, block + 1)) last = next;
