@@ -34,7 +34,7 @@ _BITS = {"pred": np.bool_, 4: np.uint32, 8: np.uint64}
 _LINE = re.compile(r"(?:@(!?)(%p\d+)\s+)?([a-z][\w.:]*)\s*(.*);")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
 _ENTRY = re.compile(r"\.entry (\w+)\((.*?)\)(.*?)\{\n(.*)\n\}", re.DOTALL)
-_SHARED = re.compile(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d+)\];")
+_SHARED = re.compile(r"\.shared \.align (\d+) \.(?:b8 (\w+)\[(\d+)\]|[bfsu]\d+ (\w+));")
 
 _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
@@ -89,9 +89,9 @@ def parse(text: str) -> Program:
     entry = _ENTRY.search(text)
     assert entry is not None, "the module has no entry"
     shared, size = {}, 0
-    for alignment, name, count in _SHARED.findall(text):
-        shared[name] = size = -(-size // int(alignment)) * int(alignment)
-        size += int(count)
+    for alignment, array, count, scalar in _SHARED.findall(text):
+        shared[array or scalar] = size = -(-size // int(alignment)) * int(alignment)
+        size += int(count or alignment)  # a number is aligned to its size
     blocks: list[list[Instruction]] = [[]]
     labels: dict[str, int] = {}
     for line in (line.split("//")[0].strip() for line in entry[4].splitlines()):

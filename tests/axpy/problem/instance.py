@@ -40,8 +40,10 @@ class AxpyInstance(instance.Instance):
     def _inspect(self, params: Params, slot: CheckResultSlot) -> None:
         self.gpu.harness.run("check_axpy", self.size["elements"], slot, *self._compared())
 
-    def library(self, name: str) -> Launcher:
-        return lambda: self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
+    def library(self, name: str) -> dict[str, Launcher]:
+        return {
+            "": lambda: self.gpu.copy(self.pointer("y"), self.pointer("before"), 4 * self.size["elements"])
+        }
 
 
 INSTANCE = AxpyInstance

@@ -4,8 +4,23 @@ import importlib
 import pkgutil
 from pathlib import Path
 
+from ladder.model.errors import LadderError
 from ladder.model.problem import Problem
+from ladder.model.schemas import SIZE_COLUMNS
+
+
+def with_columns(problem: Problem) -> Problem:
+    """The problem. Raises LadderError where tables have no column for a field of its sizes: rows would be dropped."""
+    if unknown := [name for name in problem.size_fields if name not in SIZE_COLUMNS]:
+        raise LadderError(
+            f"the problem {problem.name}: size_fields: {', '.join(unknown)}: accepted: {', '.join(SIZE_COLUMNS)}; "
+            "add a new one to SIZE_COLUMNS of workflow/ladder/model/schemas.py"
+        )
+    return problem
+
 
 _NAMES = [module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]) if module.ispkg]
 _FOUND: list[Problem] = [importlib.import_module(f"ladder.problems.{name}").PROBLEM for name in _NAMES]
-PROBLEMS = {problem.name: problem for problem in sorted(_FOUND, key=lambda one: (one.place, one.name))}
+PROBLEMS = {
+    problem.name: with_columns(problem) for problem in sorted(_FOUND, key=lambda one: (one.place, one.name))
+}

@@ -1,6 +1,6 @@
 """Reduction: output[0] = the sum of the `elements` numbers of input, in any order. It holds anything before.
 
-The output is fp32 whatever the input is: rounded to bf16 it would be wrong by up to 2**-9 of itself, behind which any
+The output is fp32 whatever the input is: rounded to bf16 it would be wrong by up to 2**-8 of itself, behind which any
 mistake of less could hide.
 """
 
