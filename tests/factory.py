@@ -519,7 +519,7 @@ def make_record(sweep: Sweep, place: Place, random_numbers: random.Random) -> di
         work = sweep.problem.work(size, variant.dtype, variant.params)
         reference_us = work.operations / CUBLAS_TFLOPS[variant.dtype] / 1e6
     else:
-        reference_us = {"banks": 40.0, "stencil": 600.0}[sweep.problem.name]
+        reference_us = {"banks": 40.0, "stencil": 600.0, "softmax": 100.0}[sweep.problem.name]
     against = sweep.reference.variant_for(variant)
     name = against.id if against is not None else sweep.reference.libraries[0]
     regimes = {}

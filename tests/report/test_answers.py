@@ -542,22 +542,36 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     assert "Which three steps matter most in FP32? **Coalesced loads (12 times)" in report
 
 
-def test_what_triton_costs_is_over_cublas_and_over_cuda_beside_it(tmp_path: Path, monkeypatch: Any) -> None:
+def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     speeds = {"triton_gemm": 0.8, "triton_persistent": 0.9, "hopper_gemm": 1.03, "hopper_ping_pong": 1.0}
-    monkeypatch.setattr("factory.SPEED", speeds)
+    softmax = {"4_vectors": 1.1, "6_cluster": 0.9, "triton_softmax": 1.05}
+    monkeypatch.setattr("factory.SPEED", speeds | softmax)
     monkeypatch.setattr("factory.CUBLAS_TFLOPS", {"bf16": 750.0})
-    lab = Lab(tmp_path)
-    for name in ("triton", "hopper"):
-        shutil.copytree(ROOT / "kernels" / "gemm" / name, lab.project.kernels / name)
-    shutil.copy(ROOT / "config" / "sweeps" / "triton_gemm.yaml", lab.project.sweeps)
-    lab.record(["triton_gemm"])
-    lab.collect(["triton_gemm"])
-    data = RunData.read(lab.folder, lab.sweeps(["triton_gemm"]))
+    lab, names = Lab(tmp_path), ["triton_gemm", "softmax_libraries"]
+    shutil.copytree(ROOT / "config" / "references", tmp_path / "config" / "references")
+    for name in ("gemm/triton", "gemm/hopper", "memory_bound/softmax"):
+        shutil.copytree(ROOT / "kernels" / name, lab.project.kernels / name)
+    for name in names:
+        shutil.copy(ROOT / "config" / "sweeps" / f"{name}.yaml", lab.project.sweeps)
+    lab.record(names)
+    lab.collect(names)
+    data = RunData.read(lab.folder, lab.sweeps(names))
     found = {one.name: one for one in answers(data, Links(lab.folder, lab.folder.root, data))}["triton"]
-    said = r"\[triton_persistent\]\([./]*kernels/triton/triton_persistent.py\) \(.*\): 67\d TFLOP/s in bf16, "
+    said = r"\[triton_persistent\]\([./]*kernels/gemm/triton/triton_persistent.py\) \(.*\): 67\d TFLOP/s in bf16, "
     assert re.match(said + r"10 % slower than cuBLAS, 13 % slower than CUDA here\.", found.headline)
     assert len(unlinked(found.headline).split()) <= MOST_IN_A_HEADLINE
     assert "10 % slower at 1024, 10 % slower at 2048" in found.also
+    said = "at 16384. Softmax against torch.softmax: 5 % faster at 16384x1024 in fp32 to 5 % faster at "
+    assert said in found.also
+    assert "Against CUDA here: 5 % slower at 16384x" in found.also
+    assert re.search(r" in fp32 to 17 % faster at \d+x\d+ in bf16\.$", found.also)
+    kinds = [
+        f"{what}, against {than}" for what, than in (("bf16 GEMM", "cuBLAS"), ("softmax", "torch.softmax"))
+    ]
+    assert [*dict.fromkeys(column(found, "what"))][::2] == kinds
+    assert column(found, "size").count("16384x8192 in bf16") == 2
     assert found.figure == "triton_gemm-1-curves.png"
     (empty,) = [
         one

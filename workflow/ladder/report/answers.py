@@ -409,26 +409,60 @@ def _zeros_line(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @question("What does Triton cost?", "triton", "triton_gemm", "curves", front=False)
 def triton(data: RunData) -> Facts:
-    """The fastest bf16 kernel in Triton at each size, over the libraries and over the fastest in CUDA beside it."""
-    sizes = dict[int, tuple[Row, Gain | None]]()
-    for size, rows in grouped(data.rows("triton_gemm"), lambda row: row["n"]).items():
+    """The fastest in Triton at each size, over the libraries and over the fastest in CUDA beside it, by problem."""
+    gemm = _in_triton(data, "triton_gemm")
+    here = [one for one in gemm if one.top["n"] == SIZE]
+    if not here:
+        raise Unmeasured(f"no kernel in Triton has a result at {SIZE}")
+    measured = {what: _in_triton(data, name) for what, name in _TRITON.items() if data.timed(name).found}
+    problems = {what: found for what, found in measured.items() if found}
+    table = Table(())
+    for what, found in {"bf16 GEMM": gemm, **problems}.items():
+        over, cuda = (
+            [(one.place, one.over) for one in found],
+            [(one.place, one.cuda) for one in found if one.cuda],
+        )
+        table = table.joined(speed_table(f"{what}, against {found[0].library}", over, "size"))
+        table = table.joined(speed_table(f"{what}, against CUDA", cuda, "size"))
+    return {
+        "size": SIZE,
+        "here": here[0],
+        "others": [one for one in gemm if one is not here[0]],
+        "problems": problems,
+        "table": table,
+    }
+
+
+_TRITON = {"softmax": "softmax_libraries"}
+"""Problem -> the sweep that has kernels in Triton beside those in CUDA, both against libraries."""
+
+
+@dataclass(frozen=True)
+class InTriton:
+    """The fastest kernel in Triton for one dtype and size, over the library and over the fastest in CUDA there."""
+
+    place: str
+    top: Row
+    over: Gain
+    library: str
+    cuda: Gain | None
+
+
+def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
+    """At each dtype and size at which a sweep has a result in Triton. Raises Unmeasured where it has none at all."""
+    found = []
+    by_place = grouped(data.rows(sweep), lambda row: (row["dtype"], *row.size.values()), ordered=False)
+    for rows in by_place.values():
         theirs = [row for row in rows if row["kernel"].startswith("triton")]
         ours = [row for row in rows if row not in theirs]
         if theirs:
             top = best(theirs)
-            sizes[size] = (top, data.over(top, best(ours)) if ours else None)
-    if SIZE not in sizes:
-        raise Unmeasured(f"no kernel in Triton has a result at {SIZE}")
-    over = {size: gain(top.names) for size, (top, _) in sizes.items()}
-    beside = {size: own for size, (_, own) in sizes.items() if own}
-    table = speed_table("against cuBLAS", over.items(), "M = N = K")
-    return {
-        "size": SIZE,
-        "top": sizes[SIZE][0],
-        "beside": beside.get(SIZE),
-        "others": {size: own for size, own in over.items() if size != SIZE},
-        "table": table.joined(speed_table("against CUDA", beside.items(), "M = N = K")),
-    }
+            dtype = f" in {top['dtype']}" if len(data.sweeps[sweep].dtypes) > 1 else ""
+            place = size_label(top.size) + dtype
+            library = "cuBLAS" if top["reference"].startswith("cublas") else str(top["reference"])
+            cuda = data.over(top, best(ours)) if ours else None
+            found.append(InTriton(place, top, gain(top.names), library, cuda))
+    return found
 
 
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")

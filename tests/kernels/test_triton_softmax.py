@@ -1,0 +1,111 @@
+"""The softmax in Triton: right as far as Triton's interpreter tells, and what is compiled of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiling import compile_variant, opcodes
+from conftest import ROOT, edit
+from emulator.inputs import drawn, value
+from emulator.softmax_rule import error_over_bound
+from ladder.build.triton_request import compiler
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.model.kernel import Variant
+from ladder.model.problem import ELEMENT_BYTES
+from triton_run import Launch, interpreted
+
+FOLDER = ROOT / "kernels" / "memory_bound" / "softmax"
+KINDS = ("uniform", "positive", "wide", "integers", "spikes", "masked", "equal")
+HELD = {"block": 128, "warps": 4, "aligned": 1}
+ONLINE = HELD | {"online": 1}
+CASES = [
+    *((dtype, *size, HELD, "uniform") for dtype in ("fp32", "bf16") for size in ((1, 1), (5, 31), (3, 128))),
+    *(
+        (dtype, *size, ONLINE, "uniform")
+        for dtype in ("fp32", "bf16")
+        for size in ((2, 1), (3, 129), (2, 384))
+    ),
+    *(("fp32", 3, 96, HELD | {"aligned": 16}, kind) for kind in KINDS),
+    *(("fp32", 3, 400, ONLINE | {"aligned": 16}, kind) for kind in KINDS),
+]
+"""Dtype, rows, columns, parameters and kind of inputs."""
+
+
+def matrix(dtype: str, rows: int, columns: int, kind: str) -> np.ndarray:
+    """What is drawn; nothing of it is -inf alone, but where "masked" the first block of the first row is."""
+    elements = drawn(dtype, rows * columns, 3 + 11 * rows + columns, kind).reshape(rows, columns)
+    if kind == "masked":
+        elements[0, :128] = -np.inf
+        elements[:, -1] = 0
+    return elements
+
+
+def errors(folder: Path, cases: list[tuple[str, int, int, dict[str, int], str]]) -> list[float]:
+    """The largest error of each case over the bound, by the rule of the problem."""
+    launches = []
+    for dtype, rows, columns, params, kind in cases:
+        given = matrix(dtype, rows, columns, kind)
+        poison = np.full_like(given, np.nan if dtype == "fp32" else 0xFFFF)
+        buffers = {"input": given, "output": poison}
+        size = {"m": rows, "n": columns}
+        launches.append(Launch(folder / "triton_softmax.yaml", dtype, size, buffers, params))
+    return [
+        error_over_bound(
+            value(made["output"], dtype), value(matrix(dtype, rows, columns, kind), dtype), dtype
+        )
+        for made, (dtype, rows, columns, _, kind) in zip(interpreted(launches), cases, strict=True)
+    ]
+
+
+def test_outputs_are_right() -> None:
+    found = errors(FOLDER, CASES)
+    assert all(error < 1 for error in found), [*zip(found, CASES, strict=True)]
+
+
+MISTAKES = [
+    ("-3.4e38", '-float("inf")', ONLINE, "masked"),
+    ("maximum = larger", "maximum = larger + 1", ONLINE, "uniform"),
+    ("sums = sums * tl.exp(maximum - larger) + tl.exp", "sums = sums + tl.exp", ONLINE, "uniform"),
+    ("mask=columns < n - first, other=-float", "mask=columns < n, other=-float", ONLINE, "uniform"),
+    ('columns < n, other=-float("inf")', "columns < n, other=0.0", HELD, "uniform"),
+    ("share = tl.exp(x - tl.max(x))", "share = tl.exp(x)", HELD, "wide"),
+]
+
+
+@pytest.mark.parametrize(("right", "mistaken", "params", "kind"), MISTAKES)
+def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, params: dict[str, int], kind: str) -> None:
+    for name in ("triton_softmax.py", "triton_softmax.yaml"):
+        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
+    edit(tmp_path / "triton_softmax.py", right, mistaken)
+    (error,) = errors(tmp_path, [("fp32", 3, 300 if params is ONLINE else 96, params, kind)])
+    assert error > 1
+
+
+def swept() -> list[Variant]:
+    """The variants of its sweep."""
+    catalog = load_catalog(ROOT / "kernels")
+    (sweep,) = load_sweeps(ROOT / "config" / "sweeps", catalog, ["softmax_libraries"]).values()
+    return [one for one in sweep.variants if one.kernel.triton]
+
+
+@pytest.mark.skipif(not compiler(), reason="Triton is not installed")
+@pytest.mark.parametrize("variant", swept(), ids=lambda one: one.id)
+def test_each_of_the_sweep_reads_and_writes_whole_vectors_and_spills_nothing(variant: Variant) -> None:
+    """And exponentiates once an element and pass, and where the maximum grows."""
+    cubin, facts = compile_variant(variant, ROOT / "kernels" / "include", "sm_90a")
+    assert (facts["status"], facts["spill_store_bytes"], facts["local_bytes"]) == ("ok", 0, 0), facts[
+        "reason"
+    ]
+    found = Counter(opcodes(cubin, "sm_90a"))
+    block, warps, passes = (int(variant.params[name]) for name in ("block", "warps", "online"))
+    elements = block // (32 * warps)
+    vectors = elements * ELEMENT_BYTES[variant.dtype] // 16
+    assert {name: found[name] for name in found if name.startswith("LDG")} == {
+        "LDG.E.128": vectors * (1 + passes)
+    }
+    assert {name: found[name] for name in found if name.startswith("STG")} == {"STG.E.128": vectors}
+    assert found["MUFU.EX2"] == elements * (1 + passes) + passes
