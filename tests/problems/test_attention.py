@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from emulator.ptx import Array, Memory
 from emulator.tensor_ptx import to_bits
 from fake_gpu import FakeBuffer, FakeGpu, assert_launches_of_a_chain_differ, use_as_a_worker_does
 from ladder.gpu import instance as instances
-from ladder.gpu.device import _mixed
+from ladder.gpu.device import CheckResultSlot, _mixed
 from ladder.model.code import PACKAGE
 from ladder.model.problem import C_TYPES, INPUTS
 from ladder.problems.attention import DEPTHS, PROBLEM
@@ -253,20 +253,27 @@ def test_wide_inputs_are_held_to_the_bound_where_fp32_tells_the_largest_key() ->
 # The check's kernels, by the emulator.
 
 
+def arguments(
+    place: int, shape: Sequence[int], dtype: str, kind: str, causal: int, keys: Sequence[int]
+) -> list[Any]:
+    """What both kernels take behind the place of their result: of an output of this shape (heads, sequence, d)."""
+    heads, sequence, d = shape
+    kinds = [INPUTS.index(kind), INPUTS.index("uniform" if kind == "equal" else kind)]
+    allowed = allowance(dtype, {"heads": heads, "sequence": sequence, "d": d}, kind)
+    return [place, heads, sequence, causal, *keys, *kinds, *allowed]
+
+
 def compared(
     name: str, dtype: str, output: Array, kind: str, causal: int, slot: int = SECRET, blocks: int = 2
 ) -> float:
     """The largest error that one of them finds in bits of an output."""
-    memory, (heads, sequence, d) = Memory(), output.shape
+    memory, bits = Memory(), np.ascontiguousarray(output).reshape(-1)
     running, result = (memory.buffer(0, np.zeros(8, np.uint32), writable=True) for _ in range(2))
-    bits = np.ascontiguousarray(output).reshape(-1)
     place = memory.buffer(0, bits.view(np.uint32), writable=False)
     memory.readable[: place // 4] = 0
-    program = check_program(CHECK, f"{name}<{C_TYPES[dtype]}, {d}>", PACKAGE / "gpu")
-    kinds = [INPUTS.index(kind), INPUTS.index("uniform" if kind == "equal" else kind)]
-    size = {"heads": heads, "sequence": sequence, "d": d}
-    by = [int(np.float64(one).view(np.uint64)) for one in allowance(dtype, size, kind)]
-    about = [place, heads, sequence, causal, KEY, KEY + 1, KEY + 2, *kinds, *by]
+    program = check_program(CHECK, f"{name}<{C_TYPES[dtype]}, {output.shape[2]}>", PACKAGE / "gpu")
+    taken = arguments(place, output.shape, dtype, kind, causal, range(KEY, KEY + 3))
+    about = [int(np.float64(one).view(np.uint64)) if isinstance(one, float) else one for one in taken]
     if name == "compare_rows":
         CheckMachine(program, memory, blocks, [running, *about]).run()
         return float(memory.words[running // 4 :][:2].view(np.float64)[0])
@@ -316,19 +323,18 @@ def test_it_looks_at_every_element(causal: int) -> None:
 
 
 def test_a_timed_launch_is_held_to_rows_that_the_key_of_its_slot_draws() -> None:
-    """Four wrong rows of sixteen are found by some keys; a block looks at four."""
+    """Of four groups of rows one is wrong: it is found where one of two blocks draws it, whichever of them."""
     inputs = given("fp16", (2, 8, 64), "uniform", KEY)
     right = online(inputs, "fp16", 1)
     wrong = right.copy()
     wrong[1, GROUP:] ^= 0x40
-    found = []
-    for slot in range(SECRET, SECRET + 8):
+    by_draw: dict[tuple[bool, bool], int] = {}
+    for slot in range(SECRET, SECRET + 64):
+        by_draw.setdefault((_mixed(slot, 0) % 4 == 3, _mixed(slot, 1) % 4 == 3), slot)
+    assert len(by_draw) == 4
+    for drawn, slot in by_draw.items():
         assert compared("check_rows", "fp16", right, "uniform", 1, slot) < 1
-        error = compared("check_rows", "fp16", wrong, "uniform", 1, slot)
-        drawn = {_mixed(slot, block) % 4 for block in range(2)}  # of two groups a head
-        assert (error > 1) == (3 in drawn), slot
-        found.append(error > 1)
-    assert len(set(found)) == 2
+        assert (compared("check_rows", "fp16", wrong, "uniform", 1, slot) > 1) == any(drawn), slot
 
 
 @pytest.mark.parametrize("dtype", PROBLEM.dtypes)
@@ -354,6 +360,28 @@ def made(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Att
 def test_all_that_a_worker_does_with_it_calls_kernels_as_they_are(made: AttentionInstance) -> None:
     called = use_as_a_worker_does(made, causal=1)
     assert {entry.split("<")[0] for entry in PROBLEM.harness(made.dtype)} <= called
+
+
+def test_both_checks_are_given_what_their_kernels_take(
+    made: AttentionInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[list[Any]]()
+    for kind in PROBLEM.inputs:
+        with made.inputs_of_kind(kind), made.writing_to(1):
+            made.fill_inputs(3)
+            with monkeypatch.context() as inside:
+                inside.setattr(
+                    made.gpu, "run", lambda entry, count, *given: calls.append([entry, count, *given])
+                )
+                made.check({"causal": 1})
+                made.inspect({"causal": 1}, CheckResultSlot(1, 2, 3))
+            keys = [made.tensors[name].key.value for name in "qkv"]
+            wanted = arguments(made.pointer("o"), (3, 65, made.size["d"]), made.dtype, kind, 1, keys)
+        for (entry, count, _, *taken), name, groups in zip(
+            calls[-2:], ("compare_rows", "check_rows"), (3 * 17, 128), strict=True
+        ):
+            assert (entry, count) == (f"{name}<{C_TYPES[made.dtype]}, {made.size['d']}>", 256 * groups)
+            assert [getattr(one, "value", one) for one in taken] == wanted
 
 
 def test_each_launch_of_a_chain_has_queries_and_keys_that_no_other_has_both_of(

@@ -54,7 +54,7 @@ __device__ double error_of_group(const T* output, index_t head, index_t first, c
   __shared__ double made[rows][d], spread[rows][d], totals[rows][3], norm[rows], largest[rows], loss_of_largest[rows];
   const int thread = threadIdx.x;
   const index_t begin = head * in.sequence, visible = in.causal ? first + 1 : in.sequence;  // of the first row
-  const index_t keys = in.causal ? min(first + rows, in.sequence) : in.sequence;
+  const index_t keys = in.causal ? first + rows : in.sequence;  // of the last row, be it behind the sequence
 
   __syncthreads();  // the group before is done
   for (int at = thread; at < rows * d; at += threads) (&made[0][0])[at] = (&spread[0][0])[at] = 0.0;
