@@ -260,6 +260,7 @@ FATES = {"compile_error": "planted.cu(7): error: no such tile", "spills": "spill
 FATES |= {one: f"that is why: {one}" for one in ("incorrect", "out_of_bounds", "launch_error", "unsupported")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fate", [*FATES, "hangs"])
 def test_it_survives_what_fails_and_says_why(
     fate: str, host: Host, capsys: pytest.CaptureFixture[str]
@@ -307,6 +308,7 @@ def test_what_cannot_win_loses_a_race(host: Host, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.count("(stopped: it lost the race)") > 10
 
 
+@pytest.mark.slow
 def test_what_was_ended_goes_on_where_it_was(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     """Ended amid a batch: every record is kept, and none is measured again."""
     measured, count = host.measured, 50
@@ -368,6 +370,7 @@ def test_without_a_gpu_there_is_no_search(
     assert caplog.messages[-1] == "error: no GPU is visible, and this step measures on one"
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_with_processes_and_a_compiler_of_its_own(tmp_path: Path) -> None:
     """On a made-up GPU; a space of five variants ends the search ahead of time."""

@@ -118,6 +118,7 @@ def test_a_block_of_the_first_rung_takes_several_tiles() -> None:
     assert worst(few.variant(one.params, "bf16"), 2, 100) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", [one for one in FILES if one > "2"])
 @pytest.mark.parametrize("stages", [3, 4])
 def test_rings_may_have_more_stages(rung: str, stages: int) -> None:
@@ -200,6 +201,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "file", "right", "mistaken", "shows"), MISTAKES)
 def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistaken: str, shows: str) -> None:
     """As wrong outputs, or as what the emulator refuses."""
