@@ -4,6 +4,7 @@ Of zeros every product is right, so that they verify nothing. A kernel is theref
 as a cell is; launches with random numbers are checked; and what a launch with zeros leaves must be zeros everywhere.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -44,24 +45,30 @@ class ZerosAndRandom:
         self.name, self.bench, self.instance, self.us = name, bench, instance, us
         self.watch = LaunchChecker(instance)
         self.side = CheckedSide(params, instance.error_bound(params))
+        self.unseen = CheckedSide(params, math.inf)  # of zeros: an error relative to 0 says nothing
         bench.draw(instance)
         self.launchers = dict(zip((0, REFERENCE), at_places(instance, (0, REFERENCE), load), strict=True))
 
     def zeros(self, launcher: Launcher, place: int) -> CheckedLaunch:
-        """With zeros in all inputs, and outputs poisoned as for others."""
-        return CheckedLaunch(launcher, partial(self._fill, place))
+        """With zeros in all inputs. All else around it is that of one with random numbers: both leave the same rest."""
+        alike = self.watch.single_launch(launcher, self.unseen, place)
+
+        def refresh() -> None:
+            alike.refresh()
+            self._clear(place)
+
+        return CheckedLaunch(launcher, refresh, alike.inspect)
 
     def random(self, launcher: Launcher, place: int) -> CheckedLaunch:
         """With random numbers, checked."""
         return self.watch.single_launch(launcher, self.side, place)
 
-    def _fill(self, place: int) -> None:
+    def _clear(self, place: int) -> None:
         with self.instance.writing_to(place):
             for name in self.instance.drawn:
                 if (tensor := self.instance.tensors.get(name)) is not None:
                     tensor.whole.fill(b"\0", stream=self.bench.gpu.stream)
                     tensor.kind.value = -1  # they were not drawn
-            self.instance.poison_outputs()
 
     def cold(self, rule: StoppingRule) -> Pairs:
         """Single launches with a cold L2; the variant's times are those with zeros."""
