@@ -78,7 +78,9 @@ class Host:
     seconds: float = 0.0
     asked: list[dict[str, Any]] = field(default_factory=list)  # parameters, in the order of measuring
     races: list[float] = field(default_factory=list)
-    workers: int = 0
+    first_races: list[bool] = field(
+        default_factory=list
+    )  # whether the first cell of a worker had a rival to beat
 
     def fill(self, requests: Sequence[Any], jobs: int, timeout_s: float) -> dict[str, dict[str, Any]]:
         found = {}
@@ -99,7 +101,7 @@ class Host:
 
     def worker(self, command: Sequence[str], environment: Any, keep_open: Any) -> Any:
         plan, host = read_plan(Path(command[-2])), self
-        self.workers += 1
+        fresh = [True]
 
         def answer(request: Request, deadline_s: float) -> dict[str, Any]:
             if request.choice:
@@ -108,6 +110,8 @@ class Host:
                 result |= {"stopped_by": "precision", "clock": "events", "check": {}} | decide([one])
             else:
                 host.seconds += host.cell_s
+                if fresh and fresh.pop():
+                    host.first_races.append(any(request.race.values()))
                 result = host.measured(plan.tasks[request.index], request)
             spent = dict.fromkeys(("gpu_s", "check_s", "once_s", "wall_s"), 0.1)
             return {"results": dict.fromkeys(request.regimes, result), "fatal": False, **spent}
@@ -304,7 +308,12 @@ def test_what_cannot_win_loses_a_race(host: Host, capsys: pytest.CaptureFixture[
     assert host.tune() == 0
     bars = [bar for bar in host.races if bar]
     assert max(bars) == pytest.approx(0.9 * 1.05 * 0.998)
-    assert len(bars) > 200, "each batch knows the fastest of those before it"
+    assert len(bars) > 200
+    listed, *batches, again, _ = host.first_races
+    assert not listed
+    assert not again
+    assert len(batches) > 5
+    assert all(batches), "each batch knows the fastest of those before it"
     assert capsys.readouterr().out.count("(stopped: it lost the race)") > 10
 
 

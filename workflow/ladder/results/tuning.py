@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from ladder.catalogue.documents import parse_yaml
 from ladder.catalogue.space import Space
-from ladder.measure.store import Records
 from ladder.measure.view import FASTEST, View
 from ladder.model.errors import LadderError
 from ladder.model.kernel import Variant
@@ -117,18 +116,15 @@ class Search:
 
 
 def measured_again(view: View) -> View:
-    """The records of a view without those that its fastest were chosen by: a maximum of many is too high by chance.
+    """A view of the fastest that gave a result in a later session as well, of which the latest record stands.
 
-    Raises LadderError where none of the fastest gave a result again.
+    The one that they were chosen by does not count: a maximum of many is too high by chance. Raises LadderError where
+    there are none.
     """
-    winners = [one for among in view.rivals() for one in view.fastest(among)]
-    chosen_in = {one.record.session for one in winners}
-    later = [one for one in view.records if not one.cell.kernel or one.session not in chosen_in]
-    if not any(one.fresh for one in winners):
+    winners = [one for among in view.rivals() for one in view.fastest(among) if one.fresh]
+    if not winners:
         raise LadderError("of the fastest none gave a result when measured again; the log above says why")
-    tasks = tuple(view.plan.tasks[one.index] for one in winners if one.fresh)
-    records = Records().add([*view.records.sessions.values(), *later])
-    return replace(view, plan=replace(view.plan, tasks=tasks), records=records)
+    return replace(view, plan=replace(view.plan, tasks=tuple(view.plan.tasks[one.index] for one in winners)))
 
 
 def entry(variant: Variant, space: Space) -> str:
