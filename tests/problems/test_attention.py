@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import covering
 from emulator.attention_rule import errors_over_bound, given, logits
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import e4m3, value
