@@ -23,7 +23,7 @@ def _gains(data: RunData, rung: str, below: str, **wanted: object) -> Values:
 def scores_on_chip(data: RunData) -> Answer:
     """Attention whose scores stay on the chip is 3 to 10 times as fast as with scores in memory.
 
-    Source: flash-attention-2 (4.1; over PyTorch).
+    Source: flash-attention-2 (4; over PyTorch on an A100).
     """
     gains = _gains(data, "2 fused", "1 scores in memory")
     label = "speed of fused over scores in memory"
