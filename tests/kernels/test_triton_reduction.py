@@ -1,0 +1,104 @@
+"""The sum in Triton: right as far as Triton's interpreter tells, and what is compiled of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiling import compile_variant, opcodes
+from conftest import ROOT, edit
+from emulator.inputs import drawn, value
+from ladder.build.triton_request import compiler
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.model.kernel import Variant
+from ladder.model.problem import ELEMENT_BYTES
+from ladder.problems.reduction.bounds import error_bound
+from triton_run import Launch, interpreted
+
+FOLDER = ROOT / "kernels" / "memory_bound" / "reduction"
+SMALL = {"block": 2048, "blocks": 132}
+CASES = [
+    *(("fp32", elements, kind) for elements in (1, 33, 2048, 4099) for kind in ("uniform", "integers")),
+    *((dtype, 2048 * (2 * 132 + 5) + 7, "positive") for dtype in ("fp32", "bf16")),
+    *(("fp32", 65537, kind) for kind in ("wide", "positive")),
+]
+"""Dtype, numbers and kind of inputs: a part of a block, a whole one, some, and several rounds of the grid."""
+
+
+def errors(folder: Path, cases: list[tuple[str, int, str]]) -> list[tuple[float, bool]]:
+    """The error of each sum over the bound, 0 where it must be exact and is; and whether what must hold zeros does."""
+    launches = []
+    for dtype, elements, kind in cases:
+        buffers = {"input": drawn(dtype, elements, 7, kind), "output": np.full(1, np.nan, np.float32)}
+        size = {"elements": elements}
+        launches.append(Launch(folder / "triton_reduction.yaml", dtype, size, buffers, SMALL))
+    found = []
+    for made, (dtype, elements, kind) in zip(interpreted(launches), cases, strict=True):
+        numbers = value(drawn(dtype, elements, 7, kind), dtype)
+        error = abs(float(made["output"][0]) - numbers.sum()) / max(np.abs(numbers).sum(), 1e-300)
+        bound = error_bound(elements, kind)
+        over = error / bound if bound else (0.0 if error == 0 else np.inf)
+        found.append((float(np.nan_to_num(over, nan=np.inf)), not made["zeroed"].any()))
+    return found
+
+
+def test_sums_are_right_and_the_counter_is_zero_again() -> None:
+    found = errors(FOLDER, CASES)
+    assert all(error <= 1 and zeros for error, zeros in found), [*zip(found, CASES, strict=True)]
+
+
+MISTAKES = [
+    ("if own == 0:", "if own < 0:"),
+    ("mask=lanes < elements - whole", "mask=lanes < elements - whole - 1"),
+    ("whole, blocks * BLOCK", "whole, blocks * BLOCK * 2"),
+    ("mask=lanes < blocks", "mask=lanes < blocks - 1"),
+    ("== blocks - 1", "== blocks - 2"),
+    ("        tl.store(counter, 0)\n", ""),
+    ("of_lanes += tl.load(input + first", "of_lanes = tl.load(input + first"),
+]
+
+
+@pytest.mark.parametrize(("right", "mistaken"), MISTAKES)
+def test_mistakes_show(tmp_path: Path, right: str, mistaken: str) -> None:
+    for name in ("triton_reduction.py", "triton_reduction.yaml"):
+        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
+    edit(tmp_path / "triton_reduction.py", right, mistaken)
+    ((error, zeros),) = errors(tmp_path, [("fp32", 2048 * (2 * 132 + 5) + 7, "integers")])
+    assert error > 1 or not zeros
+
+
+def swept() -> list[Variant]:
+    """The variants of its sweep."""
+    catalog = load_catalog(ROOT / "kernels")
+    (sweep,) = load_sweeps(ROOT / "config" / "sweeps", catalog, ["reduction_libraries"]).values()
+    return [one for one in sweep.variants if one.kernel.triton]
+
+
+@pytest.mark.skipif(not compiler(), reason="Triton is not installed")
+@pytest.mark.parametrize("variant", swept(), ids=lambda one: one.id)
+def test_each_of_the_sweep_loads_vectors_spills_nothing_and_hands_sums_over_in_order(
+    variant: Variant,
+) -> None:
+    cubin, facts = compile_variant(variant, ROOT / "kernels" / "include", "sm_90a")
+    assert (facts["status"], facts["spill_store_bytes"], facts["local_bytes"]) == ("ok", 0, 0), facts[
+        "reason"
+    ]
+    found = opcodes(cubin, "sm_90a")
+    block, warps = (int(variant.params[name]) for name in ("block", "warps"))
+    assert found.count("LDG.E.128") == block // (32 * warps) * ELEMENT_BYTES[variant.dtype] // 16
+    # Written, met, made visible and counted; then what others wrote is read past the L1.
+    steps = (
+        r"STG\.E",
+        "BAR",
+        r"MEMBAR\S*GPU",
+        r"ATOMG\S*ADD\S*GPU",
+        r"CCTL\.IVALL",
+        "BAR",
+        r"LDG\.E\.STRONG\.GPU",
+    )
+    order = r"\S*( \S+)*? ".join(steps)
+    wanted = ("STG", "BAR", "MEMBAR", "ATOMG", "CCTL", "LDG.E.STRONG")
+    assert re.search(order, " ".join(one for one in found if one.startswith(wanted))), found
