@@ -256,7 +256,7 @@ def true_speedup(variant: Variant, size: dict[str, int]) -> float:
             return 1.0
         spill = 0.5 if k >= 24 and coarsen == 8 else 1.0
         return spill * (1.05 - 0.014 * (k - 2)) * (1 + 0.12 * math.log2(coarsen))
-    speed = SPEED[name] * (0.7 if size["m"] < 1024 else 1.0)
+    speed = SPEED[name] * (0.7 if next(iter(size.values())) < 1024 else 1.0)
     if params.get("mapping") == "column":
         speed /= 6
     if name == "gemm_register_tile":
@@ -519,7 +519,9 @@ def make_record(sweep: Sweep, place: Place, random_numbers: random.Random) -> di
         work = sweep.problem.work(size, variant.dtype, variant.params)
         reference_us = work.operations / CUBLAS_TFLOPS[variant.dtype] / 1e6
     else:
-        reference_us = {"banks": 40.0, "stencil": 600.0, "softmax": 100.0}[sweep.problem.name]
+        reference_us = {"banks": 40.0, "stencil": 600.0, "softmax": 100.0, "attention": 100.0}[
+            sweep.problem.name
+        ]
     against = sweep.reference.variant_for(variant)
     name = against.id if against is not None else sweep.reference.libraries[0]
     regimes = {}

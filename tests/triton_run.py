@@ -88,7 +88,7 @@ class _Tensor:
 
 
 def _prepare() -> None:
-    """Have the interpreter copy its tensors from no device, and round to bf16 as GPUs do, where it truncates."""
+    """Have the interpreter copy its tensors from no device, round to bf16 where it truncates, and multiply bf16."""
     import triton.language as tl
     from triton.runtime.interpreter import GridExecutor, InterpreterBuilder, TensorHandle
 
@@ -101,7 +101,16 @@ def _prepare() -> None:
             return TensorHandle(to_bits(source.data, "bf16"), tl.bfloat16)
         return cast(self, source, to)
 
-    InterpreterBuilder.cast_impl = rounded
+    multiply = InterpreterBuilder.create_dot
+
+    def multiplied(self: Any, left: Any, right: Any, *more: Any) -> Any:
+        operands = (
+            self.cast_impl(one, tl.float32) if one.dtype.scalar == tl.bfloat16 else one
+            for one in (left, right)
+        )
+        return multiply(self, *operands, *more)
+
+    InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot = rounded, multiplied
 
 
 def _launched(given: Launch) -> dict[str, np.ndarray]:

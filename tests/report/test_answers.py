@@ -546,12 +546,13 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     speeds = {"triton_gemm": 0.8, "triton_persistent": 0.9, "hopper_gemm": 1.03, "hopper_ping_pong": 1.0}
-    softmax = {"4_vectors": 1.1, "6_cluster": 0.9, "triton_softmax": 1.05}
-    monkeypatch.setattr("factory.SPEED", speeds | softmax)
+    speeds |= {"4_vectors": 1.1, "6_cluster": 0.9, "triton_softmax": 1.05}
+    speeds |= {"6_overlap": 0.9, "7_causal": 1.0, "triton_attention": 0.6}
+    monkeypatch.setattr("factory.SPEED", speeds)
     monkeypatch.setattr("factory.CUBLAS_TFLOPS", {"bf16": 750.0})
-    lab, names = Lab(tmp_path), ["triton_gemm", "softmax_libraries"]
+    lab, names = Lab(tmp_path), ["triton_gemm", "softmax_libraries", "attention_libraries"]
     shutil.copytree(ROOT / "config" / "references", tmp_path / "config" / "references")
-    for name in ("gemm/triton", "gemm/hopper", "memory_bound/softmax"):
+    for name in ("gemm/triton", "gemm/hopper", "memory_bound/softmax", "attention"):
         shutil.copytree(ROOT / "kernels" / name, lab.project.kernels / name)
     for name in names:
         shutil.copy(ROOT / "config" / "sweeps" / f"{name}.yaml", lab.project.sweeps)
@@ -566,10 +567,14 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
     said = "at 16384. Softmax against torch.softmax: 5 % faster at 16384x1024 in fp32 to 5 % faster at "
     assert said in found.also
     assert "Against CUDA here: 5 % slower at 16384x" in found.also
-    assert re.search(r" in fp32 to 17 % faster at \d+x\d+ in bf16\.$", found.also)
-    kinds = [
-        f"{what}, against {than}" for what, than in (("bf16 GEMM", "cuBLAS"), ("softmax", "torch.softmax"))
-    ]
+    assert re.search(
+        r" in fp32 to 17 % faster at \d+x\d+ in bf16\. Attention against cuDNN: 40 %", found.also
+    )
+    place = r"at \d+x\d+x\d+ in bf16 with causal"
+    beside = rf"Against CUDA here: 40 % slower {place} = 1 to 33 % slower {place} = 0\.$"
+    assert re.search(beside, found.also), "each over attention that computes the same"
+    libraries = {"bf16 GEMM": "cuBLAS", "softmax": "torch.softmax", "attention": "cuDNN"}
+    kinds = [f"{what}, against {than}" for what, than in libraries.items()]
     assert [*dict.fromkeys(column(found, "what"))][::2] == kinds
     assert column(found, "size").count("16384x8192 in bf16") == 2
     assert found.figure == "triton_gemm-1-curves.png"

@@ -433,13 +433,13 @@ def triton(data: RunData) -> Facts:
     }
 
 
-_TRITON = {"softmax": "softmax_libraries"}
+_TRITON = {"softmax": "softmax_libraries", "attention": "attention_libraries"}
 """Problem -> the sweep that has kernels in Triton beside those in CUDA, both against libraries."""
 
 
 @dataclass(frozen=True)
 class InTriton:
-    """The fastest kernel in Triton for one dtype and size, over the library and over the fastest in CUDA there."""
+    """The fastest kernel in Triton at a dtype and size, over the library and over the fastest in CUDA there."""
 
     place: str
     top: Row
@@ -449,16 +449,24 @@ class InTriton:
 
 
 def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
-    """At each dtype and size at which a sweep has a result in Triton. Raises Unmeasured where it has none at all."""
-    found = []
-    by_place = grouped(data.rows(sweep), lambda row: (row["dtype"], *row.size.values()), ordered=False)
+    """At each dtype and size with a result in Triton, and each value of what the answer depends on.
+
+    Raises Unmeasured where the sweep has no result at all.
+    """
+    found, rows = [], data.rows(sweep)
+    asked = data.sweeps[sweep].problem.parameters
+    by_place = grouped(
+        rows,
+        lambda row: (row["dtype"], *row.size.values(), *(row[name] for name in asked)),
+        ordered=False,
+    )
     for rows in by_place.values():
         theirs = [row for row in rows if row["kernel"].startswith("triton")]
         ours = [row for row in rows if row not in theirs]
         if theirs:
             top = best(theirs)
             dtype = f" in {top['dtype']}" if len(data.sweeps[sweep].dtypes) > 1 else ""
-            place = size_label(top.size) + dtype
+            place = size_label(top.size) + dtype + "".join(f" with {name} = {top[name]}" for name in asked)
             library = "cuBLAS" if top["reference"].startswith("cublas") else str(top["reference"])
             cuda = data.over(top, best(ours)) if ours else None
             found.append(InTriton(place, top, gain(top.names), library, cuda))

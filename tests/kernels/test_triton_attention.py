@@ -1,0 +1,95 @@
+"""Attention in Triton: right as far as Triton's interpreter tells, and what is compiled of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from compiling import compile_variant, opcodes
+from conftest import ROOT, edit
+from emulator.attention_rule import errors_over_bound, given
+from ladder.build.triton_request import compiler
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.model.kernel import Variant
+from triton_run import Launch, interpreted
+
+FOLDER = ROOT / "kernels" / "attention"
+KINDS = ("uniform", "positive", "integers", "wide", "equal", "spikes")
+Case = tuple[str, tuple[int, int, int], int, str]
+CASES: list[Case] = [
+    *(("fp16", (2, sequence, 64), causal, "uniform") for sequence in (1, 31, 64, 191) for causal in (0, 1)),
+    *((dtype, (3, 65, 128), causal, "positive") for dtype in ("bf16", "fp16") for causal in (0, 1)),
+    *(("fp16", (2, 96, 64), at % 2, kind) for at, kind in enumerate(KINDS)),
+]
+"""Dtype, shape (heads, sequence, depth), whether causal, and kind of inputs: parts of tiles, and more than one."""
+
+
+def errors(folder: Path, cases: list[Case]) -> list[float]:
+    """The largest error of each case over what is allowed; infinite too where something else is written."""
+    launches = []
+    for dtype, (heads, sequence, d), causal, kind in cases:
+        drawn = [np.ascontiguousarray(one) for one in given(dtype, (heads, sequence, d), kind, 5)]
+        drawn = [one.view(np.float16) if dtype == "fp16" else one for one in drawn]
+        # One head more, of which nothing may be written.
+        poison = np.full((heads + 1, sequence, d), 0xFFFF, np.uint16).view(drawn[0].dtype)
+        buffers = dict(zip("qkvo", [*drawn, poison], strict=True))
+        size = {"sequence": sequence, "heads": heads, "d": d}
+        params = {"depth": d, "causal": causal, "bm": 64, "bn": 32, "warps": 4}
+        launches.append(Launch(folder / "triton_attention.yaml", dtype, size, buffers, params))
+    found = []
+    for made, (dtype, shape, causal, kind) in zip(interpreted(launches), cases, strict=True):
+        bits = made["o"].view(np.uint16)
+        error = float(errors_over_bound(bits[:-1], given(dtype, shape, kind, 5), dtype, causal, kind).max())
+        found.append(error if (bits[-1] == 0xFFFF).all() else np.inf)
+    return found
+
+
+def test_outputs_are_right() -> None:
+    found = errors(FOLDER, CASES)
+    assert all(error < 1 for error in found), [*zip(found, CASES, strict=True)]
+
+
+MISTAKES = [
+    ("seen = key[None, :] < keys", "seen = key[None, :] < keys + 1", 0),
+    ("key[None, :] <= row[:, None]", "key[None, :] < row[:, None] + 2", 1),
+    ("whole, end, sequence", "whole, whole, sequence", 0),
+    ("first_row if CAUSAL else", "first_row + BN if CAUSAL else", 1),
+    ("min(first_row + BM, sequence)", "first_row + 1", 1),
+    ("tl.num_programs(1) - 1 - ", "tl.num_programs(1) - 2 + ", 1),
+    ("sums = sums * factor + ", "sums = sums + ", 0),
+    ("        output = output * factor[:, None]\n", "", 0),
+    ("1.4426950408889634", "1.0", 0),
+    ("mask=(row < sequence)", "mask=(row < sequence + 1)", 0),
+]
+
+
+@pytest.mark.parametrize(("right", "mistaken", "causal"), MISTAKES)
+def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, causal: int) -> None:
+    for name in ("triton_attention.py", "triton_attention.yaml"):
+        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
+    edit(tmp_path / "triton_attention.py", right, mistaken)
+    (error,) = errors(tmp_path, [("fp16", (2, 159, 64), causal, "uniform")])
+    assert error > 1
+
+
+def swept() -> list[Variant]:
+    """The variants of its sweep."""
+    catalog = load_catalog(ROOT / "kernels")
+    (sweep,) = load_sweeps(ROOT / "config" / "sweeps", catalog, ["attention_libraries"]).values()
+    return [one for one in sweep.variants if one.kernel.triton]
+
+
+@pytest.mark.skipif(not compiler(), reason="Triton is not installed")
+@pytest.mark.parametrize("variant", swept(), ids=lambda one: one.id)
+def test_each_of_the_sweep_multiplies_by_wgmma_from_tiles_of_tma_and_spills_nothing(variant: Variant) -> None:
+    cubin, facts = compile_variant(variant, ROOT / "kernels" / "include", "sm_90a")
+    assert (facts["status"], facts["spill_store_bytes"], facts["local_bytes"]) == ("ok", 0, 0), facts[
+        "reason"
+    ]
+    found = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a"))
+    assert found["HGMMA"] > 0
+    assert found["UTMALDG"] > 0
+    assert found["HMMA"] == found["LDG"] == found["LDGSTS"] == 0
