@@ -7,8 +7,7 @@
 # Causal, a row sees the keys up to its own: tiles behind the last row of a block are left out, and blocks
 # with the most tiles go first. Only tiles at the end, or on the diagonal, are masked.
 #
-# q, k, v: descriptors of all rows of all heads, one behind the other, DEPTH elements each. What a tile reads
-# of the next head is masked in K, and weighs nothing in V.
+# q, k, v: descriptors of heads x rows x DEPTH elements. What lies behind the last row is read as zero.
 
 import triton
 import triton.language as tl
@@ -16,12 +15,12 @@ import triton.language as tl
 
 @triton.jit
 def over_keys(
-    q, k, v, output, maximum, sums, head_row, row, begin, end, keys, scale,
-    BN: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
+    q, k, v, output, maximum, sums, head, row, begin, end, keys, scale,
+    BN: tl.constexpr, DEPTH: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Output, maximum and sum of rows, carried on over the keys from `begin` to `end` of `keys`."""
     for first in range(begin, end, BN):
-        score = tl.dot(q, k.load([head_row + first, 0]).T)
+        score = tl.dot(q, k.load([head, first, 0]).reshape(BN, DEPTH).T)
         if MASKED:
             key = first + tl.arange(0, BN)
             seen = key[None, :] < keys
@@ -33,7 +32,7 @@ def over_keys(
         factor = tl.exp2((maximum - larger) * scale)
         sums = sums * factor + tl.sum(share, 1)
         output = output * factor[:, None]
-        output = tl.dot(share.to(v.dtype), v.load([head_row + first, 0]), output)
+        output = tl.dot(share.to(v.dtype), v.load([head, first, 0]).reshape(BN, DEPTH), output)
         maximum = larger
     return output, maximum, sums
 
@@ -47,9 +46,9 @@ def triton_attention(
         head, tile = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)
     else:
         head, tile = tl.program_id(1), tl.program_id(0)
-    head_row, first_row = head * sequence, tile * BM
+    first_row = tile * BM
     row = first_row + tl.arange(0, BM)
-    rows = q.load([head_row + first_row, 0])
+    rows = q.load([head, first_row, 0]).reshape(BM, DEPTH)
     scale = 1.4426950408889634 / DEPTH**0.5  # of exp2
 
     output = tl.zeros((BM, DEPTH), dtype=tl.float32)
@@ -58,11 +57,11 @@ def triton_attention(
     end = min(first_row + BM, sequence) if CAUSAL else sequence
     whole = (first_row if CAUSAL else sequence) // BN * BN
     output, maximum, sums = over_keys(
-        rows, k, v, output, maximum, sums, head_row, row, 0, whole, sequence, scale, BN, CAUSAL, False
+        rows, k, v, output, maximum, sums, head, row, 0, whole, sequence, scale, BN, DEPTH, CAUSAL, False
     )
     output, maximum, sums = over_keys(
-        rows, k, v, output, maximum, sums, head_row, row, whole, end, sequence, scale, BN, CAUSAL, True
+        rows, k, v, output, maximum, sums, head, row, whole, end, sequence, scale, BN, DEPTH, CAUSAL, True
     )
 
-    of_o = o + (head_row + row).to(tl.int64)[:, None] * DEPTH + tl.arange(0, DEPTH)[None, :]
+    of_o = o + (head.to(tl.int64) * sequence + row)[:, None] * DEPTH + tl.arange(0, DEPTH)[None, :]
     tl.store(of_o, (output / sums[:, None]).to(o.dtype.element_ty), mask=(row < sequence)[:, None])

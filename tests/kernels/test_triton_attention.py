@@ -89,6 +89,8 @@ def test_each_of_the_sweep_multiplies_by_wgmma_from_tiles_of_tma_and_spills_noth
     assert (facts["status"], facts["spill_store_bytes"], facts["local_bytes"]) == ("ok", 0, 0), facts[
         "reason"
     ]
+    keys = int(variant.params["bn"])
+    assert [one["box"] for one in facts["tensor_maps"]] == [[1, 128, 64], *[[1, keys, 64]] * 2]
     found = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a"))
     assert found["HGMMA"] > 0
     assert found["UTMALDG"] > 0
