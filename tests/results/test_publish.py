@@ -18,11 +18,13 @@ import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, SESSION, Lab, failed
 from killing import calls_of
+from ladder.build.variants import tasks_as_compiled
 from ladder.cli.app import main
 from ladder.gpu.timing import Blocks, Pairs
 from ladder.measure.worker import _result as recorded
-from ladder.model.files import tree_digest
+from ladder.model.files import replace_file, tree_digest
 from ladder.model.intervals import abba_ratios, median, median_interval
+from ladder.model.plan_file import read_plan, to_json
 from ladder.results import publish as publishing
 from ladder.results import tables
 from ladder.results.published_records import read_archive
@@ -308,6 +310,25 @@ def test_what_another_checkout_measured_is_not_published(run: Run, caplog: pytes
 
 def test_a_plan_that_is_not_its_files_is_refused(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     edit_yaml(run.project.sweeps / "tensor_ladder.yaml", lambda sweep: sweep.update(sizes=[4096, 2048]))
+    assert run.publish() == 2
+    assert "the plan of tensor_ladder is not that of its file" in caplog.text
+
+
+def test_a_plan_with_launches_as_tritons_compiler_wants_them_is_that_of_its_file(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = run.folder.plan("tensor_ladder")
+    plan, known = (
+        read_plan(path),
+        {"hidden_pointers": 2, "tensor_maps": [], "threads": 384, "shared_bytes": 0},
+    )
+    facts = {name: {**of, **known} for name, of in plan.variants.items()}
+    replace_file(path, to_json(replace(plan, variants=facts, tasks=tasks_as_compiled(plan.tasks, facts))))
+    assert run.publish() == 2
+    assert "not measured by this checkout" in caplog.text, "the records are of other launches"
+    assert "not that of its file" not in caplog.text
+    caplog.clear()
+    replace_file(path, to_json(replace(plan, variants=facts)))
     assert run.publish() == 2
     assert "the plan of tensor_ladder is not that of its file" in caplog.text
 

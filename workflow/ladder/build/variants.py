@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ladder.model.architecture import TUNED_FOR, limits_of
 from ladder.model.code import PACKAGE
 from ladder.model.expressions import whole
 from ladder.model.kernel import Argument, Kernel, Variant
-from ladder.model.plan import Launch, Plan
+from ladder.model.plan import Launch, Plan, Task
 from ladder.model.problem import HARNESS, Problem
 from ladder.model.sweep import Sweep
 
@@ -142,6 +142,17 @@ def _as_compiled(launch: Launch, facts: Mapping[str, Any]) -> Launch:
     return replace(launch, **own, arguments=tuple(arguments))
 
 
+def tasks_as_compiled(tasks: Iterable[Task], facts: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
+    """Tasks with the launches that follow from the facts of their variants."""
+    found = []
+    for one in tasks:
+        own, other = (
+            each and _as_compiled(each, facts[each.variant]) for each in (one.launch, one.reference)
+        )
+        found.append(replace(one, launch=own, reference=other))
+    return tuple(found)
+
+
 def harness(problem: Problem, dtype: str, arch: str) -> Request:
     """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
     include, source = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
@@ -178,19 +189,15 @@ class CompileRequests:
             one.id: variant_facts(one, given, found[given.key], reserved)
             for one, given in self.variants.items()
         }
-
-        def launch(given: Launch | None) -> Any:
-            return _as_compiled(given, own[given.variant]) if given else None
-
         return replace(
             plan,
             harness={dtype: {**found[one.key], "cubin": one.key} for dtype, one in self.harness.items()},
             variants=own | self.absent,
-            tasks=tuple(
-                replace(one, launch=launch(one.launch), reference=launch(one.reference)) for one in plan.tasks
-            ),
+            tasks=tasks_as_compiled(plan.tasks, own),
             edges={
-                name: tuple(replace(one, launch=launch(one.launch)) for one in edges)
+                name: tuple(
+                    replace(one, launch=_as_compiled(one.launch, own[one.launch.variant])) for one in edges
+                )
                 for name, edges in plan.edges.items()
             },
         )

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from ladder.build.variants import tasks_as_compiled
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import slug_of
@@ -87,7 +88,8 @@ class Publication:
         """Why this should not be published; empty where nothing speaks against it."""
         run, found, missing = self.run, list[str](), list[str]()
         for name, view in self.views.items():
-            if view.plan.tasks != plan_sweep(run.every_sweep[name], run.config, run.arch).tasks:
+            of_file = plan_sweep(run.every_sweep[name], run.config, run.arch).tasks
+            if view.plan.tasks != tasks_as_compiled(of_file, view.plan.variants):
                 found.append(f"the plan of {name} is not that of its file")
             unknown = [task for _, task in view.launched() if view.find(task) is None]
             missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
