@@ -504,7 +504,9 @@ def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> 
     said = render(published, data, {})[published.methodology].partition("configurations have a result: ")[2]
     named = said.partition(".\n")[0].split(",\n")
     assert f"{most} in `hopper_tiles`" in named
-    assert {one.split("`")[1] for one in named} == {name for name, one in data.sweeps.items() if one.tuning}
+    measured = {*timed["sweep"][timed["status"].eq("ok")]}
+    tuned = {name for name, one in data.sweeps.items() if one.tuning and name in measured}
+    assert {one.split("`")[1] for one in named} == tuned
 
 
 def test_notes_have_their_reasons(pages: dict[str, str]) -> None:

@@ -18,12 +18,12 @@ import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, SESSION, Lab, failed
 from killing import calls_of
-from ladder.build.variants import tasks_as_compiled
 from ladder.cli.app import main
 from ladder.gpu.timing import Blocks, Pairs
 from ladder.measure.worker import _result as recorded
 from ladder.model.files import replace_file, tree_digest
 from ladder.model.intervals import abba_ratios, median, median_interval
+from ladder.model.plan import tasks_as_compiled
 from ladder.model.plan_file import read_plan, to_json
 from ladder.results import publish as publishing
 from ladder.results import tables

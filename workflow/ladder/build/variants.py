@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,13 @@ from ladder.model.architecture import TUNED_FOR, limits_of
 from ladder.model.code import PACKAGE
 from ladder.model.expressions import whole
 from ladder.model.kernel import Argument, Kernel, Variant
-from ladder.model.plan import Launch, Plan, Task
+from ladder.model.plan import Plan, as_compiled, tasks_as_compiled
 from ladder.model.problem import HARNESS, Problem
 from ladder.model.sweep import Sweep
 
 _TYPES = {"tf32": "fp32", "fp16_acc16": "fp16", "fp8": "fp8e4nv", "int32": "i32"}
 _SCALARS = {"int32": "i32", "int64": "i64", "float32": "fp32"}
 """Triton's names of types, by dtype and by a scalar's type."""
-_PROMOTION = "128B"  # of Triton's own tensor maps
 
 
 def _about(variant: Variant, arch: str) -> dict[str, Any]:
@@ -121,38 +120,6 @@ def variant_request(
     )
 
 
-def _as_compiled(launch: Launch, facts: Mapping[str, Any]) -> Launch:
-    """A launch as Triton's compiler wants it: its threads and shared memory, descriptors with the swizzle it chose,
-    each followed by extents and strides, and null for the memory that the kernel does not need."""
-    if "hidden_pointers" not in facts:
-        return launch
-    maps, arguments = iter(facts["tensor_maps"]), list[Mapping[str, Any]]()
-    for one in launch.arguments:
-        if "tensor_map" not in one:
-            arguments.append(one)
-            continue
-        arguments.append({"tensor_map": one["tensor_map"], **next(maps), "l2_promotion": _PROMOTION})
-        shape = one["shape"]
-        arguments += [{"value": extent, "type": "int32"} for extent in shape]
-        arguments += [
-            {"value": math.prod(shape[axis:]), "type": "int64"} for axis in range(1, len(shape) + 1)
-        ]
-    arguments += [{"value": 0, "type": "int64"}] * facts["hidden_pointers"]
-    own = {"block": (facts["threads"], 1, 1), "shared_bytes": facts["shared_bytes"]}
-    return replace(launch, **own, arguments=tuple(arguments))
-
-
-def tasks_as_compiled(tasks: Iterable[Task], facts: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
-    """Tasks with the launches that follow from the facts of their variants."""
-    found = []
-    for one in tasks:
-        own, other = (
-            each and _as_compiled(each, facts[each.variant]) for each in (one.launch, one.reference)
-        )
-        found.append(replace(one, launch=own, reference=other))
-    return tuple(found)
-
-
 def harness(problem: Problem, dtype: str, arch: str) -> Request:
     """Our own device kernels for cells of a dtype: those of gpu/harness.cuh, and of the problem's check.cu."""
     include, source = PACKAGE / "gpu", PACKAGE / "problems" / problem.name / "check.cu"
@@ -196,7 +163,7 @@ class CompileRequests:
             tasks=tasks_as_compiled(plan.tasks, own),
             edges={
                 name: tuple(
-                    replace(one, launch=_as_compiled(one.launch, own[one.launch.variant])) for one in edges
+                    replace(one, launch=as_compiled(one.launch, own[one.launch.variant])) for one in edges
                 )
                 for name, edges in plan.edges.items()
             },

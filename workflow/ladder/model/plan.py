@@ -1,7 +1,8 @@
 """The measuring plan of a sweep: all that measuring knows of the documents, and what keys of records hold."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from ladder.model.problem import ParamValue
 
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 """What the L2 fetches from memory for a TMA copy of fewer bytes."""
+_PROMOTION = "128B"  # of Triton's own tensor maps
 
 
 @dataclass(frozen=True)
@@ -106,3 +108,33 @@ class Plan:
         """Why the task's own variant did not compile, or None."""
         facts = self.variants[task.launch.variant] if task.launch else {}
         return str(facts.get("reason")) if facts.get("status", "ok") != "ok" else None
+
+
+def as_compiled(launch: Launch, facts: Mapping[str, Any]) -> Launch:
+    """A launch as Triton's compiler wants it: its threads and shared memory, descriptors with the swizzle it chose,
+    each followed by extents and strides, and null for the memory that the kernel does not need."""
+    if "hidden_pointers" not in facts:
+        return launch
+    maps, arguments = iter(facts["tensor_maps"]), list[Mapping[str, Any]]()
+    for one in launch.arguments:
+        if "tensor_map" not in one:
+            arguments.append(one)
+            continue
+        arguments.append({"tensor_map": one["tensor_map"], **next(maps), "l2_promotion": _PROMOTION})
+        shape = one["shape"]
+        arguments += [{"value": extent, "type": "int32"} for extent in shape]
+        arguments += [
+            {"value": math.prod(shape[axis:]), "type": "int64"} for axis in range(1, len(shape) + 1)
+        ]
+    arguments += [{"value": 0, "type": "int64"}] * facts["hidden_pointers"]
+    own = {"block": (facts["threads"], 1, 1), "shared_bytes": facts["shared_bytes"]}
+    return replace(launch, **own, arguments=tuple(arguments))
+
+
+def tasks_as_compiled(tasks: Iterable[Task], facts: Mapping[str, Mapping[str, Any]]) -> tuple[Task, ...]:
+    """Tasks with the launches that follow from the facts of their variants."""
+    found = []
+    for one in tasks:
+        own, other = (each and as_compiled(each, facts[each.variant]) for each in (one.launch, one.reference))
+        found.append(replace(one, launch=own, reference=other))
+    return tuple(found)

@@ -14,7 +14,6 @@ from typing import Any
 
 import pandas as pd
 
-from ladder.build.variants import tasks_as_compiled
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.runs import Run
 from ladder.gpu.discovery import slug_of
@@ -26,6 +25,7 @@ from ladder.model.cell import COUNTERS, cell_name
 from ladder.model.errors import LadderError
 from ladder.model.folders import PublishedFolder, RunFolder
 from ladder.model.intervals import abba_ratios, ratio_interval
+from ladder.model.plan import tasks_as_compiled
 from ladder.model.plan_file import read_plan
 from ladder.model.record import Record, Session
 from ladder.model.schemas import SWEEP_TABLES
