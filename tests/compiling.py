@@ -22,11 +22,14 @@ from ladder.build.cubin import disassemble, instruction_counts
 from ladder.build.nvrtc import compile_source, nvrtc_version
 from ladder.build.sources import header_folders
 from ladder.build.variants import variant_facts, variant_request
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
 from ladder.model import code
 from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
 
-KEPT = Path(__file__).resolve().parents[1] / ".cache" / "tests"
+_ROOT = Path(__file__).resolve().parents[1]
+KEPT = _ROOT / ".cache" / "tests"
 DAYS = 30
 """How long what no test uses is kept."""
 
@@ -122,6 +125,20 @@ def compile_variant(
         found |= instruction_counts(instructions(cubin, arch))
     facts = variant_facts(variant, request, found)
     return cubin if facts["status"] == "ok" else b"", facts
+
+
+def in_triton(sweep: str) -> list[Variant]:
+    """The variants in Triton of a sweep of the project."""
+    (found,) = load_sweeps(_ROOT / "config" / "sweeps", load_catalog(_ROOT / "kernels"), [sweep]).values()
+    return [one for one in found.variants if one.kernel.triton]
+
+
+def compiled_without_spills(variant: Variant) -> tuple[bytes, dict[str, Any]]:
+    """Cubin and facts of a variant for Hopper."""
+    cubin, facts = compile_variant(variant, _ROOT / "kernels" / "include", "sm_90a")
+    known = (facts["status"], facts["spill_store_bytes"], facts["local_bytes"])
+    assert known == ("ok", 0, 0), facts["reason"]
+    return cubin, facts
 
 
 def compile_ptx(source: Path, entry: str, includes: Sequence[Path], text: str | None = None) -> str:

@@ -29,7 +29,7 @@ NAME = "throughput"
 
 
 def words_of(sweep: str, path: Path, cache: Path, root: Path, cores: str, gpus: int) -> list[str]:
-    """What snakemake is told: to measure a sweep with a cache of its own."""
+    """Arguments of snakemake to measure a sweep with a cache of its own."""
     return [
         *(path.relative_to(root).as_posix(), "--cores", cores, "--quiet", "--nolock"),
         *("--resources", f"gpu={gpus}", "--config", f"run={NAME}", f"sweeps=[{sweep}]"),

@@ -425,6 +425,10 @@ REFUSED = {
         ("@triton.jit", "import ctypes\nctypes.CDLL(None).fopen\n\n\n@triton.jit"),
         "does ctypes.dlopen, which its digest does not follow",
     ),
+    "a function of this process": (
+        ("@triton.jit", "import ctypes\nctypes.pythonapi.fopen\n\n\n@triton.jit"),
+        "does ctypes.dlsym, which its digest does not follow",
+    ),
     "a tuner by another name": (
         (
             "\n@triton.jit",

@@ -1,6 +1,6 @@
-"""The FP32 ladder as files: results on the emulator, planted mistakes, and the machine code of their twins.
+"""The FP32 ladder as files: results on the emulator, planted mistakes, and machine code.
 
-A twin is the kernel with parameters that makes the same rung (sweep fp32_ladder).
+Each is held against the kernel with parameters that makes the same rung (sweep fp32_ladder).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ladder.catalogue.kernels import load_catalog
 from ladder.model.kernel import Kernel, Variant
 
 FILES = {path.stem[0]: path.stem for path in sorted((ROOT / "kernels" / "gemm" / "fp32").glob("*.cu"))}
-TWINS: dict[str, tuple[str, dict[str, Any]]] = {
+WITH_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
     "1": ("gemm_naive", {"mapping": "strided"}),
     "2": ("gemm_naive", {"mapping": "coalesced"}),
     "3": ("gemm_shared_tile", {}),
@@ -194,10 +194,10 @@ WORK = ("FFMA", "LDS", "STS", "LDGSTS", "BAR", "UTMALDG", "SYNCS")
 """What a kernel does for its time: multiply-adds, accesses of shared memory, copies, barriers."""
 
 
-@pytest.mark.parametrize("rung", TWINS)
-def test_a_file_does_the_work_of_its_twin(rung: str) -> None:
+@pytest.mark.parametrize("rung", WITH_PARAMETERS)
+def test_a_file_does_the_work_of_the_kernel_with_parameters(rung: str) -> None:
     own, facts = code(FILES[rung], ())
-    name, params = TWINS[rung]
+    name, params = WITH_PARAMETERS[rung]
     other, others = code(name, tuple(params.items()))
     assert {name: own[name] for name in WORK} == {name: other[name] for name in WORK}
     assert facts["blocks_per_sm"] == others["blocks_per_sm"] if "blocks_per_sm" in facts else True

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiling import compile_variant, opcodes
+from compiling import compiled_without_spills, in_triton, opcodes
 from conftest import ROOT, edit
 from emulator.attention_rule import errors_over_bound, given
 from ladder.build.triton_request import compiler
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.kernel import Variant
 from triton_run import Launch, interpreted
 
@@ -75,20 +73,10 @@ def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, causal: int) -
     assert error > 1
 
 
-def swept() -> list[Variant]:
-    """The variants of its sweep."""
-    catalog = load_catalog(ROOT / "kernels")
-    (sweep,) = load_sweeps(ROOT / "config" / "sweeps", catalog, ["attention_libraries"]).values()
-    return [one for one in sweep.variants if one.kernel.triton]
-
-
 @pytest.mark.skipif(not compiler(), reason="Triton is not installed")
-@pytest.mark.parametrize("variant", swept(), ids=lambda one: one.id)
+@pytest.mark.parametrize("variant", in_triton("attention_libraries"), ids=lambda one: one.id)
 def test_each_of_the_sweep_multiplies_by_wgmma_from_tiles_of_tma_and_spills_nothing(variant: Variant) -> None:
-    cubin, facts = compile_variant(variant, ROOT / "kernels" / "include", "sm_90a")
-    assert (facts["status"], facts["spill_store_bytes"], facts["local_bytes"]) == ("ok", 0, 0), facts[
-        "reason"
-    ]
+    cubin, facts = compiled_without_spills(variant)
     keys = int(variant.params["bn"])
     assert [one["box"] for one in facts["tensor_maps"]] == [[1, 128, 64], *[[1, keys, 64]] * 2]
     found = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a"))

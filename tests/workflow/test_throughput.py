@@ -1,4 +1,4 @@
-"""The timing of a whole sweep: what snakemake is told, and what its jobs' accounts add up to."""
+"""The timing of a whole sweep: the arguments of snakemake, and what its jobs' accounts add up to."""
 
 from __future__ import annotations
 

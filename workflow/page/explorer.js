@@ -318,7 +318,7 @@ function showCharts() {
   $("chart-question").textContent = about.question;
   // The words are about one size and regime.
   const same = regime === about.regime && (about.shapes || size === about.size);
-  $("chart-findings").innerHTML = same ? about.findings : `<p class="muted">What was found is told at ${escaped(about.size)}, ${escaped(about.regime)}.</p>`;
+  $("chart-findings").innerHTML = same ? about.findings : `<p class="muted">The findings are about ${escaped(about.size)}, ${escaped(about.regime)}.</p>`;
   const fastest = fastestAt(run, sweep);
   let here = sized.filter((place) => (about.shapes ? fastest.has(sizedId(run, place)) : rows.size[place] === size));
   const several = here.length, column = speedColumn(run, here.filter((place) => rows.speedup[place] !== null));

@@ -21,7 +21,7 @@ _NEEDED = ("global_scratch_size", "profile_scratch_size", "launch_cooperative_gr
 """Metadata of what a launch would have to provide."""
 _HOST = ("/dev", "/proc", "/sys", "/usr")
 _PROGRAM = {"subprocess.Popen", "os.exec", "os.posix_spawn"}
-_UNSEEN = {"os.fork", "os.forkpty", "os.system", "ctypes.dlopen", "socket.connect"}
+_UNSEEN = {"os.fork", "os.forkpty", "os.system", "ctypes.dlopen", "ctypes.dlsym", "socket.connect"}
 """Audit events of what reads files unseen: programs, which they name first, and others."""
 
 

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from ladder.model.kernel import Kernel, Variant
 from ladder.model.problem import Problem, Size
-from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry, Reference, Sweep
 
-_EXTENTS = dict(zip(SIZE_COLUMNS, (531, 563, 301, 5003, 531, 5, 128), strict=True))
-"""Several tiles and a part of one in each dimension; no two extents are equal."""
+_EXTENTS = {"m": 531, "n": 563, "k": 301, "elements": 5003, "sequence": 531, "heads": 5, "d": 128}
+"""Several tiles and a part of one in each dimension; no two extents of a problem are equal."""
 
 
 def small_size(variant: Variant) -> Size:

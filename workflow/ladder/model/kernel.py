@@ -189,7 +189,7 @@ class Kernel(Document):
         return tuple(Path(os.path.normpath(self._path.parent / folder)) for folder in self.include)
 
     def _hints(self) -> Iterator[Condition]:
-        """That arguments are as divisible as the compiler is told."""
+        """That arguments are as divisible as the compiler assumes."""
         for one in self.arguments:
             if one.divisible_by != 1:
                 why = f"is compiled for {one.scalar} divisible by {one.divisible_by}"

@@ -9,8 +9,8 @@ STATUSES = tuple(_STATUSES.split())
 VERDICTS = ("holds", "refuted", "equivalent", "undecided", "not measured")
 
 SIZE_COLUMNS = ("m", "n", "k", "elements", "sequence", "heads", "d")
-_EXTENTS = " ".join(f"{name}:int" for name in SIZE_COLUMNS)
-_SIZE = f"{_EXTENTS} taps:int"
+_SIZE_FIELDS = " ".join(f"{name}:int" for name in SIZE_COLUMNS)
+_SIZE = f"{_SIZE_FIELDS} taps:int"
 
 
 def columns(text: str) -> Mapping[str, str]:
@@ -92,13 +92,13 @@ SCHEMAS: Mapping[str, Mapping[str, str]] = {
     # speedup: how many times as fast it is with zeros. zeros_mhz, random_mhz: the SM clock in these launches, cold by
     # stamps around single ones.
     "zeros": columns(
-        f"""gpu_uuid sweep subject side dtype layout {_EXTENTS} regime zeros_us:float random_us:float speedup:float
+        f"""gpu_uuid sweep subject side dtype layout {_SIZE_FIELDS} regime zeros_us:float random_us:float speedup:float
         speedup_low:float speedup_high:float samples:int zeros_mhz:float random_mhz:float"""
     ),
     # One row per variant and tool of compute-sanitizer. status: clean, errors, not run, or the launch's.
     # `errors` counts reports; `reason` is the first line of the first one, or why there is no result.
     "sanitizer": columns(
-        f"""problem kernel variant dtype layout {_EXTENTS} tool status errors:int where
+        f"""problem kernel variant dtype layout {_SIZE_FIELDS} tool status errors:int where
         reason cubin_sha256"""
     ),
 }

@@ -179,7 +179,7 @@ class Ladder:
 
 def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
     entries, sweeps = data.sweep.entries, all_data.sweeps
-    twins = {entry.variant.id: file_of(entry, sweeps) for entry in entries}
+    files = {entry.variant.id: file_of(entry, sweeps) for entry in entries}
     below = {entry.variant.id: file_before(entry, data.sweep, sweeps) for entry in entries}
     return Ladder(
         data=data,
@@ -187,13 +187,13 @@ def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
         code={entry.variant.id: code_links(entry, data.sweep, root) for entry in entries},
         lines={
             variant: changed_lines(own, before.kernel, root)
-            for variant, own in twins.items()
+            for variant, own in files.items()
             if own is not None and (before := below[variant]) is not None
         },
         as_file={
-            entry.variant.id: file_link(twin, root)
+            entry.variant.id: file_link(file, root)
             for entry in entries
-            if (twin := twins[entry.variant.id]) is not None and twin is not entry.variant.kernel
+            if (file := files[entry.variant.id]) is not None and file is not entry.variant.kernel
         },
         files=files_of(data, all_data.parts[FILES[data.sweep.name]], all_data, root)
         if data.sweep.name in FILES

@@ -22,13 +22,13 @@ _OF_TIMINGS = """algorithm baseline energy_pj_per_flop energy_pj_per_byte sessio
 clock_floor_us clock fresh over_cublas over_cublaslt beta check_code timing_code reference_is
 memory_fraction"""
 _OF_SESSIONS = "baseline host_gpus clock_floor_us clock chose bound beta check_code timing_code"
-_EXTENTS = ("sequence", "heads", "d")
+_LATER_SIZES = ("sequence", "heads", "d")
 _LATER = {
     "resources": ("sweep",),
-    "timings": (*_EXTENTS, *_OF_TIMINGS.split()),
-    "sessions": (*_EXTENTS, *_OF_SESSIONS.split()),
-    "metrics": _EXTENTS,
-    "sanitizer": _EXTENTS,
+    "timings": (*_LATER_SIZES, *_OF_TIMINGS.split()),
+    "sessions": (*_LATER_SIZES, *_OF_SESSIONS.split()),
+    "metrics": _LATER_SIZES,
+    "sanitizer": _LATER_SIZES,
     "jobs": ("check_share",),
     "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }

@@ -16,7 +16,7 @@ PALETTE = [
     "#7fbf7b",
     "#c48ad0",
 ]
-"""Colours of lines, told apart by most people who see few colours; no figure uses one twice.
+"""Colours of lines that most people who see few colours can distinguish; no figure uses one twice.
 
 The page has the first six.
 """
