@@ -236,6 +236,80 @@ def test_what_was_published_before_stays_as_history(
     ], "a record that run and archive hold is shown once"
 
 
+def replacing(lab: Run, names: list[str] | None = None, **session: Any) -> int:
+    """Publish, in place of what is published, a run that is measured again, a day later."""
+    lab.finished = "2026-11-21T10:00:00Z"
+    shutil.rmtree(lab.folder.root)
+    given = {"id": "session-2", "started": "2026-11-21T09:00:00Z", "versions": {"driver": "590.1"}}
+    lab.measure(names, slower, **given | session)
+    return lab.publish("--replace")
+
+
+def test_a_publication_in_place_of_another_holds_its_run_alone_and_the_others_history(
+    released: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sanitized = tables.frame(
+        "sanitizer", [{"problem": "gemm", "kernel": "k", "variant": "k", "tool": "racecheck"}]
+    )
+    tables.write({"sanitizer": sanitized}, released.target)
+    assert replacing(released) == 0
+    assert set(read_archive(released.target / "records").sessions) == {"session-2"}
+    assert {*released.published("sessions")["session"]} == {"session-2"}
+    assert len([*(released.target / "records").iterdir()]) == 1
+    assert not (released.target / "sanitizer.csv").exists(), "nothing of another commit stays"
+    (kept,) = (released.target / "history").iterdir()
+    assert kept.name == "20261120T102000Z.parquet", "when the last of them was measured"
+    data = kept.read_bytes()
+
+    def shown() -> list[list[str]]:
+        capsys.readouterr()
+        assert main(["--root", str(released.root), "history", "wmma_tile-fp16@4096:cold"]) == 0
+        name, _, *rows = capsys.readouterr().out.splitlines()
+        assert name == "wmma_tile-fp16@4096:cold (warps = 2) against cublas"
+        return [[row.split()[0][:10], *row.split()[2:5], row.split()[-1]] for row in rows]
+
+    old = ["2026-11-20", "580.95", "GPU-1", "0.3100", kept.stem]
+    assert shown() == [old, ["2026-11-21", "590.1", "GPU-1", "0.0100", "published"]]
+    assert released.publish() == 0
+    assert kept.read_bytes() == data, "the next publication leaves it as it is"
+    assert replacing(released, id="session-3") == 0
+    assert [row[-1] for row in shown()] == [kept.stem, "20261121T100000Z", "published"]
+    kept.write_bytes(data[:-9])
+    assert main(["--root", str(released.root), "history", "wmma_tile-fp16@4096:cold"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "session", "why"),
+    [
+        (["tensor_ladder"], {}, "bank_stride: published, and not measured by this run: its rows would go"),
+        (None, {"tree": {"clean": False}}, "the session(s) session-2 are of a checkout with local changes"),
+    ],
+)
+def test_what_would_leave_a_gap_or_is_of_no_commit_replaces_nothing(
+    released: Run,
+    names: list[str] | None,
+    session: dict[str, Any],
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = released.files()
+    if names:
+        edit_yaml(released.project.config / "config.yaml", lambda config: config.update(sweeps=names))
+    if session:
+        here = {"digest": "0" * 64, "commit": released.git("rev-parse", "HEAD")}
+        session = {"tree": here | session["tree"]}
+    assert replacing(released, names, **session) == 2
+    assert why in caplog.text
+    assert released.files() == before
+
+
+def test_sessions_of_two_trees_replace_nothing(released: Run, caplog: pytest.LogCaptureFixture) -> None:
+    here = {"digest": "1" * 64, "commit": released.git("rev-parse", "HEAD"), "clean": True}
+    released.measure(["bank_stride"], id="session-2", tree=here)
+    assert released.publish("--replace") == 2
+    assert "its sessions are of 2 trees" in caplog.text
+
+
 def test_history_of_a_pattern_and_of_one_name_with_two_defaults(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -139,10 +139,14 @@ def compare(run_a: RunA, run_b: RunB, threshold: Threshold = 2.0) -> None:
 
 def history(context: typer.Context, cell: Pattern, device: Device = "nvidia-h200") -> None:
     """Show every record of a cell, by commit, driver and GPU; of cells of one name each by its parameters."""
-    project(context).published(device)  # refuses what is no name
-    folders = [path.parent for path in sorted(project(context).results.glob(f"*/{device}/records"))]
+    own = project(context)
+    published, pattern = own.published(device), past.cell_pattern(cell)  # refuses what is no name
+    folders = [path.parent for path in sorted(own.results.glob(f"*/{device}/records"))]
     folders.sort(key=lambda folder: folder.parent.name != "published")
-    found = past.history({folder.parent.name: read_records(folder) for folder in folders}, cell)
-    if not found:
-        raise LadderError(f"command line: CELL: {cell!r}: no record of it under {project(context).results}")
-    print("\n\n".join(found))
+    found = {folder.parent.name: past.history_rows(read_records(folder), pattern) for folder in folders}
+    found |= {
+        path.stem: past.read_history(path, pattern) for path in sorted(published.history.glob("*.parquet"))
+    }
+    if not (shown := past.history(found)):
+        raise LadderError(f"command line: CELL: {cell!r}: no record of it under {own.results}")
+    print("\n\n".join(shown))

@@ -32,24 +32,34 @@ def publish(
     device: Annotated[str, typer.Argument(help="Device folder of the run, such as nvidia-h200.")],
     configfile: Configfile = None,
     config: Config = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Publish this run's records alone; others become history.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Publish in spite of objections.")] = False,
 ) -> None:
     """Merge a run's records into what is published of its device, and make the published tables and report anew.
 
-    A run without a GPU adds no records: what is published is made anew from its archive.
+    A run without a GPU adds no records: the published tables are made again from the archive.
     """
     own = project(context)
     folder = own.run(run, device)
     if not folder.root.is_dir():
         raise LadderError(f"{folder.root}: no such run")
     given = run_of(context, configfile, config, run=run, device="none" if device == NO_GPU else device)
+    if replace and not given.measures:
+        raise LadderError(
+            "command line: --replace: a run without a GPU has no records: give one that measured"
+        )
     target = own.published(device if given.measures else given.config.published)
     with replaced(target.root) as place:
-        publication, fresh = load_publication(given, folder, target), PublishedFolder(place)
+        fresh = PublishedFolder(place)
+        replaces = target if replace and target.records.is_dir() else None
+        basis = fresh if replaces else target  # added to nothing
+        publication = load_publication(given, folder, basis, replaces)
         if (against := publication.objections()) and not force:
             raise LadderError(f"{folder.root} is not published (--force overrides): " + "; ".join(against))
         publication.write_records(fresh)
-        for source in (target, folder):
+        for source in (basis, folder):
             copy_checks(source, fresh)
         frames = publication.frames()
         if not (frames["timings"]["status"] == "ok").any():

@@ -38,11 +38,14 @@ class RunFolder:
 
 
 class PublishedFolder(RunFolder):
-    """results/published/DEVICE: its tables lie beside the report, and `records` holds a parquet file a publication."""
+    """results/published/DEVICE: its tables lie beside the report.
+
+    `records` holds a parquet file a run that was added; `history` one a publication that another took the place of.
+    """
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.tables = root
+        self.tables, self.history = root, root / "history"
 
 
 class Project:

@@ -1,7 +1,7 @@
 """Publishing: a run's records into the archive of its device, and the published tables made from it anew.
 
 Records are merged by key: what the run did not measure stays as it was published, and what was published before stays
-in the archive.
+in the archive. Or they take the place of all that was published, of which a history stays.
 """
 
 import functools
@@ -32,17 +32,22 @@ from ladder.model.schemas import SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import accounts_of, collect_sweep, merge
 from ladder.results.earlier import EARLIER
+from ladder.results.history import write_history
 from ladder.results.published_records import public, public_uuid, read_archive, write_archive
 from ladder.results.statistics import listed
 
 _ROUNDED = 1e-3
 """Records hold times to 0.1 ns: of 8,906 published ones no speed-up differs from that of its times by over 6e-5."""
 _CLOCKS_DIFFER_S = 3600
+_PLAIN = str.maketrans("", "", "-:")  # of a time, for names of files
 
 
 @dataclass(frozen=True)
 class Publication:
-    """What a run adds to what is published of its device: views of its sweeps over its own records, and the archive."""
+    """What a run adds to what is published of its device: views of its sweeps over its own records, and the archive.
+
+    `replaces` is the publication that this one takes the place of, if it does: then `published` is empty.
+    """
 
     run: Run
     folder: RunFolder
@@ -50,6 +55,7 @@ class Publication:
     views: Mapping[str, View]
     records: Records
     archive: Records
+    replaces: PublishedFolder | None = None
 
     @functools.cached_property
     def chosen(self) -> list[Record]:
@@ -93,11 +99,12 @@ class Publication:
                 found.append(f"the plan of {name} is not that of its file")
             unknown = [task for _, task in view.launched() if view.find(task) is None]
             missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
-        names = published_column(self.published, "timings", "sweep")
-        if gone := [name for name in names if name not in run.every_sweep]:
-            found.append(
-                f"{listed(gone, 5)}: published, without a file in {run.project.sweeps}: its rows would go"
-            )
+        names = published_column(self.replaces or self.published, "timings", "sweep")
+        kept, why = {*run.every_sweep}, f"without a file in {run.project.sweeps}"
+        if self.replaces is not None:
+            kept, why = {*self.views}, "and not measured by this run"
+        if gone := [name for name in names if name not in kept]:
+            found.append(f"{listed(gone, 5)}: published, {why}: its rows would go")
         if not run.measures:
             return found
         timed = [
@@ -117,7 +124,9 @@ class Publication:
         return [*found, *self._objections_to_sessions()] if timed else [*found, "it has no timings at all"]
 
     def _objections_to_sessions(self) -> Iterator[str]:
-        """Sessions on another GPU, in the future, or from a checkout that this repository does not know."""
+        """Sessions on another GPU, in the future, or from a checkout that this repository does not know; and of several
+        checkouts or one with local changes, where they are all there is.
+        """
         device, sessions = self.folder.root.name, self.sessions.values()
         for one in sessions:
             slug = slug_of(str(one.gpu.get("name")))
@@ -128,6 +137,13 @@ class Publication:
         trees = [one.tree for one in sessions if not one.tree.get("commit")]
         for digest in dict.fromkeys(str(one.get("digest"))[:16] for one in trees):
             yield f"no commit is known for the tree of digest {digest} it was measured from"
+        if self.replaces is not None:
+            checkouts = dict.fromkeys(str(one.tree.get("digest"))[:16] for one in sessions)
+            changed = [session.id for session in sessions if not session.tree.get("clean")]
+            if len(checkouts) > 1:
+                yield f"its sessions are of {len(checkouts)} trees, of digests {listed([*checkouts], 3)}, not of one"
+            if changed:
+                yield f"the session(s) {listed(changed, 3)} are of a checkout with local changes"
         root = self.run.project.root
         commits = [str(one.tree["commit"]) for one in sessions if one.tree.get("commit")]
         if unknown := unknown_commits(root, commits):
@@ -153,12 +169,21 @@ class Publication:
         return merge({name: part for name, part in parts.items() if len(part["timings"])})
 
     def write_records(self, fresh: PublishedFolder) -> None:
-        """The archive with the run's records added, in a file of their own."""
+        """The archive with the run's records added, in a file of their own; or these alone, and a history of what a
+        publication had that they take the place of.
+        """
+        before = self.replaces or self.published
+        if before.history.is_dir():
+            shutil.copytree(before.history, fresh.history)
+        if self.replaces is not None:
+            old = read_archive(before.records)
+            ended = max(one.time for one in old).translate(_PLAIN)
+            write_history(fresh.history / f"{ended}.parquet", old)
         if self.published.records.is_dir():
             shutil.copytree(self.published.records, fresh.records)
         if self.additions:
             used = [self.sessions[name] for name in {record.session: None for record in self.additions}]
-            began = min(one.time for one in self.additions).translate(str.maketrans("", "", "-:"))
+            began = min(one.time for one in self.additions).translate(_PLAIN)
             last = max(used, key=lambda session: session.started).tree
             commit = str(last.get("commit") or last.get("digest") or "unknown")[:12]
             write_archive(fresh.records / f"{began}-{commit}.parquet", self.additions, used)
@@ -218,9 +243,11 @@ def published_column(published: PublishedFolder, table: str, column: str) -> lis
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
 
 
-def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) -> Publication:
+def load_publication(
+    run: Run, folder: RunFolder, published: PublishedFolder, replaces: PublishedFolder | None = None
+) -> Publication:
     """A run's plans, facts and records. Raises LadderError where something is missing that it consists of."""
-    refuse_half(published)
+    refuse_half(replaces or published)
     records, views = read_store(folder.records), {}
     for name in run.sweeps:
         measured = not run.measures or folder.account("measured", name).is_file()
@@ -233,7 +260,7 @@ def load_publication(run: Run, folder: RunFolder, published: PublishedFolder) ->
             f"{published.records}: the sessions {listed(lost, 3)} of {published.tables / 'sessions.csv'} are in none "
             "of its files; restore them, such as by `git restore`"
         )
-    return Publication(run, folder, published, views, records, archive)
+    return Publication(run, folder, published, views, records, archive, replaces)
 
 
 def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:
