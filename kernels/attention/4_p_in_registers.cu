@@ -10,7 +10,7 @@
 // Predicted: 480 to 540 TFLOP/s on an H200 at a depth of 128, from 420 to 480.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
-// keys of a tile. Stages: tiles in each ring.
+// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.
 
 #include "epilogue/online_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"
@@ -18,37 +18,36 @@
 #include "schedule/ring.cuh"
 
 using Alone = ClusterShape<1, 1>;
-constexpr int consumers = 2;
 
-template <class Element, int Depth, int BN, int Stages>
+template <class Element, int Depth, int BN, int Stages, int Consumers>
 struct Shared {
-    RowTile<Element, consumers * 64, Depth> q;
+    RowTile<Element, Consumers * 64, Depth> q;
     RowTile<Element, BN, Depth> k[Stages];
     ValueTile<Element, BN, Depth> v[Stages];
     RingBarriers<Stages> k_ring, v_ring;
     Mbarrier q_full;
 };
 
-template <class Element, int Depth, bool Causal, int BN, int Stages>
-__global__ void __launch_bounds__((consumers + 1) * warpgroup_threads, 1)
+template <class Element, int Depth, bool Causal, int BN, int Stages, int Consumers>
+__global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 attention_p_in_registers(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
                          const __grid_constant__ TensorMap map_v, Element* o, int sequence) {
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
-    auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages>*>(memory);
+    auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages, Consumers>*>(memory);
     auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
-    const int head = blockIdx.y, first_row = blockIdx.x * consumers * 64;
+    const int head = blockIdx.y, first_row = blockIdx.x * Consumers * 64;
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
         mbarrier_init(shared.q_full, 1);
-        k_ring.init(consumers * 4);  // a release per warp of the consumers
-        v_ring.init(consumers * 4);
+        k_ring.init(Consumers * 4);  // a release per warp of the consumers
+        v_ring.init(Consumers * 4);
     }
     __syncthreads();
 
     RingPosition<Stages> at;  // in both rings
     if (warpgroup == 0) {  // the producer
-        shrink_registers<producer_registers<consumers>>();
+        shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
             mbarrier_arrive_expect(shared.q_full, shared.q.bytes);
             shared.q.load({map_q, head}, first_row, shared.q_full);
@@ -58,7 +57,7 @@ attention_p_in_registers(const __grid_constant__ TensorMap map_q, const __grid_c
             }
         }
     } else {  // a consumer
-        grow_registers<consumer_registers<consumers>>();
+        grow_registers<consumer_registers<Consumers>>();
         const int tile_row = (warpgroup - 1) * 64, row = first_row + tile_row;
         float score[1][BN / 2], output[1][Depth / 2];  // 64 rows over 128 threads
         unsigned p[BN / 16][4];  // of the same rows

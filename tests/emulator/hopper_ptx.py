@@ -29,7 +29,7 @@ from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 _RANK_SHIFT = 24
 _FLAG = "ld.acquire.gpu.global.u32"
 """Reads a flag of another block: in a loop until it is raised."""
-_WARP = ("bar.warp.sync", "shfl.sync.down.b32", "shfl.sync.bfly.b32")
+_WARP = ("bar.warp.sync", "shfl.sync.down.b32", "shfl.sync.bfly.b32", "vote.sync.any.pred")
 _WAITS = (
     "bar.sync",
     "bar.red.or.pred",

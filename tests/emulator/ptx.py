@@ -327,13 +327,16 @@ class Machine:
             raise Fault("a barrier that not all threads of a block reach")
         self.barriers[here.all(axis=1)] += 1
 
-    def _shuffle(self, operands: tuple[str, ...], mask: Array, *, across: bool) -> None:
-        to, value, source, clamp, members = operands
+    def _refuse_parts_of_warps(self, members: str, mask: Array) -> None:
         warps = mask.reshape(-1, 32)
         if (np.broadcast_to(self._value(members, "u32"), self.count)[mask] != 0xFFFFFFFF).any():
-            raise Fault("a shuffle that does not name all lanes")
+            raise Fault("a shuffle or a vote that does not name all lanes")
         if (warps.any(axis=1) != warps.all(axis=1)).any():
-            raise Fault("a shuffle that not all lanes of a warp reach")
+            raise Fault("a shuffle or a vote that not all lanes of a warp reach")
+
+    def _shuffle(self, operands: tuple[str, ...], mask: Array, *, across: bool) -> None:
+        to, value, source, clamp, members = operands
+        self._refuse_parts_of_warps(members, mask)
         lane = np.arange(self.count) % 32
         wanted = np.broadcast_to(self._value(source, "u32"), self.count).astype(np.int64) & 31
         control = np.broadcast_to(self._value(clamp, "u32"), self.count).astype(np.int64)

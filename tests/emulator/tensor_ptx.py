@@ -177,8 +177,13 @@ class TensorMachine(Machine):
             exact = 1.0 / exact if name == "rcp" else np.exp2(exact)
             exact[(exact < 2.0**-126) & ("ftz" in modifiers)] = 0
             self._set(operands[0], exact.astype(np.float32), mask)
-        elif name == "neg":
-            self._set(operands[0], -self._everywhere(operands[1], kind), mask)
+        elif name in ("neg", "abs"):
+            of = np.negative if name == "neg" else np.abs
+            self._set(operands[0], of(self._everywhere(operands[1], kind)), mask)
+        elif step.opcode == "vote.sync.any.pred":
+            self._refuse_parts_of_warps(operands[2], mask)
+            lanes = self._everywhere(operands[1], "pred").reshape(-1, 32)
+            self._set(operands[0], lanes.any(axis=1).repeat(32), mask)
         elif step.opcode == "not.pred":
             self._set(operands[0], ~self._value(operands[1], "pred"), mask)
         elif step.opcode in ("not.b32", "not.b64"):

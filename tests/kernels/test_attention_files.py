@@ -110,6 +110,16 @@ def test_outputs_are_right(
     assert worst(variant(rung, dtype, depth, causal, bn), 2, sequence, kind, loads=loads) < 1
 
 
+@pytest.mark.parametrize("rung", "34567")
+@pytest.mark.parametrize(("dtype", "causal", "sequence", "kind", "loads"), [
+    ("bf16", 0, 330, "wide", "late"), ("fp16", 1, 257, "rising", "early"), ("bf16", 1, 1, "integers", "shuffled"),
+])  # fmt: skip
+def test_three_consumers_share_a_block_of_192_rows(
+    rung: str, dtype: str, causal: int, sequence: int, kind: str, loads: str
+) -> None:
+    assert worst(variant(rung, dtype, 64, causal, 64, consumers=3), 2, sequence, kind, loads=loads) < 1
+
+
 def test_a_block_of_the_first_rung_takes_several_tiles() -> None:
     one = variant("1", "bf16", 64, 1, 64)
     few = load_kernel(one.kernel.path)
@@ -130,7 +140,7 @@ def test_rings_may_have_more_stages(rung: str, stages: int) -> None:
 def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
     """In every variant, and each block finds them on an H200."""
     assertions, axes = list[str](), kernel(rung).parameters
-    names = [name for name in ("depth", "bn", "stages") if name in axes]
+    names = [name for name in ("depth", "bn", "stages", "consumers") if name in axes]
     for values in itertools.product(*(axes[name].values for name in names)):
         one = kernel(rung).variant(dict(zip(names, values, strict=True)), "bf16", excluded=True)
         size = {"sequence": 1024, "heads": 1, "d": int(one.params["depth"])}
@@ -179,18 +189,19 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("5", "", "turns.end(0);", "", "ever"),
     ("5", "", "turns{consumer, steps}", "turns{consumer, steps - 1}", "ever"),
     ("5", "", "            softmax.rescale(output[0], factor);\n", "", WRONG),
-    ("5", TURNS, "consumer == 1 || turn > 0", "true", "ever"),
-    ("5", TURNS, "barrier + 1 - consumer", "barrier + consumer", "ever"),
+    ("5", TURNS, "consumer > 0 || turn > 0", "true", "ever"),
+    ("5", TURNS, "is_last ? 0 : consumer + 1", "consumer", "ever"),
     ("6", "", "wgmma_wait<1>();", "", "wrong|before it is written"),
     ("6", "", "wgmma_wait_all(output);\n            fence", "fence", WRONG),
     ("6", "", "v_ring.wait_until_full(at);", "", "arrivals|wrong"),
     ("6", "", "v_ring.wait_until_full(v_at);", "", "arrivals|wrong"),
-    ("7", "", "first_row + consumers * 64 - 1, sequence", "first_row, sequence", WRONG),
+    ("7", "", "first_row + Consumers * 64 - 1, sequence", "first_row, sequence", WRONG),
     ("7", "", "gridDim.y - 1 - blockIdx.y", "gridDim.y - blockIdx.y", WRONG),
     ("7", "", "mask_scores<true>(score[0], row, step * BN", "mask_scores<true>(score[0], row, 0", WRONG),
     ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG),
-    ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG),
-    ("2", SOFTMAX, "(score[i] - larger) * scale", "fmaf(score[i], scale, -larger * scale)", WRONG),
+    ("2", SOFTMAX, "            maximum[row] = larger[row];\n", "", WRONG),
+    ("2", SOFTMAX, "return (x - most) * scale", "return fmaf(x, scale, -most * scale)", WRONG),
+    ("2", SOFTMAX, "largest_product = 256.0f", "largest_product = 1e38f", WRONG),
     ("2", SOFTMAX, "apart < 4", "apart < 2", WRONG),
     ("2", SOFTMAX, "(row + 8, keys)", "(row, keys)", WRONG),
     ("2", SOFTMAX, "min(row + 1, keys)", "min(row, keys)", WRONG),
@@ -251,5 +262,5 @@ def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(rung
             waits = [at for at, line in enumerate(listing) if "WARPGROUP.DEPBAR" in line]
             (first,) = (at for at in waits if "0x1" in listing[at])
             then = waits[waits.index(first) + 1]
-            assert sum("MUFU.EX2" in line for line in listing[first:then]) == 64 + 2
+            assert sum("MUFU.EX2" in line for line in listing[first:then]) == 2 * (64 + 2)  # in two loops
             assert not any("HGMMA" in line for line in listing[first:then])
