@@ -47,7 +47,7 @@ class Worker(worker.Worker):
         one = {"reference": choice.reference.libraries[0], "algorithm": "", "us": [10.0] * 12}
         found = {"status": "ok", "reason": "", "candidates": [one], "references": {one["reference"]: 10.0}}
         found |= {"stopped_by": "precision", "clock": "events", "notes": [], "check": {}}
-        return {choice.regime: found | decide([one], "precision")}
+        return {choice.regime: found | decide([one])}
 
     def measure(self, request: Any) -> dict[str, Any]:
         task, regimes = self.plan.tasks[request.index], request.regimes

@@ -18,8 +18,10 @@ from ladder.measure.conditions import host_conditions
 from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, appending
 from ladder.measure.view import View
+from ladder.model.cell import Cell, Reference
 from ladder.model.plan_file import read_plan
-from ladder.model.record import Session
+from ladder.model.record import Conditions, Record, Session
+from ladder.results.forecast import durations
 
 ALONE = {
     f"alone-fp32{k}@2^{size}:{regime}"
@@ -195,6 +197,26 @@ def test_a_change_shows_the_cells_that_it_measures_again(measured: Path, change:
     assert found == expected
     seconds = f", about {len(expected) * SECONDS / 2:.0f} s" if expected else ""
     assert summary == f"{len(expected)} cells to measure{seconds}"
+
+
+def test_a_cell_without_a_record_takes_as_long_as_others_in_its_regime() -> None:
+    def timed(dtype: str, regime: str, **spent: float) -> Record:
+        cell = Cell("k", {}, dtype, "NN", {"m": 64}, regime, Reference(("cublas",)))
+        result = {"spent": spent} if spent else {}
+        return Record(cell, Conditions(), "k", "s", "session", "2026-11-20T10:00:00Z", "ok", result=result)
+
+    first, *others = [
+        timed("fp32", "cold", wall_s=1.0, regimes=1),
+        timed("fp16", "cold", wall_s=6.0, regimes=2),
+        timed("fp32", "sustained", wall_s=20.0, regimes=1),
+        timed("bf16", "cold"),
+    ]
+    known, usual = durations([first, *others])
+    assert known[first.cell.id] == 1.0
+    assert others[-1].cell.id not in known
+    assert (usual["cold"], usual["sustained"]) == (2.0, 20.0)
+    assert usual["warm"] == 8.0, "of all, where none was measured in this regime"
+    assert durations([others[-1]]) == ({}, {})
 
 
 def test_without_records_nothing_is_said_of_the_time(measured: Path) -> None:

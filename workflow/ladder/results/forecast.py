@@ -1,6 +1,7 @@
 """What a run would measure, and for how long: from its plans, what is compiled so far, and the records there are."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -11,6 +12,7 @@ from ladder.measure.schedule import Schedule
 from ladder.measure.store import Records, read_store
 from ladder.measure.view import View
 from ladder.model.cell import cell_name
+from ladder.model.record import Record
 from ladder.results.published_records import read_archive
 from ladder.results.templates import TEMPLATES
 
@@ -30,6 +32,21 @@ class Forecast:
     compiled: bool
 
 
+def durations(records: Iterable[Record]) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Seconds that cells took by their ids, as their latest records say, and the mean by regime, or that of all.
+
+    Both are empty where no record says how long it took.
+    """
+    known, by_regime = dict[str, float](), dict[str, list[float]]()
+    for one in records:
+        if (spent := one.result.get("spent") or {}).get("wall_s"):
+            known[one.cell.id] = spent["wall_s"] / spent["regimes"]
+            by_regime.setdefault(one.cell.regime, []).append(known[one.cell.id])
+    overall = fmean(known.values()) if known else 0.0
+    means = {regime: fmean(seconds) for regime, seconds in by_regime.items()}
+    return known, defaultdict(lambda: overall, means)
+
+
 def forecasts(run: Run) -> Iterator[Forecast]:
     """The cells of each sweep that a run would measure; none where there is no GPU to measure on."""
     from ladder.build.cache import Cache  # and with it CUDA, which tables are made without
@@ -40,9 +57,7 @@ def forecasts(run: Run) -> Iterator[Forecast]:
     gpu = next((gpu for gpu in find_gpus() if gpu.slug == run.device), None)
     store = read_store(run.folder.records)
     published = read_archive(run.project.published(run.device).records)
-    spent = {one.cell.id: one.result.get("spent") or {} for one in Records().add((*published, *store))}
-    known = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one.get("wall_s")}
-    usual = fmean(known.values()) if known else None
+    known, usual = durations(Records().add((*published, *store)))
     cache = Cache(run.project.root / run.config.compile.cache)
     for name, plan in ((name, run.plans[name]) for name in run.sweeps):
         on = host_conditions(plan.problem, gpu.name, driver_version()) if gpu else None
@@ -51,17 +66,20 @@ def forecasts(run: Run) -> Iterator[Forecast]:
         made = wanted.planned(plan, {one.key: cache.facts(one) or {} for one in wanted.requests})
         view = View(made, Records() if plan.job["remeasure"] else store)
         schedule, uuid = Schedule(view, on), gpu.uuid if gpu else None
-        due, again, cells = schedule.due(uuid=uuid), schedule.most_again(uuid), {}
+        due, again = schedule.due(uuid=uuid), schedule.most_again(uuid)
+        named, regimes_of = dict[str, str](), dict[str, str]()
         for task, regime in ((plan.tasks[index], regime) for index, regimes in due for regime in regimes):
             cell, against = task.cell.in_regime(regime), f" against {task.baseline}" if task.baseline else ""
-            cells[cell.id] = cell_name(task.variant, cell) + against
+            named[cell.id], regimes_of[cell.id] = cell_name(task.variant, cell) + against, regime
         for choice in (plan.choices[index] for index in schedule.choices(due)):
-            cells[choice.id] = cell_name(" or ".join(choice.reference.libraries), choice)
-        seconds = None if usual is None else sum(known.get(one, usual) for one in cells)
-        if seconds and cells:
-            seconds *= 1 + again / len(cells)
+            named[choice.id] = cell_name(" or ".join(choice.reference.libraries), choice)
+            regimes_of[choice.id] = choice.regime
+        seconds = None
+        if usual:
+            seconds = sum(known.get(cell, usual[regime]) for cell, regime in regimes_of.items())
+            seconds += again * usual[plan.regimes[0]]
         ready = all("status" in facts for facts in (*made.harness.values(), *made.variants.values()))
-        yield Forecast(name, list(cells.values()), again, seconds, ready)
+        yield Forecast(name, list(named.values()), again, seconds, ready)
 
 
 def summary(found: Sequence[Forecast], cells: bool = False) -> str:
