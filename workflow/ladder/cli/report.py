@@ -1,4 +1,7 @@
-"""Steps that write the report and the page."""
+"""Steps that write the report, the page and what changed since another publication."""
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -8,6 +11,7 @@ from ladder.model.files import replace_file
 from ladder.model.folders import RunFolder
 from ladder.model.plan_file import read_plan
 from ladder.page.document import render
+from ladder.report.changes import changes as changes_of
 from ladder.report.document import write
 from ladder.results.run_data import RunData
 
@@ -25,3 +29,13 @@ def page(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Be
     data = RunData.read(folder, sweeps_of(context, sweeps))
     text = render(folder, data, project(context).root, folders(beside))
     replace_file(folder.page, text.encode("utf-8"))
+
+
+Tables = Annotated[Path, typer.Argument(help="Folder of a run or a published one, as of another checkout.")]
+
+
+def changes(context: typer.Context, before: Tables, after: Tables) -> None:
+    """Print, as markdown for release notes, what two folders of tables answer, side by side."""
+    sweeps = sweeps_of(context, None)
+    (old, new) = folders([before, after])
+    print(changes_of(old, RunData.read(old, sweeps), new, RunData.read(new, sweeps)), end="")

@@ -45,6 +45,10 @@ class Choice:
     held: Row | None
 
     @property
+    def rows(self) -> list[Row]:
+        return [row for row in (self.row, self.held) if row is not None]
+
+    @property
     def gain(self) -> Gain:
         return gain(self.row.names)
 

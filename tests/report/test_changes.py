@@ -1,0 +1,80 @@
+"""Two publications side by side, as release notes say what changed: made from their tables alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from ladder.catalogue.kernels import load_catalog
+from ladder.catalogue.sweeps import load_sweeps
+from ladder.cli.app import main
+from ladder.model.folders import Project, PublishedFolder
+from ladder.report.changes import changes
+from ladder.report.choices import choices
+from ladder.report.markdown import spread
+from ladder.report.words import ends
+from ladder.results import tables
+from ladder.results.run_data import RunData
+
+OWN = Project(ROOT)
+PUBLISHED = OWN.published("nvidia-h200")
+
+pytestmark = pytest.mark.skipif(not PUBLISHED.root.is_dir(), reason="nothing is published")
+
+
+def rows_of(text: str, heading: str) -> dict[str, list[str]]:
+    """First cell of each row below a heading -> the others."""
+    lines = text.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
+    cells = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines if line.startswith("|")
+    ]
+    return {first: rest for first, *rest in cells[2:]}
+
+
+def test_what_moved_is_said_with_both_ranges_and_what_did_not_is_the_same(tmp_path: Path) -> None:
+    every = load_sweeps(OWN.sweeps, load_catalog(OWN.kernels), None)
+    sweeps = {name: every[name] for name in ("fp32_ladder", "hopper_dtypes")}
+    old = RunData.read(PUBLISHED, sweeps)
+    frames = {
+        name: tables.read(name, PUBLISHED.tables) for name in ("timings", "claims", "resources", "metrics")
+    }
+    frames |= {name: tables.read(name, PUBLISHED.tables) for name in ("sessions", "notes", "jobs")}
+    claims, timings = frames["claims"], frames["timings"]
+    first = claims["id"][0]
+    claims.loc[claims["id"] == first, "verdict"] = "undecided"
+    moved = next(one for one in choices(old) if (one.kind, one.size) == ("bf16", 4096))
+    faster = (
+        timings["variant"].eq(moved.row["variant"]) & timings["m"].eq(4096) & timings["regime"].eq("cold")
+    )
+    for name in ("speedup", "speedup_low", "speedup_high", "predicted_low", "predicted_high"):
+        timings.loc[faster, name] *= 1.2
+    made = PublishedFolder(tmp_path)
+    tables.write(frames, made.tables)
+    made.environment.write_bytes(PUBLISHED.environment.read_bytes())
+    text = changes(PUBLISHED, old, made, RunData.read(made, sweeps))
+    fastest = rows_of(text, "The fastest GEMMs")
+    before, now, kernel = fastest.pop(f"bf16 {moved.layout} at 4096, cold")
+    assert before == f"{spread(moved.gain.measured, 3)}, {ends(moved.gain.predicted)}"
+    assert float(now.split()[0]) == pytest.approx(1.2 * moved.gain.value, abs=0.01)
+    assert kernel == "the same, outside what was predicted"
+    assert fastest
+    assert all(cells[0] == cells[1] and cells[2] == "the same" for cells in fastest.values())
+    answers = rows_of(text, "Answers")
+    assert answers["Which FP32 GEMM is fastest?"][1] == "the same"
+    before, now = answers["Which bf16 GEMM is fastest?"]
+    assert "faster than cuBLAS" in before
+    assert now not in ("the same", before)
+    (name,) = rows_of(text, "Claims with another verdict")
+    assert name == f"`{first}`"
+
+
+def test_nothing_changed_since_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(PUBLISHED.root)
+    assert main(["--root", str(ROOT), "changes", folder, folder]) == 0
+    text = capsys.readouterr().out
+    assert {cells[1] for cells in rows_of(text, "Answers").values()} == {"the same"}
+    assert text.rstrip().endswith("None.")
+    rows = rows_of(text, "The fastest GEMMs")
+    assert {cells[2] for cells in rows.values()} == {"the same"}
+    assert main(["--root", str(ROOT), "changes", folder, str(ROOT / "docs")]) == 2
