@@ -29,6 +29,7 @@ from ladder.report.shares import shares_of
 from ladder.report.steps import path, rate, steps
 from ladder.results import statistics as stats
 from ladder.results.collect import EARLIER
+from ladder.results.hosts import source_of
 from ladder.results.run_data import RunData
 from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
@@ -103,6 +104,7 @@ def render(
         "sweeps": list(sweeps.values()),
         "tables": frames,
         "clock_nvbench": _clock_rows(frames),
+        "hosts_source": source_of(str(frames["sessions"]["started"].min())),
         "itself": stats.against_itself(frames["sessions"]),
         "sanitized": _sanitized(frames["sanitizer"], frames["resources"]),
         "jobs": stats.records(frames["jobs"]),

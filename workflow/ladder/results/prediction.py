@@ -22,6 +22,7 @@ from scipy.special import digamma, ndtri, polygamma, stdtrit
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
 from ladder.results.conversion import BOTH, OVER, over_the_faster
+from ladder.results.hosts import host_deviation
 from ladder.results.statistics import records
 from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 
@@ -40,29 +41,12 @@ _FLOORS_APART_US = 1.8
 Source: the first release's sessions of seven H200s, whose short cells read 1.66 to 1.79 us longer on hosts with two or
 more GPUs than on hosts with one.
 """
-_HOST = {
-    "kernel, memory": 0.0036,
-    "kernel, compute": 0.0035,
-    "kernel, mixed": 0.0041,
-    "library, memory": 0.0086,
-    "library, compute, 100 to 1000 us": 0.0060,
-    "library, compute": 0.0039,
-    "library, mixed": 0.0039,
-}
-"""Standard deviation of log speed-ups from kind of host to kind of host, by the first words of a class.
-
-It takes sessions on many kinds of host to estimate one, and there are few. Source: the first release's sessions of
-seven H200s, 926 cells read on both kinds, with floors 1.72 us apart, by `_between_hosts`; that of libraries and mixed
-pairs, of which there are two cells, is the one of compute. For libraries from 100 to 1000 us it is that of the 61 cells
-of the published sessions on both kinds, twice as large as in the first release (0.0027); so what `coverage` says of
-this class without a kind of host is no independent test.
-"""
 _OF_HOSTS = 0.90
 """Half of all hosts are taken to be of a kind that a cell was read on. The interval then needs no more of the others
 than 90 %, to hold 95 % of both.
 """
-_PRIOR_CELLS = 20
-"""How many cells a class's prior counts as: the pool of its kind of reference, and for hosts `_HOST`."""
+PRIOR_CELLS = 20
+"""How many cells a class's prior counts as: the pool of its kind of reference, and for hosts earlier sessions."""
 _SMALL = 50
 """Classes with fewer cells are pooled where coverage is published."""
 
@@ -126,7 +110,7 @@ def counted_once(found: Frame) -> Frame:
     return rows.drop(columns=["kind", "bound", "class"]).join(_classes(rows))
 
 
-def _pairs(found: Frame) -> Frame:
+def pairs_of(found: Frame) -> Frame:
     """Every two sessions of a cell: cell, kind, class, how far `apart` their levels are, and what they differ in, `of`.
 
     "session": only that, both are on one GPU; "gpu": on two in hosts of one kind; "host": in hosts of two kinds.
@@ -152,8 +136,8 @@ def _spread(pairs: Frame, share: float = 0.95) -> float:
     return float(apart / ndtri((1 + share) / 2)) ** 2 / 2
 
 
-def _between_hosts(pairs: Frame) -> tuple[int, float]:
-    """How many cells of some `_pairs` were read on two kinds of host, and the variance that the kind adds to a reading.
+def between_hosts(pairs: Frame) -> tuple[int, float]:
+    """How many cells of some `pairs_of` were read on two kinds of host, and the variance that the kind adds.
 
     By the quantile that the interval needs, `_OF_HOSTS`.
     """
@@ -170,28 +154,30 @@ def components(found: Frame) -> Frame:
     Sessions on one GPU differ by what sessions add, those on two GPUs in hosts of one kind also by what GPUs add, those
     in two kinds of host by all. So the differences of these sums are the components, 0 at least (moments, as in
     Henderson 1953 for unbalanced data). Each sum is shrunk towards that of all classes with this kind of reference,
-    which counts as 20 cells (Smyth 2004); what hosts add towards `_HOST`. Without pairs on one GPU, `gpu` holds what
-    sessions add; gpu and host are NaN where no two GPUs were compared over this kind of reference.
+    which counts as 20 cells (Smyth 2004); what hosts add towards that of sessions that ended before, `host_deviation`.
+    Without pairs on one GPU, `gpu` holds what sessions add; gpu and host are NaN where no two GPUs were compared over
+    this kind of reference.
     """
-    pairs = _pairs(found)
+    pairs = pairs_of(found)
     pooled: dict[Any, float] = {key: _spread(own) for key, own in pairs.groupby(["kind", "of"])}
     of_class: dict[Any, tuple[int, float]] = {
         key: (own["cell"].nunique(), _spread(own)) for key, own in pairs.groupby(["class", "of"])
     }
-    between_hosts = {str(name): _between_hosts(own) for name, own in pairs.groupby("class")}
+    of_hosts = {str(name): between_hosts(own) for name, own in pairs.groupby("class")}
     compared = {kind for kind, of in pooled if of != "session"}
+    began = str(found["started"].min())
     rows = []
     for (kind, name), own in found.groupby(["kind", "class"]):
         below = float(own["variance"].median())
         row: Row = {"class": name, "residual": below}
         for of in ("session", "gpu"):
             cells, spread = of_class.get((name, of), (0, 0.0))
-            total = (cells * spread + _PRIOR_CELLS * pooled.get((kind, of), np.nan)) / (cells + _PRIOR_CELLS)
+            total = (cells * spread + PRIOR_CELLS * pooled.get((kind, of), np.nan)) / (cells + PRIOR_CELLS)
             row[of] = np.maximum(total - below, 0.0)
             below = float(np.fmax(total, below))
-        cells, spread = between_hosts.get(str(name), (0, 0.0))
-        prior = next(deviation**2 for words, deviation in _HOST.items() if str(name).startswith(words))
-        total = (cells * spread + _PRIOR_CELLS * prior) / (cells + _PRIOR_CELLS)
+        cells, spread = of_hosts.get(str(name), (0, 0.0))
+        prior = host_deviation(str(name), began) ** 2
+        total = (cells * spread + PRIOR_CELLS * prior) / (cells + PRIOR_CELLS)
         row["host"] = total if kind in compared else np.nan
         rows.append(row)
     known = Frame(rows, columns=["class", *_COMPONENTS]).set_index("class").astype(float)
@@ -244,7 +230,7 @@ def _scales(found: Frame, known: Frame) -> Frame:
     rows = []
     for kind, name in cells[["kind", "class"]].drop_duplicates().itertuples(index=False):
         parts = [read[read["class"] == name], read[read["kind"] == kind]]
-        enough = next((part for part in parts if len(part) >= _PRIOR_CELLS), None)
+        enough = next((part for part in parts if len(part) >= PRIOR_CELLS), None)
         freedom, scale = (np.nan, np.nan) if enough is None else _moderation(enough)
         rows.append({"class": name, "freedom": freedom, "scale": scale})
     return Frame(rows, columns=["class", "freedom", "scale"]).set_index("class").astype(float)
