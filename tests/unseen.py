@@ -2,8 +2,8 @@
 
     PYTHONPATH=workflow python tests/unseen.py SESSIONS.parquet results/published/DEVICE results/unseen/DEVICE
 
-SESSIONS has the columns of sessions.csv. Such sessions are for this alone: ranges that were chosen with them at hand
-would hold in them, and say nothing of the next GPU.
+SESSIONS has the columns of sessions.csv. Such sessions choose none of these ranges, which would else hold in them and
+say nothing of the next GPU. Those of the publication after may.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.results import tables
+from ladder.results.prediction import SMALL, prepare_sessions
 
 CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "taps", "regime", "beta"]
 
@@ -34,16 +35,20 @@ def readings(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
     return found.assign(covered=found["speedup"].between(found["predicted_low"], found["predicted_high"]))
 
 
-def parts(found: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """All readings, those against libraries and those against kernels, and those of each sweep."""
+def parts(found: pd.DataFrame, classes: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """All readings, those against libraries and those against kernels, those of each sweep and of each large class."""
     library = found["reference"].str.startswith("cublas")
     yield from (("all", found), ("library", found[library]), ("kernel", found[~library]))
     yield from found.groupby("sweep")
+    for name, own in found.merge(classes, on=CELL).groupby("class"):
+        if len(own.drop_duplicates(CELL)) >= SMALL:
+            yield str(name), own
 
 
-def unseen(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
-    """The table `unseen`."""
+def unseen(sessions: pd.DataFrame, timings: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """The table `unseen`; a cell is of the class that its `published` sessions are of."""
     found = readings(sessions, timings)
+    classes = prepare_sessions(published).drop_duplicates(CELL)[[*CELL, "class"]]
     rows: list[dict[str, Any]] = [
         {
             "part": name,
@@ -53,7 +58,8 @@ def unseen(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
             "covered": own["covered"].mean(),
             "day": own["started"].max()[:10],
         }
-        for name, own in parts(found)
+        for name, own in parts(found, classes)
+        if len(own)
     ]
     return tables.frame("unseen", rows)
 
@@ -61,10 +67,11 @@ def unseen(sessions: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
 def main(file: Path, published: Path, into: Path) -> None:
     """Write the table. Raises ValueError where a published session is of one of the GPUs."""
     sessions = tables.frame("sessions", pd.read_parquet(file).to_dict("records"))  # type: ignore[arg-type]
-    known = {*tables.read("sessions", published)["gpu_uuid"].dropna()} & {*sessions["gpu_uuid"]}
+    seen = tables.read("sessions", published)
+    known = {*seen["gpu_uuid"].dropna()} & {*sessions["gpu_uuid"]}
     if known:
         raise ValueError(f"{file}: sessions on {', '.join(sorted(known))} are published: they were seen")
-    tables.write({"unseen": unseen(sessions, tables.read("timings", published))}, into)
+    tables.write({"unseen": unseen(sessions, tables.read("timings", published), seen)}, into)
     (into / "unseen.parquet").unlink()
 
 

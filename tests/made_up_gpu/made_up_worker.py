@@ -26,6 +26,8 @@ FACTS = {
     "clock_floor_us": 2.0,
 }
 
+_CHECK = {"max_error": 0.0, "error_bound": 1.0, "launches": 12}
+
 
 class Bench:
     """As much of the bench as the worker's loop needs."""
@@ -46,7 +48,7 @@ class Worker(worker.Worker):
         choice = self.plan.choices[request.index]
         one = {"reference": choice.reference.libraries[0], "algorithm": "", "us": [10.0] * 12}
         found = {"status": "ok", "reason": "", "candidates": [one], "references": {one["reference"]: 10.0}}
-        found |= {"stopped_by": "precision", "clock": "events", "notes": [], "check": {}}
+        found |= {"stopped_by": "precision", "clock": "events", "notes": [], "check": _CHECK}
         return {choice.regime: found | decide([one])}
 
     def measure(self, request: Any) -> dict[str, Any]:
@@ -56,7 +58,7 @@ class Worker(worker.Worker):
             time.sleep(0.05)
         self.done += 1
         common: dict[str, Any] = {"reference": "copy", "algorithm": ""}
-        common |= {"check": {"max_error": 0.0, "error_bound": 1.0, "launches": 12}, "notes": []}
+        common |= {"check": _CHECK, "notes": []}
         common |= {"copy_us": 10.0, "observations": []}
         found = {}
         for regime in regimes:

@@ -11,6 +11,7 @@ from factory import Lab
 from ladder.model.folders import Project
 from ladder.report.answers import trust
 from ladder.results import tables
+from ladder.results.prediction import SMALL
 from ladder.results.run_data import RunData
 from unseen import main, unseen
 
@@ -53,12 +54,30 @@ def test_a_reading_counts_once_where_it_has_a_range_and_says_something() -> None
             {"variant": "without a range"},
             {"m": 2, "predicted_low": 0.97, "predicted_high": 0.99},
         ),
+        sessions(),
     )
     numbers = {row.part: (row.gpus, row.cells, row.readings, row.covered) for row in found.itertuples()}
     assert numbers["all"] == (2, 2, 3, pytest.approx(2 / 3))
     assert numbers["library"] == (2, 1, 2, 0.5)
     assert numbers["kernel"] == (1, 1, 1, 1.0)
     assert numbers["s"] == numbers["all"]
+
+
+def test_a_class_of_fifty_cells_is_a_part() -> None:
+    times = {"speedup": 1.0, "median_us": 30.0, "reference_median_us": 30.0}
+    cells = [times | {"m": m} for m in range(SMALL)]
+    cells += [
+        times | {"m": m, "median_us": 300.0, "reference_median_us": 300.0}
+        for m in range(SMALL, 2 * SMALL - 1)
+    ]
+    published = sessions(*cells).assign(bound="memory")
+    ranges = [
+        {"m": one["m"], "predicted_low": 0.9, "predicted_high": 1.1 if one["m"] else 0.95} for one in cells
+    ]
+    found = unseen(sessions(*cells), timings(*ranges), published).set_index("part")
+    name = "library, memory, 20 to 100 us, cold"
+    assert [part for part in found.index if "," in part] == [name], "the other class is small"
+    assert found.loc[name, ["cells", "readings", "covered"]].to_list() == [SMALL, SMALL, 1 - 1 / SMALL]
 
 
 def test_what_is_published_was_seen(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ than 90 %, to hold 95 % of both.
 """
 PRIOR_CELLS = 20
 """How many cells a class's prior counts as: the pool of its kind of reference, and for hosts earlier sessions."""
-_SMALL = 50
+SMALL = 50
 """Classes with fewer cells are pooled where coverage is published."""
 
 _TOO_FEW = "too few sessions of a cell: what another GPU reads takes two GPUs and its check three"
@@ -329,8 +329,8 @@ def _parts(held: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
     yield "kernel", held[held["kind"] == "kernel"]
     yield "library, over 50 us", held[(held["kind"] == "library") & (held["median_us"] > 50)]
     cells = held.groupby("class")["cell"].transform("nunique")
-    yield from held[cells >= _SMALL].groupby("class")
-    yield f"classes of fewer than {_SMALL} cells", held[cells < _SMALL]
+    yield from held[cells >= SMALL].groupby("class")
+    yield f"classes of fewer than {SMALL} cells", held[cells < SMALL]
     yield from held.groupby("gpu" if by == "gpu" else held["host"].map("GPUs of the host: {:g}".format))
 
 
