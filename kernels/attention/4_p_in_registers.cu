@@ -17,8 +17,6 @@
 #include "mma/attention_tiles.cuh"
 #include "schedule/ring.cuh"
 
-using Alone = ClusterShape<1, 1>;
-
 template <class Element, int Depth, int BN, int Stages, int Consumers>
 struct Shared {
     RowTile<Element, Consumers * 64, Depth> q;
@@ -70,7 +68,7 @@ attention_p_in_registers(const __grid_constant__ TensorMap map_q, const __grid_c
             wgmma_scores(score, shared.q, tile_row, shared.k[at.stage]);
             wgmma_commit();
             wgmma_wait_all(score);
-            release_stage<Alone>(k_ring.empty[at.stage], 0, lane);
+            k_ring.release(at, lane);
 
             mask_scores<Causal>(score[0], row, first_key, sequence, thread);
             float factor[2];
@@ -84,7 +82,7 @@ attention_p_in_registers(const __grid_constant__ TensorMap map_q, const __grid_c
             wgmma_commit();
             wgmma_wait_all(output);
             fence_registers(p);
-            release_stage<Alone>(v_ring.empty[at.stage], 0, lane);
+            v_ring.release(at, lane);
         }
         softmax.divide(output[0]);
         const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};

@@ -18,8 +18,6 @@
 #include "schedule/ring.cuh"
 #include "schedule/turns.cuh"
 
-using Alone = ClusterShape<1, 1>;
-
 template <class Element, int Depth, int BN, int Stages, int Consumers>
 struct Shared {
     RowTile<Element, Consumers * 64, Depth> q;
@@ -61,7 +59,7 @@ attention_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant
         grow_registers<consumer_registers<Consumers>>();
         const int consumer = warpgroup - 1, tile_row = consumer * 64, row = first_row + tile_row;
         const int steps = ceil_div(sequence, BN);
-        const Turns<Consumers> turns{consumer, steps};
+        Turns<Consumers> turns{consumer};
         float score[1][BN / 2], output[1][Depth / 2], factor[2];  // 64 rows over 128 threads
         unsigned p[BN / 16][4];  // of the same rows
         clear(output);
@@ -69,13 +67,13 @@ attention_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant
         RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
         mbarrier_wait(shared.q_full, 0);
         k_ring.wait_until_full(at);
-        turns.begin(0);
+        turns.begin();
         wgmma_fence();
         wgmma_scores(score, shared.q, tile_row, shared.k[0]);
         wgmma_commit();
-        turns.end(0);
+        turns.end();
         wgmma_wait_all(score);
-        release_stage<Alone>(k_ring.empty[0], 0, lane);
+        k_ring.release(at, lane);
         mask_scores<Causal>(score[0], row, 0, sequence, thread);
         softmax.add(score[0], factor);
         pack_fragments<Element>(score[0], p);
@@ -83,17 +81,17 @@ attention_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant
         for (int step = 1; step < steps; ++step, v_at.advance()) {
             at.advance();
             k_ring.wait_until_full(at);
-            turns.begin(step);
+            turns.begin();
             wgmma_fence();
             wgmma_scores(score, shared.q, tile_row, shared.k[at.stage]);
             wgmma_commit();
             wgmma_output(output, p, shared.v[v_at.stage]);
             wgmma_commit();
-            turns.end(step);
+            turns.end();
 
             wgmma_wait<1>();  // the scores are there; the output goes on
             fence_registers(score[0]);
-            release_stage<Alone>(k_ring.empty[at.stage], 0, lane);
+            k_ring.release(at, lane);
             mask_scores<Causal>(score[0], row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
             fence_registers(score[0]);
@@ -101,15 +99,15 @@ attention_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant
             v_ring.wait_until_full(at);
             wgmma_wait_all(output);
             fence_registers(p);
-            release_stage<Alone>(v_ring.empty[v_at.stage], 0, lane);
+            v_ring.release(v_at, lane);
             softmax.rescale(output[0], factor);
             pack_fragments<Element>(score[0], p);
         }
-        turns.begin(steps);
+        turns.begin();
         wgmma_fence();
         wgmma_output(output, p, shared.v[v_at.stage]);
         wgmma_commit();
-        turns.end(steps);
+        turns.end(true);
         wgmma_wait_all(output);
         softmax.divide(output[0]);
         const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};

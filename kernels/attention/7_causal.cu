@@ -3,9 +3,7 @@
 //
 // The technique: a row sees no key after it, so that of the tiles of scores nearly half are all masked.
 // Rungs 1 to 6 compute them; here a block ends with the tile of its last row. Blocks then have
-// from one step to as many as there are tiles. The longest ones of all heads go first (flash-attention-3),
-// and short ones fill the multiprocessors at the end. Blocks start along x first, which counts heads; y
-// counts rows from the end.
+// from one step to as many as there are tiles. The longest go first (schedule/row_tiles.cuh).
 //
 // Predicted: 560 to 620 TFLOP/s on an H200 at a depth of 128, where what is masked does not count: rung 6
 // has half of its 610 to 650. Lost are the masked halves of the last tiles, and the start of short loops.
@@ -17,9 +15,8 @@
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/attention_tiles.cuh"
 #include "schedule/ring.cuh"
+#include "schedule/row_tiles.cuh"
 #include "schedule/turns.cuh"
-
-using Alone = ClusterShape<1, 1>;
 
 template <class Element, int Depth, int BN, int Stages, int Consumers>
 struct Shared {
@@ -33,12 +30,12 @@ struct Shared {
 template <class Element, int Depth, int BN, int Stages, int Consumers>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-                 const __grid_constant__ TensorMap map_v, Element* o, int sequence) {
+                 const __grid_constant__ TensorMap map_v, Element* o, int sequence, int heads) {
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages, Consumers>*>(memory);
     auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
-    const int head = blockIdx.x, first_row = (gridDim.y - 1 - blockIdx.y) * Consumers * 64;
-    const int steps = ceil_div(keys_seen<true>(first_row + Consumers * 64 - 1, sequence), BN);
+    const auto [head, first_row, steps] =
+        RowTiles<true, Consumers * 64, BN, Depth>{sequence, heads}.at(blockIdx.x);
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
@@ -62,7 +59,7 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
     } else {  // a consumer
         grow_registers<consumer_registers<Consumers>>();
         const int consumer = warpgroup - 1, tile_row = consumer * 64, row = first_row + tile_row;
-        const Turns<Consumers> turns{consumer, steps};
+        Turns<Consumers> turns{consumer};
         float score[1][BN / 2], output[1][Depth / 2], factor[2];  // 64 rows over 128 threads
         unsigned p[BN / 16][4];  // of the same rows
         clear(output);
@@ -70,13 +67,13 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
         RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
         mbarrier_wait(shared.q_full, 0);
         k_ring.wait_until_full(at);
-        turns.begin(0);
+        turns.begin();
         wgmma_fence();
         wgmma_scores(score, shared.q, tile_row, shared.k[0]);
         wgmma_commit();
-        turns.end(0);
+        turns.end();
         wgmma_wait_all(score);
-        release_stage<Alone>(k_ring.empty[0], 0, lane);
+        k_ring.release(at, lane);
         mask_scores<true>(score[0], row, 0, sequence, thread);
         softmax.add(score[0], factor);
         pack_fragments<Element>(score[0], p);
@@ -84,17 +81,17 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
         for (int step = 1; step < steps; ++step, v_at.advance()) {
             at.advance();
             k_ring.wait_until_full(at);
-            turns.begin(step);
+            turns.begin();
             wgmma_fence();
             wgmma_scores(score, shared.q, tile_row, shared.k[at.stage]);
             wgmma_commit();
             wgmma_output(output, p, shared.v[v_at.stage]);
             wgmma_commit();
-            turns.end(step);
+            turns.end();
 
             wgmma_wait<1>();  // the scores are there; the output goes on
             fence_registers(score[0]);
-            release_stage<Alone>(k_ring.empty[at.stage], 0, lane);
+            k_ring.release(at, lane);
             mask_scores<true>(score[0], row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
             fence_registers(score[0]);
@@ -102,15 +99,15 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
             v_ring.wait_until_full(at);
             wgmma_wait_all(output);
             fence_registers(p);
-            release_stage<Alone>(v_ring.empty[v_at.stage], 0, lane);
+            v_ring.release(v_at, lane);
             softmax.rescale(output[0], factor);
             pack_fragments<Element>(score[0], p);
         }
-        turns.begin(steps);
+        turns.begin();
         wgmma_fence();
         wgmma_output(output, p, shared.v[v_at.stage]);
         wgmma_commit();
-        turns.end(steps);
+        turns.end(true);
         wgmma_wait_all(output);
         softmax.divide(output[0]);
         const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};

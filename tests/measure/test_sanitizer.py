@@ -186,6 +186,19 @@ def test_lines_of_the_tool_itself_are_no_findings() -> None:
 # What is launched.
 
 
+def test_one_kernel_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    folder, config = tmp_path / "results" / "host", ["--config", f"compile={{cache: {tmp_path / 'cubins'}}}"]
+    words = ["sanitize", str(folder), "--arch", "sm_90a", *config]
+    assert main([*words, "--kernel", "gemm_naive"]) == 0
+    assert set(tables.read("sanitizer", folder / "tables")["kernel"]) == {"gemm_naive"}
+    assert main([*words, "--kernel", "gemm_native"]) != 0
+    assert "command line: kernel: 'gemm_native' is not accepted; no such kernel" in capsys.readouterr().err
+
+
 def planned(root: Path) -> list[Task]:
     own = Project(root)
     catalog = load_catalog(own.kernels)

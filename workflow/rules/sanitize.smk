@@ -6,9 +6,9 @@ rule sanitize:
         tables=tables_in(f"{FOLDER}/tables", ["sanitizer"]),
     log:
         f"{LOGS}/sanitize.log",
-    threads: measuring_threads
+    threads: cores
     resources:
-        gpu=1,
+        gpu=every_gpu,
     params:
         folder=run_folder,
         arch=RUN.arch,

@@ -34,9 +34,9 @@ struct OnlineSoftmax {
     // Below every score but -inf: from -inf on, -inf - -inf would be NaN.
     float maximum[2] = {-3.4028235e38f, -3.4028235e38f};
     float sum[2] = {};
-    // Up to here score * scale - maximum * scale may be one FFMA. It rounds once where the maximum was rounded
-    // twice: all exponentials of a row are larger or smaller by that, 2^(2^-17) at most, and of a maximum of
-    // 10^9 they would be inf.
+    // Up to here score * scale - maximum * scale may be one FFMA. It rounds once, where the maximum's product
+    // was rounded before: the exponentials of a row are all wrong by the same factor, 2^(2^-17) at most. With
+    // a maximum of 10^9 they would be inf.
     static constexpr float largest_product = 256.0f;
 
     __device__ explicit OnlineSoftmax(int depth) : scale(1.4426950408889634f / sqrtf(depth)) {}
@@ -81,7 +81,7 @@ struct OnlineSoftmax {
 
     // Divides the rows of an output by their sums. All lanes of a warp; once.
     template <int Registers>
-    __device__ void divide(float (&output)[Registers]) {
+    __device__ void divide(float (&output)[Registers]) const {
         float inverse[2];
 #pragma unroll
         for (int row = 0; row < 2; ++row) {

@@ -78,6 +78,11 @@ struct RingBarriers {
     __device__ void wait_until_full(const RingPosition<Stages>& at) {
         mbarrier_wait(full[at.stage], at.parity);
     }
+
+    // One release by a warp, where no other block writes to the ring.
+    __device__ void release(const RingPosition<Stages>& at, int lane) {
+        if (lane == 0) mbarrier_arrive(empty[at.stage]);
+    }
 };
 
 // One release of a stage by a warp that has waited for its wgmma: in its own block and in the blocks of the

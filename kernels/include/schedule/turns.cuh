@@ -8,13 +8,15 @@ template <int Consumers>
 struct Turns {
     static constexpr int barrier = 3;  // named barriers from 3 on: 1 and 2 are the consumers' own
     int consumer;  // 0 goes first
-    int last;      // number of the last turn of each; the first is 0
+    bool first = true;
 
-    __device__ void begin(int turn) const {
-        if (consumer > 0 || turn > 0) warpgroup_barrier<2>(barrier + consumer);
+    __device__ void begin() {
+        if (consumer > 0 || !first) warpgroup_barrier<2>(barrier + consumer);
+        first = false;
     }
-    __device__ void end(int turn) const {
+    // All consumers have their last turn in the same round.
+    __device__ void end(bool last = false) const {
         const bool is_last = consumer == Consumers - 1;
-        if (!is_last || turn < last) warpgroup_arrive<2>(barrier + (is_last ? 0 : consumer + 1));
+        if (!is_last || !last) warpgroup_arrive<2>(barrier + (is_last ? 0 : consumer + 1));
     }
 };

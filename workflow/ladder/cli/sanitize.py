@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from typing import Annotated
 
 import typer
 
@@ -11,6 +12,7 @@ from ladder.cli.load import run_of
 from ladder.cli.options import Arch, Config, Configfile, Folder, Jobs
 from ladder.measure import sanitizer
 from ladder.measure.process_lifetime import end_with_parent
+from ladder.model.errors import refuse_unknown
 from ladder.model.folders import RunFolder
 from ladder.results import tables
 
@@ -20,6 +22,7 @@ def sanitize(
     folder_: Folder,
     arch: Arch = None,
     jobs: Jobs = 1,
+    kernel: Annotated[list[str] | None, typer.Option(help="This kernel alone; may be repeated.")] = None,
     configfile: Configfile = None,
     config: Config = None,
 ) -> None:
@@ -27,7 +30,10 @@ def sanitize(
     end_with_parent()
     folder, rows = RunFolder(folder_), list[sanitizer.Row]()
     run = run_of(context, configfile, config, arch=arch)
-    for sweep in sanitizer_sweeps(run.catalog, run.every_sweep):
+    for name in kernel or ():
+        refuse_unknown("command line", "kernel", name, run.catalog, why="no such kernel")
+    catalog = {name: run.catalog[name] for name in kernel or run.catalog}
+    for sweep in sanitizer_sweeps(catalog, run.every_sweep):
         plan = compiled(run.project, sweep, run.config, run.arch, jobs)
         rows += sanitizer.sanitize(write_plan(plan, folder), plan, run.project.root)
     tables.write({"sanitizer": tables.frame("sanitizer", rows)}, folder.tables)

@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import STDOUT, TimeoutExpired
 from typing import Any
@@ -90,7 +91,7 @@ def _checked(
 
 
 def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[Row]:
-    """Rows of sanitizer.csv for the plan at `path`: one for each task and tool, on a GPU to itself."""
+    """Rows of sanitizer.csv for the plan at `path`: one for each task and tool. A tool takes a GPU to itself."""
     facts = [plan.variants.get(task.variant, {}) for task in plan.tasks]
     symbols = {
         index: "".join(own.get("symbols", {}).values())  # none where it did not compile
@@ -99,10 +100,14 @@ def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[Row]:
     }
     gpus, sanitizer, found = find_gpus(), find_sanitizer(), {tool: dict[int, Row]() for tool in TOOLS}
     if gpus and sanitizer:
-        with gpu_program("sanitize", path, plan, root, gpus) as program:
-            for tool, own in TOOLS.items():
-                command = [sanitizer, "--tool", tool, *own, *_OPTIONS]
-                found[tool] = _checked(program, symbols, plan.job["deadline_s"], command)
+
+        def checked(tool: str) -> dict[int, Row]:
+            command = [sanitizer, "--tool", tool, *TOOLS[tool], *_OPTIONS]
+            with gpu_program("sanitize", path, plan, root, gpus) as program:
+                return _checked(program, symbols, plan.job["deadline_s"], command)
+
+        with ThreadPoolExecutor(len(gpus)) as pool:
+            found = dict(zip(TOOLS, pool.map(checked, TOOLS), strict=True))
     why = "compute-sanitizer was not found; it comes with the CUDA toolkit" if gpus else "no GPU is visible"
     for index, (task, about) in enumerate(zip(plan.tasks, facts, strict=True)):
         row = {**vars(task.cell), **task.cell.size, "problem": plan.problem, "variant": task.variant}

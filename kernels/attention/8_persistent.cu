@@ -1,0 +1,140 @@
+// O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
+// Rung 8 of attention in docs/ladder.md: persistent blocks.
+//
+// The technique: a block stays and takes one tile of rows after the other (flash-attention-3). Up to rung 7
+// it begins with a softmax during which nothing is multiplied, and ends with a P @ V and stores. Here the
+// steps of all its tiles are one sequence: the first Q @ K^T of a tile is started together with the last
+// P @ V of the one before. The producer has copied Q ahead, and while a consumer stores, another multiplies.
+//
+// Predicted: 2048 keys as fast as 8192 with rung 6: there start and end of a block take a tenth of the time.
+//
+// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
+// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.
+
+#include "epilogue/online_softmax.cuh"
+#include "epilogue/warpgroup_store.cuh"
+#include "mma/attention_tiles.cuh"
+#include "schedule/ring.cuh"
+#include "schedule/row_tiles.cuh"
+#include "schedule/turns.cuh"
+
+template <class Element, int Depth, int BN, int Stages, int Consumers>
+struct Shared {
+    RowTile<Element, Consumers * 64, Depth> q[2];
+    RowTile<Element, BN, Depth> k[Stages];
+    ValueTile<Element, BN, Depth> v[Stages];
+    RingBarriers<2> q_ring;
+    RingBarriers<Stages> k_ring, v_ring;
+};
+
+template <class Element, int Depth, bool Causal, int BN, int Stages, int Consumers>
+__global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
+attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
+                     const __grid_constant__ TensorMap map_v, Element* o, int sequence, int heads) {
+    alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
+    auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages, Consumers>*>(memory);
+    auto& q_ring = shared.q_ring;
+    auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
+    const RowTiles<Causal, Consumers * 64, BN, Depth> order{sequence, heads};
+    const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
+    const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
+    if (threadIdx.x == 0) {
+        q_ring.init(Consumers * 4);  // a release per warp of the consumers
+        k_ring.init(Consumers * 4);
+        v_ring.init(Consumers * 4);
+    }
+    __syncthreads();
+
+    RingPosition<2> q_at;
+    RingPosition<Stages> at;  // in the rings of K and V
+    if (warpgroup == 0) {  // the producer
+        shrink_registers<producer_registers<Consumers>>();
+        if (one_of_warpgroup(thread)) {
+            for (int index = blockIdx.x; index < order.count(); index += gridDim.x, q_at.advance()) {
+                const auto tile = order.at(index);
+                q_ring.load(shared.q, q_at, MatrixOfMap{map_q, tile.head}, tile.row);
+                for (int step = 0; step < tile.steps; ++step, at.advance()) {
+                    k_ring.load(shared.k, at, MatrixOfMap{map_k, tile.head}, step * BN);
+                    v_ring.load(shared.v, at, MatrixOfMap{map_v, tile.head}, step * BN);
+                }
+            }
+        }
+    } else {  // a consumer
+        grow_registers<consumer_registers<Consumers>>();
+        const int consumer = warpgroup - 1, tile_row = consumer * 64;
+        Turns<Consumers> turns{consumer};
+        float score[1][BN / 2], output[1][Depth / 2], factor[2];  // 64 rows over 128 threads
+        unsigned p[BN / 16][4];  // of the same rows
+        clear(output);
+        OnlineSoftmax softmax(Depth);
+        RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
+        auto tile = order.at(blockIdx.x);
+        const auto start_scores = [&] {
+            k_ring.wait_until_full(at);
+            turns.begin();
+            wgmma_fence();
+            wgmma_scores(score, shared.q[q_at.stage], tile_row, shared.k[at.stage]);
+            wgmma_commit();
+        };
+        const auto start_output = [&](bool last) {
+            wgmma_output(output, p, shared.v[v_at.stage]);
+            wgmma_commit();
+            turns.end(last);
+        };
+        const auto exponentiate = [&](int step) {
+            k_ring.release(at, lane);
+            mask_scores<Causal>(score[0], tile.row + tile_row, step * BN, sequence, thread);
+            softmax.add(score[0], factor);
+            fence_registers(score[0]);
+            v_ring.wait_until_full(at);  // the compiler moves no wait for wgmma ahead of this loop
+        };
+        const auto finish = [&](const OnlineSoftmax& sums, int head, int first_row) {
+            sums.divide(output[0]);
+            const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};
+            store_direct(output, result, first_row + tile_row, 0, thread);
+        };
+
+        q_ring.wait_until_full(q_at);
+        start_scores();
+        turns.end();
+        wgmma_wait_all(score);
+        exponentiate(0);
+        pack_fragments<Element>(score[0], p);
+        for (int step = 1, index = blockIdx.x;; ++step) {
+            const auto before = tile;
+            if (step == tile.steps) {  // on with the first step of another tile
+                q_ring.release(q_at, lane);
+                index += gridDim.x;
+                if (index >= order.count()) break;
+                tile = order.at(index);
+                step = 0;
+                q_at.advance();
+                q_ring.wait_until_full(q_at);
+            }
+            at.advance();
+            start_scores();
+            start_output(false);
+            wgmma_wait<1>();  // the scores are there; the output goes on
+            fence_registers(score[0]);
+            const OnlineSoftmax sums = softmax;
+            if (step == 0) softmax = OnlineSoftmax(Depth);
+            exponentiate(step);
+            wgmma_wait_all(output);
+            fence_registers(p);
+            v_ring.release(v_at, lane);
+            v_at.advance();
+            if (step > 0) {
+                softmax.rescale(output[0], factor);
+            } else {
+                finish(sums, before.head, before.row);
+                clear(output);
+            }
+            pack_fragments<Element>(score[0], p);
+        }
+        turns.begin();
+        wgmma_fence();
+        start_output(true);
+        wgmma_wait_all(output);
+        finish(softmax, tile.head, tile.row);
+    }
+}
