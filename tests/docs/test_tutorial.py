@@ -106,8 +106,8 @@ def test_its_gemm_is_right_also_with_alpha_zero(
     program = compiled_program(own_gemm.source, variant.entry, ROOT / "kernels/include", 0)
     scalars = [int(np.float32(one).view(np.uint32)) for one in (alpha, beta)]
     machine = TensorMachine(program, memory, 1024, [across * down], [[*pointers, m, n, k, *scalars]])
-    block = machine.special["%ctaid.x"]
-    machine.special |= {"%ctaid.x": block % np.uint32(across), "%ctaid.y": block // np.uint32(across)}
+    block = machine.registers["%ctaid.x"]
+    machine.registers |= {"%ctaid.x": block % np.uint32(across), "%ctaid.y": block // np.uint32(across)}
     machine.run()
     expected = alpha * (a.astype(np.float64) @ b) + beta * c
     np.testing.assert_allclose(memory.words[place].view(np.float32).reshape(m, n), expected, atol=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,9 @@ from compiling import compile_ptx
 
 from emulator import ptx
 from emulator.inputs import e4m3
-from emulator.ptx import Array, Instruction, Memory, Program
+from emulator.ptx import Act, Array, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, parse_tensor
 
-_PLAIN: dict[str, Any] = {
-    "abs.f32": np.abs,
-    "abs.f64": np.abs,
-    "neg.f64": np.negative,
-    "sqrt.rn.f64": np.sqrt,
-    "rcp.rn.f64": np.reciprocal,
-    "not.b32": np.invert,
-}
-_PLAIN |= {"not.b64": np.invert, "cvt.f64.f32": np.float64, "cvt.rn.f32.f64": np.float32}
-_PLAIN |= {"cvt.rn.f64.s64": np.float64}
-_PLAIN |= {"cvt.rzi.f32.f32": np.trunc, "cvt.rzi.s32.f32": np.int32}
-_PLAIN["fma.rn.f64"] = lambda a, b, add: a * b + add
-ptx._TYPES["f64"], ptx._BITS[1] = np.float64, np.bool_
 ptx._COMPARE |= {"num": lambda a, b: (a == a) & (b == b)}
 ptx._COMPARE |= {"ltu": lambda a, b: ~(a >= b), "geu": lambda a, b: ~(a < b)}  # or NaN
 ptx._COMPARE |= {"gtu": lambda a, b: ~(a <= b), "leu": lambda a, b: ~(a > b)}
@@ -41,7 +29,22 @@ def _cut(x: Array) -> Array:
     return np.asarray(np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near))
 
 
-_PLAIN |= {f"cvt.rz.f32.{kind}32": _cut for kind in "su"}
+_ROUNDED: dict[str, Any] = {
+    "cvt.f64.f32": np.float64,
+    "cvt.rn.f32.f64": np.float32,
+    "cvt.rn.f64.s64": np.float64,
+    "cvt.rzi.s32.f32": np.int32,
+    "cvt.rz.f32.s32": _cut,
+    "cvt.rz.f32.u32": _cut,
+}
+_PLAIN: dict[str, Any] = {
+    "sqrt.rn.f64": np.sqrt,
+    "rcp.rn.f64": np.reciprocal,
+    "cvt.rzi.f32.f32": np.trunc,
+    **_ROUNDED,
+}
+_TAKEN: dict[str, Any] = {"add": np.add.accumulate, "max": np.maximum.accumulate, "exch": np.asarray}
+"""What a number in memory becomes by one atomic operation after the other, of the number and what is given."""
 
 
 def _words(structure: re.Match[str]) -> str:
@@ -73,66 +76,56 @@ class CheckMachine(TensorMachine):
 
     def __init__(self, program: Program, memory: Memory, blocks: int, arguments: list[int]) -> None:
         super().__init__(program, memory, 256, [blocks], [arguments])
-        self.special["%nctaid.x"] = np.full(self.count, blocks, np.uint32)
+        self.registers["%nctaid.x"] = np.full(self.count, blocks, np.uint32)
 
-    def _value(self, operand: str, kind: str) -> Array:
-        if operand.startswith("0d"):
-            return np.asarray(int(operand[2:], 16), np.uint64).view(np.float64)
-        found = super()._value(operand, kind)
-        return found[::2] if found.size == 2 * self.count else found  # the lower half of a wide register
-
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
+    def _decode(self, step: Instruction) -> Act:
         name, *modifiers = step.opcode.split(".")
         to, *others = step.operands or ("",)
         kind = modifiers[-1] if modifiers else ""
         if name == "atom":
-            self._atomic((*modifiers, *step.operands), mask)
-        elif step.opcode in _PLAIN:
-            self._set(to, np.asarray(_PLAIN[step.opcode](*(self._value(one, kind) for one in others))), mask)
-        elif step.opcode == "cvt.rn.satfinite.e4m3x2.f32":
-            high, low = (e4m3(self._everywhere(one, "f32")).astype(np.uint16) for one in others)
-            self._set(to, high << 8 | low, mask)
-        elif step.opcode == "mul.wide.u16":
-            left, right = (self._everywhere(one, "u16").astype(np.uint32) for one in others)
-            self._set(to, left * right, mask)
-        elif step.opcode == "cvt.u16.u64":
-            self._set(to, self._everywhere(others[0], "u64").astype(np.uint16), mask)
-        elif name == "prmt":
-            low, high = (self._everywhere(one, "u32").astype(np.uint64) for one in others[:2])
-            both, chosen = low | high << np.uint64(32), int(others[2], 0)
+            return partial(self._atomic, modifiers, step.operands)
+        if step.opcode in _PLAIN:
+            return self._sets(to, _PLAIN[step.opcode], others, [kind])
+        if step.opcode == "fma.rn.f64":
+            return self._sets(to, lambda left, right, add: left * right + add, others, [kind] * 3)
+        if step.opcode == "cvt.rn.satfinite.e4m3x2.f32":
+            return self._sets(
+                to, lambda high, low: e4m3(high).astype(np.uint16) << 8 | e4m3(low), others, ["f32"] * 2
+            )
+        if step.opcode == "mul.wide.u16":
+            return self._sets(to, lambda left, right: left.astype(np.uint32) * right, others, ["u16"] * 2)
+        if name == "prmt":
+            return self._permute(int(others[2], 0), to, others[:2])
+        if step.opcode == "st.global.u8":
+            return partial(self._store_byte, step.operands)
+        if name == "membar":
+            return lambda mask: None
+        return super()._decode(step)
+
+    def _permute(self, chosen: int, to: str, operands: list[str]) -> Act:
+        def permute(low: Array, high: Array) -> Array:
+            both = low | high.astype(np.uint64) << np.uint64(32)
             taken = (both >> np.uint64(8 * (chosen >> 4 * at & 7)) & np.uint64(255) for at in range(4))
             found = sum((byte << np.uint64(8 * at) for at, byte in enumerate(taken)), np.uint64(0))
-            self._set(to, np.asarray(found).astype(np.uint32), mask)
-        elif step.opcode == "shfl.sync.down.b32":
-            lane, by = np.arange(self.count), self._everywhere(others[1], "u32").astype(np.int64)
-            source = np.where(lane % 32 + by < 32, lane + by, lane)
-            self._set(to.split("|")[0], self._everywhere(others[0], "b32")[source], mask)
-        elif step.opcode == "mov.b64" and "{" in to + others[0]:
-            halves = re.findall(r"%\w+", to + others[0])
-            if "{" in to:
-                for place, half in enumerate(halves[:2]):
-                    bits = self._everywhere(others[0], "u64") >> np.uint64(32 * place)
-                    self._set(half, bits.astype(np.uint32), mask)
-            else:
-                low, high = (self._everywhere(half, "u32").astype(np.uint64) for half in halves[1:])
-                self._set(to, low | high << np.uint64(32), mask)
-        elif step.opcode == "st.global.u8":
-            at = np.broadcast_to(self._address(to), self.count)[mask]
-            self._global(at // 4, self.memory.words[at // 4], mask)  # for the bounds
-            self.memory.words.view(np.uint8)[at] = self._everywhere(others[0], "u16")[mask].astype(np.uint8)
-        elif name != "membar":
-            super()._carry_out(step, mask)
+            return np.asarray(found).astype(np.uint32)
 
-    def _atomic(self, parts: tuple[str, ...], mask: Array) -> None:
+        return self._sets(to, permute, operands, ["u32"] * 2)
+
+    def _store_byte(self, operands: tuple[str, ...], mask: Array) -> None:
+        at, thread = self._address(operands[0])[mask], np.flatnonzero(mask)
+        self._global(at // 4, self.memory.words[at // 4], thread)  # for the bounds
+        self.memory.words.view(np.uint8)[at] = self._value(operands[1], "u16")[mask].astype(np.uint8)
+
+    def _atomic(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
         """One lane after the other. Sets the old value."""
-        space, operation, kind, to, place, by = parts
-        given, address = self._everywhere(by, kind), np.broadcast_to(self._address(place), self.count)
+        (space, operation, kind), (to, place, by) = modifiers, operands
+        given, address = self._value(by, kind), self._address(place)
         old = np.zeros(self.count, given.dtype)
-        for lane in np.flatnonzero(mask):
-            words = self.memory.words if space == "global" else self.shared[self.block[lane]]
-            cell = words[address[lane] // 4 :][: given.itemsize // 4].view(given.dtype)
-            old[lane] = cell[0]
-            new = {"add": old[lane] + given[lane], "max": max(old[lane], given[lane]), "exch": given[lane]}
-            cell[0] = new[operation]
+        for block, at in {*zip(self.block[mask].tolist(), address[mask].tolist(), strict=True)}:
+            lanes = np.flatnonzero(mask & (address == at) & (self.block == block))
+            words = self.memory.words if space == "global" else self.shared[block]
+            cell = words[at // 4 :][: given.itemsize // 4].view(given.dtype)
+            held = _TAKEN[operation](np.concatenate([cell, given[lanes]]))
+            old[lanes], cell[0] = held[:-1], held[-1]
         if to != "_":
             self._set(to, old, mask)

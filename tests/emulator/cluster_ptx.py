@@ -9,12 +9,14 @@ Semantics: PTX ISA 9.0, 9.7.13.5 (barrier.cluster) and 9.7.9.23 (mapa).
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from emulator.ptx import Array, Fault, Instruction, Memory, Program
+from emulator.ptx import Act, Array, Fault, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, wavefronts_of
 
 _NOTED = ("ld.shared.f32", "ld.shared.v4.f32", "st.shared.f32", "st.shared.v4.f32")
@@ -39,7 +41,7 @@ class ClusterMachine(TensorMachine):
         self.tiles = tiles
         self.accesses: list[tuple[str, int, int]] = []
         rank = (self.block // tiles).astype(np.uint32)
-        self.special |= {
+        self.registers |= {
             "%ctaid.x": (self.block % tiles).astype(np.uint32),
             "%ctaid.z": rank,
             "%nctaid.x": np.full(self.count, tiles, np.uint32),
@@ -58,33 +60,37 @@ class ClusterMachine(TensorMachine):
         ).any():
             raise Fault("a block may leave while another one still reads its shared memory")
 
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
+    def _decode(self, step: Instruction) -> Act:
         if step.opcode == "mapa.shared::cluster.u32":
-            to, address, rank = step.operands
-            there = self._everywhere(address, "u32") | self._everywhere(rank, "u32") << _RANK_SHIFT
-            self._set(to, there.astype(np.uint32), mask)
-        elif step.opcode == "ld.shared::cluster.v4.f32":
-            self._load_from_block(step.operands, mask)
-        elif step.opcode == "barrier.cluster.arrive.release":
-            pass  # in these kernels the wait follows at once
-        elif step.opcode == "barrier.cluster.wait.acquire":
-            self._cluster_barrier(mask)
-        elif ".volatile" in step.opcode:
-            opcode = step.opcode.replace(".volatile", "")
-            self._carry_out(Instruction(step.guard, step.wanted, opcode, step.operands), mask)
-        elif step.opcode in _NOTED and mask[:32].all():
-            self._note_access(step)
-            super()._carry_out(step, mask)
-        else:
-            super()._carry_out(step, mask)
+            to, *others = step.operands
+            return self._sets(to, lambda address, rank: address | rank << _RANK_SHIFT, others, ["u32"] * 2)
+        if step.opcode == "ld.shared::cluster.v4.f32":
+            return partial(self._load_from_block, step.operands)
+        if step.opcode == "barrier.cluster.arrive.release":
+            return lambda mask: None  # in these kernels the wait follows at once
+        if step.opcode == "barrier.cluster.wait.acquire":
+            return self._cluster_barrier
+        if ".volatile" in step.opcode:
+            return self._decode(dataclasses.replace(step, opcode=step.opcode.replace(".volatile", "")))
+        if step.opcode in _NOTED:
+            return self._noted_access(step)
+        return super()._decode(step)
 
-    def _note_access(self, step: Instruction) -> None:
+    def _noted_access(self, step: Instruction) -> Act:
         """Wavefronts of the first warp's access, with the lowest address it wants."""
-        place = step.operands[0 if step.opcode.startswith("st") else 1]
-        offsets = np.broadcast_to(self._address(place), self.count)[:32].tolist()
-        width, merges = 16 if ".v4" in step.opcode else 4, not step.opcode.startswith("st")
-        count = wavefronts_of(offsets, width, merges)
-        self.accesses.append((step.opcode, min(offsets), count))
+        move, loads, width = (
+            super()._decode(step),
+            step.opcode.startswith("ld"),
+            16 if ".v4" in step.opcode else 4,
+        )
+
+        def noted(mask: Array) -> None:
+            if mask[:32].all():
+                offsets = self._address(step.operands[int(loads)])[:32].tolist()
+                self.accesses.append((step.opcode, min(offsets), wavefronts_of(offsets, width, loads)))
+            move(mask)
+
+        return noted
 
     def _write_shared(self, block: Array, word: Array, value: Array, thread: Array) -> None:
         at, barriers = block * self.shared.shape[1] + word, self.cluster_barriers[block % self.tiles]
@@ -96,7 +102,7 @@ class ClusterMachine(TensorMachine):
     def _load_from_block(self, operands: tuple[str, ...], mask: Array) -> None:
         if not mask.any():
             return
-        address = np.broadcast_to(self._address(operands[1]), self.count)[mask]
+        address = self._address(operands[1])[mask]
         at, rank = address % 2**_RANK_SHIFT, address >> _RANK_SHIFT
         owner = rank * self.tiles + self.block[mask] % self.tiles
         if (
@@ -113,9 +119,7 @@ class ClusterMachine(TensorMachine):
                     "another block's memory is read before the cluster barrier that follows its writing"
                 )
             self.read_from_afar[owner, word] = barriers
-            everywhere = np.zeros(self.count, np.uint32)
-            everywhere[mask] = self.shared[owner, word]
-            self._set(register, everywhere, mask)
+            self._register(register, 4)[mask] = self.shared[owner, word]
 
     def _cluster_barrier(self, mask: Array) -> None:
         here = mask.reshape(-1, self.tiles, self.threads)

@@ -9,11 +9,12 @@ increments release and acquire, the writer's came first, and a barrier follows t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from emulator.cluster_ptx import ClusterMachine
-from emulator.ptx import Array, Fault, Instruction, Memory, Program
+from emulator.ptx import Act, Array, Fault, Instruction, Memory, Program
 
 _COUNT = (
     "atom.acq_rel.gpu.global.inc.u32",
@@ -37,7 +38,7 @@ class GridMachine(ClusterMachine):
     ) -> None:
         super().__init__(program, memory, threads, grid[0] * grid[1], grid[2], arguments, landing)
         place = self.block % self.tiles
-        self.special |= {
+        self.registers |= {
             "%ctaid.x": (place % grid[0]).astype(np.uint32),
             "%ctaid.y": (place // grid[0]).astype(np.uint32),
             "%nctaid.x": np.full(self.count, grid[0], np.uint32),
@@ -52,23 +53,25 @@ class GridMachine(ClusterMachine):
         self.came = np.full(len(self.shared), -1, np.int64)
         self.counted = np.full(len(self.shared), -1, np.int64)
 
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
+    def _decode(self, step: Instruction) -> Act:
         if step.opcode in _COUNT:
-            self._count(step, mask)
-        elif step.opcode == "bar.red.or.pred":
-            self._barrier(mask)
-            given = self._everywhere(step.operands[2], "pred") & mask
-            anyone = given.reshape(-1, self.threads).any(axis=1)
-            self._set(step.operands[0], np.repeat(anyone, self.threads), mask)
-        else:
-            super()._carry_out(step, mask)
+            return partial(self._count, step)
+        if step.opcode == "bar.red.or.pred":
+            return partial(self._any, step.operands)
+        return super()._decode(step)
+
+    def _any(self, operands: tuple[str, ...], mask: Array) -> None:
+        self._barrier(mask)
+        given = self._value(operands[2], "pred") & mask
+        anyone = given.reshape(-1, self.threads).any(axis=1)
+        self._set(operands[0], np.repeat(anyone, self.threads), mask)
 
     def _count(self, step: Instruction, mask: Array) -> None:
         to, address, limit = step.operands
-        words = np.broadcast_to(self._address(address), self.count) // 4
-        limits, before = self._everywhere(limit, "u32"), np.zeros(self.count, np.uint32)
+        words, limits = self._address(address) // 4, self._value(limit, "u32")
+        before = np.zeros(self.count, np.uint32)
         for thread in self.random.permutation(np.flatnonzero(mask)):
-            one, word, block = np.arange(self.count) == thread, words[thread : thread + 1], self.block[thread]
+            one, word, block = np.asarray([thread]), words[thread : thread + 1], self.block[thread]
             (held,) = super()._global(word, None, one)  # type: ignore[misc]
             before[thread] = held
             wraps = "inc" in step.opcode and held >= limits[thread]
@@ -79,8 +82,8 @@ class GridMachine(ClusterMachine):
                 self.counter[block], self.counted[block] = word[0], self.barriers[block]
         self._set(to, before, mask)
 
-    def _global(self, word: Array, value: Array | None, mask: Array) -> Array | None:
-        found, thread = super()._global(word, value, mask), np.flatnonzero(mask)
+    def _global(self, word: Array, value: Array | None, thread: Array) -> Array | None:
+        found, thread = super()._global(word, value, thread), np.broadcast_to(thread, word.shape)
         if value is not None:
             self.author[word], self.authored[word] = thread, self.barriers[self.block[thread]]
             return found

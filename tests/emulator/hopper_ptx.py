@@ -19,11 +19,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from emulator.ptx import UNSET, Array, Fault, Instruction, Memory, Program
+from emulator.ptx import Act, Array, Fault, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 
 _RANK_SHIFT = 24
@@ -201,12 +202,9 @@ class HopperMachine(TensorMachine):
         super().__init__(program, memory, threads, [grid[0] * grid[1]], [arguments], landing=landing)
         self.early, self.cluster, self.maps = loads == "early", cluster, maps
         self.order = np.random.default_rng(1) if loads == "shuffled" else None  # of loads that land
-        everywhere = dict.fromkeys(("%nctaid.x", "%nctaid.y"), 0) | {
-            "%nctaid.x": grid[0],
-            "%nctaid.y": grid[1],
-        }
-        self.special |= {name: np.full(self.count, value, np.uint32) for name, value in everywhere.items()}
-        self.special |= {
+        self.registers |= {
+            "%nctaid.x": np.full(self.count, grid[0], np.uint32),
+            "%nctaid.y": np.full(self.count, grid[1], np.uint32),
             "%ctaid.x": (self.block % grid[0]).astype(np.uint32),
             "%ctaid.y": (self.block // grid[0]).astype(np.uint32),
             "%cluster_ctarank": (self.block % cluster).astype(np.uint32),
@@ -214,7 +212,6 @@ class HopperMachine(TensorMachine):
         self.sum_bits: int | None = None  # of the sums of wgmma, which are exact without
         self.behind = np.zeros(self.count, bool)  # threads that go on only where no other one may
         self.ended = np.zeros(self.count, bool)  # threads, where blocks form clusters
-        self.plain = set[str]()  # opcodes that were found to be none of this machine's own
         self.mbarriers: dict[tuple[int, int], Barrier] = {}
         # Of a shared word: the thread that wrote it, and what it lacks to be seen by wgmma and TMA.
         self.author = np.zeros(self.shared.shape, np.int32)
@@ -287,8 +284,8 @@ class HopperMachine(TensorMachine):
     def _ready(self, step: Instruction, mask: Array) -> Array:
         ready = np.zeros(self.count, bool)
         if step.opcode.startswith("mbarrier"):
-            place = np.broadcast_to(self._address(step.operands[1]), self.count)[mask]
-            parity = self._everywhere(step.operands[2], "u32")[mask] & 1
+            place = self._address(step.operands[1])[mask]
+            parity = self._value(step.operands[2], "u32")[mask] & 1
             asked = (self.block[mask] << 32 | place) << 1 | parity
             passed = {
                 one: self._mbarrier(one >> 33, one >> 1 & 0xFFFFFFFF).parity != one & 1
@@ -301,7 +298,7 @@ class HopperMachine(TensorMachine):
             ready[:] = np.repeat(mask.reshape(-1, width).all(axis=1), width)
             return ready
         if step.opcode == _FLAG:
-            word = np.broadcast_to(self._address(step.operands[1]), self.count) // 4
+            word = self._address(step.operands[1]) // 4
             ready[mask] = self.memory.words[word[mask]] != 0
             return ready
         names = self._barrier_names(step, mask)
@@ -319,7 +316,7 @@ class HopperMachine(TensorMachine):
                 for one, block in zip(threads, self.block[threads].tolist(), strict=True)
             ]
         number = step.operands[1 if step.opcode.startswith("bar.red") else 0]
-        numbers = self._everywhere(number, "u32")[threads].tolist()
+        numbers = self._value(number, "u32")[threads].tolist()
         blocks = self.block[threads].tolist()
         return [(one, (block, number)) for one, block, number in zip(threads, blocks, numbers, strict=True)]
 
@@ -342,85 +339,81 @@ class HopperMachine(TensorMachine):
 
     # Instructions.
 
-    def _value(self, operand: str, kind: str) -> Array:
-        if operand.startswith("%") and operand not in self.registers and operand not in self.special:
-            raise Fault(f"the register {operand} is read before it is written")
-        return super()._value(operand, kind)
-
     def _at(self, operand: str, thread: int) -> int:
         """A 32-bit operand, or the address in one, of a thread."""
-        value = self._address(operand) if operand.startswith("[") else self._value(operand, "u32")
-        return int(np.broadcast_to(value, self.count)[thread])
+        if not operand.startswith("["):
+            return int(self._value(operand, "u32")[thread])
+        base, offset = self._place(operand)
+        return int(base[thread]) + offset
 
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
+    def _decode(self, step: Instruction) -> Act:
         opcode, operands = step.opcode, step.operands
-        if opcode in self.plain:
-            super()._carry_out(step, mask)
-        elif opcode == "fence.proxy.async.shared::cta":
-            self._seen(_UNFENCED, mask)
-        elif opcode in ("bar.sync", "bar.warp.sync"):  # the first ones have waited for the others
-            self._seen(_UNMET, mask)
-        elif opcode.startswith("createpolicy"):
-            self._set(operands[0], np.zeros(1, np.uint64), mask)
-        elif opcode.startswith(_NOTHING) or opcode == "barrier.cluster.wait.acquire":
-            pass  # whoever gets here need not wait any more
-        elif opcode == "bar.arrive":
-            self._seen(_UNMET, mask)
-            self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask), waits=False)
-        elif opcode.startswith("barrier.cluster.arrive"):
-            self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask))
-        elif opcode.startswith("mbarrier"):
-            self._on_mbarriers(opcode, operands, mask)
-        elif opcode == "elect.sync":
-            chosen = np.zeros((self.count // 32, 32), bool)
-            warps = mask.reshape(-1, 32)
-            chosen[np.arange(len(warps)), warps.argmax(axis=1)] = warps.any(axis=1)
-            self._set(operands[0].partition("|")[2], chosen.reshape(-1), mask)
-        elif opcode.startswith("mapa"):
-            here = self._everywhere(operands[1], opcode[-3:])
-            rank = self._everywhere(operands[2], "u32").astype(here.dtype)
-            self._set(operands[0], here | rank << here.dtype.type(_RANK_SHIFT), mask)
-        elif opcode.startswith("ld.shared::cluster") or opcode == "ld.f32":
-            self._load_from_block(operands, mask)
-        elif (
+        if opcode == "fence.proxy.async.shared::cta":
+            return partial(self._seen, _UNFENCED)
+        if opcode in ("bar.sync", "bar.warp.sync"):  # the first ones have waited for the others
+            return partial(self._seen, _UNMET)
+        if opcode.startswith("createpolicy"):
+            return partial(self._set, operands[0], np.zeros(1, np.uint64))
+        if opcode.startswith(_NOTHING) or opcode == "barrier.cluster.wait.acquire":
+            return lambda mask: None  # whoever gets here need not wait any more
+        if opcode == "bar.arrive" or opcode.startswith("barrier.cluster.arrive"):
+            return partial(self._arrive_at, step)
+        if opcode.startswith("mbarrier"):
+            return partial(self._on_mbarriers, opcode, operands)
+        if opcode == "elect.sync":
+            return partial(self._elect, operands[0].partition("|")[2])
+        if opcode.startswith("mapa"):
+            kind = opcode[-3:]
+            return self._sets(
+                operands[0],
+                lambda here, rank: here | rank.astype(here.dtype) << here.dtype.type(_RANK_SHIFT),
+                operands[1:],
+                [kind, "u32"],
+            )
+        if opcode.startswith("ld.shared::cluster") or opcode == "ld.f32":
+            return partial(self._load_from_block, operands)
+        if (
             opcode == "st.v4.f32"
         ):  # to a generic address, which is one in a block's shared memory here, as of ld.f32
-            self._store_to_block(operands, mask)
-        elif (plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)) != opcode:
-            super()._carry_out(dataclasses.replace(step, opcode=plain), mask)
-        elif opcode.startswith("cp.async.bulk"):
-            self._bulk(opcode, operands, mask)
-        elif opcode.startswith("wgmma"):
-            self._on_wgmmas(opcode, operands, mask)
-        elif opcode.startswith("stmatrix"):
-            self._store_matrices(operands, mask)
-        elif opcode == "mov.pred" and not operands[1].startswith("%"):
-            self._set(operands[0], np.asarray([operands[1] != "0"]), mask)
-        elif opcode == "not.b32":
-            self._set(operands[0], ~self._everywhere(operands[1], "u32"), mask)
-        elif opcode == "bfi.b32":
-            new, old, at, width = (self._everywhere(one, "u32").astype(np.uint64) for one in operands[1:])
-            field = ((np.uint64(1) << width) - np.uint64(1)) << at
-            self._set(operands[0], (old & ~field | new << at & field).astype(np.uint32), mask)
-        elif opcode in ("cvt.rn.bf16x2.f32", "cvt.rn.f16x2.f32"):
+            return partial(self._store_to_block, operands)
+        if (plain := re.sub(r"^(ld|st)\.(acquire|release|relaxed)\.gpu", r"\1", opcode)) != opcode:
+            return super()._decode(dataclasses.replace(step, opcode=plain))
+        if opcode.startswith("cp.async.bulk"):
+            return partial(self._bulk, opcode, operands)
+        if opcode.startswith("wgmma"):
+            return partial(self._on_wgmmas, opcode, operands)
+        if opcode.startswith("stmatrix"):
+            return partial(self._store_matrices, operands)
+        if opcode in ("cvt.rn.bf16x2.f32", "cvt.rn.f16x2.f32"):
             element = "bf16" if "bf16" in opcode else "f16"
-            high, low = (
-                to_bits(self._everywhere(one, "f32"), element).astype(np.uint32) for one in operands[1:]
+            return self._sets(
+                operands[0],
+                lambda high, low: to_bits(low, element) | to_bits(high, element).astype(np.uint32) << 16,
+                operands[1:],
+                ["f32"] * 2,
             )
-            self._set(operands[0], low | high << 16, mask)
-        else:
-            if opcode != "mov.pred":
-                self.plain.add(opcode)
-            super()._carry_out(step, mask)
+        return super()._decode(step)
 
-    def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
-        block = self.block[mask]
+    def _arrive_at(self, step: Instruction, mask: Array) -> None:
+        waits = step.opcode != "bar.arrive"
+        if not waits:
+            self._seen(_UNMET, mask)
+        self._arrive(self._barrier_names(step, mask), self._barrier_count(step, mask), waits=waits)
+
+    def _elect(self, register: str, mask: Array) -> None:
+        chosen = np.zeros((self.count // 32, 32), bool)
+        warps = mask.reshape(-1, 32)
+        chosen[np.arange(len(warps)), warps.argmax(axis=1)] = warps.any(axis=1)
+        self._set(register, chosen.reshape(-1), mask)
+
+    def _in_shared(self, word: Array, value: Array | None, thread: Array) -> Array | None:
+        block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
         if value is None:
             return np.asarray(self.shared[block, word])
         self.shared[block, word] = value
-        self.author[block, word] = np.flatnonzero(mask)
+        self.author[block, word] = thread
         self.lacks[block, word] = _UNFENCED
         return None
 
@@ -437,7 +430,7 @@ class HopperMachine(TensorMachine):
 
     def _in_cluster(self, operand: str) -> tuple[Array, Array]:
         """The block and the word that an address from `mapa` names, of all threads."""
-        address = np.broadcast_to(self._address(operand), self.count)
+        address = self._address(operand)
         owner = self.block // self.cluster * self.cluster + (address >> _RANK_SHIFT)
         return owner, address % 2**_RANK_SHIFT // 4
 
@@ -446,14 +439,12 @@ class HopperMachine(TensorMachine):
         if self.ended.reshape(-1, self.threads).all(axis=1)[owner[mask]].any():
             raise Fault("a block reads the shared memory of one that has ended")
         for offset, register in enumerate(re.findall(r"%\w+", operands[0])):
-            value = np.zeros(self.count, np.uint32)
-            value[mask] = self.shared[owner[mask], word[mask] + offset]
-            self._set(register, value, mask)
+            self._register(register, 4)[mask] = self.shared[owner[mask], word[mask] + offset]
 
     def _store_to_block(self, operands: tuple[str, ...], mask: Array) -> None:
         owner, word = self._in_cluster(operands[0])
         for offset, register in enumerate(re.findall(r"%\w+", operands[1])):
-            value = self._everywhere(register, "u32")
+            value = self._value(register, "u32")
             self.shared[owner[mask], word[mask] + offset] = value[mask]
 
     # mbarrier.
@@ -543,7 +534,7 @@ class HopperMachine(TensorMachine):
     def _load_line(self, operands: tuple[str, ...], thread: int) -> None:
         """Bytes side by side. Where they leave the buffer, or are no whole chunks of 16, is a fault."""
         to, size, full = (self._at(operands[place], thread) for place in (0, 2, 3))
-        begin = int(np.broadcast_to(self._address(operands[1]), self.count)[thread])
+        begin = int(self._address(operands[1])[thread])
         if to % 16 or begin % 16 or size % 16:
             raise Fault("a bulk copy that is not aligned to 16 bytes")
         if not 0 < size <= 4 * self.shared.shape[1] - to:
@@ -565,7 +556,7 @@ class HopperMachine(TensorMachine):
     def _box(self, operand: str, thread: int) -> tuple[Map, Array, Array]:
         """The map of a box, which of its elements lie in the matrix, and their numbers in memory."""
         number, *place = re.findall(r"%\w+|\d+", operand)
-        which = int(np.broadcast_to(self._value(number, "u64"), self.count)[thread])
+        which = int(self._value(number, "u64")[thread])
         signed = (int(np.int32(np.uint32(self._at(one, thread)))) for one in place)
         return self.maps[which], *self.maps[which].inside(*signed)
 
@@ -577,7 +568,7 @@ class HopperMachine(TensorMachine):
         own = int(self.block[thread])
         blocks = [own]
         if "multicast" in opcode:
-            bits = int(self._everywhere(operands[3], "u16")[thread])
+            bits = int(self._value(operands[3], "u16")[thread])
             first = own // self.cluster * self.cluster
             blocks = [first + rank for rank in range(self.cluster) if bits >> rank & 1]
 
@@ -639,7 +630,7 @@ class HopperMachine(TensorMachine):
         held, block = operands[1].startswith("{"), int(self.block[128 * group])
 
         def agreed(operand: str, kind: str) -> int:
-            value = self._everywhere(operand, kind)[threads]
+            value = self._value(operand, kind)[threads]
             if (value != value[0]).any():
                 raise Fault("a wgmma whose threads disagree")
             return int(value[0])
@@ -684,7 +675,7 @@ class HopperMachine(TensorMachine):
         def values() -> Array:
             left = np.zeros((64, 8 * per_word))
             for i, register in enumerate(registers):
-                words = np.ascontiguousarray(self._everywhere(register, "u32")[threads])
+                words = np.ascontiguousarray(self._value(register, "u32")[threads])
                 row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
                 column = (thread % 4 + i // 2 * 4) * per_word
                 for part in range(per_word):
@@ -701,10 +692,7 @@ class HopperMachine(TensorMachine):
         registers = re.findall(r"%\w+", operand)
         rows, columns = _places(len(registers))
         products = (left @ right.T)[rows, columns]
-        for register in registers:
-            if register not in self.registers:
-                self.registers[register] = np.full(self.count, UNSET, np.uint32)
-        sums = [self.registers[register][threads] for register in registers]
+        sums = [self._register(register, 4)[threads] for register in registers]
         held = np.stack(sums).view(np.float32)
         if self.sum_bits is None:
             totals = products + held if add else products
@@ -719,8 +707,8 @@ class HopperMachine(TensorMachine):
 
     def _store_matrices(self, operands: tuple[str, ...], mask: Array) -> None:
         self._whole_warps(mask)
-        address = np.broadcast_to(self._address(operands[0]), self.count).reshape(-1, 32)
+        address = self._address(operands[0]).reshape(-1, 32)
         lane = np.arange(32)
         for matrix, register in enumerate(re.findall(r"%\w+", operands[1])):
             byte = (address[:, 8 * matrix + lane // 4] + lane % 4 * 4).reshape(-1)[mask]
-            self._in_shared(byte // 4, self._everywhere(register, "u32")[mask], mask)
+            self._in_shared(byte // 4, self._value(register, "u32")[mask], np.flatnonzero(mask))

@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+Act = Callable[[Array], None]
+"""Carries out an instruction in the threads of a mask."""
 
 UNSET = 0x7FC0DEAD
 """What memory holds that nobody has written: a NaN, and no plausible sum."""
@@ -28,9 +31,19 @@ _TYPES: dict[str, Any] = {
     "u64": np.uint64,
     "s64": np.int64,
     "b64": np.uint64,
+    "u16": np.uint16,
+    "s16": np.int16,
+    "b16": np.uint16,
+    "f64": np.float64,
     "pred": np.bool_,
 }
-_BITS = {"pred": np.bool_, 4: np.uint32, 8: np.uint64}
+_BITS: dict[int, tuple[Any, int]] = {
+    1: (np.bool_, 0),
+    2: (np.uint16, 0x7FFF),
+    4: (np.uint32, UNSET),
+    8: (np.uint64, UNSET),
+}
+"""How registers of so many bytes are held, and what they hold where nothing was written."""
 _LINE = re.compile(r"(?:@(!?)(%p\d+)\s+)?([a-z][\w.:]*)\s*(.*);")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
 _ENTRY = re.compile(r"\.entry (\w+)\((.*?)\)(.*?)\{\n(.*)\n\}", re.DOTALL)
@@ -44,14 +57,15 @@ _ARITHMETIC: dict[str, Callable[[Array, Array], Array]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
-    "shl": np.left_shift,
-    "shr": np.right_shift,
     "min": np.fmin,  # of a number and NaN the number, as PTX has it
     "max": np.fmax,
 }
+_SHIFTS: dict[str, Callable[[Array, Array], Array]] = {"shl": np.left_shift, "shr": np.right_shift}
+"""By the width or more NumPy shifts as PTX does."""
 _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal,
     "ne": np.not_equal,
+    "neu": np.not_equal,
     "lt": np.less,
     "le": np.less_equal,
     "gt": np.greater,
@@ -63,9 +77,9 @@ class Fault(Exception):
     """The kernel did what hardware forbids or leaves undefined."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Instruction:
-    """`opcode` operands, carried out where the guard (a predicate register) is `wanted`."""
+    """`opcode` operands, carried out where the guard (a predicate register) is `wanted`. Equal to itself alone."""
 
     guard: str | None
     wanted: bool
@@ -144,11 +158,12 @@ class Machine:
         self.count = len(self.launch)
         self.block = np.arange(self.count) // threads
         first = np.concatenate([[0], np.cumsum(blocks)[:-1]])
-        self.special = {
+        self.registers: dict[str, Array] = {
             "%tid.x": (np.arange(self.count) % threads).astype(np.uint32),
             "%ctaid.x": (self.block - first[self.launch]).astype(np.uint32),
             "%ntid.x": np.full(self.count, threads, np.uint32),
         }
+        self.acts: dict[Instruction, Act] = {}
         self.arguments = {
             name: np.asarray([given[place] for given in arguments], np.uint64)[self.launch]
             for place, name in enumerate(program.parameters)
@@ -159,7 +174,6 @@ class Machine:
         self.writer = np.full(shape, -1, np.int32)
         self.written = np.full(shape, -1, np.int32)
         self.barriers = np.zeros(shape[0], np.int64)
-        self.registers: dict[str, Array] = {}
 
     def run(self) -> None:
         """Every thread to its end."""
@@ -179,7 +193,8 @@ class Machine:
         for step in self.program.blocks[place]:
             mask = active
             if step.guard is not None:
-                mask = active & (self.registers[step.guard] == step.wanted)
+                held = self.registers[step.guard]
+                mask = active & (held if step.wanted else ~held)
             if step.opcode in ("bra", "bra.uni", "ret"):
                 if step.opcode != "ret" and mask.any():
                     self._send(waiting, self.program.labels[step.operands[0]], mask)
@@ -187,127 +202,143 @@ class Machine:
                 if not active.any():
                     break
             else:
-                self._carry_out(step, mask)
+                if (act := self.acts.get(step)) is None:
+                    act = self.acts[step] = self._decode(step)
+                act(mask)
         return active
 
     def _value(self, operand: str, kind: str) -> Array:
-        """Bits of an operand in every thread, read as `kind`."""
-        dtype = _TYPES[kind]
-        if (register := self.registers.get(operand)) is not None:
-            return register.view(dtype)
-        if operand.startswith("0f"):
-            return np.asarray(int(operand[2:], 16), np.uint32).view(np.float32)
-        if operand in self.special:
-            return np.asarray(self.special[operand].view(dtype))
-        number = self.program.shared[operand] if operand in self.program.shared else int(operand, 0)
-        bits = _BITS[np.dtype(dtype).itemsize]
-        return np.asarray(number % 2 ** (8 * np.dtype(dtype).itemsize), bits).view(dtype)
+        """Bits of an operand in every thread, read as `kind`: of a register a view, lower bits of a wider one."""
+        dtype = np.dtype(_TYPES[kind])
+        if operand.startswith("%"):
+            if operand not in self.registers:
+                raise Fault(f"the register {operand} is read before it is written")
+            found = self.registers[operand].view(dtype)
+            return found[:: len(found) // self.count]
+        if operand.startswith(("0f", "0d")):
+            number = int(operand[2:], 16)
+        else:
+            number = self.program.shared[operand] if operand in self.program.shared else int(operand, 0)
+        bits, _ = _BITS[dtype.itemsize]
+        held = np.asarray(number % 2 ** (8 * dtype.itemsize), bits).view(dtype)
+        return np.broadcast_to(held, self.count)
+
+    def _register(self, name: str, size: int) -> Array:
+        """Bits of a register, which is of `size` bytes if it is new."""
+        if (held := self.registers.get(name)) is None:
+            bits, unset = _BITS[size]
+            held = self.registers[name] = np.full(self.count, unset, bits)
+        return held
 
     def _set(self, register: str, value: Array, mask: Array) -> None:
-        bits = np.bool_ if value.dtype == np.bool_ else _BITS[value.dtype.itemsize]
-        if (held := self.registers.get(register)) is None:
-            held = self.registers[register] = np.empty(self.count, bits)
-            held[~mask] = 0 if bits is np.bool_ else UNSET
-        np.copyto(held, value.view(bits), where=mask)
+        size = value.dtype.itemsize
+        np.copyto(self._register(register, size), value.view(_BITS[size][0]), where=mask)
+
+    def _sets(
+        self, to: str, function: Callable[..., Array], operands: Sequence[str], kinds: Sequence[str]
+    ) -> Act:
+        """Sets a register to a function of operands, read as `kinds`."""
+        given = [self._value(one, kind) for one, kind in zip(operands, kinds, strict=True)]
+        return lambda mask: self._set(to, function(*given), mask)
+
+    def _place(self, operand: str) -> tuple[Array, int]:
+        """What an address consists of: a register or number of 32 or 64 bits, and an offset."""
+        base, _, offset = operand.strip("[]").partition("+")
+        narrow = base in self.registers and self.registers[base].itemsize == 4
+        return self._value(base, "u32" if narrow else "s64"), int(offset or 0)
 
     def _address(self, operand: str) -> Array:
-        base, _, offset = operand.strip("[]").partition("+")
-        return self._value(base, "s64") + int(offset or 0)
+        base, offset = self._place(operand)
+        return base.astype(np.int64) + offset
 
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
+    def _decode(self, step: Instruction) -> Act:
+        """How to carry out an instruction, asked once: its operands are the registers that were written until then."""
         name, *modifiers = step.opcode.split(".")
         kind = modifiers[-1] if modifiers else ""
         to, *others = step.operands
+        operation = name if len(modifiers) < 2 else f"{name}.{modifiers[0]}"
+        if step.opcode.startswith("ld.param"):
+            bits = self.arguments[others[0].strip("[]")]
+            if not kind.endswith("64"):
+                bits = bits.astype(np.uint32)
+            if kind == "s32" and to.startswith("%rd"):  # extended by its sign
+                bits = bits.view(np.int32).astype(np.int64)
+            return partial(self._set, to, bits)
         if name in ("ld", "st"):
-            self._move(name, modifiers, step.operands, mask)
-        elif step.opcode == "bar.sync":
-            self._barrier(mask)
-        elif step.opcode in ("shfl.sync.idx.b32", "shfl.sync.bfly.b32"):
-            self._shuffle(step.operands, mask, across="bfly" in step.opcode)
-        elif name == "setp":
-            compare = _COMPARE[modifiers[0]]
-            self._set(to, compare(*(self._value(one, kind) for one in others)), mask)
-        elif name == "selp":
-            yes, no = (self._value(one, kind) for one in others[:2])
-            self._set(to, np.where(self._value(others[2], "pred"), yes, no), mask)
-        elif name in ("mov", "cvta"):
-            self._set(to, self._value(others[0], kind), mask)
-        elif name == "cvt" and modifiers[0][0] in "us" and modifiers[1][0] in "us":
-            self._set(to, self._value(others[0], kind).astype(_TYPES[modifiers[0]]), mask)
-        elif name in ("mul", "mad") and modifiers[0] in ("hi", "wide", "lo") and kind.endswith("32"):
-            wide = {"s32": np.int64, "u32": np.uint64}[kind]
-            left, right = (self._value(one, kind).astype(wide) for one in others[:2])
-            product = left * right
-            if modifiers[0] != "wide":
-                product = (product >> (32 if modifiers[0] == "hi" else 0)).astype(_TYPES[kind])
-            if name == "mad":
-                sort = kind.replace("32", "64") if modifiers[0] == "wide" else kind
-                product = product + self._value(others[2], sort)
-            self._set(to, product, mask)
-        elif (name if len(modifiers) < 2 else f"{name}.{modifiers[0]}") in _ARITHMETIC:
-            self._arithmetic(name, modifiers, to, others, mask)
-        else:
-            raise NotImplementedError(f"{step.opcode} {', '.join(step.operands)}")
+            return self._move(name, modifiers, step.operands)
+        if step.opcode == "bar.sync":
+            return self._barrier
+        if name == "shfl" and kind == "b32":
+            return partial(self._shuffle, modifiers[1], step.operands)
+        if name == "setp":
+            return self._sets(to, _COMPARE[modifiers[0]], others, [kind] * 2)
+        if name == "selp":
+            return self._sets(
+                to, lambda yes, no, which: np.where(which, yes, no), others, [kind, kind, "pred"]
+            )
+        if name in ("mov", "cvta"):
+            return self._sets(to, lambda value: value, others, [kind])
+        if name == "cvt" and modifiers[0][0] in "us" and modifiers[1][0] in "us":
+            return self._sets(to, lambda value: value.astype(_TYPES[modifiers[0]]), others, [kind])
+        if name in ("mul", "mad") and modifiers[0] in ("hi", "wide", "lo") and kind.endswith("32"):
+            return self._product(modifiers[0], kind, to, others)
+        if name in _SHIFTS:
+            shift = _SHIFTS[name]  # the count is a u32 whatever is shifted
+            return self._sets(
+                to, lambda value, count: shift(value, count.astype(value.dtype)), others, [kind, "u32"]
+            )
+        if operation in _ARITHMETIC:
+            return self._sets(to, _ARITHMETIC[operation], others, [kind] * 2)
+        raise NotImplementedError(f"{step.opcode} {', '.join(step.operands)}")
 
-    def _arithmetic(self, name: str, modifiers: list[str], to: str, others: list[str], mask: Array) -> None:
-        kind = modifiers[-1]
-        left = self._value(others[0], kind)
-        if name in ("shl", "shr"):
-            # The count is a u32 whatever is shifted; one of the width or more would leave zero.
-            count = self._value(others[1], "u32")
-            if bool((np.broadcast_to(count, self.count)[mask] >= 8 * left.dtype.itemsize).any()):
-                raise NotImplementedError(f"{name} by the width or more")
-            right = count.astype(left.dtype)
-        else:
-            right = self._value(others[1], kind)
-        operation = _ARITHMETIC[name if len(modifiers) < 2 else f"{name}.{modifiers[0]}"]
-        self._set(to, operation(left, right), mask)
+    def _product(self, part: str, kind: str, to: str, operands: list[str]) -> Act:
+        wide, shift = {"s32": np.int64, "u32": np.uint64}[kind], 32 if part == "hi" else 0
+        sort = kind.replace("32", "64") if part == "wide" else kind
 
-    def _move(self, name: str, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+        def product(left: Array, right: Array, add: Any = 0) -> Array:
+            return np.asarray((left.astype(wide) * right >> shift).astype(_TYPES[sort]) + add)
+
+        return self._sets(to, product, operands, [kind, kind, sort][: len(operands)])
+
+    def _move(self, name: str, modifiers: list[str], operands: tuple[str, ...]) -> Act:
         kind, space = modifiers[-1], modifiers[0]
         place, data = operands[::-1] if name == "ld" else operands
-        registers = re.findall(r"%?\w+", data)
-        if space == "param":
-            self._set(data, self.arguments[place.strip("[]")], mask)
-            return
         if space not in ("global", "shared") or not kind.endswith("32"):
             raise NotImplementedError(f"{name}.{'.'.join(modifiers)}")
-        if not mask.any():
-            for register in registers if name == "ld" else ():
-                self._set(register, np.asarray(UNSET, np.uint32), mask)
-            return
-        at = np.broadcast_to(self._address(place), self.count)[mask]
-        if (at % (4 * len(registers))).any():
-            raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
+        names, (base, offset) = re.findall(r"%?\w+", data), self._place(place)
         access = self._global if space == "global" else self._in_shared
-        for offset, register in enumerate(registers):
-            value = None if name == "ld" else self._word(register)[mask]
-            loaded = access(at // 4 + offset, value, mask)
-            if loaded is not None:
-                everywhere = np.zeros(self.count, np.uint32)
-                everywhere[mask] = loaded
-                self._set(register, everywhere, mask)
+        registers = [self._register(one, 4) if name == "ld" else self._value(one, "u32") for one in names]
+        count = np.arange(len(registers))[:, None]
 
-    def _word(self, register: str) -> Array:
-        """What a store of 32 bits takes of a register, which may be wider."""
-        words = self._value(register, "u32")
-        return np.broadcast_to(words if words.size in (1, self.count) else words[::2], self.count)
+        def move(mask: Array) -> None:
+            thread = np.flatnonzero(mask)
+            at = base[thread].astype(np.int64) + offset
+            if (at % (4 * len(registers))).any():
+                raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
+            given = None if name == "ld" else np.stack([one[thread] for one in registers])
+            found = access(at // 4 + count, given, thread)
+            for register, loaded in zip(registers, () if found is None else found, strict=False):
+                register[thread] = loaded
 
-    def _global(self, word: Array, value: Array | None, mask: Array) -> Array | None:
+        return move
+
+    def _global(self, word: Array, value: Array | None, thread: Array) -> Array | None:
+        """Reads words of threads, along the last axis, or writes them where there is a value."""
         owner = self.memory.readable if value is None else self.memory.writable
         inside = (word >= 0) & (word < len(owner))
-        bad = ~inside | (owner[np.where(inside, word, 0)] != self.launch[mask])
+        bad = ~inside | (owner[np.where(inside, word, 0)] != self.launch[thread])
         if bad.any():
-            launch = int(self.launch[mask][bad][0])
+            wrong = thread[bad.reshape(-1, len(thread)).any(axis=0)]
+            launch = int(self.launch[wrong[0]])
             doing = "reads" if value is None else "writes"
-            raise Fault(f"launch {launch} {doing} outside of its buffer, in {int(bad.sum())} threads")
+            raise Fault(f"launch {launch} {doing} outside of its buffer, in {len(wrong)} threads")
         if value is None:
             return np.asarray(self.memory.words[word])
         self.memory.words[word] = value
         return None
 
-    def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
-        thread = np.flatnonzero(mask)
+    def _in_shared(self, word: Array, value: Array | None, thread: Array) -> Array | None:
+        """The same in the shared memory of the threads' blocks."""
         block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
@@ -329,20 +360,24 @@ class Machine:
 
     def _refuse_parts_of_warps(self, members: str, mask: Array) -> None:
         warps = mask.reshape(-1, 32)
-        if (np.broadcast_to(self._value(members, "u32"), self.count)[mask] != 0xFFFFFFFF).any():
+        if (self._value(members, "u32")[mask] != 0xFFFFFFFF).any():
             raise Fault("a shuffle or a vote that does not name all lanes")
         if (warps.any(axis=1) != warps.all(axis=1)).any():
             raise Fault("a shuffle or a vote that not all lanes of a warp reach")
 
-    def _shuffle(self, operands: tuple[str, ...], mask: Array, *, across: bool) -> None:
+    def _shuffle(self, mode: str, operands: tuple[str, ...], mask: Array) -> None:
         to, value, source, clamp, members = operands
         self._refuse_parts_of_warps(members, mask)
         lane = np.arange(self.count) % 32
-        wanted = np.broadcast_to(self._value(source, "u32"), self.count).astype(np.int64) & 31
-        control = np.broadcast_to(self._value(clamp, "u32"), self.count).astype(np.int64)
+        wanted = self._value(source, "u32").astype(np.int64) & 31
+        control = self._value(clamp, "u32").astype(np.int64)
         segment = (control >> 8) & 31
         last = (lane & segment) | (control & 31 & ~segment)
-        chosen = lane ^ wanted if across else (lane & segment) | (wanted & ~segment)
+        chosen = {
+            "idx": (lane & segment) | (wanted & ~segment),
+            "bfly": lane ^ wanted,
+            "down": lane + wanted,
+        }[mode]
         within = chosen <= last
         from_lane = np.arange(self.count) - lane + np.where(within, chosen, lane)
         register, _, predicate = to.partition("|")

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import re
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ import numpy as np
 from compiling import compile_ptx
 from ladder.build.banks import BANKS, matrix_wavefronts, wavefronts
 
-from emulator.ptx import UNSET, Array, Fault, Instruction, Machine, Program, parse
+from emulator.ptx import UNSET, Act, Array, Fault, Instruction, Machine, Program, parse
 
 _ROW = 4 * BANKS  # bytes
-_HALVES: dict[str, Any] = {"u16": np.uint16, "b16": np.uint16, "s16": np.int16}
+_HALVES = ("u16", "b16", "s16")
 _EXTERN = re.compile(r"\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];")
 _ANY = re.compile(
     r"\{\s*\.reg \.pred\s+%p1;\s*\.reg \.pred\s+%p2;\s*(setp\.ne\.u32\s+)%p1(.*?bar\.red\.or\.pred\s+)%p2, 0, %p1;"
@@ -97,152 +98,148 @@ class TensorMachine(Machine):
         self.wavefronts: dict[str, list[int]] = defaultdict(list)
         self.touched = 0
 
-    # Registers of 16 bits, and predicates.
-
-    def _value(self, operand: str, kind: str) -> Array:
-        if kind == "pred" and not operand.startswith("%"):
-            return np.asarray(int(operand) != 0)
-        if kind not in _HALVES:
-            return super()._value(operand, kind)
-        if operand.startswith("%"):
-            return self.registers[operand].view(_HALVES[kind])
-        return np.asarray(int(operand, 0) % 2**16, np.uint16).view(_HALVES[kind])
-
-    def _set(self, register: str, value: Array, mask: Array) -> None:
-        if value.dtype.itemsize != 2:
-            super()._set(register, value, mask)
-            return
-        if (held := self.registers.get(register)) is None:
-            held = self.registers[register] = np.full(self.count, 0x7FFF, np.uint16)
-        np.copyto(held, value.view(np.uint16), where=mask)
-
-    def _everywhere(self, operand: str, kind: str) -> Array:
-        value = self._value(operand, kind)
-        return value if value.shape == (self.count,) else np.broadcast_to(value, self.count)
-
-    def _address(self, operand: str) -> Array:
-        base, _, offset = operand.strip("[]").partition("+")
-        narrow = base.startswith("%") and self.registers[base].dtype.itemsize == 4
-        return self._value(base, "u32" if narrow else "s64").astype(np.int64) + int(offset or 0)
-
     # Instructions.
 
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
-        operands = step.operands
-        if step.opcode == "fma.rn.f32":  # first, since it is the most frequent one by far
-            left, right, add = (self._value(one, "f32").astype(np.float64) for one in operands[1:])
-            self._set(operands[0], (left * right + add).astype(np.float32), mask)
-            return
-        name, *modifiers = step.opcode.split(".")
+    def _decode(self, step: Instruction) -> Act:
+        opcode, operands = step.opcode, step.operands
+        name, *modifiers = opcode.split(".")
         kind = modifiers[-1] if modifiers else ""
-        if step.opcode.startswith("ld.param"):
-            bits = self.arguments[operands[1].strip("[]")]
-            wide = bits if kind.endswith("64") else bits.astype(np.uint32)
-            if kind == "s32" and operands[0].startswith("%rd"):  # extended by its sign
-                wide = wide.view(np.int32).astype(np.int64)
-            self._set(operands[0], wide, mask)
-        elif step.opcode in ("ld.shared.v2.u32", "st.shared.v4.u32") and mask.all():
-            place = operands[1 if name == "ld" else 0]
-            self._note(step.opcode, self._address(place), 8 if name == "ld" else 16)
-            super()._carry_out(step, mask)
-        elif name in ("ld", "st") and kind in _HALVES:
-            self._move_halves(name, modifiers, operands, mask)
-        elif step.opcode == "bar.warp.sync":
-            warps = mask.reshape(-1, 32)
-            if (warps.any(axis=1) != warps.all(axis=1)).any():
-                raise Fault("a barrier that not all lanes of a warp reach")
-            self.warp_barriers[warps.all(axis=1)] += 1
-        elif name == "cp":
-            self._copy(step.opcode, operands, mask)
-        elif name == "ldmatrix":
-            self._load_matrices(operands, mask, transposed="trans" in modifiers)
-        elif name == "mma":
-            self._multiply(modifiers, operands, mask)
-        elif name == "wmma":
-            self._wmma(modifiers, operands, mask)
-        elif name == "setp" and modifiers[0] == "neu":
-            left, right = (self._value(one, kind) for one in operands[1:])
-            self._set(operands[0], np.asarray(~(left == right)), mask)
-        elif step.opcode == "mov.b32" and "{" in operands[1]:
-            low, high = (
-                self._everywhere(one, "b16").astype(np.uint32) for one in re.findall(r"%\w+", operands[1])
+        to, *others = operands or ("",)
+        if opcode == "fma.rn.f32":
+            return self._sets(
+                to,
+                lambda left, right, add: (np.multiply(left, right, dtype=np.float64) + add).astype(
+                    np.float32
+                ),
+                others,
+                ["f32"] * 3,
             )
-            self._set(operands[0], low | high << 16, mask)
-        elif step.opcode == "mov.b32" and "{" in operands[0]:
-            for place, register in enumerate(re.findall(r"%\w+", operands[0])):
-                half = self._everywhere(operands[1], "u32") >> 16 * place & 0xFFFF
-                self._set(register, half.astype(np.uint16), mask)
-        elif step.opcode in ("ex2.approx.f32", "ex2.approx.ftz.f32", "rcp.rn.f32"):
-            exact = self._everywhere(operands[1], "f32").astype(np.float64)
-            exact = 1.0 / exact if name == "rcp" else np.exp2(exact)
-            exact[(exact < 2.0**-126) & ("ftz" in modifiers)] = 0
-            self._set(operands[0], exact.astype(np.float32), mask)
-        elif name in ("neg", "abs"):
-            of = np.negative if name == "neg" else np.abs
-            self._set(operands[0], of(self._everywhere(operands[1], kind)), mask)
-        elif step.opcode == "vote.sync.any.pred":
-            self._refuse_parts_of_warps(operands[2], mask)
-            lanes = self._everywhere(operands[1], "pred").reshape(-1, 32)
-            self._set(operands[0], lanes.any(axis=1).repeat(32), mask)
-        elif step.opcode == "not.pred":
-            self._set(operands[0], ~self._value(operands[1], "pred"), mask)
-        elif step.opcode in ("not.b32", "not.b64"):
-            self._set(operands[0], ~self._value(operands[1], kind), mask)
-        elif step.opcode == "bfi.b32":
-            bits, base = (self._value(one, "u32") for one in operands[1:3])
-            place, length = (np.uint32(int(one)) for one in operands[3:])
-            field = np.uint32((1 << int(length)) - 1)
-            self._set(operands[0], np.asarray(base & ~(field << place) | (bits & field) << place), mask)
-        elif step.opcode in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
-            left, right = (self._everywhere(one, kind).astype(np.int64) for one in operands[1:])
-            quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)
-            result = quotient if name == "div" else left - quotient * right
-            self._set(operands[0], result.astype(np.int32 if kind == "s32" else np.uint32), mask)
-        elif name == "cvt" and "16" in "".join(modifiers):
-            self._convert(modifiers, operands, mask)
-        else:
-            super()._carry_out(step, mask)
+        if opcode in ("ld.shared.v2.u32", "st.shared.v4.u32"):
+            return self._noted_move(step)
+        if name in ("ld", "st") and kind in _HALVES:
+            return self._move_halves(name, modifiers, operands)
+        if opcode == "bar.warp.sync":
+            return self._warp_barrier
+        if name == "cp":
+            return partial(self._copy, opcode, operands)
+        if name == "ldmatrix":
+            return partial(self._load_matrices, operands, transposed="trans" in modifiers)
+        if name == "mma":
+            return partial(self._multiply, modifiers, operands)
+        if name == "wmma":
+            return partial(self._wmma, modifiers, operands)
+        if name == "mov" and "{" in to + others[0]:
+            return self._move_parts(to, others[0], kind)
+        if opcode in ("ex2.approx.f32", "ex2.approx.ftz.f32", "rcp.rn.f32"):
+            function = np.reciprocal if name == "rcp" else np.exp2
 
-    def _convert(self, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+            def approximate(given: Array) -> Array:
+                exact = function(given.astype(np.float64))
+                exact[(exact < 2.0**-126) & ("ftz" in modifiers)] = 0
+                return np.asarray(exact.astype(np.float32))
+
+            return self._sets(to, approximate, others, ["f32"])
+        if name in ("neg", "abs"):
+            return self._sets(to, np.negative if name == "neg" else np.abs, others, [kind])
+        if opcode == "vote.sync.any.pred":
+            return partial(self._vote, operands)
+        if name == "not":
+            return self._sets(to, np.invert, others, [kind])
+        if opcode == "bfi.b32":
+
+            def insert(new: Array, old: Array, at: Array, width: Array) -> Array:
+                field = ((np.uint64(1) << width.astype(np.uint64)) - np.uint64(1)) << at.astype(np.uint64)
+                return np.asarray((old & ~field | new.astype(np.uint64) << at & field).astype(np.uint32))
+
+            return self._sets(to, insert, others, ["u32"] * 4)
+        if opcode in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
+
+            def divide(left: Array, right: Array) -> Array:
+                left, right = left.astype(np.int64), right.astype(np.int64)
+                quotient = np.trunc(left / np.where(right == 0, 1, right)).astype(np.int64)
+                result = quotient if name == "div" else left - quotient * right
+                return np.asarray(result.astype(np.int32 if kind == "s32" else np.uint32))
+
+            return self._sets(to, divide, others, [kind] * 2)
+        if name == "cvt" and "16" in "".join(modifiers):
+            return self._convert(modifiers, to, others)
+        return super()._decode(step)
+
+    def _noted_move(self, step: Instruction) -> Act:
+        loads, move = step.opcode.startswith("ld"), super()._decode(step)
+
+        def noted(mask: Array) -> None:
+            if mask.all():
+                self._note(step.opcode, self._address(step.operands[int(loads)]), 8 if loads else 16)
+            move(mask)
+
+        return noted
+
+    def _move_parts(self, to: str, source: str, kind: str) -> Act:
+        """Of two registers of half the width one, or the other way."""
+        bits = int(kind[1:]) // 2
+        if "{" in source:
+            parts, sort = re.findall(r"%\w+", source), np.uint64 if bits == 32 else np.uint32
+            return self._sets(
+                to, lambda low, high: low | high.astype(sort) << sort(bits), parts, [f"b{bits}"] * 2
+            )
+        value, half = self._value(source, kind), np.uint32 if bits == 32 else np.uint16
+
+        def split(mask: Array) -> None:
+            for place, part in enumerate(re.findall(r"%\w+", to)):
+                self._set(part, (value >> value.dtype.type(bits * place)).astype(half), mask)
+
+        return split
+
+    def _vote(self, operands: tuple[str, ...], mask: Array) -> None:
+        self._refuse_parts_of_warps(operands[2], mask)
+        lanes = self._value(operands[1], "pred").reshape(-1, 32)
+        self._set(operands[0], lanes.any(axis=1).repeat(32), mask)
+
+    def _warp_barrier(self, mask: Array) -> None:
+        warps = mask.reshape(-1, 32)
+        if (warps.any(axis=1) != warps.all(axis=1)).any():
+            raise Fault("a barrier that not all lanes of a warp reach")
+        self.warp_barriers[warps.all(axis=1)] += 1
+
+    def _convert(self, modifiers: list[str], to: str, operands: list[str]) -> Act:
         *_, target, source = modifiers
         if target in ("f16", "bf16") and source == "f32":
-            self._set(operands[0], to_bits(self._everywhere(operands[1], "f32"), target), mask)
-        elif target == "f32" and source in ("f16", "bf16"):
-            self._set(operands[0], from_bits(self._everywhere(operands[1], "b16"), source), mask)
-        elif target == "u16" and source == "u32":
-            self._set(operands[0], self._everywhere(operands[1], "u32").astype(np.uint16), mask)
-        elif target == "u32" and source == "u16":
-            self._set(operands[0], self._everywhere(operands[1], "u16").astype(np.uint32), mask)
-        else:
-            raise NotImplementedError(f"cvt.{'.'.join(modifiers)}")
+            return self._sets(to, lambda values: to_bits(values, target), operands, ["f32"])
+        if target == "f32" and source in ("f16", "bf16"):
+            return self._sets(to, lambda bits: from_bits(bits, source), operands, ["b16"])
+        if (target, source) in (("u16", "u32"), ("u32", "u16"), ("u16", "u64")):
+            whole = {"u16": np.uint16, "u32": np.uint32}[target]
+            return self._sets(to, lambda value: value.astype(whole), operands, [source])
+        raise NotImplementedError(f"cvt.{'.'.join(modifiers)}")
 
-    def _move_halves(self, name: str, modifiers: list[str], operands: tuple[str, ...], mask: Array) -> None:
+    def _move_halves(self, name: str, modifiers: list[str], operands: tuple[str, ...]) -> Act:
         """16-bit loads and stores, by way of the words they are part of."""
         place, data = operands[::-1] if name == "ld" else operands
-        registers = re.findall(r"%\w+", data)
+        (base, offset), names = self._place(place), re.findall(r"%\w+", data)
         access = self._global if modifiers[0] == "global" else self._in_shared
-        if not mask.any():
-            for register in registers if name == "ld" else ():
-                self._set(register, np.asarray(0x7FFF, np.uint16), mask)
-            return
-        at = np.broadcast_to(self._address(place), self.count)[mask]
-        if (at % (2 * len(registers))).any():
-            raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
-        for offset, register in enumerate(registers):
-            byte = at + 2 * offset
-            if name == "ld":
-                word = access(byte // 4, None, mask)
-                assert word is not None
-                half = np.zeros(self.count, np.uint16)
-                half[mask] = word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
-                self._set(register, half, mask)
-            elif modifiers[0] == "global":
-                access(byte // 4, self.memory.words[byte // 4], mask)  # for the bounds
-                self.memory.words.view(np.uint16)[byte // 2] = self._everywhere(register, "u16")[mask]
-            else:
-                block = self.block[mask]
-                access(byte // 4, self.shared[block, byte // 4], mask)  # for the bounds, and races
-                self.shared.view(np.uint16)[block, byte // 2] = self._everywhere(register, "u16")[mask]
+        registers = [self._register(one, 2) if name == "ld" else self._value(one, "u16") for one in names]
+
+        def move(mask: Array) -> None:
+            thread = np.flatnonzero(mask)
+            at = base[thread].astype(np.int64) + offset
+            if (at % (2 * len(registers))).any():
+                raise Fault(f"{name}.{'.'.join(modifiers)}: misaligned address")
+            for place, register in enumerate(registers):
+                byte = at + 2 * place
+                if name == "ld":
+                    word = access(byte // 4, None, thread)
+                    assert word is not None
+                    register[thread] = word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF
+                elif modifiers[0] == "global":
+                    access(byte // 4, self.memory.words[byte // 4], thread)  # for the bounds
+                    self.memory.words.view(np.uint16)[byte // 2] = register[thread]
+                else:
+                    block = self.block[thread]
+                    access(byte // 4, self.shared[block, byte // 4], thread)  # for the bounds, and races
+                    self.shared.view(np.uint16)[block, byte // 2] = register[thread]
+
+        return move
 
     def _ordered(self, last: Array, barrier: Array, in_warp: Array, block: Array, thread: Array) -> bool:
         """Whether a barrier of block or warp lies between the access of thread `last` to each word and this one."""
@@ -250,8 +247,7 @@ class TensorMachine(Machine):
         by_warp = (last // 32 == thread // 32) & (in_warp < self.warp_barriers[thread // 32])
         return bool((by_block | by_warp).all())
 
-    def _in_shared(self, word: Array, value: Array | None, mask: Array) -> Array | None:
-        thread = np.flatnonzero(mask)
+    def _in_shared(self, word: Array, value: Array | None, thread: Array) -> Array | None:
         block = self.block[thread]
         if ((word < 0) | (word >= self.program.shared_bytes // 4)).any():
             raise Fault("an access outside of shared memory")
@@ -269,7 +265,7 @@ class TensorMachine(Machine):
 
     def _note(self, opcode: str, address: Array, width: int = 0) -> None:
         """Wavefronts of the first warp's access, or of another's: all warps have the same layout."""
-        offsets = np.broadcast_to(address, self.count)[:32].tolist()
+        offsets = address[:32].tolist()
         count = wavefronts_of(offsets, width) if width else matrix_wavefronts(offsets)
         self.wavefronts[opcode].append(count)
 
@@ -301,23 +297,18 @@ class TensorMachine(Machine):
                 for copy in group:
                     self._land(*copy)
         elif mask.any():
-            to = np.broadcast_to(self._address(operands[0]), self.count)[mask]
-            source = np.broadcast_to(self._address(operands[1]), self.count)[mask]
-            whole = int(operands[2])
-            size = np.broadcast_to(self._value(operands[3], "u32"), self.count)[mask]
+            to, source = (self._address(one)[mask] for one in operands[:2])
+            whole, size = int(operands[2]), self._value(operands[3], "u32")[mask]
             if mask[:32].all():
                 self._note(opcode, self._address(operands[0]), whole)
             if (to % whole).any() or (source % whole).any() or (~np.isin(size, (0, whole))).any():
                 raise Fault("cp.async: misaligned address or a part of a chunk")
-            words = np.zeros((whole // 4, len(to)), np.uint32)
-            reads = np.zeros(self.count, bool)
-            reads[np.flatnonzero(mask)[size == whole]] = True
-            for offset in range(whole // 4):
-                if reads.any():
-                    words[offset, size == whole] = self._global(
-                        source[size == whole] // 4 + offset, None, reads
-                    )
-            copy = (np.flatnonzero(mask), to // 4, words)
+            thread, words = np.flatnonzero(mask), np.zeros((whole // 4, len(to)), np.uint32)
+            reads = size == whole
+            words[:, reads] = self._global(
+                source[reads] // 4 + np.arange(whole // 4)[:, None], None, thread[reads]
+            )
+            copy = (thread, to // 4, words)
             if self.landing == "once":
                 self._land(*copy)
             else:
@@ -326,8 +317,7 @@ class TensorMachine(Machine):
     def _land(self, thread: Array, word: Array, values: Array) -> None:
         if ((word < 0) | (word + len(values) > self.program.shared_bytes // 4)).any():
             raise Fault("a copy outside of shared memory")
-        for offset, value in enumerate(values):
-            self._write_shared(self.block[thread], word + offset, value, thread)
+        self._write_shared(self.block[thread], word + np.arange(len(values))[:, None], values, thread)
 
     # Matrices of a warp.
 
@@ -339,8 +329,8 @@ class TensorMachine(Machine):
 
     def _load_matrices(self, operands: tuple[str, ...], mask: Array, *, transposed: bool) -> None:
         self._whole_warps(mask)
-        registers = re.findall(r"%\w+", operands[0])
-        address = np.broadcast_to(self._address(operands[1]), self.count).reshape(-1, 32)
+        registers, thread = re.findall(r"%\w+", operands[0]), np.flatnonzero(mask)
+        address = self._address(operands[1]).reshape(-1, 32)
         if (address.reshape(-1)[mask] % 16).any():
             raise Fault("ldmatrix: misaligned row")
         if mask.any():
@@ -353,20 +343,18 @@ class TensorMachine(Machine):
                 for part in range(2):
                     row = rows[:, self.lane[:32] % 4 * 2 + part]
                     byte = (row + self.lane[:32] // 4 * 2).reshape(-1)[mask]
-                    word = self._in_shared(byte // 4, None, mask)
+                    word = self._in_shared(byte // 4, None, thread)
                     assert word is not None
                     halves.append(word >> (8 * (byte % 4)).astype(np.uint32) & 0xFFFF)
                 loaded = halves[0] | halves[1] << 16
             else:
                 byte = (rows[:, self.lane[:32] // 4] + self.lane[:32] % 4 * 4).reshape(-1)[mask]
-                loaded = self._in_shared(byte // 4, None, mask)
-            everywhere = np.zeros(self.count, np.uint32)
-            everywhere[mask] = loaded
-            self._set(register, everywhere, mask)
+                loaded = self._in_shared(byte // 4, None, thread)
+            self._register(register, 4)[thread] = loaded
 
     def _elements(self, operand: str, element: str) -> Array:
         """Values of a group of 32-bit registers: warp x lane x value."""
-        words = np.stack([self._everywhere(one, "b32") for one in re.findall(r"%\w+", operand)], axis=-1)
+        words = np.stack([self._value(one, "b32") for one in re.findall(r"%\w+", operand)], axis=-1)
         if element in ("f16", "bf16"):
             values = from_bits(np.ascontiguousarray(words).view(np.uint16), element)
         else:
@@ -411,8 +399,8 @@ class TensorMachine(Machine):
             return
         stores = modifiers[0] == "store"
         place, pitch = (operands[0], operands[2]) if stores else (operands[1], operands[2])
-        address = np.broadcast_to(self._address(place), self.count).reshape(-1, 32)
-        stride = self._everywhere(pitch, "u32").reshape(-1, 32).astype(np.int64)
+        address, thread = self._address(place).reshape(-1, 32), np.flatnonzero(mask)
+        stride = self._value(pitch, "u32").reshape(-1, 32).astype(np.int64)
         if (address != address[:, :1]).any() or (stride != stride[:, :1]).any():
             raise Fault("a WMMA access whose lanes disagree")
         element = modifiers[-1]
@@ -427,13 +415,11 @@ class TensorMachine(Machine):
         for word in range(per_lane * width // 4):
             at = byte[:, :, word * 4 // width].reshape(-1)[mask] // 4
             if stores:
-                self._in_shared(at, self._everywhere(registers[word], "b32")[mask], mask)
+                self._in_shared(at, self._value(registers[word], "b32")[mask], thread)
             else:
-                everywhere = np.zeros(self.count, np.uint32)
-                everywhere[mask] = self._in_shared(at, None, mask)
-                self._set(registers[word], everywhere, mask)
+                self._register(registers[word], 4)[thread] = self._in_shared(at, None, thread)
         for register in registers[per_lane * width // 4 :]:
-            self._set(register, np.asarray(UNSET, np.uint32), mask)
+            self._register(register, 4)[thread] = UNSET
 
     @staticmethod
     def _extent(operand: str, element: str) -> tuple[int, int]:

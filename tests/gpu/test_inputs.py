@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from emulator.check_ptx import CheckMachine, check_program
 from emulator.inputs import drawn, philox, value
-from emulator.ptx import Array, Instruction, Memory
+from emulator.ptx import Act, Array, Instruction, Memory
 from fake_gpu import FakeBuffer, FakeGpu
 from ladder.build.variants import harness
 from ladder.gpu import instance as instances
@@ -100,9 +100,14 @@ class Counting(CheckMachine):
 
     steps = 0
 
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
-        self.steps += int(mask[0])
-        super()._carry_out(step, mask)
+    def _decode(self, step: Instruction) -> Act:
+        act = super()._decode(step)
+
+        def counted(mask: Array) -> None:
+            self.steps += int(mask[0])
+            act(mask)
+
+        return counted
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp8"])

@@ -13,7 +13,7 @@ from conftest import ROOT
 from emulator.grid_ptx import GridMachine
 from emulator.hopper_ptx import HopperMachine, Map, parse_hopper
 from emulator.inputs import drawn
-from emulator.ptx import Array, Fault, Instruction, Memory
+from emulator.ptx import Act, Array, Fault, Instruction, Memory
 from emulator.tensor_ptx import TensorMachine, parse_tensor, wavefronts_of
 from ladder.build.banks import matrix_wavefronts
 from ladder.catalogue.kernels import load_kernel
@@ -40,21 +40,23 @@ def variant(rung: str, dtype: str, **params: Any) -> Variant:
 class Noting(TensorMachine):
     """Notes what the bank model says of accesses to shared memory of the first warp: by load and store."""
 
-    def _carry_out(self, step: Instruction, mask: Array) -> None:
-        name, *modifiers = step.opcode.split(".")
-        if (name in ("ldmatrix", "stmatrix") or (name in ("ld", "st") and "shared" in modifiers)) and mask[
-            :32
-        ].all():
-            place = step.operands[0 if name.startswith("st") else 1]
-            offsets = np.broadcast_to(self._address(place), self.count)[:32].tolist()
-            count = matrix_wavefronts(offsets) if "matrix" in name else 0
-            if not count:
-                width = (
-                    int(modifiers[-1][1:]) // 8 * (int(modifiers[-2][1:]) if modifiers[-2][0] == "v" else 1)
-                )
-                count = wavefronts_of(offsets, width, merges=name == "ld")
-            self.wavefronts[f"{name[:2]} of the first warp"].append(count)
-        super()._carry_out(step, mask)
+    def _decode(self, step: Instruction) -> Act:
+        act, (name, *modifiers) = super()._decode(step), step.opcode.split(".")
+        if name not in ("ldmatrix", "stmatrix") and not (name in ("ld", "st") and "shared" in modifiers):
+            return act
+        place = step.operands[0 if name.startswith("st") else 1]
+
+        def noted(mask: Array) -> None:
+            if mask[:32].all():
+                offsets = self._address(place)[:32].tolist()
+                count = matrix_wavefronts(offsets) if "matrix" in name else 0
+                if not count:
+                    many = int(modifiers[-2][1:]) if modifiers[-2][0] == "v" else 1
+                    count = wavefronts_of(offsets, int(modifiers[-1][1:]) // 8 * many, merges=name == "ld")
+                self.wavefronts[f"{name[:2]} of the first warp"].append(count)
+            act(mask)
+
+        return noted
 
 
 class PlainMachine(Noting, GridMachine):
