@@ -35,7 +35,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
     auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages, Consumers>*>(memory);
     auto& q_ring = shared.q_ring;
     auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
-    const RowTiles<Causal, Consumers * 64, BN, Depth> order{sequence, heads};
+    const InPairs<Causal, Consumers * 64, BN> order{sequence, heads};
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
@@ -50,13 +50,14 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
-            for (int index = blockIdx.x; index < order.count(); index += gridDim.x, q_at.advance()) {
+            for (int index = order.first(); index < order.count(); index = order.after(index)) {
                 const auto tile = order.at(index);
                 q_ring.load(shared.q, q_at, MatrixOfMap{map_q, tile.head}, tile.row);
                 for (int step = 0; step < tile.steps; ++step, at.advance()) {
                     k_ring.load(shared.k, at, MatrixOfMap{map_k, tile.head}, step * BN);
                     v_ring.load(shared.v, at, MatrixOfMap{map_v, tile.head}, step * BN);
                 }
+                q_at.advance();
             }
         }
     } else {  // a consumer
@@ -68,7 +69,8 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
         clear(output);
         OnlineSoftmax softmax(Depth);
         RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
-        auto tile = order.at(blockIdx.x);
+        int index = order.first();
+        auto tile = order.at(index);
         const auto start_scores = [&] {
             k_ring.wait_until_full(at);
             turns.begin();
@@ -93,18 +95,17 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};
             store_direct(output, result, first_row + tile_row, 0, thread);
         };
-
         q_ring.wait_until_full(q_at);
         start_scores();
         turns.end();
         wgmma_wait_all(score);
         exponentiate(0);
         pack_fragments<Element>(score[0], p);
-        for (int step = 1, index = blockIdx.x;; ++step) {
+        for (int step = 1;; ++step) {
             const auto before = tile;
             if (step == tile.steps) {  // on with the first step of another tile
                 q_ring.release(q_at, lane);
-                index += gridDim.x;
+                index = order.after(index);
                 if (index >= order.count()) break;
                 tile = order.at(index);
                 step = 0;

@@ -4,8 +4,8 @@
 # The technique: a block has BM rows of a head and goes over tiles of BN keys. Scores stay in registers; the
 # maximum and the sum of each row are carried on, and the output is rescaled where the maximum grows
 # (flash-attention-2). Triton copies tiles by TMA ahead of their use, and overlaps what it can.
-# The tutorial multiplies by the scale ahead of the subtraction. That becomes one FFMA, in which the maximum is
-# rounded and its score is not: of scores beyond 10^9 the exponential is inf.
+# The tutorial multiplies by the scale ahead of the subtraction. That becomes one FFMA, in which the maximum
+# is rounded and its score is not: of scores beyond 10^9 the exponential is inf.
 # Causal, a row sees the keys up to its own: tiles behind the last row of a block are left out, and blocks
 # with the most tiles go first. Only tiles at the end, or on the diagonal, are masked.
 #

@@ -152,9 +152,8 @@ def test_rings_may_have_more_stages(rung: str, stages: int) -> None:
     assert worst(variant(rung, "bf16", 64, 0, 64, stages=stages), 1, 330, "rising", loads="early") < 1
 
 
-def test_the_order_of_tiles_has_each_once_and_the_longest_of_a_group_of_heads_first() -> None:
+def test_each_tile_of_rows_is_taken_once() -> None:
     """Of seven heads of 600 rows: five tiles, and keys of three heads fit the L2."""
-    order = "RowTiles<true, 128, 64, 1 << 12>{600, 7}"
     once = """
         template <class Order> __device__ constexpr bool once(const Order& order) {
             int found[35] = {};
@@ -162,17 +161,14 @@ def test_the_order_of_tiles_has_each_once_and_the_longest_of_a_group_of_heads_fi
             for (int one : found) if (one != 1) return false;
             return order.count() == 35;
         }"""
+    longest, pairs = "LongestFirst<128, 64, 1 << 12>{600, 7}", "InPairs<true, 128, 64>{600, 7}"
     hold(
         f'#include "schedule/row_tiles.cuh"\n{once}',
-        f"{order}.together() == 3",
-        f"once({order})",
-        *(
-            f"{order}.at({i}).head == {head}"
-            for i, head in ((0, 0), (2, 2), (3, 0), (15, 3), (30, 6), (34, 6))
-        ),
-        *(f"{order}.at({i}).row == {128 * tile}" for i, tile in ((0, 4), (2, 4), (3, 3), (14, 0), (34, 0))),
-        *(f"{order}.at({i}).steps == {steps}" for i, steps in ((0, 10), (3, 8), (14, 2))),
-        "once(RowTiles<false, 128, 64, 64>{600, 7})",
+        f"once({longest}) && {longest}.together() == 3",
+        *(f"{longest}.at({i}).head == {head}" for i, head in ((0, 0), (2, 2), (3, 0), (15, 3), (30, 6), (34, 6))),
+        *(f"{longest}.at({i}).steps == {steps}" for i, steps in ((0, 10), (2, 10), (3, 8), (14, 2), (34, 2))),
+        f"once({pairs}) && once(InPairs<false, 128, 64>{{600, 7}})",
+        *(f"{pairs}.at({i}).steps == {steps}" for i, steps in enumerate((10, 2, 8, 4, 6))),
     )
 
 
@@ -243,6 +239,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("6", "", "v_ring.wait_until_full(v_at);", "", "arrivals|wrong"),
     ("7", ROWS, "row + Rows < sequence ? row + Rows", "row < sequence ? row", "ever|wrong"),
     ("7", ROWS, "of_head() - 1 - within", "of_head() - within", WRONG),
+    ("8", ROWS, "of_head() - 1 - half", "of_head() - half", WRONG),
+    ("8", ROWS, "(gridDim.x - 1) * taken", "gridDim.x * taken", WRONG),
     ("8", "", "q_ring.wait_until_full(q_at);\n            }", "}", WRONG),
     ("8", "", "q_ring.release(q_at, lane);", "", "ever"),
     ("8", "", "if (step == 0) softmax = OnlineSoftmax(Depth);", "", WRONG),
@@ -251,9 +249,8 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("8", "", "finish(sums", "finish(softmax", WRONG),
     ("7", "", "mask_scores<true>(score[0], row, step * BN", "mask_scores<true>(score[0], row, 0", WRONG),
     ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG),
-    ("2", SOFTMAX, "            maximum[row] = larger[row];\n", "", WRONG),
-    ("2", SOFTMAX, "return (x - most) * scale", "return fmaf(x, scale, -most * scale)", WRONG),
-    ("2", SOFTMAX, "largest_product = 256.0f", "largest_product = 1e38f", WRONG),
+    ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG),
+    ("2", SOFTMAX, "(score[i] - larger) * scale", "fmaf(score[i], scale, -larger * scale)", WRONG),
     ("2", SOFTMAX, "apart < 4", "apart < 2", WRONG),
     ("2", SOFTMAX, "(row + 8, keys)", "(row, keys)", WRONG),
     ("2", SOFTMAX, "min(row + 1, keys)", "min(row, keys)", WRONG),
@@ -316,5 +313,5 @@ def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(rung
             waits = [at for at, line in enumerate(listing) if "WARPGROUP.DEPBAR" in line]
             (first,) = (at for at in waits if "0x1" in listing[at])
             then = waits[waits.index(first) + 1]
-            assert sum("MUFU.EX2" in line for line in listing[first:then]) == 2 * (64 + 2)  # in two loops
+            assert sum("MUFU.EX2" in line for line in listing[first:then]) >= 64
             assert not any("HGMMA" in line for line in listing[first:then])
