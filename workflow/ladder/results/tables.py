@@ -33,12 +33,15 @@ _LATER = {
     "clock_nvbench": ("gpu_uuid", "sweep", "dtype", "device_us"),
 }
 """Columns that tables published earlier may not have."""
-_DTYPES = {table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS}
+_DTYPES: dict[str, dict[str, Any]] = {
+    table: {name: _KINDS[kind] for name, kind in SCHEMAS[table].items()} for table in SCHEMAS
+}
 
 
 def frame(table: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """A frame of `table`'s schema from what rows say of its columns; absent columns are empty."""
-    return pd.DataFrame(rows, columns=list(SCHEMAS[table])).astype(_DTYPES[table])
+    columns = {name: pd.array([row.get(name) for row in rows], kind) for name, kind in _DTYPES[table].items()}
+    return pd.DataFrame(columns)
 
 
 def write(frames: Mapping[str, pd.DataFrame], folder: Path) -> None:
@@ -84,7 +87,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         whole = arrow.ReadOptions(block_size=len(data) + 1)
         arrow.read_csv(io.BytesIO(data), whole, arrow.ParseOptions(newlines_in_values=True))
         found = pd.read_csv(io.BytesIO(data), dtype=_DTYPES[table], keep_default_na=False, na_values=[""])
-        found = _unmarked(found)
+        found = _unmarked(found) if b"'" in data else found
         for text in found["params"] if table == "resources" else ():
             if not isinstance(json.loads(text), dict):
                 raise ValueError(f"params: {text!r} is no JSON object")
@@ -105,7 +108,7 @@ def read(table: str, folder: Path, required: bool = True) -> pd.DataFrame:
         uses = read("timings", folder)
         uses = pd.concat([uses, uses.assign(variant=uses["reference"])])[["sweep", "variant"]]
         found = uses.drop_duplicates().merge(found, on="variant")
-    return found.reindex(columns=list(SCHEMAS[table])).astype(_DTYPES[table])
+    return found.reindex(columns=list(SCHEMAS[table])).astype(_DTYPES[table]) if earlier else found
 
 
 def with_rungs(rows: pd.DataFrame, sweeps: Iterable[Sweep]) -> pd.DataFrame:
