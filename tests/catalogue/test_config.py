@@ -15,6 +15,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from checkout import PUBLISHED, loaded, published_data
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +34,6 @@ from ladder.model.folders import Project
 from ladder.report.document import learnt
 from ladder.report.ladder_page import ladders, names_of
 from ladder.results.published_records import read_archive
-from ladder.results.run_data import RunData
 
 H200 = FoundGpu(0, "NVIDIA H200", "GPU-0aa1", (9, 0))
 L4 = FoundGpu(1, "NVIDIA L4", "GPU-1bb2", (8, 9))
@@ -171,7 +171,7 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
 
 
 def test_the_checkout_and_its_quick_configuration_are_accepted() -> None:
-    everything = load(set_up(ROOT, over={"device": "none"}))
+    everything = loaded()
     quick = load(set_up(ROOT, [ROOT / "config" / "quick.yaml"], {"device": "none"}))
     assert set(quick.sweeps) < set(everything.sweeps)
     few, all_of_them = (
@@ -186,7 +186,7 @@ FIRST = ROOT / "config" / "first.yaml"
 
 
 def test_a_run_of_some_cells_plans_and_compiles_these_alone_for_the_same_records() -> None:
-    everything = load(set_up(ROOT, over={"device": "none"}))
+    everything = loaded()
     kept = {
         "fp32_ladder": "m == 4096 and (rung == '20 warp-specialised' or regime == 'cold' and kernel == 'gemm_tma')"
     }
@@ -232,7 +232,7 @@ def test_the_first_screen_takes_at_most_three_minutes_of_measuring() -> None:
     archive = first.project.published("nvidia-h200").records
     if not archive.is_dir():
         pytest.skip("nothing is published")
-    everything = load(set_up(ROOT, over={"device": "none"}))
+    everything = loaded()
     spent = {one.cell.id: one.result["spent"] for one in read_archive(archive) if one.result.get("spent")}
     seconds = {cell: one["wall_s"] / one["regimes"] for cell, one in spent.items() if one["regimes"]}
 
@@ -266,24 +266,16 @@ def between_marks(readme: Path) -> str:
 
 
 def test_the_numbers_of_readme_are_those_of_the_published_tables() -> None:
-    run = load(set_up(ROOT))
-    published = run.project.published("nvidia-h200")
-    if not published.root.is_dir():
-        pytest.skip("nothing is published")
-    lines = learnt(published, RunData.read(published, run.every_sweep), ROOT).strip()
+    lines = learnt(PUBLISHED, published_data(), ROOT).strip()
     assert between_marks(ROOT / "README.md") == lines, "run `make reference`"
 
 
 def test_the_ladders_in_docs_are_drawn_from_sweeps_and_published_tables() -> None:
-    run = load(set_up(ROOT))
-    published = run.project.published("nvidia-h200")
-    if not published.root.is_dir():
-        pytest.skip("nothing is published")
-    text = ladders(published, RunData.read(published, run.every_sweep), ROOT)
+    text, sweeps = ladders(PUBLISHED, published_data(), ROOT), loaded().every_sweep
     assert (ROOT / "docs" / "ladder.md").read_text(encoding="utf-8") == text, "run `make reference`"
-    assert {"gemv_bf16", "reduction", "transpose_fp32"} < {*names_of(run.every_sweep)}
-    for name in names_of(run.every_sweep):
-        for entry in run.every_sweep[name].entries:
+    assert {"gemv_bf16", "reduction", "transpose_fp32"} < {*names_of(sweeps)}
+    for name in names_of(sweeps):
+        for entry in sweeps[name].entries:
             line = rf"^\| \W*{re.escape(entry.rung)}\W* \| .{re.escape(entry.technique[1:])}\. \|"
             assert re.search(line, text, re.MULTILINE), entry.rung
     assert len(re.findall(r"\| \d[\d.]* \[\d[\d.]*, \d[\d.]*\] \| \[\d[\d.]*, \d[\d.]*\] \|", text)) > 50

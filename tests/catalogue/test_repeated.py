@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from checkout import loaded
 from conftest import ROOT
-from ladder.catalogue.runs import Run, load
-from ladder.catalogue.settings import set_up
+from ladder.catalogue.runs import Run
 from ladder.claims.ledger import CLAIMS, decided
 from ladder.claims.primitives import Part
 from ladder.model.plan import Task
@@ -24,7 +24,7 @@ Cell = tuple[Any, ...]  # sweep, variant, and the size's fields
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return load(set_up(ROOT, over={"device": "none"}))
+    return loaded()
 
 
 @pytest.fixture(scope="module")

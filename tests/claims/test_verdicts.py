@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import loaded
 from factory import Lab
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims import ledger
 from ladder.claims.double_buffering import quadrants_vs_contiguous
 from ladder.claims.gemm_practice import block_swizzle_l2
@@ -408,9 +407,7 @@ def test_advice_on_swizzles_says_whether_the_fastest_width_is_slower(speedup: fl
         for strip, value in widths.items()
     ]
     assert than in advised(block_swizzle_l2, "fp32_block_swizzle", rows)
-    assert advised(block_swizzle_l2, "fp32_block_swizzle", []).startswith(
-        "No advice without measurements"
-    )
+    assert advised(block_swizzle_l2, "fp32_block_swizzle", []).startswith("No advice without measurements")
 
 
 @pytest.mark.parametrize(("tuned", "advice"), [(0.91, "Time both"), (1.0, "Split as"), (None, "Split as")])
@@ -462,7 +459,7 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
 
 @pytest.fixture(scope="module")
 def sweeps() -> dict[str, Sweep]:
-    return load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), None)
+    return loaded().every_sweep
 
 
 def test_the_projects_own_claims_are_decidable_to_the_precision_of_their_sweeps(

@@ -14,20 +14,16 @@ from urllib.parse import quote
 
 import pandas as pd
 import pytest
+from checkout import PUBLISHED, loaded, published_data
 from factory import Lab, failed
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.claims.ledger import overall
 from ladder.cli.app import UNJUDGED, main
-from ladder.model.folders import Project, PublishedFolder
 from ladder.page.document import page, render
 from ladder.report.choices import choices
 from ladder.report.figures.registry import FIGURES
 from ladder.results import tables
-from ladder.results.run_data import RunData
 
 ROOT = Path(__file__).resolve().parents[2]
-PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
 SWEEPS = ["fp32_ladder", "bank_stride"]
 
 pytestmark = pytest.mark.skipif(not PUBLISHED.root.is_dir(), reason="nothing is published")
@@ -54,16 +50,12 @@ def decoded(columns: dict[str, Any]) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    own = Project(ROOT)
-    sweeps = load_sweeps(own.sweeps, load_catalog(own.kernels), None)
-    return render(PUBLISHED, RunData.read(PUBLISHED, sweeps), ROOT)
+    return render(PUBLISHED, published_data(), ROOT)
 
 
 @pytest.fixture(scope="module")
 def timings() -> pd.DataFrame:
-    own = Project(ROOT)
-    sweeps = load_sweeps(own.sweeps, load_catalog(own.kernels), None)
-    return tables.with_rungs(_shown("timings"), sweeps.values())
+    return tables.with_rungs(_shown("timings"), loaded().every_sweep.values())
 
 
 def _shown(table: str) -> pd.DataFrame:
@@ -173,8 +165,7 @@ def test_findings_are_the_answers_and_every_claim_has_its_verdict(text: str) -> 
 
 
 def test_what_to_use_is_what_the_report_recommends(text: str) -> None:
-    own = Project(ROOT)
-    data = RunData.read(PUBLISHED, load_sweeps(own.sweeps, load_catalog(own.kernels), None))
+    data = published_data()
     run = embedded(text)["runs"][0]
     rows = decoded(run["timings"])
     first = {
@@ -799,8 +790,7 @@ def test_lines_of_one_chart_have_the_colours_of_the_figure(browser: Browser, fil
     found = {
         name: "#" + "".join(f"{int(one):02x}" for one in re.findall(r"\d+", color)) for name, color in pairs
     }
-    own = Project(ROOT)
-    data = RunData.read(PUBLISHED, load_sweeps(own.sweeps, load_catalog(own.kernels), None))
+    data = published_data()
     part = data.parts["fp32_buffering"]
     (figure,) = part.sweep.figures
     (axis,) = FIGURES["curves"](part.drawn(figure, "")).axes

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from checkout import PUBLISHED, loaded, published_data
 from conftest import edit_yaml, environment
 from factory import Lab, over
 from ladder.catalogue.runs import load
@@ -62,26 +63,22 @@ def sentences(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def published() -> RunData:
-    run = load(set_up(ROOT))
-    folder = run.project.published("nvidia-h200")
-    if not folder.root.is_dir():
-        pytest.skip("nothing is published")
-    return RunData.read(folder, run.every_sweep)
+    return published_data()
 
 
 @pytest.fixture(scope="module")
 def pages(published: RunData) -> dict[str, str]:
-    folder = load(set_up(ROOT)).project.published("nvidia-h200")
     found = {
-        path.stem: text for path, text in render(folder, published, {}).items() if path.parent == folder.root
+        path.stem: text
+        for path, text in render(PUBLISHED, published, {}).items()
+        if path.parent == PUBLISHED.root
     }
     return found | {"README": (ROOT / "README.md").read_text(encoding="utf-8")}
 
 
 @pytest.fixture(scope="module")
 def found(published: RunData) -> dict[str, Answer]:
-    folder = load(set_up(ROOT)).project.published("nvidia-h200")
-    return {one.name: one for one in answers(published, Links(folder, folder.root, published))}
+    return {one.name: one for one in answers(published, Links(PUBLISHED, PUBLISHED.root, published))}
 
 
 NINTH = """
@@ -508,10 +505,9 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     published: RunData, arch: str
 ) -> None:
     """Kernels for Hopper are unsupported there; nothing is predicted after one session, and no clock is known."""
-    run = load(set_up(ROOT))
     reasons = {
         kernel.name: why
-        for kernel in run.catalog.values()
+        for kernel in loaded().catalog.values()
         if (why := lacking(kernel.min_arch, arch)) is not None
     }
     timings = published.frames["timings"].copy()
@@ -524,8 +520,7 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     unknown = ["predicted_low", "predicted_high", "sm_clock_mhz", "power_w"]
     timings[unknown] = float("nan")
     data = RunData(published.sweeps, {**published.frames, "timings": timings}, published.environment)
-    folder = run.project.published("nvidia-h200")
-    report = render(folder, data, {})[folder.report]
+    report = render(PUBLISHED, data, {})[PUBLISHED.report]
     first = report.partition("## What to use")[0]
     assert re.search(rf"\d+ kernels cannot run here \(needs sm_90a, the device is {arch}", first)
     bf16 = next(line for line in report.splitlines() if "Which bf16 GEMM is fastest?" in line)
@@ -533,7 +528,7 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     assert "wgmma" not in bf16
     assert "There are no ranges" in first
     assert "Is fp8 faster than cuBLASLt?" not in report
-    fp8 = next(one for one in answers(data, Links(folder, folder.root, data)) if one.name == "fp8")
+    fp8 = next(one for one in answers(data, Links(PUBLISHED, PUBLISHED.root, data)) if one.name == "fp8")
     assert fp8.absent == "no fp8 GEMM has a result against a library"
     fp32 = next(line for line in report.splitlines() if "Which FP32 GEMM is fastest?" in line)
     assert re.search(rf"On tensor cores nothing is measured: .*unsupported: needs sm_90a, .*{arch}", fp32)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from checkout import PUBLISHED, loaded
 from conftest import ROOT
 from ladder.claims.attention import (
     masked_tiles_are_skipped,
@@ -16,8 +17,6 @@ from ladder.claims.attention import (
 )
 from ladder.claims.ledger import CLAIMS, decided
 from ladder.claims.primitives import HOLDS, NOT_MEASURED, REFUTED, Answer, Part
-from ladder.cli.load import load, set_up
-from ladder.model.folders import PublishedFolder
 from ladder.model.sweep import Entry, Sweep
 from ladder.problems.attention import PROBLEM
 from ladder.report.answers import answers
@@ -26,7 +25,6 @@ from ladder.report.links import Links
 from ladder.results import tables
 from ladder.results.run_data import RunData, read_frames
 
-PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
 PEAK = 989.0
 RATES = {"1": 90, "2": 300, "3": 350, "4": 400, "5": 540, "6": 625, "6b": 320, "7": 560}
 """TFLOP/s of the rungs, at any length."""
@@ -54,7 +52,7 @@ def timing(sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | No
 
 @pytest.fixture(scope="module")
 def data() -> RunData:
-    sweeps = load(set_up(ROOT, over={"device": "none"})).every_sweep
+    sweeps = loaded().every_sweep
     frames, sweep = read_frames(PUBLISHED.root), sweeps["attention"]
     rows = [
         timing(sweep, entry, dict(size), against)

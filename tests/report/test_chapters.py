@@ -10,9 +10,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from checkout import PUBLISHED, loaded
 from conftest import ROOT
-from ladder.catalogue.runs import load
-from ladder.catalogue.settings import set_up
 from ladder.claims.ledger import CLAIMS, decided, rows_of
 from ladder.claims.memory_bound import (
     many_numbers_a_thread,
@@ -22,7 +21,6 @@ from ladder.claims.memory_bound import (
 )
 from ladder.claims.primitives import HOLDS, REFUTED, Answer, Part
 from ladder.model.cell import size_label
-from ladder.model.folders import PublishedFolder
 from ladder.model.sweep import Entry, Figure, Sweep
 from ladder.problems.registry import PROBLEMS
 from ladder.report.answers import answers
@@ -36,7 +34,6 @@ from ladder.results import statistics as stats
 from ladder.results import tables
 from ladder.results.run_data import RunData, read_frames
 
-PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
 PEAK, COPY, FP32 = 4800.0, 4250.0, 66.9
 RATES = {"1": 3, "2": 700, "3": 800, "4": 1100, "5": 3800, "6": 4300, "7": 4290, "8": 4400}
 """GB/s of the rungs of the sum."""
@@ -68,7 +65,7 @@ def timing(sweep: Sweep, entry: Entry, size: dict[str, int], against: Entry | No
 
 @pytest.fixture(scope="module")
 def data() -> RunData:
-    sweeps = load(set_up(ROOT, over={"device": "none"})).every_sweep
+    sweeps = loaded().every_sweep
     frames = read_frames(PUBLISHED.root)
     rows = [
         timing(sweep, entry, dict(size), against)
@@ -95,7 +92,8 @@ def test_a_chapter_is_the_innermost_folder_with_a_title(data: RunData) -> None:
 
 
 def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_share(data: RunData) -> None:
-    report = render(PUBLISHED, data, {})[PUBLISHED.report]
+    pages = render(PUBLISHED, data, {})
+    report, page = pages[PUBLISHED.report], pages[PUBLISHED.sweep_page("reduction")]
     chapter = report.partition(f"## {TITLE}\n")[2].partition("\n## ")[0]
     lines = [line for line in chapter.splitlines() if re.match(r"\|\d ", line)]
     sums = {line.split("|")[1]: line for line in lines}
@@ -107,7 +105,6 @@ def test_each_rung_stands_in_the_chapter_with_its_predicted_and_its_measured_sha
         assert f"|{low} to {high}\u00a0%|{measured}|" in sums[entry.rung], sums[entry.rung]
     assert "of the peak rate of the memory" in chapter
     assert "TFLOP/s" not in chapter
-    page = render(PUBLISHED, data, {})[PUBLISHED.sweep_page("reduction")]
     assert page.count("| as predicted |") + page.count("| not as predicted |") == len(RATES)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from checkout import loaded
 from conftest import ROOT
-from ladder.catalogue.runs import load
-from ladder.catalogue.settings import set_up
 from ladder.model.sweep import Entry
 from ladder.report.code_links import changed_lines, code_links, file_before, file_of
 
-SWEEPS = load(set_up(ROOT)).every_sweep
+SWEEPS = loaded().every_sweep
 
 
 def lines_of(href: str) -> list[str]:

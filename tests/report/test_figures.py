@@ -19,9 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from checkout import published_data
 from factory import Lab, failed
-from ladder.catalogue.runs import load
-from ladder.catalogue.settings import set_up
 from ladder.cli.app import main
 from ladder.model.files import read_json
 from ladder.model.folders import RunFolder
@@ -812,8 +811,7 @@ def test_asking_for_names_imports_no_plotting() -> None:
 
 @pytest.fixture(scope="module")
 def published() -> RunData:
-    run = load(set_up(ROOT))
-    return RunData.read(run.project.published("nvidia-h200"), run.every_sweep)
+    return published_data()
 
 
 def own_figure(data: RunData, sweep: str, kind: str) -> FigureData:

@@ -9,21 +9,15 @@ import re
 
 import pandas as pd
 import pytest
+from checkout import published_data
 from conftest import ROOT
-from ladder.catalogue.runs import load
-from ladder.catalogue.settings import set_up
 from ladder.report.ladder_page import FILES, File, decimals, files_of, interval
-from ladder.results.run_data import RunData
 from ladder.results.statistics import UNKNOWN, Estimate
 
 
 @functools.cache
 def files(ladder: str) -> dict[str, File]:
-    run = load(set_up(ROOT))
-    published = run.project.published("nvidia-h200")
-    if not published.root.is_dir():
-        pytest.skip("nothing is published")
-    data = RunData.read(published, run.every_sweep)
+    data = published_data()
     found = files_of(data.parts[ladder], data.parts[FILES[ladder]], data, ROOT)
     return {one.kernel.name: one for one in found}
 

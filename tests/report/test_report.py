@@ -13,9 +13,8 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from checkout import PUBLISHED, published_data
 from factory import Lab, failed, over
-from ladder.catalogue.runs import load
-from ladder.catalogue.settings import set_up
 from ladder.cli.app import main
 from ladder.model.cell import size_label
 from ladder.model.files import write_json
@@ -492,16 +491,14 @@ def test_the_methodology_states_the_numbers_of_the_plan(lab: Lab, pages: dict[st
 
 def test_the_methodology_says_how_many_configurations_a_tuning_sweep_tries() -> None:
     """Those that compute the same at one dtype and size: 56 stencils of 8 reaches are no 56 rivals."""
-    run = load(set_up(ROOT))
-    published = run.project.published("nvidia-h200")
-    data = RunData.read(published, run.every_sweep)
+    data = published_data()
     timed = data.frames["timings"]
     tiles = timed[timed["sweep"].eq("hopper_tiles") & timed["status"].eq("ok") & timed["regime"].eq("cold")]
     most = tiles.groupby(["m", "n", "k"])["variant"].nunique().max()
     assert data.parts["hopper_tiles"].most_rivals == most > 40
     stencils = data.parts["stencil_best"]
     assert 1 < stencils.most_rivals < stencils.ok.groupby("elements")["variant"].nunique().max()
-    said = render(published, data, {})[published.methodology].partition("configurations have a result: ")[2]
+    said = render(PUBLISHED, data, {})[PUBLISHED.methodology].partition("configurations have a result: ")[2]
     named = said.partition(".\n")[0].split(",\n")
     assert f"{most} in `hopper_tiles`" in named
     measured = {*timed["sweep"][timed["status"].eq("ok")]}
@@ -570,8 +567,7 @@ def test_a_rung_is_held_against_its_baseline_by_their_own_pairs(lab: Lab) -> Non
 
 def test_what_pages_say_of_the_order_of_rungs_is_so() -> None:
     """Rungs 17 and 18 cost speed, rung 19 is slower without what they add, and 20b is slower than rung 19."""
-    run = load(set_up(ROOT))
-    data = RunData.read(run.project.published("nvidia-h200"), run.every_sweep)
+    data = published_data()
     ladder, ablation = (
         {step.entry.rung: step for step in steps(data.parts[name])}
         for name in ("fp32_ladder", "fp32_ablation")
