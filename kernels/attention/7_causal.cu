@@ -34,7 +34,7 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages, Consumers>*>(memory);
     auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
-    const LongestFirst<Consumers * 64, BN, Depth> order{sequence, heads};
+    const RowTiles<true, Consumers * 64, BN, Depth> order{sequence, heads};
     const auto [head, first_row, steps] = order.at(blockIdx.x);
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;

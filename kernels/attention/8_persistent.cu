@@ -5,13 +5,15 @@
 // it begins with a softmax during which nothing is multiplied, and ends with a P @ V and stores. Here the
 // steps of all its tiles are one sequence: the first Q @ K^T of a tile is started together with the last
 // P @ V of the one before. The producer has copied Q ahead, and while a consumer stores, another multiplies.
+// It asks for tiles one by one: if each block has a fixed share, the slowest multiprocessor is waited for.
 //
 // Predicted: 2048 keys as fast as 8192 with rung 6: there start and end of a block take a tenth of the time.
+// Rung 9 is this file with LeanSoftmax.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
-// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.
+// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. taken: a counter that is zero.
 
-#include "epilogue/online_softmax.cuh"
+#include "epilogue/lean_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/attention_tiles.cuh"
 #include "schedule/ring.cuh"
@@ -23,19 +25,21 @@ struct Shared {
     RowTile<Element, Consumers * 64, Depth> q[2];
     RowTile<Element, BN, Depth> k[Stages];
     ValueTile<Element, BN, Depth> v[Stages];
+    int index[2];  // of the tile whose rows are in Q
     RingBarriers<2> q_ring;
     RingBarriers<Stages> k_ring, v_ring;
 };
 
-template <class Element, int Depth, bool Causal, int BN, int Stages, int Consumers>
+template <class Element, int Depth, bool Causal, int BN, int Stages, int Consumers, class Softmax>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-                     const __grid_constant__ TensorMap map_v, Element* o, int sequence, int heads) {
+                     const __grid_constant__ TensorMap map_v, Element* o, unsigned* taken, int sequence,
+                     int heads) {
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages, Consumers>*>(memory);
     auto& q_ring = shared.q_ring;
     auto &k_ring = shared.k_ring, &v_ring = shared.v_ring;
-    const InPairs<Causal, Consumers * 64, BN> order{sequence, heads};
+    const RowTiles<Causal, Consumers * 64, BN, Depth> order{sequence, heads};
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
@@ -50,15 +54,19 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<Consumers>>();
         if (one_of_warpgroup(thread)) {
-            for (int index = order.first(); index < order.count(); index = order.after(index)) {
+            for (int index = blockIdx.x, next;; index = next, q_at.advance()) {
+                q_ring.wait_until_empty(q_at);
+                shared.index[q_at.stage] = index;
+                if (index >= order.count()) break;
+                next = order.next(taken);
                 const auto tile = order.at(index);
                 q_ring.load(shared.q, q_at, MatrixOfMap{map_q, tile.head}, tile.row);
                 for (int step = 0; step < tile.steps; ++step, at.advance()) {
                     k_ring.load(shared.k, at, MatrixOfMap{map_k, tile.head}, step * BN);
                     v_ring.load(shared.v, at, MatrixOfMap{map_v, tile.head}, step * BN);
                 }
-                q_at.advance();
             }
+            mbarrier_arrive(q_ring.full[q_at.stage]);
         }
     } else {  // a consumer
         grow_registers<consumer_registers<Consumers>>();
@@ -67,10 +75,9 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
         float score[1][BN / 2], output[1][Depth / 2], factor[2];  // 64 rows over 128 threads
         unsigned p[BN / 16][4];  // of the same rows
         clear(output);
-        OnlineSoftmax softmax(Depth);
+        Softmax softmax(Depth);
         RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
-        int index = order.first();
-        auto tile = order.at(index);
+        auto tile = order.at(blockIdx.x);
         const auto start_scores = [&] {
             k_ring.wait_until_full(at);
             turns.begin();
@@ -90,7 +97,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             fence_registers(score[0]);
             v_ring.wait_until_full(at);  // the compiler moves no wait for wgmma ahead of this loop
         };
-        const auto finish = [&](const OnlineSoftmax& sums, int head, int first_row) {
+        const auto finish = [&](const Softmax& sums, int head, int first_row) {
             sums.divide(output[0]);
             const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};
             store_direct(output, result, first_row + tile_row, 0, thread);
@@ -105,20 +112,20 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             const auto before = tile;
             if (step == tile.steps) {  // on with the first step of another tile
                 q_ring.release(q_at, lane);
-                index = order.after(index);
+                q_at.advance();
+                q_ring.wait_until_full(q_at);
+                const int index = shared.index[q_at.stage];
                 if (index >= order.count()) break;
                 tile = order.at(index);
                 step = 0;
-                q_at.advance();
-                q_ring.wait_until_full(q_at);
             }
             at.advance();
             start_scores();
             start_output(false);
             wgmma_wait<1>();  // the scores are there; the output goes on
             fence_registers(score[0]);
-            const OnlineSoftmax sums = softmax;
-            if (step == 0) softmax = OnlineSoftmax(Depth);
+            const Softmax sums = softmax;
+            if (step == 0) softmax = Softmax(Depth);
             exponentiate(step);
             wgmma_wait_all(output);
             fence_registers(p);

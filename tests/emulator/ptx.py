@@ -68,6 +68,7 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "neu": np.not_equal,
     "lt": np.less,
     "le": np.less_equal,
+    "leu": lambda left, right: ~(left > right),
     "gt": np.greater,
     "ge": np.greater_equal,
 }

@@ -58,12 +58,14 @@ def launch(
     for buffer, bits in zip("qkvo", (*qkv, np.full_like(qkv[0], 0xFFFF)), strict=True):
         words = np.ascontiguousarray(bits).reshape(-1).view(np.uint32)
         stored[buffer] = memory.buffer(0, words, writable=buffer == "o"), bits
-    arguments, maps, _ = arguments_of(one, memory, stored, size)
+    arguments, maps, zeroed = arguments_of(one, memory, stored, size)
     ptx = compile_ptx(one.kernel.source, one.entry, [include], text)
     program = parse_hopper(ptx, rule.shared_bytes)
     machine = HopperMachine(program, memory, rule.block[0], rule.grid[:2], 1, arguments, maps, loads)
     machine.behind = np.arange(machine.count) % machine.threads < behind
     machine.run()
+    if any(memory.words[own].any() for own in zeroed):
+        raise Fault("a counter is not zero in the end")
     begin = stored["o"][0] // 2
     return memory.words.view(np.uint16)[begin : begin + qkv[0].size].reshape(qkv[0].shape)
 
@@ -134,13 +136,17 @@ def test_a_block_of_the_first_rung_takes_several_tiles() -> None:
     assert worst(in_two_blocks(one), 2, 100) < 1
 
 
-@pytest.mark.parametrize(("depth", "causal", "loads", "consumers"), [
-    (128, 0, "late", 2), (128, 1, "early", 2), (64, 1, "shuffled", 3),
+@pytest.mark.parametrize("softmax", ["OnlineSoftmax", "LeanSoftmax"])
+@pytest.mark.parametrize(("dtype", "depth", "causal", "loads", "consumers"), [
+    ("bf16", 128, 0, "late", 2), ("fp16", 128, 1, "early", 2), ("bf16", 64, 1, "shuffled", 3),
 ])  # fmt: skip
-def test_a_block_that_stays_takes_several_tiles(depth: int, causal: int, loads: str, consumers: int) -> None:
-    """Of one step and of several: two blocks for three heads of 264 rows, the last of which ends the earlier."""
-    one = in_two_blocks(variant("8", "bf16", depth, causal, 128, consumers=consumers))
+def test_a_block_that_stays_takes_several_tiles(
+    dtype: str, depth: int, causal: int, loads: str, consumers: int, softmax: str
+) -> None:
+    """Two blocks, for three heads with tiles of several steps and of one, and for five heads of one tile."""
+    one = in_two_blocks(variant("8", dtype, depth, causal, 128, consumers=consumers, softmax=softmax))
     assert worst(one, 3, 264, "rising", loads=loads) < 1
+    assert worst(one, 3, 264, "spikes", loads=loads) < 1
     assert worst(one, 5, 40, "wide", loads=loads) < 1
 
 
@@ -152,7 +158,7 @@ def test_rings_may_have_more_stages(rung: str, stages: int) -> None:
     assert worst(variant(rung, "bf16", 64, 0, 64, stages=stages), 1, 330, "rising", loads="early") < 1
 
 
-def test_each_tile_of_rows_is_taken_once() -> None:
+def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_first() -> None:
     """Of seven heads of 600 rows: five tiles, and keys of three heads fit the L2."""
     once = """
         template <class Order> __device__ constexpr bool once(const Order& order) {
@@ -161,14 +167,16 @@ def test_each_tile_of_rows_is_taken_once() -> None:
             for (int one : found) if (one != 1) return false;
             return order.count() == 35;
         }"""
-    longest, pairs = "LongestFirst<128, 64, 1 << 12>{600, 7}", "InPairs<true, 128, 64>{600, 7}"
+    order = "RowTiles<true, 128, 64, 1 << 12>{600, 7}"
     hold(
         f'#include "schedule/row_tiles.cuh"\n{once}',
-        f"once({longest}) && {longest}.together() == 3",
-        *(f"{longest}.at({i}).head == {head}" for i, head in ((0, 0), (2, 2), (3, 0), (15, 3), (30, 6), (34, 6))),
-        *(f"{longest}.at({i}).steps == {steps}" for i, steps in ((0, 10), (2, 10), (3, 8), (14, 2), (34, 2))),
-        f"once({pairs}) && once(InPairs<false, 128, 64>{{600, 7}})",
-        *(f"{pairs}.at({i}).steps == {steps}" for i, steps in enumerate((10, 2, 8, 4, 6))),
+        f"once({order}) && {order}.together() == 3",
+        *(
+            f"{order}.at({i}).head == {head}"
+            for i, head in ((0, 0), (2, 2), (3, 0), (15, 3), (30, 6), (34, 6))
+        ),
+        *(f"{order}.at({i}).steps == {steps}" for i, steps in ((0, 10), (2, 10), (3, 8), (14, 2), (34, 2))),
+        "once(RowTiles<false, 128, 64, 64>{600, 7})",
     )
 
 
@@ -189,7 +197,7 @@ def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
 
 WRONG, UNFENCED, BARRIER = "wrong", "without fence.proxy.async", "before a barrier"
 SOFTMAX, TILES, TURNS = "epilogue/online_softmax.cuh", "mma/attention_tiles.cuh", "schedule/turns.cuh"
-ROWS = "schedule/row_tiles.cuh"
+ROWS, LEAN = "schedule/row_tiles.cuh", "epilogue/lean_softmax.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
 MISTAKES: list[tuple[str, str, str, str, str]] = [
     # Rung, file, what is changed, into what, and how it shows.
@@ -239,11 +247,17 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("6", "", "v_ring.wait_until_full(v_at);", "", "arrivals|wrong"),
     ("7", ROWS, "row + Rows < sequence ? row + Rows", "row < sequence ? row", "ever|wrong"),
     ("7", ROWS, "of_head() - 1 - within", "of_head() - within", WRONG),
-    ("8", ROWS, "of_head() - 1 - half", "of_head() - half", WRONG),
-    ("8", ROWS, "(gridDim.x - 1) * taken", "gridDim.x * taken", WRONG),
-    ("8", "", "q_ring.wait_until_full(q_at);\n            }", "}", WRONG),
+    ("8", ROWS, "count() - 1)", "count())", "counter"),
+    ("8", "", "            mbarrier_arrive(q_ring.full[q_at.stage]);\n", "", "ever"),
+    ("8", "", "shared.index[q_at.stage] = index;", "shared.index[0] = index;", "wrong|ever"),
+    ("8", LEAN, "factor[row] = exp2_to_zero(-growth);", "", WRONG),
+    ("8", LEAN, "maximum[row] = larger;", "", WRONG),
+    ("8", LEAN, "largest_product = 256.0f", "largest_product = 1e38f", WRONG),
+    ("8", LEAN, "sum[row] *= factor[row];", "", WRONG),
+    ("8", LEAN, "if (__any_sync(0xffffffffu, shrinks)) ", "if (false) ", WRONG),
+    ("8", "", "q_ring.wait_until_full(q_at);\n                const", "const", "wrong|ever"),
     ("8", "", "q_ring.release(q_at, lane);", "", "ever"),
-    ("8", "", "if (step == 0) softmax = OnlineSoftmax(Depth);", "", WRONG),
+    ("8", "", "if (step == 0) softmax = Softmax(Depth);", "", WRONG),
     ("8", "", "                clear(output);\n", "", WRONG),
     ("8", "", "finish(sums, before.head", "finish(sums, tile.head", WRONG),
     ("8", "", "finish(sums", "finish(softmax", WRONG),
@@ -267,7 +281,8 @@ def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistake
     """As wrong outputs, or as what the emulator refuses."""
     one, more = variant(rung, "bf16", 128, 1, 64 if rung == "7" else 128), dict[str, Any]()
     if rung == "8":
-        one = in_two_blocks(one)
+        lean = {"softmax": "LeanSoftmax"} if file == LEAN else {}
+        one = in_two_blocks(variant("8", "bf16", 128, 1, 128, **lean))
     if file:
         more["include"] = shutil.copytree(INCLUDE, tmp_path / "include")
         edit(tmp_path / "include" / file, right, mistaken)

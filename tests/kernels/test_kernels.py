@@ -477,5 +477,5 @@ def test_kernels_stay_readable() -> None:
     for kernel in catalog().values():
         text = kernel.source.read_text(encoding="utf-8")
         assert text.startswith(("// ", "# ")), f"{kernel.source}: what it computes comes first"
-        assert text.count("\n") < 145, f"{kernel.source}: longer than two screenfuls"
+        assert text.count("\n") < 150, f"{kernel.source}: longer than two screenfuls"
         assert "#define" not in text, f"{kernel.source}: templates, not macros"

@@ -1,0 +1,57 @@
+// OnlineSoftmax in fewer instructions, for a consumer that the others wait for.
+//   One FFMA instead of a subtraction and a product. It rounds once, where the maximum's product was rounded
+//   before, so that the exponentials of a row are all wrong by the same factor: by 2^(2^-17) at most, as long
+//   as no product is beyond 256. Larger ones take the subtraction.
+//   The maximum grows by 2^8 at least (flash-attention-4). Exponentials may be as large as that, and outputs
+//   are seldom scaled down.
+#pragma once
+
+#include "epilogue/online_softmax.cuh"
+
+struct LeanSoftmax : OnlineSoftmax {
+    using OnlineSoftmax::OnlineSoftmax;
+    static constexpr float least_growth = 8.0f, largest_product = 256.0f;  // of exponents of two
+
+    template <int Registers>
+    __device__ void add(float (&score)[Registers], float (&factor)[2]) {
+        bool is_large = false;
+#pragma unroll
+        for (int row = 0; row < 2; ++row) {
+            float larger = maximum[row];
+#pragma unroll
+            for (int i = 0; i < Registers; ++i) {
+                if (i / 2 % 2 == row) larger = fmaxf(larger, score[i]);
+            }
+            larger = over_quad(larger, [](float a, float b) { return fmaxf(a, b); });
+            const float growth = (larger - maximum[row]) * scale;
+            factor[row] = 1.0f;
+            if (growth > least_growth) {
+                factor[row] = exp2_to_zero(-growth);
+                maximum[row] = larger;
+            }
+            sum[row] *= factor[row];
+            is_large = is_large || fabsf(maximum[row] * scale) > largest_product;
+        }
+        if (__any_sync(0xffffffffu, is_large)) {
+            exponentiate(score, [&](float x, float most) { return (x - most) * scale; });
+        } else {
+            exponentiate(score, [&](float x, float most) { return fmaf(x, scale, -most * scale); });
+        }
+    }
+
+    // `below` is what a score lies below the maximum, as an exponent of two.
+    template <int Registers, class Below>
+    __device__ void exponentiate(float (&score)[Registers], Below below) {
+#pragma unroll
+        for (int i = 0; i < Registers; ++i) {
+            score[i] = exp2_to_zero(below(score[i], maximum[i / 2 % 2]));
+            sum[i / 2 % 2] += score[i];
+        }
+    }
+
+    template <int Registers>
+    __device__ static void rescale(float (&output)[Registers], const float (&factor)[2]) {
+        const bool shrinks = factor[0] != 1.0f || factor[1] != 1.0f;
+        if (__any_sync(0xffffffffu, shrinks)) OnlineSoftmax::rescale(output, factor);
+    }
+};
