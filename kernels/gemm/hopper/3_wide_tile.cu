@@ -2,11 +2,11 @@
 // Rung 3 of docs/ladder.md: a wide tile.
 //
 // The technique: a tile of 128 x 256 in place of 128 x 128 (cutlass, fast-cu; by `bn: 256` in the yaml). For
-// the same multiplications blocks load a quarter fewer bytes of A and B from the L2. One warpgroup would need
-// 256 accumulators a thread, more than the 255 registers that a thread can have. So two consumers multiply 64
-// rows each, and the producer gives registers up to them (setmaxnreg, ptx-isa): a thread of the producer
-// keeps 40, a thread of a consumer gets 232. Two consumers also issue wgmma in turn: one may wait or store
-// while the other multiplies.
+// the same multiplications blocks load a quarter fewer bytes of A and B from the L2: up to a third more speed
+// where these bytes are the limit, and less where waits are. One warpgroup would need 256 accumulators a
+// thread, more than the 255 registers that a thread can have. So two consumers multiply 64 rows each, and the
+// producer gives registers up to them (setmaxnreg, ptx-isa): a thread of it keeps 40, one of a consumer gets
+// 232. Two consumers also issue wgmma in turn: one may wait or store while the other multiplies.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
 // block tile in elements; BK is 64. Stages: tiles of A and B in the ring.

@@ -55,8 +55,8 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
     if (warpgroup == 0) {  // the producer
         shrink_registers<producer_registers<consumers>>();  // of all four warps, as setmaxnreg demands
         if (one_of_warpgroup(thread)) {  // one lane of its first warp
-            for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
-                const TilePosition origin = scheduler.origin(tile, rank);
+            for (int group = cluster; group < scheduler.tiles(); group += clusters) {
+                const TilePosition origin = scheduler.origin(group, rank);
                 for (int step = 0; step < steps; ++step, at.advance()) {
                     auto& a = shared.a[at.stage];
                     auto& b = shared.b[at.stage];
@@ -78,7 +78,7 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
         const int tile_row = (warpgroup - 1) * rows;
         float accumulator[rows / 64][BN / 2];
         const MatrixC<Element> result{c, m, n, alpha, beta};
-        for (int tile = cluster; tile < scheduler.tiles(); tile += clusters) {
+        for (int group = cluster; group < scheduler.tiles(); group += clusters) {
             int held = 0;  // stage read by the wgmma group in flight, not yet released
             for (int step = 0; step < steps; ++step, at.advance()) {
                 mbarrier_wait(ring.full[at.stage], at.parity);
@@ -93,7 +93,7 @@ hopper_multicast(const __grid_constant__ TensorMap map_a, const __grid_constant_
             }
             wgmma_wait_all(accumulator);
             release_stage<Cluster>(ring.empty[held], rank, lane);  // for the next tile
-            const TilePosition origin = scheduler.origin(tile, rank);
+            const TilePosition origin = scheduler.origin(group, rank);
             const int row = origin.row + tile_row, column = origin.column;
             combine_accumulators(accumulator, result, row, column, thread);
             store_direct(accumulator, result, row, column, thread);

@@ -38,12 +38,12 @@ struct Shared {
 };
 
 // A consumer's part of a tile, of as many columns as there are accumulators for.
-template <class Memory, class Value, class Signal, int Fragments, int Registers>
+template <class Memory, class Value, class Stagger, int Fragments, int Registers>
 __device__ inline void compute_tile(float (&accumulator)[Fragments][Registers], Consumer<Memory>& consumer,
                                     const MatrixC<Value>& result, const TensorMap& map_c,
-                                    const TilePosition& origin, Signal& hand_over) {
+                                    const TilePosition& origin, Stagger& stagger) {
     clear(accumulator);  // or the compiler keeps both sets of accumulators alive across tiles
-    const int held = wgmma_loop<Alone>(accumulator, consumer, hand_over);
+    const int held = wgmma_loop<Alone>(accumulator, consumer, stagger);
     wgmma_wait_all(accumulator);
     release_stage<Alone>(consumer.shared.ring.empty[held], 0, consumer.lane);  // for the next tile
     const int row = origin.row + consumer.row, column = origin.column, number = consumer.number;
@@ -100,15 +100,15 @@ hopper_two_widths(const __grid_constant__ TensorMap map_a, const __grid_constant
         Consumer consumer(shared, rank, steps, number, thread, first_row, first_column);
         const MatrixC<Element> result{c, m, n, alpha, beta};
         const bool has_work = blockIdx.x < scheduler.tiles();
-        Stagger<1, consumers> hand_over(number, has_work ? steps : 0);  // by one step, as in 6c_stagger
+        Stagger<1, consumers> stagger(number, has_work ? steps : 0);  // by one step, as in 6c_stagger
         for (int tile = blockIdx.x; tile < scheduler.tiles(); tile += gridDim.x) {
             const TilePosition origin = scheduler.origin(tile, 0);
             if (scheduler.is_narrow(tile)) {
                 float accumulator[rows / 64][Narrow / 2];
-                compute_tile(accumulator, consumer, result, map_c, origin, hand_over);
+                compute_tile(accumulator, consumer, result, map_c, origin, stagger);
             } else {
                 float accumulator[rows / 64][BN / 2];
-                compute_tile(accumulator, consumer, result, map_c, origin, hand_over);
+                compute_tile(accumulator, consumer, result, map_c, origin, stagger);
             }
         }
         if (thread == 0) wait_for_stores();  // it started them
