@@ -7,7 +7,7 @@
 // first phase. S in fp32 and P in 16 bits, 64 rows of all keys, lie in a workspace of the block in global
 // memory in between.
 //
-// Predicted: 60 to 120 TFLOP/s on an H200 at a depth of 128. A score is written once and read twice, a share
+// Predicted: 60 to 120 TFLOP/s on an H200 at a depth of 128. A score is written once and read twice, a weight
 // P written and read: 16 bytes for 512 operations, most of them from memory where the workspaces of all
 // blocks are larger than the L2. No phase of a block overlaps another one; four blocks on a multiprocessor
 // do.
@@ -32,15 +32,15 @@ struct Shared {
     Mbarrier full;
 };
 
-// share = exp(score) / sum of it over the keys that are seen, and 0 for the others. One warp.
+// weight = exp(score) / sum of it over the keys that are seen, and 0 for the others. One warp.
 template <class Element>
-__device__ inline void softmax_row(const float* score, Element* share, int seen, int keys, int lane) {
+__device__ inline void softmax_row(const float* score, Element* weight, int seen, int keys, int lane) {
     Normalizer whole = Normalizer::of_none();
     for (int key = lane; key < seen; key += 32) whole.add(Normalizer{score[key], 1.0f});
     whole = over_warp(whole);
     const float inverse = 1.0f / whole.sum;
     for (int key = lane; key < keys; key += 32) {
-        share[key] = from_float<Element>(key < seen ? __expf(score[key] - whole.maximum) * inverse : 0.0f);
+        weight[key] = from_float<Element>(key < seen ? __expf(score[key] - whole.maximum) * inverse : 0.0f);
     }
 }
 
@@ -48,12 +48,12 @@ template <class Element, int Depth, bool Causal>
 __global__ void __launch_bounds__(warpgroup_threads, 1)
 attention_scores_in_memory(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
                            const __grid_constant__ TensorMap map_v, Element* o, float* scores,
-                           Element* shares, int heads, int sequence) {
+                           Element* weights, int heads, int sequence) {
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, Depth>*>(memory);
     const int thread = threadIdx.x, tiles = ceil_div(sequence, tile), keys = tiles * tile;
     scores += Index(blockIdx.x) * tile * keys;  // the block's workspaces: 64 rows
-    shares += Index(blockIdx.x) * tile * keys;
+    weights += Index(blockIdx.x) * tile * keys;
     if (thread == 0) {
         mbarrier_init(shared.full, 1);
         fence_mbarrier_init();
@@ -83,7 +83,7 @@ attention_scores_in_memory(const __grid_constant__ TensorMap map_q, const __grid
 
         for (int row = thread / 32; row < tile; row += warpgroup_threads / 32) {  // P
             const int seen = keys_seen<Causal>(first_row + row, sequence);
-            softmax_row(scores + Index(row) * keys, shares + Index(row) * keys, seen, keys, thread % 32);
+            softmax_row(scores + Index(row) * keys, weights + Index(row) * keys, seen, keys, thread % 32);
         }
         __syncthreads();  // P is written
 
@@ -93,9 +93,9 @@ attention_scores_in_memory(const __grid_constant__ TensorMap map_q, const __grid
                 mbarrier_arrive_expect(shared.full, shared.v.bytes);
                 shared.v.load({map_v, head}, first_key, shared.full);
             }
-            for (int chunk = thread; chunk < tile * 8; chunk += warpgroup_threads) {  // of eight shares
+            for (int chunk = thread; chunk < tile * 8; chunk += warpgroup_threads) {  // of eight weights
                 const int row = chunk / 8, column = chunk % 8 * 8;
-                const auto eight = load_vector<8>(shares + Index(row) * keys + first_key + column);
+                const auto eight = load_vector<8>(weights + Index(row) * keys + first_key + column);
                 auto* to = shared.p.panel[0].byte + swizzled(row, 2 * column);
                 store_vector<8>(reinterpret_cast<Element*>(to), eight);
             }

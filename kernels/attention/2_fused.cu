@@ -5,12 +5,12 @@
 // through global memory. A block has 64 rows of Q, and goes through the keys in tiles of BN. The softmax of
 // a row wants the maximum of all its scores, which is known at the end; so it is carried on
 // (milakov-softmax): exponentials are relative to the maximum so far, and where it grows, the output so far
-// is scaled down. The scores are the accumulators of one wgmma and, packed to 16 bits, operand A of the
-// next, by way of shared memory. The price: that scaling, a product for each output and tile.
+// is scaled down. The scores are the accumulators of one wgmma. Their exponentials, packed to 16 bits, are
+// operand A of the next, by way of shared memory. The price: that scaling, for each output and tile.
 //
-// Predicted: 250 to 330 TFLOP/s on an H200 at a depth of 128, from 60 to 120. For a tile of 64 x 128 scores
-// the tensor cores take 1024 cycles and 8192 exponentials 512, at 16 a cycle. Within a block nothing
-// overlaps, nor do its copies; but two blocks fit a multiprocessor, and one multiplies while another
+// Predicted: 250 to 330 TFLOP/s on an H200 at a depth of 128. For rung 1 it was 60 to 120. For a tile of
+// 64 x 128 scores the tensor cores take 1024 cycles and 8192 exponentials 512, at 16 a cycle. Within a block
+// nothing overlaps, nor do its copies; but two blocks fit a multiprocessor, and one multiplies while another
 // exponentiates or waits.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:

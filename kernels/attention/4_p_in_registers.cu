@@ -1,13 +1,13 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 4 of attention in docs/ladder.md: P in registers.
 //
-// The technique: shares go from accumulators to operand A without leaving their thread (flash-attention-3).
-// wgmma also takes A from registers, and there a thread holds the very places that it held in the
-// accumulators: packing two neighbours into a word is all. So there is no store, no fence of the async
-// proxy, no barrier of the warpgroup, and of shared memory wgmma reads V alone. The price: 32 registers of a
-// thread for P.
+// The technique: P goes from accumulators to operand A without leaving its thread (flash-attention-3). wgmma
+// also takes A from registers, and there a thread holds the very places that it held in the accumulators:
+// packing two neighbours into a word is all. So there is no store, no fence of the async proxy, and no
+// barrier of the warpgroup. The wgmma of P @ V reads only V from shared memory. The price: P may not be
+// overwritten before these wgmma are done.
 //
-// Predicted: 480 to 540 TFLOP/s on an H200 at a depth of 128, from 420 to 480.
+// Predicted: 480 to 540 TFLOP/s on an H200 at a depth of 128. For rung 3 it was 420 to 480.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.

@@ -4,12 +4,12 @@
 // The technique: two consumers take turns on the tensor cores (flash-attention-3). For a tile of 64 x 128
 // scores at a depth of 128 the wgmma take 1024 cycles, and the exponentials alone 512 more: 16 a cycle. In
 // rung 4 nothing keeps both consumers from exponentiating at the same time, while the tensor cores wait.
-// Here a turn is all that a consumer multiplies between two softmaxes: P @ V of the last tile and Q @ K^T of
-// the next. It begins when the other has started the wgmma of its own turn (schedule/turns.cuh). So one
+// Here a turn is all that a consumer multiplies between two softmaxes: P @ V of one tile and Q @ K^T of the
+// next. It begins when the other has started the wgmma of its own turn (schedule/turns.cuh). So one
 // exponentiates while the other multiplies. The loop begins in the middle of a step: the first scores come
 // before it, the last output after it.
 //
-// Predicted: 560 to 600 TFLOP/s on an H200 at a depth of 128, from 480 to 540.
+// Predicted: 560 to 600 TFLOP/s on an H200 at a depth of 128. For rung 4 it was 480 to 540.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.
@@ -66,7 +66,7 @@ attention_ping_pong(const __grid_constant__ TensorMap map_q, const __grid_consta
         unsigned p[BN / 16][4];  // of the same rows
         clear(output);
         OnlineSoftmax softmax(Depth);
-        RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
+        RingPosition<Stages> v_at;  // one step behind: the tile whose weights are in P
         mbarrier_wait(shared.q_full, 0);
         k_ring.wait_until_full(at);
         turns.begin();

@@ -1,13 +1,15 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 6 of attention in docs/ladder.md: overlap within a consumer.
 //
-// The technique: a consumer multiplies while it exponentiates itself (flash-attention-3). Within a turn Q @
-// K^T of the next tile goes first, and P @ V of the last one follows in a group of wgmma of its own. As soon
-// as the scores are there (wgmma_wait<1>), the consumer exponentiates them, while the tensor cores go on
-// with its P @ V. Only then it waits for the output, to scale it down where the maximum has grown. P of the
-// last tile, scores of the next and the output are in registers at once: 160 of a thread's 232.
+// The technique: a consumer's own P @ V runs while it computes exponentials (flash-attention-3). A turn first
+// starts Q @ K^T of the next tile, then P @ V of this one, in a group of wgmma of its own. As soon as the
+// scores are there (wgmma_wait<1>), the consumer exponentiates them, while the tensor cores go on with its P
+// @ V. Only then it waits for the output, to scale it down where the maximum has grown. To gain is what a
+// softmax takes beside the exponentials: for each score a maximum, a product, two sums and half a word to
+// pack, which in rung 5 the other consumer's turn does not cover. P, the next scores and the output are in
+// registers at once: 160 of a thread's 232.
 //
-// Predicted: 610 to 650 TFLOP/s on an H200 at a depth of 128, from 560 to 600.
+// Predicted: 610 to 650 TFLOP/s on an H200 at a depth of 128. For rung 5 it was 560 to 600.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.
@@ -64,7 +66,7 @@ attention_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant
         unsigned p[BN / 16][4];  // of the same rows
         clear(output);
         OnlineSoftmax softmax(Depth);
-        RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
+        RingPosition<Stages> v_at;  // one step behind: the tile whose weights are in P
         mbarrier_wait(shared.q_full, 0);
         k_ring.wait_until_full(at);
         turns.begin();
@@ -95,7 +97,8 @@ attention_overlap(const __grid_constant__ TensorMap map_q, const __grid_constant
             mask_scores<Causal>(score[0], row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
             fence_registers(score[0]);
-            // For the next turn. And the compiler moves no wait for wgmma ahead of this loop.
+            // The next turn needs V. The wait is a loop, above which the compiler moves no wait for wgmma: so
+            // the softmax stays ahead of that one.
             v_ring.wait_until_full(at);
             wgmma_wait_all(output);
             fence_registers(p);

@@ -2,11 +2,12 @@
 // Rung 7 of attention in docs/ladder.md: causal.
 //
 // The technique: a row sees no key after it, so that of the tiles of scores nearly half are all masked.
-// Rungs 1 to 6 compute them; here a block ends with the tile of its last row. Blocks then have
-// from one step to as many as there are tiles. The longest go first (schedule/row_tiles.cuh).
+// Rungs 1 to 6 compute them; here a block stops behind the tile of its last row. Blocks then have from one
+// step to as many as there are tiles. The longest go first (schedule/row_tiles.cuh).
 //
-// Predicted: 560 to 620 TFLOP/s on an H200 at a depth of 128, where what is masked does not count: rung 6
-// has half of its 610 to 650. Lost are the masked halves of the last tiles, and the start of short loops.
+// Predicted: 560 to 620 TFLOP/s on an H200 at a depth of 128. Only operations that are not masked count, so
+// that rung 6 has half of its 610 to 650: it computes the masked half too. Lost are the masked halves of
+// tiles on the diagonal, and the start of short loops.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. BN: keys of a tile. Stages:
 // tiles in each ring. Consumers: 2 or 3.
@@ -64,7 +65,7 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
         unsigned p[BN / 16][4];  // of the same rows
         clear(output);
         OnlineSoftmax softmax(Depth);
-        RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
+        RingPosition<Stages> v_at;  // one step behind: the tile whose weights are in P
         mbarrier_wait(shared.q_full, 0);
         k_ring.wait_until_full(at);
         turns.begin();
@@ -95,7 +96,8 @@ attention_causal(const __grid_constant__ TensorMap map_q, const __grid_constant_
             mask_scores<true>(score[0], row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
             fence_registers(score[0]);
-            // For the next turn. And the compiler moves no wait for wgmma ahead of this loop.
+            // The next turn needs V. The wait is a loop, above which the compiler moves no wait for wgmma: so
+            // the softmax stays ahead of that one.
             v_ring.wait_until_full(at);
             wgmma_wait_all(output);
             fence_registers(p);

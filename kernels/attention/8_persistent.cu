@@ -2,16 +2,17 @@
 // Rung 8 of attention in docs/ladder.md: persistent blocks.
 //
 // The technique: a block stays and takes one tile of rows after the other (flash-attention-3). Up to rung 7
-// it begins with a softmax during which nothing is multiplied, and ends with a P @ V and stores. Here the
-// steps of all its tiles are one sequence: the first Q @ K^T of a tile is started together with the last
-// P @ V of the one before. The producer has copied Q ahead, and while a consumer stores, another multiplies.
-// It asks for tiles one by one: if each block has a fixed share, the slowest multiprocessor is waited for.
+// it begins with softmaxes while little is multiplied, and ends with a P @ V and stores. Here the steps of
+// all its tiles are one sequence: the first Q @ K^T of a tile is started together with the final P @ V of the
+// one before. The producer has copied Q ahead, and while a consumer stores, another multiplies. A block asks
+// for tiles one by one: if each had a fixed number of them, all would wait for the slowest multiprocessor.
 //
-// Predicted: 2048 keys as fast as 8192 with rung 6: there start and end of a block take a tenth of the time.
-// Rung 9 is this file with LeanSoftmax.
+// Predicted: as fast with 2048 keys as rung 6 is with 8192. With 2048 keys a tile has 16 steps, and in rung 6
+// start and end of a block take a tenth of its time. Rung 9 is this file with LeanSoftmax.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
-// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. taken: a counter that is zero.
+// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax:
+// OnlineSoftmax or LeanSoftmax. taken: a counter that is zero.
 
 #include "epilogue/lean_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"
@@ -66,7 +67,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
                     v_ring.load(shared.v, at, MatrixOfMap{map_v, tile.head}, step * BN);
                 }
             }
-            mbarrier_arrive(q_ring.full[q_at.stage]);
+            mbarrier_arrive(q_ring.full[q_at.stage]);  // an index, and no rows: there are no more tiles
         }
     } else {  // a consumer
         grow_registers<consumer_registers<Consumers>>();
@@ -76,7 +77,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
         unsigned p[BN / 16][4];  // of the same rows
         clear(output);
         Softmax softmax(Depth);
-        RingPosition<Stages> v_at;  // one step behind: the tile whose shares are in P
+        RingPosition<Stages> v_at;  // one step behind: the tile whose weights are in P
         auto tile = order.at(blockIdx.x);
         const auto start_scores = [&] {
             k_ring.wait_until_full(at);
@@ -95,7 +96,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             mask_scores<Causal>(score[0], tile.row + tile_row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
             fence_registers(score[0]);
-            v_ring.wait_until_full(at);  // the compiler moves no wait for wgmma ahead of this loop
+            v_ring.wait_until_full(at);  // a loop, above which the compiler moves no wait for wgmma
         };
         const auto finish = [&](const Softmax& sums, int head, int first_row) {
             sums.divide(output[0]);

@@ -6,7 +6,7 @@
 // where these bytes are the limit, and less where waits are. One warpgroup would need 256 accumulators a
 // thread, more than the 255 registers that a thread can have. So two consumers multiply 64 rows each, and the
 // producer gives registers up to them (setmaxnreg, ptx-isa): a thread of it keeps 40, one of a consumer gets
-// 232. Two consumers also issue wgmma in turn: one may wait or store while the other multiplies.
+// 232. Two consumers also issue wgmma in turn, so that one's wait is covered by what the other has started.
 //
 // Element: __nv_bfloat16 or __half. MajorB: Major::mn for B stored as K x N, Major::k for N x K. BM, BN:
 // block tile in elements; BK is 64. Stages: tiles of A and B in the ring.

@@ -83,9 +83,9 @@ hopper_ping_pong(const __grid_constant__ TensorMap map_a, const __grid_constant_
         at.advance(consumer * steps);  // the second skips the stages of the first tile
         for (int tile = cluster + consumer * clusters; tile < scheduler.tiles();
              tile += consumers * clusters, at.advance(steps)) {  // skip the stages of the other's tile
-            // Its turn: the other consumer has started the last wgmma of the tile before. A wait knows only a
-            // phase's parity, so it must not look at a barrier two phases early: the older phase would let it
-            // through. The turn prevents that: by now every stage of the other's tile has been full.
+            // Its turn: the other consumer has started the last wgmma of the tile before. A wait sees only a
+            // phase's parity: before phase n - 1 has ended, a wait for phase n returns at once, since n - 2
+            // has the same. The turn prevents that: by now every stage of the other's tile has been full.
             if (tile != cluster) warpgroup_barrier<2>(turn_barrier + consumer);
             int held = 0;
             for (int step = 0; step < steps; ++step, at.advance()) {

@@ -1,9 +1,9 @@
-// OnlineSoftmax in fewer instructions, for a consumer that the others wait for.
-//   One FFMA instead of a subtraction and a product. It rounds once, where the maximum's product was rounded
-//   before, so that the exponentials of a row are all wrong by the same factor: by 2^(2^-17) at most, as long
-//   as no product is beyond 256. Larger ones take the subtraction.
-//   The maximum grows by 2^8 at least (flash-attention-4). Exponentials may be as large as that, and outputs
-//   are seldom scaled down.
+// OnlineSoftmax in fewer instructions.
+//   One FFMA instead of a subtraction and a product for each score. There maximum * scale is rounded first,
+//   and score * scale is not: the same error for all scores that use this maximum. It is 2^-17 of an exponent
+//   at most, as long as that product is not beyond 256; for larger ones there is the subtraction.
+//   A maximum is replaced only if that shrinks the exponentials by more than 2^8 (flash-attention-4).
+//   Otherwise the old one stays, and an exponential may reach 2^8. So outputs are seldom scaled down.
 #pragma once
 
 #include "epilogue/online_softmax.cuh"
@@ -39,12 +39,12 @@ struct LeanSoftmax : OnlineSoftmax {
         }
     }
 
-    // `below` is what a score lies below the maximum, as an exponent of two.
-    template <int Registers, class Below>
-    __device__ void exponentiate(float (&score)[Registers], Below below) {
+    // above(score, maximum): by how much a score lies above the maximum, as an exponent of two; 8 at most.
+    template <int Registers, class Above>
+    __device__ void exponentiate(float (&score)[Registers], Above above) {
 #pragma unroll
         for (int i = 0; i < Registers; ++i) {
-            score[i] = exp2_to_zero(below(score[i], maximum[i / 2 % 2]));
+            score[i] = exp2_to_zero(above(score[i], maximum[i / 2 % 2]));
             sum[i / 2 % 2] += score[i];
         }
     }

@@ -12,7 +12,8 @@ struct RowTiles {
         int head, row, steps;
     };
 
-    // Heads whose tiles are taken in turns: their keys and values fill 32 MiB of the L2's 50 or 60.
+    // Heads whose tiles are taken in turns: their keys and values fill 32 MiB of the L2's 50 or 60, part of
+    // which holds lines of the other half twice.
     __device__ constexpr int together() const {
         const int fit = (32 << 20) / (4 * Depth) / sequence;
         return !Causal || fit < 1 ? 1 : fit;
