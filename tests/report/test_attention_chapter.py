@@ -60,7 +60,8 @@ def data() -> RunData:
         for entry, size in sweep.cells
         for against in ([None, entry.baseline] if entry.baseline else [None])
     ]
-    made = tables.concat([frames["timings"], tables.frame("timings", rows)], "timings")
+    others = frames["timings"][frames["timings"]["sweep"] != "attention"]
+    made = tables.concat([others, tables.frame("timings", rows)], "timings")
     return RunData(sweeps, {**frames, "timings": made}, RunData.read(PUBLISHED, sweeps).environment)
 
 
