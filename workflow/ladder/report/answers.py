@@ -708,7 +708,7 @@ def _reach(row: Row) -> int:
 _STENCILS = ("stencil_register_cache", "stencil_shared")
 
 
-@question("How close to the memory's speed?", "memory_bound", "reduction", "ladder")
+@question("How close to the memory's speed?", "memory_bound", "reduction", "ladder", front=False)
 def memory_speed(data: RunData) -> Facts:
     """The fastest rung of each ladder that the memory bounds, and a copy, as shares of the memory's peak rate."""
     top, copies = dict[str, Row](), list[float]()
@@ -736,7 +736,7 @@ def memory_speed(data: RunData) -> Facts:
 _MEMORY_LADDERS = {"a sum": "reduction", "a transposition": "transpose_fp32", "softmax": "softmax_fp32"}
 
 
-@question("How fast is attention?", "attention", "attention", "ladder")
+@question("How fast is attention?", "attention", "attention", "ladder", front=False)
 def attention_speed(data: RunData) -> Facts:
     """The fastest rung at each length of the ladder's sweep, without a mask and causal."""
     timed = {causal: data.timed("attention", causal=causal).found for causal in (0, 1)}

@@ -196,11 +196,12 @@ def explanation(
 
 
 def steps(data: SweepData) -> list[Step]:
-    """Rungs of a ladder against a library with a result at the sweep's size; none of other sweeps.
+    """Rungs of a ladder with a result at the sweep's size; none of a sweep that is no ladder.
 
     A gain is of direct pairs where there are any, else the quotient of two speeds over the same library.
     """
-    if data.sweep.reference.kernel or not all(entry.rung for entry in data.sweep.entries):
+    is_ladder = not data.sweep.reference.kernel or any(one.kind == "ladder" for one in data.sweep.figures)
+    if not is_ladder or not all(entry.rung for entry in data.sweep.entries):
         return []
     below = [(entry, entry.baseline.variant.id if entry.baseline else "") for entry in data.sweep.entries]
     return _steps(data, below)
