@@ -95,6 +95,8 @@ def test_a_kernel_compiles_for_an_architecture_or_its_description_says_why_not(
     own = [(sweep, one) for sweep in sweeps.values() for one in sweep.variants if one.kernel.name == kernel]
     unlaunched = [why for sweep, one in own if (why := sweep.never_launched(arch).get(one)) is not None]
     if (reason := lacking(KERNELS[kernel].min_arch, arch)) is not None:
+        # A variant that is a reference alone has nothing that is timed against it there.
+        unlaunched = [why for why in unlaunched if why != "nothing is timed against it"]
         assert {*unlaunched} == {reason}, "what no plan launches has this reason in its table"
         return
     if len(unlaunched) == len(own):

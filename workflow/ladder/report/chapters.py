@@ -33,7 +33,7 @@ class Ladder:
 
 @dataclass(frozen=True)
 class Chapter:
-    """`ladders` are those that it shows: of each problem the longest."""
+    """`ladders` are those that it shows: of each problem that of the sweep with its name, else the longest."""
 
     title: str
     sweeps: Sequence[Sweep]
@@ -68,11 +68,12 @@ def chapters(data: RunData, answers: Sequence[Answer]) -> list[Chapter]:
 
 def _ladders(data: RunData, sweeps: Sequence[Sweep]) -> list[Ladder]:
     longest = dict[str, Ladder]()
-    for sweep in sweeps:
+    for sweep in sorted(sweeps, key=lambda one: one.name != one.problem.name):
         if any(figure.kind == "ladder" for figure in sweep.figures):
             predicted = any(entry.predicted for entry in sweep.entries)
             rungs = (steps if predicted else climb)(data.parts[sweep.name])
             known = longest.get(sweep.problem.name)
-            if len(rungs) >= max(_LEAST_RUNGS, len(known.rungs) + 1 if known else 0):
+            named = known is not None and known.name == sweep.problem.name
+            if not named and len(rungs) >= max(_LEAST_RUNGS, len(known.rungs) + 1 if known else 0):
                 longest[sweep.problem.name] = Ladder(sweep.name, rungs)
     return [*longest.values()]
