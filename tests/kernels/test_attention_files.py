@@ -248,7 +248,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("7", ROWS, "row + Rows < sequence ? row + Rows", "row < sequence ? row", "ever|wrong"),
     ("7", ROWS, "of_head() - 1 - within", "of_head() - within", WRONG),
     ("8", ROWS, "count() - 1)", "count())", "counter"),
-    ("8", "", "            mbarrier_arrive(q_ring.full[q_at.stage]);\n", "", "ever"),
+    ("8", "", "mbarrier_arrive(q_ring.full[q_at.stage]);", "", "ever"),
     ("8", "", "shared.index[q_at.stage] = index;", "shared.index[0] = index;", "wrong|ever"),
     ("8", LEAN, "factor[row] = exp2_to_zero(-growth);", "", WRONG),
     ("8", LEAN, "maximum[row] = larger;", "", WRONG),
