@@ -328,5 +328,8 @@ def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(rung
             waits = [at for at, line in enumerate(listing) if "WARPGROUP.DEPBAR" in line]
             (first,) = (at for at in waits if "0x1" in listing[at])
             then = waits[waits.index(first) + 1]
-            assert sum("MUFU.EX2" in line for line in listing[first:then]) >= 64
+            scores = [line for line in listing[first:then] if "MUFU.EX2" in line]
+            assert len(scores) in (
+                (64, 65) if rung == "8" else (66,)
+            )  # with factors; 8's may follow, where it rescales
             assert not any("HGMMA" in line for line in listing[first:then])
