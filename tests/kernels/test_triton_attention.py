@@ -74,8 +74,14 @@ def test_mistakes_show(tmp_path: Path, right: str, mistaken: str, causal: int) -
 
 
 @pytest.mark.skipif(not compiler(), reason="Triton is not installed")
-@pytest.mark.parametrize("variant", in_triton("attention_libraries"), ids=lambda one: one.id)
-def test_each_of_the_sweep_multiplies_by_wgmma_from_tiles_of_tma_and_spills_nothing(variant: Variant) -> None:
+@pytest.mark.parametrize(
+    "variant",
+    [*in_triton("attention_libraries"), *in_triton("attention_libraries_64")],
+    ids=lambda one: one.id,
+)
+def test_each_of_the_sweeps_multiplies_by_wgmma_from_tiles_of_tma_and_spills_nothing(
+    variant: Variant,
+) -> None:
     cubin, facts = compiled_without_spills(variant)
     keys = int(variant.params["bn"])
     assert [one["box"] for one in facts["tensor_maps"]] == [[1, 128, 64], *[[1, keys, 64]] * 2]
