@@ -18,6 +18,7 @@ from checkout import PUBLISHED, loaded, published_data
 from factory import Lab, failed
 from ladder.claims.ledger import overall
 from ladder.cli.app import UNJUDGED, main
+from ladder.model.schemas import SIZE_COLUMNS
 from ladder.page.document import page, render
 from ladder.report.choices import choices
 from ladder.report.figures.registry import FIGURES
@@ -117,6 +118,9 @@ def test_a_configuration_has_one_name_and_three_tf32_products_are_no_fp32(text: 
     assert named["gemm_tma-fp32"] == "gemm_tma warp-specialised"
     of_rungs = [name for variant, name in named.items() if variant in rungs]
     assert not any(re.search(r" all$|\(\w+\)$", name) for name in of_rungs), "neither bare nor a dtype"
+    assert named["5_cluster_k-bf16-batch=4"] == "5_cluster_k batch=4", (
+        "the only one of its kernel in its sweep"
+    )
     assert {*rows[rows["kind"] == "fp32 by 3xTF32"]["kernel"]} == {"hopper_3xtf32"}
     assert "hopper_3xtf32" not in {*rows[rows["kind"] == "fp32"]["kernel"]}
 
@@ -339,6 +343,30 @@ def test_a_heading_sorts_all_rows(browser: Browser, file: Path, timings: pd.Data
 
 
 @pytest.mark.slow
+def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -> None:
+    """Whatever a size of its problem is made of."""
+    sessions = _shown("sessions")
+    of = ["sweep", "variant", "regime", "baseline", *(name for name in SIZE_COLUMNS if name in sessions)]
+    counts = sessions.groupby(of, dropna=False).size()
+    browser.open(file)
+    for problem in ("attention", "gemm", "stencil"):
+        found = browser.script(
+            "const {rows} = RUNS[0];"
+            "const place = rows.problem.findIndex((one, at) => one === arguments[0] && rows.status[at] === 'ok');"
+            "return [RUNS[0].sessionsOf(place).length, arguments[1].map((name) => rows[name]?.[place] ?? null)]",
+            problem,
+            of,
+        )
+        (same,) = counts[
+            [
+                all(a == b or (b is None and pd.isna(a)) for a, b in zip(key, found[1], strict=True))
+                for key in counts.index
+            ]
+        ]
+        assert found[0] == same > 0, problem
+
+
+@pytest.mark.slow
 def test_a_link_opens_a_cell_with_its_numbers(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
     ladder = timings[(timings["sweep"] == "fp32_ladder") & timings["baseline"].isna()]
     row = ladder[ladder["m"] == 4096].iloc[-1]
@@ -514,7 +542,7 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(browser: Browser, file
     browser.open(file, "use=fp32/NN/4096x4096x4096/cold")
     said = browser.find("#use-answer").text
     assert re.search(r"gemm_tma .*\n54\.\d TFLOP/s 6 % faster than cuBLAS", said)
-    assert "fp32: measured in NN only." in said
+    assert "fp32 near this size: measured in NN only." in said
     assert "kernels/gemm/simt/gemm_tma.cu" in said
     setup, command = browser.texts("#use-answer .command")[0].splitlines()
     assert setup == ". .venv/bin/activate; export PYTHONPATH=workflow"
@@ -525,6 +553,10 @@ def test_what_to_use_follows_dtype_layout_and_typed_sizes(browser: Browser, file
     browser.press("\ue00c")  # Escape
     focused = browser.driver.switch_to.active_element
     assert focused.get_attribute("data-part") == "source", "the keyboard is where it was"
+    browser.open(file, "use=fp32/TN/4096x4096x4096/cold")
+    said = browser.find("#use-answer").text
+    assert "fp32 near this size: measured in NN only." in said, "only products of a vector have both layouts"
+    assert "too far from anything measured" in said
     for nonsense in (
         "use=x",
         "use=bf16/??/0x-1xNaN/never",
@@ -676,8 +708,10 @@ def test_a_link_with_filters_opens_at_the_rows_and_shows_the_filters(browser: Br
 @pytest.mark.slow
 def test_search_understands_words(browser: Browser, file: Path, timings: pd.DataFrame) -> None:
     browser.open(file, "against=all&words=bf16+4096")
-    cubes = (timings["m"] == 4096) & (timings["n"] == 4096) & (timings["k"] == 4096)
-    assert browser.find("#count").text.startswith(f"{(cubes & (timings['dtype'] == 'bf16')).sum()} of ")
+    extents = timings[[name for name in SIZE_COLUMNS if name in timings]]
+    alike = ((extents == 4096) | extents.isna()).all(axis=1)
+    assert {*timings[alike]["problem"]} > {"gemm"}, "of any problem: M = N = K, M = N, or all elements"
+    assert browser.find("#count").text.startswith(f"{(alike & (timings['dtype'] == 'bf16')).sum()} of ")
     for words in ("double+buffer", "H200", "coalesce"):
         browser.open(file, f"against=all&words={words}")
         assert not browser.find("#count").text.startswith("0 of"), words

@@ -193,6 +193,20 @@ def test_a_configuration_has_one_name_wherever_it_was_measured(published: RunDat
         assert names == {published.configuration(row)}, variant
 
 
+def test_what_to_use_does_not_depend_on_the_order_of_sweeps(published: RunData) -> None:
+    backwards = dict(reversed(published.sweeps.items()))
+    other = RunData(backwards, published.frames, published.environment)
+
+    def said(data: RunData) -> list[tuple[Any, ...]]:
+        return [
+            (one.kind, one.layout, one.size, row["sweep"], row["variant"], data.configuration(row))
+            for one in choices(data)
+            for row in one.rows
+        ]
+
+    assert said(other) == said(published)
+
+
 def test_the_same_configuration_is_timed_in_single_launches_and_for_seconds(published: RunData) -> None:
     pairs = [pair for _, pair in slowed(published)]
     assert len(pairs) > 10

@@ -6,12 +6,14 @@ import functools
 import itertools
 import math
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 from checkout import published_data
 from conftest import ROOT
-from ladder.report.ladder_page import FILES, File, decimals, files_of, interval
+from ladder.report.ladder_page import FILES, File, Ladder, decimals, files_of, interval
+from ladder.report.steps import steps
 from ladder.results.statistics import UNKNOWN, Estimate
 
 
@@ -82,6 +84,36 @@ def test_a_gain_of_files_launched_in_turn_is_that_of_their_pairs() -> None:
         ]
         assert one.gain.value in set(pairs[pairs["m"] == 4096]["speedup"])
     assert not any(one.direct for one in files("fp32_ladder").values())
+
+
+@pytest.mark.parametrize(
+    ("sweep", "reference", "shared"),
+    [
+        ("hopper_ladder", "library", []),
+        ("reduction", "copy", []),
+        ("attention", "rung 6", ["causal"]),
+        ("attention_64", "rung 6", ["consumers", "causal"]),
+        ("attention_renumbered", "rung 12", ["causal"]),
+    ],
+)
+def test_speeds_are_over_a_library_a_copy_or_a_rung_by_its_number(
+    sweep: str, reference: str, shared: list[str]
+) -> None:
+    data = published_data().parts[sweep.replace("_renumbered", "")]
+    if sweep.endswith("renumbered"):
+        entries = [replace(one, rung=one.rung.replace("6 ", "12 ")) for one in data.sweep.entries]
+        data = replace(data, sweep=replace(data.sweep, entries=tuple(entries)))
+    own = Ladder(data, {}, {}, {}, {}, [], None)
+    assert own.reference == reference
+    assert {*own.shared} == {*shared}
+
+
+def test_a_rung_over_its_own_reference_was_launched_in_turn_with_it() -> None:
+    found = {step.entry.rung: step for step in steps(published_data().parts["attention"])}
+    skipped = found["7 causal"]
+    assert skipped.row["reference"] == skipped.below
+    assert skipped.direct
+    assert skipped.gain.value == skipped.row["speedup"]
 
 
 def test_three_decimals_and_never_an_end_that_reads_as_1_but_is_not() -> None:

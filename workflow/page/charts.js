@@ -223,7 +223,7 @@ function curveSeries(run, sweep, regime, beside) {
   for (const own of [run, beside]) {
     if (!own) continue;
     const { rows } = own;
-    const extent = (place) => rows.m?.[place] ?? rows.elements?.[place] ?? null;
+    const extent = (place) => Object.values(sizeOf(rows, place))[0] ?? null;
     const fastest = fastestAt(own, sweep);
     const name = about.shapes ? (place) => `${rows.dtype[place]}, N x K = ${rows.n[place]} x ${rows.k[place]}` : (place) => rows.label[place];
     const wanted = chartRows(own, sweep, regime).filter((place) => !left.has(rows.variant[place]) && rows.variant[place] !== rows.reference[place] &&
@@ -235,7 +235,8 @@ function curveSeries(run, sweep, regime, beside) {
       found.push({ name: title, run: own, points: points.map((at) => ({ x: extent(wanted[at]), place: wanted[at], value: value(wanted[at]) })) });
     }
   }
-  const title = run.rows.m?.[found[0]?.points[0]?.place] != null ? (about.shapes ? "M" : "size (M)") : "elements";
+  const [first] = found.length ? Object.keys(sizeOf(found[0].run.rows, found[0].points[0].place)) : ["elements"];
+  const title = first === "m" ? (about.shapes ? "M" : "size (M)") : first;
   const without = [...new Set(known.filter((place) => left.has(run.rows.variant[place])).map((place) => run.rows.label[place]))];
   return { series: found, names: [...new Set(found.map((one) => one.name))], title, column, without };
 }

@@ -1,5 +1,6 @@
 "use strict";
-// The embedded document: `runs`, the first the page's own, with tables by column; and `kernels` with their sources.
+// The embedded document: `runs`, the first the page's own, with tables by column; `kernels` with their sources; and
+// `extents`, the columns that a size is made of, of which each problem has some.
 const PAGE = JSON.parse(document.getElementById("data").textContent);
 
 /** Table -> column -> values; text is stored as words and codes, -1 for none. */
@@ -22,7 +23,10 @@ function grouped(length, key) {
   return found;
 }
 
-const EXTENTS = ["m", "n", "k", "elements"];
+const EXTENTS = PAGE.extents;
+
+/** The size of a row: each extent that it has. */
+const sizeOf = (rows, place) => Object.fromEntries(EXTENTS.filter((name) => rows[name]?.[place] != null).map((name) => [name, rows[name][place]]));
 
 /** Something in which rows of the same sweep, variant and size agree, whatever their regime. */
 function sizedKey(table) {

@@ -46,8 +46,8 @@ function haystackOf(own) {
 }
 
 /**
- * A test of rows for one word: a dtype, layout or regime is that column's value, a number is M = N = K or the elements,
- * name=value a parameter, "words" in quotes a variant; anything else stands somewhere in what is known of the row.
+ * A test of rows for one word: a dtype, layout or regime is that column's value, a number is a size
+ * of equal extents, or where there is none any extent, name=value a parameter, "words" in quotes a variant; anything else stands somewhere in what is known of the row.
  */
 function wordTest(own, word) {
   const { rows } = own, lower = word.toLowerCase();
@@ -136,7 +136,7 @@ function showFacets({ counts, parameters }, against) {
 }
 
 // The table.
-const WORK = (rows, place) => (rows.m?.[place] != null ? rows.m[place] * rows.n[place] * rows.k[place] : rows.elements?.[place] ?? null);
+const WORK = (rows, place) => Object.values(sizeOf(rows, place)).reduce((product, extent) => product * extent, 1);
 function tableColumns() {
   const { rows } = run, narrow = scroller.clientWidth < 560;
   const number = (name, title, width, digits = 4) => ({ name, title, width, number: true, value: (place) => rows[name]?.[place] ?? null, cell: (place) => figure(rows[name]?.[place], digits) });

@@ -60,6 +60,7 @@ function sessionsOf({ rows }, place) {
 
 const sizeWords = (size) => `${size.m} x ${size.n} x ${size.k}`;
 const FAR = 2; // factor in M, N or K from which on what was measured says nothing
+const isFar = (asked, size) => ["m", "n", "k"].some((name) => Math.max(asked[name] / size[name], size[name] / asked[name]) > FAR);
 /** What of M, N and K a configuration does not take, in words; empty where it takes them. */
 const refused = (size, multiples) => Object.entries(multiples).filter(([name, of]) => size[name] % of)
   .map(([name, of]) => `${name.toUpperCase()} in multiples of ${of}`).join(" and ");
@@ -73,10 +74,10 @@ function useHtml(run, asked) {
   if (!found) return "<p>No GEMM was timed against a library here. See <a href=\"#charts\">Charts</a>.</p>";
   const [place, ...next] = found.places, id = (one) => escaped(run.ids[one]), library = libraryName(run, place);
   const file = PAGE.kernels[rows.kernel[place]]?.file, exact = apart(found, asked) === 0;
-  const far = ["m", "n", "k"].some((name) => Math.max(asked[name] / found[name], found[name] / asked[name]) > FAR);
+  const far = isFar(asked, found);
   const parts = [], needs = refused(asked, found.multiples[0]);
-  const layouts = new Set(run.uses.filter((one) => one.kind === found.kind).map((one) => one.layout));
-  if (layouts.size === 1) parts.push(`<p class="muted">${escaped(found.kind)}: measured in ${escaped(found.layout)} only.</p>`);
+  const layouts = [...new Set(run.uses.filter((one) => one.kind === found.kind && !isFar(asked, one)).map((one) => one.layout))];
+  if (layouts.length === 1) parts.push(`<p class="muted">${escaped(found.kind)} near this size: measured in ${escaped(layouts[0])} only.</p>`);
   if (!exact) {
     const nearest = `nearest measured: ${sizeWords(found)}`;
     parts.push(`<p class="notice">${escaped(sizeWords(asked))} was not measured; ${far ? `it is too far from anything measured (${escaped(nearest)}). Time it.` : `${escaped(nearest)}. The numbers below are of that size.`}</p>`);

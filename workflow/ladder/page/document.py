@@ -10,6 +10,7 @@ import jinja2
 from ladder import __version__
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
+from ladder.model.schemas import SIZE_COLUMNS
 from ladder.page.gather import kernels, run
 from ladder.report.document import NOT_HERE
 from ladder.report.markdown import figure
@@ -25,7 +26,9 @@ _PAGES.filters["figure"] = figure
 
 def page(document: Mapping[str, Any]) -> str:
     """The file that shows a document, which is `runs`, the first the page's own, and `kernels`."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        {**document, "extents": SIZE_COLUMNS}, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
     return _PAGES.get_template("index.html").render(
         own=document["runs"][0],
         others=document["runs"][1:],

@@ -162,8 +162,7 @@ def _called(data: RunData, row: Mapping[str, Any]) -> str:
     part = data.parts.get(row["sweep"])
     if part is None or row["variant"] not in part.names:
         return str(row["variant"])
-    own = data.configuration(Row(row)).removesuffix(f" ({row['dtype']})")
-    return row["kernel"] if own == row["kernel"] else f"{row['kernel']} {own}".strip()
+    return f"{row['kernel']} {data.configuration(Row(row))}".strip()
 
 
 def _card(answer: Answer) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def slowed(data: RunData) -> list[tuple[Choice, Held]]:
 def _usual_regime(data: RunData) -> str:
     """The regime in which most sweeps hold GEMMs against libraries first."""
     counts = Counter(sweep.regimes[0] for sweep in data.against_libraries)
-    return max(counts, key=lambda one: counts[one], default="")
+    return max(sorted(counts), key=lambda one: counts[one], default="")
 
 
 def rankings(data: RunData) -> list[tuple[str, str, list[Row]]]:
@@ -123,9 +123,12 @@ def _surest(rows: list[Row]) -> Row:
 
 
 def _by_place(data: RunData, regime: str) -> dict[Place, list[Row]]:
-    """Rows of GEMMs by kind, layout and size, one a configuration: that with the most sessions."""
+    """Rows of GEMMs by kind, layout and size, one a configuration: that with the most sessions.
+
+    Of several with as many it is that of the sweep whose name comes first, in whatever order a run has its sweeps.
+    """
     found: dict[Place, dict[str, Row]] = {}
-    for sweep in data.against_libraries:
+    for sweep in sorted(data.against_libraries, key=lambda one: one.name):
         for row in data.timed(sweep.name, regime=regime).found:
             if sweep.tuning and regime != SUSTAINED and row.names.get("fresh") is not True:
                 continue

@@ -169,6 +169,21 @@ class Ladder:
         return conditions(self.data, [step.row for step in self.steps.values()])
 
     @property
+    def reference(self) -> str:
+        """What speeds are over: a library, a copy, or a rung by its number."""
+        against = self.data.sweep.reference
+        if against.kernel is None:
+            return "copy" if against.libraries == ("copy",) else "library"
+        rungs = [entry for entry in self.data.sweep.entries if entry.variant.kernel is against.kernel]
+        return f"rung {rungs[0].rung.partition(' ')[0]}" if rungs else against.kernel.name
+
+    @property
+    def shared(self) -> list[str]:
+        """Parameters that a rung as reference has from the row beside it."""
+        against = [self.data.sweep.reference.variant_for(entry.variant) for entry in self.data.sweep.entries]
+        return stats.changing([one.params for one in against if one])
+
+    @property
     def files_sweep(self) -> str:
         return FILES[self.data.sweep.name]
 

@@ -230,7 +230,7 @@ def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
         gain = stats.speedup_over(pair or row, below)
         predicted = stats.predicted_over(pair or row, below)
         tie = "a tie: on another GPU either may be the faster"
-        step = Step(entry, row, other, gain, predicted, bool(pair), tie)
+        step = Step(entry, row, other, gain, predicted, bool(pair) or row["reference"] == other, tie)
         if not step.tie:
             counters = [counted.get(stats.cell_of(one), {}) for one in (below, row)]
             one, two = ({**each, **code.get(each["variant"], {})} for each in (below, row))

@@ -406,15 +406,15 @@ class RunData(Origin):
 
     @cached_property
     def _configurations(self) -> Mapping[str, str]:
-        """Variant -> the rung of the first sweep that gives it one, a ladder before others, without its number."""
-        entries = [entry for sweep in self.sweeps.values() for entry in sweep.entries if entry.rung]
+        """Variant -> the rung that a sweep gives it, without its number: a ladder's, else that of the first by name."""
+        entries = [entry for _, sweep in sorted(self.sweeps.items()) for entry in sweep.entries if entry.rung]
         entries.sort(key=lambda one: plain(one.rung) == one.rung)
         return {one.variant.id: plain(one.rung) for one in reversed(entries)}
 
     def configuration(self, row: Row) -> str:
         """The one name of a row's variant beside that of its kernel, wherever it was measured."""
-        own = self.parts[row["sweep"]].names[row["variant"]].removeprefix(row["kernel"]).strip()
-        return self._configurations.get(row["variant"], own)
+        label = self.parts[row["sweep"]].names[row["variant"]].removesuffix(f" ({row['dtype']})")
+        return self._configurations.get(row["variant"], label.removeprefix(row["kernel"]).strip())
 
 
 def _pair(row: Row, reference: str) -> tuple[Any, ...]:

@@ -228,7 +228,8 @@ class SweepData(Origin):
     def names(self) -> dict[str, str]:
         """A short name for each variant: its rung, else the parameters that distinguish it.
 
-        Where that takes many parameters, a name has the first of those and whatever is not the kernel's default.
+        Where that takes many parameters, a name has the first of those and whatever is not the kernel's default; so
+        does that of a kernel's only variant.
         """
         several = len(self.sweep.dtypes) > 1
         rungs = [(entry.variant, entry.rung) for entry in self.sweep.entries if entry.rung]
@@ -237,7 +238,7 @@ class SweepData(Origin):
         for variants, params, needed in self._kernels:
             for row, given in zip(variants, params, strict=True):
                 named = [name for name in given if name in needed]
-                if len(needed) > MOST_NAMED:
+                if not 0 < len(needed) <= MOST_NAMED:
                     usual = {name: axis.default for name, axis in axes.get(row["kernel"], {}).items()}
                     special = {name for name, value in given.items() if usual.get(name) != value}
                     named = [name for name in given if name in {*named[:1], *special}]
