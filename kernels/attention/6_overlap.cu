@@ -11,8 +11,8 @@
 //
 // Predicted: 610 to 650 TFLOP/s on an H200 at a depth of 128. For rung 5 it was 560 to 600.
 //
-// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
-// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.
+// Element: __nv_bfloat16 or __half. Depth: 64, 128 or 256 elements of a row. Causal: row i sees keys up to i.
+// BN: keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.
 
 #include "epilogue/online_softmax.cuh"
 #include "epilogue/warpgroup_store.cuh"

@@ -9,7 +9,7 @@
 // that rung 6 has half of its 610 to 650: it computes the masked half too. Lost are the masked halves of
 // tiles on the diagonal, and the start of short loops.
 //
-// Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. BN: keys of a tile. Stages:
+// Element: __nv_bfloat16 or __half. Depth: 64, 128 or 256 elements of a row. BN: keys of a tile. Stages:
 // tiles in each ring. Consumers: 2 or 3.
 
 #include "epilogue/online_softmax.cuh"

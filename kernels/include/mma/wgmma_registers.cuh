@@ -45,6 +45,8 @@ LADDER_WGMMA_REGISTERS_TF32(192, LADDER_NAMES_96, LADDER_FLOATS_96, "{%96, %97, 
 LADDER_WGMMA_REGISTERS_16(64, LADDER_NAMES_32, LADDER_FLOATS_32, "{%32, %33, %34, %35}", "%36", "%37", "%38")
 LADDER_WGMMA_REGISTERS_16(128, LADDER_NAMES_64, LADDER_FLOATS_64, "{%64, %65, %66, %67}", "%68", "%69",
                           "%70")
+LADDER_WGMMA_REGISTERS_16(256, LADDER_NAMES_128, LADDER_FLOATS_128, "{%128, %129, %130, %131}", "%132",
+                          "%133", "%134")
 
 // Keeps the compiler from writing to A's registers ahead of the wait before it, which does not name them. No
 // instruction.

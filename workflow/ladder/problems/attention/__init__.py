@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
-DEPTHS = (64, 128)
+DEPTHS = (64, 128, 256)
 _EDGES = (  # heads and sequence
     ((67, 1), (67, 128)),
     ((3, 2), (3, 128)),
