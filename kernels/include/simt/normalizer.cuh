@@ -2,6 +2,7 @@
 // been added up is multiplied by exp(old maximum - new maximum). Parts of a row are combined in the same way.
 #pragma once
 
+#include "ptx/exp2.cuh"
 #include "types/element.cuh"
 #include "types/vector.cuh"
 
@@ -14,7 +15,7 @@ struct Normalizer {
 
     __device__ void add(const Normalizer& other) {
         const float larger = fmaxf(maximum, other.maximum);
-        sum = sum * __expf(maximum - larger) + other.sum * __expf(other.maximum - larger);
+        sum = sum * exp_to_zero(maximum - larger) + other.sum * exp_to_zero(other.maximum - larger);
         maximum = larger;
     }
 
@@ -25,9 +26,9 @@ struct Normalizer {
         float larger = maximum;
 #pragma unroll
         for (int i = 0; i < Count; ++i) larger = fmaxf(larger, to_float(numbers.value[i]));
-        sum *= __expf(maximum - larger);
+        sum *= exp_to_zero(maximum - larger);
 #pragma unroll
-        for (int i = 0; i < Count; ++i) sum += __expf(to_float(numbers.value[i]) - larger);
+        for (int i = 0; i < Count; ++i) sum += exp_to_zero(to_float(numbers.value[i]) - larger);
         maximum = larger;
     }
 };

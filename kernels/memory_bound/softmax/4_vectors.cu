@@ -43,15 +43,19 @@ softmax_vectors(const T* __restrict__ input, T* __restrict__ output, Index rows,
     if (row >= rows) return;  // whole warps, and only where rows are theirs
     const T* from = input + row * columns;
     T* to = output + row * columns;
+    const int last = columns - width;  // where the last vector begins
 
-    float held[Items];
+    // Behind the end of the row its last vector once more: loads under a condition waited for each other.
+    Vector<T, width> loaded[Items / width];
 #pragma unroll
     for (int i = 0; i < Items; i += width) {
-        const int c = width * thread + i * threads;
-        Vector<T, width> loaded;
-        if (c < columns) loaded = load_vector<width>(from + c);
+        loaded[i / width] = load_vector<width>(from + min(width * thread + i * threads, last));
+    }
+    float held[Items];
 #pragma unroll
-        for (int j = 0; j < width; ++j) held[i + j] = c < columns ? to_float(loaded.value[j]) : Lowest;
+    for (int i = 0; i < Items; ++i) {
+        const bool inside = width * thread + i / width * width * threads <= last;
+        held[i] = inside ? to_float(loaded[i / width].value[i % width]) : Lowest;
     }
 
     float maximum = Lowest;
@@ -72,6 +76,6 @@ softmax_vectors(const T* __restrict__ input, T* __restrict__ output, Index rows,
         Vector<T, width> made;
 #pragma unroll
         for (int j = 0; j < width; ++j) made.value[j] = from_float<T>(held[i + j] * scale);
-        if (c < columns) store_vector<width>(to + c, made);
+        if (c <= last) store_vector<width>(to + c, made);
     }
 }

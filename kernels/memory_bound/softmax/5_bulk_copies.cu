@@ -45,7 +45,7 @@ softmax_bulk_copies(const T* __restrict__ input, T* __restrict__ output, Index c
         Vector<T, width> made = row[i];
 #pragma unroll
         for (int j = 0; j < width; ++j) {
-            made.value[j] = from_float<T>(__expf(to_float(made.value[j]) - whole.maximum) * scale);
+            made.value[j] = from_float<T>(exp_to_zero(to_float(made.value[j]) - whole.maximum) * scale);
         }
         store_vector<width>(to + width * i, made);
     }

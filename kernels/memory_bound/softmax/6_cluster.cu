@@ -55,7 +55,7 @@ softmax_cluster(const T* __restrict__ input, T* __restrict__ output, Index colum
         Vector<T, width> made = share[i];
 #pragma unroll
         for (int j = 0; j < width; ++j) {
-            made.value[j] = from_float<T>(__expf(to_float(made.value[j]) - whole.maximum) * scale);
+            made.value[j] = from_float<T>(exp_to_zero(to_float(made.value[j]) - whole.maximum) * scale);
         }
         store_vector<width>(to + width * i, made);
     }
