@@ -555,7 +555,7 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     speeds = {"triton_gemm": 0.8, "triton_persistent": 0.9, "hopper_gemm": 1.03, "hopper_ping_pong": 1.0}
-    speeds |= {"4_vectors": 1.1, "6_cluster": 0.9, "triton_softmax": 1.05}
+    speeds |= {"4_vectors": 1.1, "7_ring": 0.9, "triton_softmax": 1.05}
     speeds |= {"6_overlap": 0.9, "7_causal": 1.0, "8_persistent": 0.8, "triton_attention": 0.6}
     monkeypatch.setattr("factory.SPEED", speeds)
     monkeypatch.setattr("factory.CUBLAS_TFLOPS", {"bf16": 750.0})
