@@ -139,12 +139,11 @@ def _choice(data: RunData, kind: str, size: int = SIZE) -> Choice:
 
 @question("Which bf16 GEMM is fastest?", "hopper", "hopper_dtypes")
 def fastest_bf16(data: RunData) -> Facts:
-    """The fastest bf16 kernel at 4096, cold and without pauses; the other layout's; and where its own does not lead."""
+    """The fastest bf16 kernel at 4096, cold and without pauses, and where that of its layout does not lead."""
     top = _choice(data, "bf16")
     alike = [one for one in choices(data) if one.kind == "bf16"]
     return {
         "top": top,
-        "others": [one for one in alike if one.size == SIZE and one.layout != top.layout],
         "not_ahead": [one.size for one in alike if one.layout == top.layout and one.gain.verdict != FASTER],
     }
 
@@ -193,29 +192,6 @@ def three_steps(data: RunData) -> Facts:
     }
 
 
-_LITTLE = 1.015  # times: what several steps bring together that bring nothing worth their code
-
-
-@question("Which steps bring nothing?", "fp32", "fp32_ladder")
-def no_gain(data: RunData) -> Facts:
-    """The longest stretch of rungs on the way to the fastest that bring nothing together."""
-    found = _path_steps(data, "fp32_ladder", _way)
-    stretches = [
-        (found[before : last + 1], gain(found[last].row).over(gain(found[before].row)))
-        for before, last in itertools.combinations(range(len(found)), 2)
-    ]
-    flat = [(own, whole) for own, whole in stretches if len(own) > 3 and whole.value < _LITTLE]
-    if not flat:
-        raise Unmeasured("every three rungs of fp32_ladder in a row bring more than a percent")
-    (before, *rungs), whole = max(flat, key=lambda one: (len(one[0]), -one[1].value))
-    return {
-        "before": before,
-        "names": [text(plain(step.entry.rung)) for step in rungs],
-        "whole": whole,
-        "losses": _taken_out(data, set[str]().union(*map(_changed, rungs))),
-    }
-
-
 def _changed(step: Step) -> set[str]:
     """The parameters in which a rung differs from the rung that it changes."""
     own, other = step.entry.variant.params, step.entry.baseline.variant.params if step.entry.baseline else {}
@@ -234,9 +210,38 @@ BUFFERED = {"loader": "staged", "stages": 2, "buffers": 2, "order": "prefetch_fi
 TENSOR_LADDERS = {"bf16": "tensor_ladder_bf16", "fp16": "tensor_ladder_fp16", "TF32": "tensor_ladder_tf32"}
 
 
+_LITTLE = 1.015  # times: what several steps bring together that bring nothing worth their code
+
+
+def _flat(data: RunData) -> dict[str, Any]:
+    """The longest stretch of rungs on the way to the fastest in FP32 that bring nothing together; empty without one."""
+    try:
+        found = _path_steps(data, "fp32_ladder", _way)
+    except Unmeasured:
+        return {}
+    stretches = [
+        (found[before : last + 1], gain(found[last].row).over(gain(found[before].row)))
+        for before, last in itertools.combinations(range(len(found)), 2)
+    ]
+    flat = [(own, whole) for own, whole in stretches if len(own) > 3 and whole.value < _LITTLE]
+    if not flat:
+        return {}
+    (before, *rungs), whole = max(flat, key=lambda one: (len(one[0]), -one[1].value))
+    return {
+        "before": before,
+        "names": [text(plain(step.entry.rung)) for step in rungs],
+        "whole": whole,
+        "changed": set[str]().union(*map(_changed, rungs)),
+    }
+
+
 @question("Does double buffering pay?", "fp32", "fp32_buffering", "curves")
 def double_buffering(data: RunData) -> Facts:
-    """Two pairs of shared tiles and two fragments against one of each in FP32; and stages on tensor cores."""
+    """Two pairs of shared tiles and two fragments against one of each in FP32; and stages on tensor cores.
+
+    `flat`: the rungs of the FP32 ladder about it that bring nothing together; `losses`: what the tuned kernel loses
+    without them.
+    """
     rows = data.rows("fp32_buffering", **BUFFERED)
     sizes = {row["n"]: gain(row.names) for row in rows}
     stages, dtypes = dict[int, list[float]](), dict[str, None]()
@@ -249,7 +254,7 @@ def double_buffering(data: RunData) -> Facts:
                 dtypes[dtype] = None
                 what = f"{dtype}, {count} stages against {count - 1}"
                 table = table.joined(speed_table(what, [(step.row["n"], step.as_gain)], "M = N = K"))
-    plain = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1}))
+    plain, flat = data.rows("fp32_buffering", **(BUFFERED | {"stages": 1, "buffers": 1})), _flat(data)
     return {
         "sizes": sizes,
         "faster": {size: own for size, own in sizes.items() if own.verdict == FASTER},
@@ -257,7 +262,8 @@ def double_buffering(data: RunData) -> Facts:
         "stages": dict(sorted(stages.items())),
         "dtypes": [*dtypes],
         "far": _far(data, rows),
-        "losses": _taken_out(data, {"stages", "buffers"}),
+        "flat": flat,
+        "losses": _taken_out(data, flat.get("changed") or {"stages", "buffers"}),
         "cause": _cause(data, plain, rows),
         "table": table,
     }
@@ -407,14 +413,17 @@ def _zeros_line(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-@question("What does Triton cost?", "triton", "triton_gemm", "curves", front=False)
+@question("What does Triton cost?", "triton", "triton_gemm", "curves")
 def triton(data: RunData) -> Facts:
     """The fastest in Triton at each size, over the libraries and over the fastest in CUDA beside it, by problem."""
     gemm = _in_triton(data, "triton_gemm")
     here = [one for one in gemm if one.top["n"] == SIZE]
     if not here:
         raise Unmeasured(f"no kernel in Triton has a result at {SIZE}")
-    measured = {what: _in_triton(data, name) for what, name in _TRITON.items() if data.timed(name).found}
+    measured = {
+        what: [one for name in names if data.timed(name).found for one in _in_triton(data, name)]
+        for what, names in _TRITON.items()
+    }
     problems = {what: found for what, found in measured.items() if found}
     table = Table(())
     for what, found in {"bf16 GEMM": gemm, **problems}.items():
@@ -427,14 +436,18 @@ def triton(data: RunData) -> Facts:
     return {
         "size": SIZE,
         "here": here[0],
-        "others": [one for one in gemm if one is not here[0]],
+        "others": grouped(
+            [one for one in gemm if one is not here[0]], lambda one: words.mark(one.over), ordered=False
+        ),
         "problems": problems,
         "table": table,
     }
 
 
-_TRITON = {"softmax": "softmax_libraries", "attention": "attention_libraries"}
-"""Problem -> the sweep that has kernels in Triton beside those in CUDA, both against libraries."""
+_ATTENTION_LIBRARIES = ("attention_libraries", "attention_libraries_64")
+_TRITON = {"softmax": ("softmax_libraries",), "attention": _ATTENTION_LIBRARIES}
+"""Problem -> the sweeps that have kernels in Triton beside those in CUDA, both against libraries."""
+_IN_TRITON = "triton_"  # the names of its kernels begin so
 
 
 @dataclass(frozen=True)
@@ -461,7 +474,7 @@ def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
         ordered=False,
     )
     for rows in by_place.values():
-        theirs = [row for row in rows if row["kernel"].startswith("triton")]
+        theirs = [row for row in rows if row["kernel"].startswith(_IN_TRITON)]
         ours = [row for row in rows if row not in theirs]
         if theirs:
             top = best(theirs)
@@ -471,6 +484,86 @@ def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
             cuda = data.over(top, best(ours)) if ours else None
             found.append(InTriton(place, top, gain(top.names), library, cuda))
     return found
+
+
+@question("How close to the memory's speed?", "memory_bound", "reduction", "ladder")
+def memory_speed(data: RunData) -> Facts:
+    """The fastest rung of each ladder that the memory bounds, and a copy, as shares of the memory's peak rate."""
+    top = dict[str, Row]()
+    for what, name in _MEMORY_LADDERS.items():
+        size = data.parts[name].size if name in data.parts else {}
+        here = [row for row in data.timed(name, **size).found if "memory_fraction" in row.names]
+        if here:
+            top[what] = max(here, key=lambda row: float(row["memory_fraction"]))
+    copies = [
+        row["memory_fraction"] / row["copy_fraction"] for row in top.values() if "copy_fraction" in row.names
+    ]
+    if not copies:
+        raise Unmeasured("no ladder that the memory bounds has a result beside a copy")
+    lines = [
+        [
+            ("kernel", f"{what}, {row['dtype']}"),
+            ("size", data.parts[_MEMORY_LADDERS[what]].size_text),
+            ("fastest rung", text(plain(row["rung"]))),
+            ("of the peak rate", markdown.share(row["memory_fraction"], ".3g")),
+            ("against", words.proper(row["reference"])),
+            ("speed over it [95 %]", spread(gain(row.names).measured, 3)),
+        ]
+        for what, row in top.items()
+    ]
+    return {"top": top, "copy": max(copies), "table": Table(lines)}
+
+
+_MEMORY_LADDERS = {
+    "a sum": "reduction",
+    "transposition": "transpose_fp32",
+    "softmax": "softmax_fp32",
+    "GEMV": "gemv_fp32",
+}
+
+
+@question("How fast is attention?", "attention", "attention", "ladder")
+def attention_speed(data: RunData) -> Facts:
+    """The fastest in CUDA at each length, without a mask and causal, over the libraries if they were timed beside it.
+
+    `top` and `causal` are at the length of the ladder's figure. `over` has the gains of all lengths, by the mask.
+    """
+    rungs = data.timed("attention").found
+    beside = [row for name in _ATTENTION_LIBRARIES for row in data.timed(name, dtype="bf16").found]
+    beside = [row for row in beside if not row["kernel"].startswith(_IN_TRITON)]
+    fastest = [
+        best(rows)
+        for rows in grouped(beside or rungs, lambda row: (-row["d"], row["causal"], row["sequence"])).values()
+    ]
+    size = data.parts["attention"].size if "attention" in data.parts else {}
+    here = {row["causal"]: row for row in fastest if row.size == size}
+    if 0 not in here:
+        raise Unmeasured("no attention without a mask has a result")
+    lines = [
+        [
+            ("mask", "causal" if row["causal"] else "none"),
+            ("elements in a row", str(row["d"])),
+            ("keys", str(row["sequence"])),
+            ("fastest", text(plain(row["rung"]) if "rung" in row.names else row["kernel"])),
+            ("TFLOP/s", figure(row["tflops"], 3)),
+            ("of the peak rate", markdown.share(row["peak_fraction"], ".3g")),
+            ("library", str(row["reference"]) if beside else ""),
+            ("speed over it [95 %]", spread(gain(row.names).measured, 3) if beside else ""),
+            ("another GPU", words.ends(gain(row.names).predicted) if beside else ""),
+        ]
+        for row in fastest
+    ]
+    return {
+        "top": here[0],
+        "causal": here.get(1),
+        "over": {
+            causal: [gain(row.names) for row in fastest if row["causal"] == causal and row["d"] == size["d"]]
+            for causal in here
+            if beside
+        },
+        "lengths": sorted({row["sequence"] for row in fastest if row["d"] == size["d"]}),
+        "table": Table(lines),
+    }
 
 
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")
@@ -706,58 +799,6 @@ def _reach(row: Row) -> int:
 
 
 _STENCILS = ("stencil_register_cache", "stencil_shared")
-
-
-@question("How close to the memory's speed?", "memory_bound", "reduction", "ladder", front=False)
-def memory_speed(data: RunData) -> Facts:
-    """The fastest rung of each ladder that the memory bounds, and a copy, as shares of the memory's peak rate."""
-    top, copies = dict[str, Row](), list[float]()
-    for what, name in _MEMORY_LADDERS.items():
-        size = data.parts[name].size if name in data.parts else {}
-        here = [row for row in data.timed(name, **size).found if "copy_fraction" in row.names]
-        if here:
-            top[what] = max(here, key=lambda row: float(row["memory_fraction"]))
-            copies.append(top[what]["memory_fraction"] / top[what]["copy_fraction"])
-    if not top:
-        raise Unmeasured("no ladder that the memory bounds has a result")
-    lines = [
-        [
-            ("kernel", f"{what}, {row['dtype']}"),
-            ("size", data.parts[_MEMORY_LADDERS[what]].size_text),
-            ("fastest rung", text(plain(row["rung"]))),
-            ("of the peak rate", markdown.share(row["memory_fraction"], ".3g")),
-            ("speed over a copy [95 %]", spread(gain(row.names).measured, 3)),
-        ]
-        for what, row in top.items()
-    ]
-    return {"top": top, "copy": max(copies), "table": Table(lines)}
-
-
-_MEMORY_LADDERS = {"a sum": "reduction", "a transposition": "transpose_fp32", "softmax": "softmax_fp32"}
-
-
-@question("How fast is attention?", "attention", "attention", "ladder", front=False)
-def attention_speed(data: RunData) -> Facts:
-    """The fastest rung at each length of the ladder's sweep, without a mask and causal."""
-    timed = {causal: data.timed("attention", causal=causal).found for causal in (0, 1)}
-    fastest = [
-        best(rows) for of in timed.values() for rows in grouped(of, lambda row: row["sequence"]).values()
-    ]
-    lines = [
-        [
-            ("mask", "causal" if row["causal"] else "none"),
-            ("keys", str(row["sequence"])),
-            ("fastest rung", text(plain(row["rung"]))),
-            ("TFLOP/s", figure(row["tflops"], 3)),
-            ("of the peak rate", markdown.share(row["peak_fraction"], ".3g")),
-        ]
-        for row in fastest
-    ]
-    at = data.parts["attention"].size["sequence"] if fastest else 0
-    here = {row["causal"]: row for row in fastest if row["sequence"] == at}
-    if 0 not in here:
-        raise Unmeasured("no attention without a mask has a result")
-    return {"top": here[0], "causal": here.get(1), "table": Table(lines)}
 
 
 @question("How exact are the fastest FP32 kernels?", "fp32", front=False)
