@@ -167,8 +167,8 @@ def components(found: Frame) -> Frame:
     compared = {kind for kind, of in pooled if of != "session"}
     began = str(found["started"].min())
     rows = []
-    for (kind, name), own in found.groupby(["kind", "class"]):
-        below = float(own["variance"].median())
+    residuals: dict[Any, float] = found.groupby(["kind", "class"])["variance"].median().to_dict()
+    for (kind, name), below in residuals.items():
         row: Row = {"class": name, "residual": below}
         for of in ("session", "gpu"):
             cells, spread = of_class.get((name, of), (0, 0.0))
@@ -226,6 +226,7 @@ def _scales(found: Frame, known: Frame) -> Frame:
     sessions takes those of all with this kind of reference; NaN without these.
     """
     cells = _cells(found, known)
+    cells = cells[["kind", "class", "freedom", "squares"]]
     read = cells[(cells["freedom"] > 0) & (cells["squares"] > 0)]
     rows = []
     for kind, name in cells[["kind", "class"]].drop_duplicates().itertuples(index=False):
@@ -271,7 +272,10 @@ def session_mean_interval(found: Frame, known: Frame) -> Frame:
     however many they are. The interval of a single session is its own with what sessions and GPUs of its class differ
     by, as squares.
     """
-    cells = _cells(found, known)
+    return _measured(_cells(found, known))
+
+
+def _measured(cells: Frame) -> Frame:
     scale, quantile = _scaled(cells)
     several = np.sqrt(quantile * scale * cells["mean"])
     among = (
@@ -306,7 +310,7 @@ def predict(found: Frame, known: Frame) -> Frame:
     moved = [_lengthened(cells, cells["alone"] * end) for end in floors]
     low = cells["level"] + np.minimum(*moved) - half
     high = cells["level"] + np.maximum(*moved) + half
-    here = session_mean_interval(found, known)
+    here = _measured(cells)
     ends = {"low": np.fmin(low, here["low"]), "high": np.fmax(high, here["high"])}
     return Frame(ends).where(half.notna())
 

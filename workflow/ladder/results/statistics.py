@@ -115,9 +115,8 @@ def rate_column(rows: pd.DataFrame) -> tuple[str, str] | None:
 
 
 def at_size(rows: pd.DataFrame, size: Mapping[str, int]) -> pd.DataFrame:
-    for name, value in size.items():
-        rows = rows[rows[name] == value]
-    return rows
+    alike = [(rows[name] == value).fillna(False).to_numpy(bool) for name, value in size.items()]
+    return rows[np.logical_and.reduce(alike)] if alike else rows
 
 
 def ratio(own: Estimate, other: Estimate) -> Estimate:

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.files import replace_file
 from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes
 from ladder.report.figures.base import message
-from ladder.report.figures.style import DPI
 from ladder.results.sweep_data import FigureData, NoDataError, SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
@@ -33,7 +34,8 @@ def render(data: FigureData) -> bytes:
     except NoDataError as error:
         drawing = message(data, str(error))
     buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    canvas: Any = FigureCanvasAgg(drawing)
+    canvas.print_png(buffer, metadata={"Software": None})  # drawn once; savefig draws it twice
     return buffer.getvalue()
 
 
