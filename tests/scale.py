@@ -126,7 +126,6 @@ def steps(lab: Lab, devices: int) -> dict[str, list[str]]:
         "claims": [*ladder, "claims", folder, *names],
         "report": [*ladder, "report", folder, *names, *beside],
         "figures": [*ladder, "figures", folder, *names],
-        "page": [*ladder, "page", folder, *names],
     }
 
 

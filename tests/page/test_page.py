@@ -194,7 +194,7 @@ def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Pa
     lab.record(SWEEPS[:1])
     lab.record(SWEEPS[1:], change=lambda _, record: failed("incorrect", "</script> is wrong")(record))
     lab.collect(SWEEPS)
-    for step, *more in (["claims"], ["page", "--beside", str(PUBLISHED.root)]):
+    for step, *more in (["claims"], ["report", "--beside", str(PUBLISHED.root)]):
         assert main(["--root", str(lab.root), step, *lab.collected(), *more]) == 0
     made = lab.folder.page.read_text(encoding="utf-8")
     own, other = embedded(made)["runs"]
@@ -202,7 +202,7 @@ def test_a_run_of_some_sweeps_has_a_page_and_failures_their_reasons(tmp_path: Pa
     assert set(rows["sweep"]) == {*SWEEPS} == {*own["sweeps"]}
     assert set(rows[rows["sweep"] == SWEEPS[1]]["reason"]) == {"</script> is wrong"}
     assert other["name"] == "published/nvidia-h200"
-    assert main(["--root", str(lab.root), "page", *lab.collected(), "--beside", str(lab.folder.root)]) == 0
+    assert main(["--root", str(lab.root), "report", *lab.collected(), "--beside", str(lab.folder.root)]) == 0
     assert made.count("</script>") == made.count("<script"), "no reason ends the script that holds it"
 
 
@@ -210,7 +210,7 @@ def test_a_run_without_measurements_has_a_page(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     lab.record(SWEEPS[:1], change=lambda *_: None)
     lab.collect(SWEEPS[:1])
-    for step in ("claims", "page"):
+    for step in ("claims", "report"):
         assert main(["--root", str(lab.root), step, *lab.collected()]) == 0
     own = embedded(lab.folder.page.read_text(encoding="utf-8"))["runs"][0]
     assert own["timings"] == {}

@@ -1,4 +1,4 @@
-"""Figures, the report, the page, and publishing."""
+"""Figures, report and page, and publishing."""
 
 
 rule draw_figures:
@@ -65,6 +65,7 @@ rule write_report:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
         methodology=RUN.folder.methodology.as_posix(),
         evidence=RUN.folder.evidence.as_posix(),
+        page=RUN.folder.page.as_posix(),
         pages=[RUN.folder.sweep_page(sweep).as_posix() for sweep in KNOWN.chosen],
     log:
         f"{LOGS}/write_report.log",
@@ -76,7 +77,7 @@ rule write_report:
         zeros=contents(Path(FOLDER).glob("tables/zeros.csv")),
         beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
     message:
-        "Writing the report"
+        "Writing report and page"
     shell:
         "python -m ladder report {params.folder:q} {params.sweeps:q} {params.beside} > {log} 2>&1"
 
@@ -86,31 +87,6 @@ rule report:
         rules.write_report.input,
         rules.write_report.output,
         rules.draw_figures.output,
-
-
-rule write_page:
-    input:
-        tables=rules.collect_tables.output.tables,
-        claims=rules.decide_claims.output.tables,
-        environment=rules.record_environment.output.environment,
-        beside=[f"{folder}/timings.csv" for folder in beside()],
-    output:
-        page=RUN.folder.page.as_posix(),
-    log:
-        f"{LOGS}/write_page.log",
-    params:
-        folder=run_folder,
-        sweeps=KNOWN.chosen,
-        beside=[f"--beside {shlex.quote(folder)}" for folder in beside()],
-    message:
-        "Writing the page"
-    shell:
-        "python -m ladder page {params.folder:q} {params.sweeps:q} {params.beside} > {log} 2>&1"
-
-
-rule page:
-    input:
-        rules.write_page.output,
 
 
 # Without output: it runs whenever it is asked for. Objections can be overruled by hand: python -m ladder publish --force

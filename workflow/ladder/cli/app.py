@@ -21,7 +21,7 @@ _MODULES = [
     ("measure", "measure profile clock equivalent zeros"),
     ("sanitize", "sanitize"),
     ("analyse", "collect environment claims figures"),
-    ("report", "report page changes"),
+    ("report", "report changes"),
     ("publish", "publish"),
     ("judge", "judge reproduce"),
     ("tune", "tune"),

@@ -1,4 +1,4 @@
-"""Steps that write the report, the page and what changed since another publication."""
+"""Steps that write report and page, and what changed since another publication."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,18 +17,12 @@ from ladder.results.run_data import RunData
 
 
 def report(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
-    """Write report.md, evidence.md, methodology.md and sweeps/NAME.md."""
-    folder = RunFolder(folder_)
+    """Write report.md, evidence.md, methodology.md, sweeps/NAME.md, and index.html, which holds all tables."""
+    folder, others = RunFolder(folder_), folders(beside)
     plans = {name: read_plan(folder.plan(name)) for name in sweeps if folder.plan(name).is_file()}
-    write(folder, RunData.read(folder, sweeps_of(context, sweeps)), plans, beside=folders(beside))
-
-
-def page(context: typer.Context, folder_: Folder, sweeps: SweepNames, beside: Beside = None) -> None:
-    """Write index.html, which holds all tables and opens from anywhere."""
-    folder = RunFolder(folder_)
     data = RunData.read(folder, sweeps_of(context, sweeps))
-    text = render(folder, data, project(context).root, folders(beside))
-    replace_file(folder.page, text.encode("utf-8"))
+    write(folder, data, plans, beside=others)
+    replace_file(folder.page, render(folder, data, project(context).root, others).encode("utf-8"))
 
 
 Tables = Annotated[Path, typer.Argument(help="Folder of a run or a published one, as of another checkout.")]

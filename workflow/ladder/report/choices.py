@@ -1,7 +1,8 @@
 """What to use: of each dtype and layout the configuration that is fastest at a square size."""
 
+import functools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ladder.model.cell import SUSTAINED
@@ -62,7 +63,8 @@ class Choice:
         return self.held is not None and self.held["variant"] == self.row["variant"]
 
 
-def choices(data: RunData) -> list[Choice]:
+@functools.lru_cache(2)
+def choices(data: RunData) -> Sequence[Choice]:
     """Every dtype, layout and square size with a result against libraries, the widest dtype first.
 
     Of a tuning sweep only what was measured again after the choice counts, of one configuration the row with the most

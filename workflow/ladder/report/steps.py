@@ -1,5 +1,6 @@
 """Steps of a ladder: what a rung gains over the rung it changes, and the counter that accounts for the time."""
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -195,7 +196,8 @@ def explanation(
     return f"{found[0]}, which explains {part} of the time {change}", True
 
 
-def steps(data: SweepData) -> list[Step]:
+@functools.lru_cache
+def steps(data: SweepData) -> Sequence[Step]:
     """Rungs of a ladder with a result at the sweep's size; none of a sweep that is no ladder.
 
     A gain is of direct pairs where there are any, else the quotient of two speeds over the same library.
@@ -240,7 +242,8 @@ def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
     return found
 
 
-def path(data: SweepData) -> list[Entry]:
+@functools.lru_cache
+def path(data: SweepData) -> Sequence[Entry]:
     """The rungs that lead to the fastest, each as fast as all before it: `way` without its losses.
 
     A rung counts by the product of the gains up to it, a tie as none. One that is slower than a rung before it is left

@@ -71,9 +71,12 @@ class Origin:
         return self.source.get("gpu") or {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SweepData(Origin):
-    """A sweep and its frames; `pairs` are timings of rungs against their baselines, `environment` is the run's."""
+    """A sweep and its frames; `pairs` are timings of rungs against their baselines, `environment` is the run's.
+
+    Equal to itself alone, so that what follows from it can be remembered.
+    """
 
     sweep: Sweep
     timings: pd.DataFrame
@@ -254,7 +257,7 @@ class NoDataError(Exception):
     """A figure has nothing to show; the message says why."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FigureData(SweepData):
     """One figure's request and the frames of its sweep."""
 
