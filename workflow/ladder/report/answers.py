@@ -486,7 +486,7 @@ def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
     return found
 
 
-@question("How close to the memory's speed?", "memory_bound", "reduction", "ladder")
+@question("How fast are memory-bound kernels?", "memory_bound", "reduction", "ladder")
 def memory_speed(data: RunData) -> Facts:
     """The fastest rung of each ladder that the memory bounds, and a copy, as shares of the memory's peak rate."""
     top = dict[str, Row]()
