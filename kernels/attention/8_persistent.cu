@@ -2,21 +2,21 @@
 // Rung 8 of attention in docs/ladder.md: persistent blocks.
 //
 // The technique: a block stays and takes one tile of rows after the other (flash-attention-3). Up to rung 7
-// it begins with softmaxes while little is multiplied, and ends with a P @ V and stores. Here the steps of
-// all its tiles are one sequence: the first Q @ K^T of a tile is started together with the final P @ V of the
-// one before. The producer has copied Q ahead, and while a consumer stores, another multiplies. A block asks
-// for tiles one by one: if each had a fixed number of them, all would wait for the slowest multiprocessor.
+// it begins with softmaxes while little is multiplied, and ends with a P @ V and stores. Here the first
+// Q @ K^T of a tile is started together with the last P @ V of the one before, and the producer has copied Q
+// ahead. Results take the place of the Q that they come from, and a warp that does nothing else stores them
+// by TMA. A block asks for tiles one by one: if each had a fixed number of them, all would wait for the
+// slowest multiprocessor.
 //
 // Predicted: as fast with 2048 keys as rung 6 is with 8192. With 2048 keys a tile has 16 steps, and in rung 6
 // start and end of a block take a tenth of its time. Rung 9 is this file with LeanSoftmax.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
-// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax:
-// OnlineSoftmax or LeanSoftmax. taken: a counter that is zero.
+// keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3. Softmax: OnlineSoftmax or LeanSoftmax.
+// taken: a counter that is zero.
 
 #include "epilogue/lean_softmax.cuh"
-#include "epilogue/warpgroup_store.cuh"
-#include "mma/attention_tiles.cuh"
+#include "epilogue/row_tile_store.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/row_tiles.cuh"
 #include "schedule/turns.cuh"
@@ -27,6 +27,7 @@ struct Shared {
     RowTile<Element, BN, Depth> k[Stages];
     ValueTile<Element, BN, Depth> v[Stages];
     int index[2];  // of the tile whose rows are in Q
+    Mbarrier written[2];  // its results are there instead
     RingBarriers<2> q_ring;
     RingBarriers<Stages> k_ring, v_ring;
 };
@@ -34,8 +35,8 @@ struct Shared {
 template <class Element, int Depth, bool Causal, int BN, int Stages, int Consumers, class Softmax>
 __global__ void __launch_bounds__((Consumers + 1) * warpgroup_threads, 1)
 attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_constant__ TensorMap map_k,
-                     const __grid_constant__ TensorMap map_v, Element* o, unsigned* taken, int sequence,
-                     int heads) {
+                     const __grid_constant__ TensorMap map_v, const __grid_constant__ TensorMap map_o,
+                     unsigned* taken, int sequence, int heads) {
     alignas(1024) extern __shared__ unsigned char memory[];  // TMA's swizzle repeats every 1024 bytes
     auto& shared = *reinterpret_cast<Shared<Element, Depth, BN, Stages, Consumers>*>(memory);
     auto& q_ring = shared.q_ring;
@@ -44,8 +45,9 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
     const int warpgroup = warp_uniform(threadIdx.x / warpgroup_threads);
     const int thread = threadIdx.x % warpgroup_threads, lane = thread % 32;
     if (threadIdx.x == 0) {
-        q_ring.init(Consumers * 4);  // a release per warp of the consumers
-        k_ring.init(Consumers * 4);
+        for (auto& one : shared.written) mbarrier_init(one, Consumers * 4);
+        q_ring.init(1);
+        k_ring.init(Consumers * 4);  // a release per warp of the consumers
         v_ring.init(Consumers * 4);
     }
     __syncthreads();
@@ -68,6 +70,16 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
                 }
             }
             mbarrier_arrive(q_ring.full[q_at.stage]);  // an index, and no rows: there are no more tiles
+        } else if (thread / 32 == 1 && one_of_warpgroup(thread % 32)) {  // stores what consumers have written
+            for (;; q_at.advance()) {
+                q_ring.wait_until_full(q_at);
+                const int index = shared.index[q_at.stage];
+                if (index >= order.count()) break;
+                const auto tile = order.at(index);
+                mbarrier_wait(shared.written[q_at.stage], q_at.parity);
+                store_rows(shared.q[q_at.stage], {map_o, tile.head}, tile.row);
+                q_ring.release(q_at, 0);
+            }
         }
     } else {  // a consumer
         grow_registers<consumer_registers<Consumers>>();
@@ -75,7 +87,6 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
         Turns<Consumers> turns{consumer};
         float score[1][BN / 2], output[1][Depth / 2], factor[2];  // 64 rows over 128 threads
         unsigned p[BN / 16][4];  // of the same rows
-        clear(output);
         Softmax softmax(Depth);
         RingPosition<Stages> v_at;  // one step behind: the tile whose weights are in P
         auto tile = order.at(blockIdx.x);
@@ -86,22 +97,30 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             wgmma_scores(score, shared.q[q_at.stage], tile_row, shared.k[at.stage]);
             wgmma_commit();
         };
-        const auto start_output = [&](bool last) {
-            wgmma_output(output, p, shared.v[v_at.stage]);
-            wgmma_commit();
-            turns.end(last);
-        };
         const auto exponentiate = [&](int step) {
             k_ring.release(at, lane);
             mask_scores<Causal>(score[0], tile.row + tile_row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
-            fence_registers(score[0]);
+            hold_registers(score[0]);
             v_ring.wait_until_full(at);  // a loop, above which the compiler moves no wait for wgmma
         };
-        const auto finish = [&](const Softmax& sums, int head, int first_row) {
+        const auto overlap = [&](int step, int add) {  // the next scores, while P @ V of those before goes on
+            at.advance();
+            start_scores();
+            wgmma_output(output, p, shared.v[v_at.stage], add);
+            wgmma_commit();
+            turns.end();
+            wgmma_wait<1>();
+            hold_registers(score[0]);
+            exponentiate(step);
+            wgmma_wait_all(output);
+            fence_registers(p);
+            v_ring.release(v_at, lane);
+            v_at.advance();
+        };
+        const auto finish = [&](const Softmax& sums, int stage) {
             sums.divide(output[0]);
-            const MatrixC<Element> result{o + Index(head) * sequence * Depth, sequence, Depth, 1.0f, 0.0f};
-            store_direct(output, result, first_row + tile_row, 0, thread);
+            write_rows(shared.q[stage], output, tile_row, thread, shared.written[stage]);
         };
         q_ring.wait_until_full(q_at);
         start_scores();
@@ -109,41 +128,29 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
         wgmma_wait_all(score);
         exponentiate(0);
         pack_fragments<Element>(score[0], p);
-        for (int step = 1;; ++step) {
-            const auto before = tile;
-            if (step == tile.steps) {  // on with the first step of another tile
-                q_ring.release(q_at, lane);
-                q_at.advance();
-                q_ring.wait_until_full(q_at);
-                const int index = shared.index[q_at.stage];
-                if (index >= order.count()) break;
-                tile = order.at(index);
-                step = 0;
-            }
-            at.advance();
-            start_scores();
-            start_output(false);
-            wgmma_wait<1>();  // the scores are there; the output goes on
-            fence_registers(score[0]);
-            const Softmax sums = softmax;
-            if (step == 0) softmax = Softmax(Depth);
-            exponentiate(step);
-            wgmma_wait_all(output);
-            fence_registers(p);
-            v_ring.release(v_at, lane);
-            v_at.advance();
-            if (step > 0) {
+        for (;;) {
+            for (int step = 1; step < tile.steps; ++step) {
+                overlap(step, step > 1);
                 softmax.rescale(output[0], factor);
-            } else {
-                finish(sums, before.head, before.row);
-                clear(output);
+                pack_fragments<Element>(score[0], p);
             }
+            q_at.advance();
+            q_ring.wait_until_full(q_at);
+            const int index = shared.index[q_at.stage], add = tile.steps > 1;
+            if (index >= order.count()) break;
+            tile = order.at(index);
+            const Softmax sums = softmax;
+            softmax = Softmax(Depth);
+            overlap(0, add);
+            finish(sums, q_at.stage ^ 1);
             pack_fragments<Element>(score[0], p);
         }
         turns.begin();
         wgmma_fence();
-        start_output(true);
+        wgmma_output(output, p, shared.v[v_at.stage], tile.steps > 1);
+        wgmma_commit();
+        turns.end(true);
         wgmma_wait_all(output);
-        finish(softmax, tile.head, tile.row);
+        finish(softmax, q_at.stage ^ 1);
     }
 }

@@ -101,7 +101,7 @@ def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
     assert "".join(FILES) == "12345678"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= (
-            150 if name[0] == "8" else 120
+            160 if name[0] == "8" else 120
         ), name
 
 
@@ -208,6 +208,7 @@ def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
 WRONG, UNFENCED, BARRIER = "wrong", "without fence.proxy.async", "before a barrier"
 SOFTMAX, TILES, TURNS = "epilogue/online_softmax.cuh", "mma/attention_tiles.cuh", "schedule/turns.cuh"
 ROWS, LEAN = "schedule/row_tiles.cuh", "epilogue/lean_softmax.cuh"
+STORE = "epilogue/row_tile_store.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
 MISTAKES: list[tuple[str, str, str, str, str]] = [
     # Rung, file, what is changed, into what, and how it shows.
@@ -238,7 +239,7 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("4", "", "v_ring.release(at, lane);", "", "ever"),
     ("4", "", "            pack_fragments<Element>(score[0], p);\n", "", "wrong|before it is written"),
     ("4", SOFTMAX, "p[i / 8][i / 2 % 4]", "p[i / 8][i / 2 % 4 ^ 1]", WRONG),
-    ("4", TILES, "step % 4), 1);", "step % 2), 1);", WRONG),
+    ("4", TILES, "step % 4), step > 0", "step % 2), step > 0", WRONG),
     ("4", TILES, "v.panel[step / 4]", "v.panel[0]", WRONG),
     ("5", "", "++step, v_at.advance()", "++step", "ever|wrong"),
     (
@@ -265,12 +266,19 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("8", LEAN, "largest_product = 256.0f", "largest_product = 1e38f", WRONG),
     ("8", LEAN, "sum[row] *= factor[row];", "", WRONG),
     ("8", LEAN, "if (__any_sync(0xffffffffu, shrinks)) ", "if (false) ", WRONG),
-    ("8", "", "q_ring.wait_until_full(q_at);\n                const", "const", "wrong|ever"),
-    ("8", "", "q_ring.release(q_at, lane);", "", "ever"),
-    ("8", "", "if (step == 0) softmax = Softmax(Depth);", "", WRONG),
-    ("8", "", "                clear(output);\n", "", WRONG),
-    ("8", "", "finish(sums, before.head", "finish(sums, tile.head", WRONG),
+    ("8", "", "q_at.advance();\n            q_ring.wait_until_full(q_at);", "q_at.advance();", "wrong|ever"),
+    ("8", "", "            softmax = Softmax(Depth);\n", "", WRONG),
+    ("8", "", "overlap(0, add)", "overlap(0, 1)", "wrong|before it is written"),
+    ("8", "", "overlap(step, step > 1)", "overlap(step, 1)", "wrong|before it is written"),
     ("8", "", "finish(sums", "finish(softmax", WRONG),
+    ("8", "", "finish(sums, q_at.stage ^ 1)", "finish(sums, q_at.stage)", "wrong|ever"),
+    ("8", "", "{map_o, tile.head}, tile.row", "{map_o, 0}, tile.row", WRONG),
+    ("8", "", "mbarrier_wait(shared.written[q_at.stage], q_at.parity);", "", "wrong|fence|barrier"),
+    ("8", "", "q_ring.release(q_at, 0);", "", "ever"),
+    ("8", STORE, "    fence_async_proxy();\n", "", UNFENCED),
+    ("8", STORE, "    wait_for_store_reads<0>();\n", "", "wrong|ends before"),
+    ("8", STORE, "row * line_bytes", "0", WRONG),
+    ("8", STORE, "32 * i, thread", "0, thread", WRONG),
     ("7", "", "mask_scores<true>(score[0], row, step * BN", "mask_scores<true>(score[0], row, 0", WRONG),
     ("2", SOFTMAX, "            sum[row] *= factor[row];\n", "", WRONG),
     ("2", SOFTMAX, "            maximum[row] = larger;\n", "", WRONG),

@@ -47,14 +47,21 @@ __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const RowTile
     for (int i = 0; i < Keys / 64; ++i) wgmma_tiles(output, p.panel[i], v.panel[i], 0, 0, 1);
 }
 
-// The same with P in registers: words of the accumulators that held S, packed.
+// The same with P in registers: words of the accumulators that held S, packed. Where `add` is 0, O = P @ V.
 template <class Element, int Keys, int Depth>
 __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigned (&p)[Keys / 16][4],
-                                    const ValueTile<Element, Keys, Depth>& v) {
+                                    const ValueTile<Element, Keys, Depth>& v, int add = 1) {
 #pragma unroll
     for (int step = 0; step < Keys / 16; ++step) {
         const auto& panel = v.panel[step / 4];
         WgmmaRegisters<Element, Depth>::template wgmma<true>(
-            output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), 1);
+            output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), step > 0 ? 1 : add);
     }
+}
+
+// fence_registers as a loop that is unrolled also inside of others; where it is not, the registers go to memory.
+template <int Registers>
+__device__ inline void hold_registers(float (&d)[Registers]) {
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
