@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from compiling import compile_ptx, compile_variant, opcodes
 from conftest import ROOT
-from emulator.hopper_ptx import parse_hopper
+from emulator.hopper import arguments_of
+from emulator.hopper_ptx import HopperMachine, parse_hopper
 from emulator.inputs import drawn, value
 from emulator.ptx import Array, Fault, Memory
 from emulator.sum_ptx import BulkSumMachine, SumMachine
@@ -31,6 +32,7 @@ SMALL: dict[str, dict[str, int]] = {
     "5": {"block": 64, "loads": 2, "slices": 2},
     "6": {"block": 64, "stages": 2, "line": 512, "blocks": 132},
     "7": {"warps": 2, "batch": 8, "rows": 16},
+    "8": {"stages": 3},
 }
 
 
@@ -73,8 +75,17 @@ def launch(
     ptx = compile_ptx(given.kernel.source, given.entry, [INCLUDE], text or None)
     scalars = [int(np.float32(one).view(np.uint32)) for one in (alpha, beta)]
     arguments, threads = [*pointers, m, n, k, *scalars], rule.block[0]
-    machine: BulkSumMachine | SumMachine
-    if "cp.async.bulk" in ptx:
+    machine: BulkSumMachine | HopperMachine | SumMachine
+    if given.kernel.name == FILES["8"]:
+        held = {
+            "a": (pointers[0], a.reshape(m, k)),
+            "b": (pointers[1], b.reshape(n, k)),
+            "c": (pointers[2], c),
+        }
+        arguments, maps, _ = arguments_of(given, memory, held, {**shape, "alpha": alpha, "beta": beta})
+        program = parse_hopper(ptx, rule.shared_bytes)
+        machine = HopperMachine(program, memory, threads, rule.grid[:2], 1, arguments, maps, loads)
+    elif "cp.async.bulk" in ptx:
         grid = (min(rule.grid[0], blocks), *rule.grid[1:])
         machine = BulkSumMachine(
             parse_hopper(ptx, rule.shared_bytes), memory, threads, grid, arguments, loads=loads
@@ -95,7 +106,7 @@ def launch(
 
 
 def test_the_ladder_has_files_of_about_a_page() -> None:
-    assert "".join(FILES) == "1234567"
+    assert "".join(FILES) == "12345678"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 95, name
 
@@ -108,7 +119,7 @@ def test_outputs_are_right_at_every_shape(rung: str, dtype: str) -> None:
     """With alpha and beta too; bulk copies land as late as they may, and as early."""
     for place, size in enumerate(SIZES if rung in "12" else ALIGNED):
         scalars = ((1.0, 0.0), (-1.5, 0.5))[place % 2]
-        for loads in ("late", "early") if rung == "6" else ("early",):
+        for loads in ("late", "early") if rung in "68" else ("early",):
             given = variant(rung, dtype, **({"batch": 4} if rung in "456" and size[0] > 1 else {}))
             assert given.absent({"m": size[0], "n": size[1], "k": size[2]}) is None
             assert launch(given, size, *scalars, loads=loads) <= 1.0, (size, loads)
@@ -124,6 +135,12 @@ def test_sixteen_rows_share_a_reading(rung: str) -> None:
 def test_sixteen_rows_are_two_products_of_the_tensor_cores() -> None:
     for rows in (16, 32):
         assert launch(variant("7", "bf16", batch=16, rows=rows), (13, 37, 328)) <= 1.0
+
+
+@pytest.mark.parametrize("loads", ["late", "early"])
+def test_rows_and_columns_of_several_blocks_of_the_ring(loads: str) -> None:
+    """The ring is passed through more than once, and no block is whole."""
+    assert launch(variant("8", "bf16"), (19, 70, 648), 0.75, 0.5, loads=loads) <= 1.0
 
 
 def test_kernels_of_whole_vectors_say_which_sizes_they_take() -> None:
@@ -187,21 +204,27 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("7", "    __syncthreads();  // the sums of all warps are written\n", "", EARLY),
     ("7", "first += depth * Warps", "first += 2 * depth * Warps", WRONG),
     ("7", "of < Warps", "of < Warps - 1", WRONG),
+    ("8", "ring.wait_until_empty(at);", "", "more arrivals"),
+    ("8", "ring.wait_until_full(at);", "", "for ever"),
+    ("8", "wgmma_wait<1>();  // those of the step before", "", WRONG),
+    ("8", "ring.init(warpgroup_threads / 32)", "ring.init(1)", "for ever"),
+    ("8", "map_b, first_of_b, step", "map_b, first_of_a, step", WRONG),
+    ("8", "of_a < m && of_b < n", "of_a < m && of_b <= n", OUTSIDE),
+    ("8", "c + Index(of_a) * n + of_b, one", "c + Index(of_a) * m + of_b, one", WRONG),
+    ("8", "ceil_div(k, depth)", "k / depth", WRONG),
 ]
 
 
 @pytest.mark.parametrize(("rung", "right", "mistaken", "shows"), MISTAKES)
 def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None:
     """As wrong outputs, or as what the emulator refuses."""
-    given = variant(rung, "bf16" if rung == "7" else "fp32", **({"batch": 4} if rung in "456" else {}))
+    given = variant(rung, "bf16" if rung in "78" else "fp32", **({"batch": 4} if rung in "456" else {}))
     text = given.kernel.source.read_text(encoding="utf-8")
     assert text.count(right) == 1, right
-    saw = ""
-    for loads in ("late", "early") if rung == "6" else ("early",):
+    saw, size = "", (3, 70 if rung == "8" else 9, 664 if rung in "78" else 652)
+    for loads in ("late", "early") if rung in "68" else ("early",):
         try:
-            found = launch(
-                given, (3, 9, 664 if rung == "7" else 652), text=text.replace(right, mistaken), loads=loads
-            )
+            found = launch(given, size, text=text.replace(right, mistaken), loads=loads)
             saw += "" if found <= 1.0 else "wrong"
         except Fault as fault:
             saw += str(fault)
@@ -218,6 +241,7 @@ def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, 
     assert any(one.startswith("UBLKCP") for one in found) is (rung == "6")
     assert bool(wide) is (rung in "3457")
     assert any(one.startswith("HMMA") for one in found) is (rung == "7")
+    assert sum(one.startswith("HGMMA") for one in found) == 4 * (rung == "8")
     if rung in "37":
         first = next(place for place, one in enumerate(found) if one.startswith(("FFMA", "HMMA")))
         assert sum(one in wide for one in found[:first]) >= 4, "several loads are under way"

@@ -131,6 +131,7 @@ struct Wgmma;
                  "n"(NMajorB ? 1 : 0))                                                               \
     LADDER_WGMMA(Tf32, "k8.f32.tf32.tf32", N, NAMES, FLOATS, A, B, ADD, "")                          \
     LADDER_WGMMA(E4m3, "k32.f32.e4m3.e4m3", N, NAMES, FLOATS, A, B, ADD, "")
+LADDER_WGMMA_ALL(16, LADDER_NAMES_8, LADDER_FLOATS_8, "%8", "%9", "%10", "%11")
 LADDER_WGMMA_ALL(32, LADDER_NAMES_16, LADDER_FLOATS_16, "%16", "%17", "%18", "%19")
 LADDER_WGMMA_ALL(48, LADDER_NAMES_24, LADDER_FLOATS_24, "%24", "%25", "%26", "%27")
 LADDER_WGMMA_ALL(64, LADDER_NAMES_32, LADDER_FLOATS_32, "%32", "%33", "%34", "%35")
