@@ -17,6 +17,7 @@ from ladder.measure.view import View
 from ladder.measure.zeros import zeros
 from ladder.measure.zeros_job import fastest
 from ladder.model.errors import LadderError
+from ladder.model.files import read_json, write_json
 from ladder.model.plan_file import read_plan
 from ladder.results import tables
 from test_worker import Gpu, Harness, plan_of, played
@@ -49,7 +50,10 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     index = next(at for at, task in enumerate(plan.tasks) if task.cell.size["m"] == 8192)
 
     def run(**over: Any) -> list[dict[str, Any]]:
-        return zeros(plan, tmp_path, [{"index": index, **SUBJECT, **over}])
+        write_json(tmp_path / "answer.json", zeros(plan, tmp_path, [{"index": index, **SUBJECT, **over}]))
+        answer = read_json(tmp_path / "answer.json")  # as the job reads it
+        assert answer is not None
+        return list(answer["zeros"])
 
     return run, seen
 
@@ -130,7 +134,7 @@ def test_the_step_writes_a_table_of_its_own(
 
     def run_on_gpu(task: str, path: Path, plan: Any, root: Path, gpus: Any, request: Any) -> Any:
         assert (task, len(request)) == ("zeros", 5)
-        return gpus[0], [row]
+        return gpus[0], {"zeros": [row]}
 
     monkeypatch.setattr("ladder.measure.zeros_job.run_on_gpu", run_on_gpu)
     monkeypatch.setattr("ladder.measure.zeros_job.find_gpus", lambda: [GPU])

@@ -29,7 +29,7 @@ from ladder.cli.load import settings_of
 from ladder.cli.options import Config, project
 from ladder.gpu.discovery import slug_of
 from ladder.measure.view import FASTEST, View
-from ladder.model.cell import REGIMES, SUSTAINED
+from ladder.model.cell import REGIMES, SUSTAINED, size_label
 from ladder.model.errors import LadderError, refuse_unknown
 from ladder.model.folders import Project
 from ladder.model.kernel import Kernel, Variant
@@ -101,7 +101,8 @@ def tune(
             "regimes": [regime],
             "tuning": True,
         }
-        return replace(make_sweep(LINE, fields, catalog, own.root), name=kernel.name)
+        name = f"{kernel.name}-{dtype}-{size_label(where)}-{regime}"  # two searches at a time keep apart
+        return replace(make_sweep(LINE, fields, catalog, own.root), name=name)
 
     def measure(variants: Sequence[Variant], against: Sequence[object] = references, share: int = 1) -> View:
         return measured(own, sweep(variants, against), settings, architecture, folder, share)

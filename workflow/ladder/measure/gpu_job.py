@@ -66,8 +66,8 @@ def gpu_program(
 
 def run_on_gpu(
     task: str, path: Path, plan: Plan, root: Path, gpus: Sequence[FoundGpu], request: Any
-) -> tuple[FoundGpu, Any]:
-    """Run a task on one of the GPUs: which it was, and what the task returned.
+) -> tuple[FoundGpu, dict[str, Any]]:
+    """Run a task on one of the GPUs: which it was, and the JSON object that the task returned.
 
     Raises LadderError without a GPU, where a cubin of the plan is missing, or where the program fails.
     """

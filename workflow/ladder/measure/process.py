@@ -1,7 +1,7 @@
 """The one program that runs a task of a job on a GPU, in a process of its own.
 
 Started by `ladder.measure.gpu_job` as `python -m ladder.measure.process TASK PLAN CUBINS REQUEST [ANSWER]`. REQUEST is
-JSON, which each task describes. What the task returns is written as JSON to the file ANSWER, if there is one.
+JSON, which each task describes. What the task returns, a mapping, is written to the file ANSWER, if there is one.
 """
 
 import importlib

@@ -143,7 +143,7 @@ def _clocks(zeros_mhz: float, random_mhz: float) -> Row:
     return {"zeros_mhz": round(zeros_mhz, 1), "random_mhz": round(random_mhz, 1)}
 
 
-def zeros(plan: Plan, cubins: Path, request: Sequence[Mapping[str, Any]]) -> list[Row]:
+def zeros(plan: Plan, cubins: Path, request: Sequence[Mapping[str, Any]]) -> dict[str, list[Row]]:
     """Task of `ladder.measure.process`: rows of the table zeros, for kernels of a plan and their references.
 
     The request has the kernels: of each its task's `index`, its median `us`, the `reference` with its `algorithm`, and
@@ -169,4 +169,4 @@ def zeros(plan: Plan, cubins: Path, request: Sequence[Mapping[str, Any]]) -> lis
         )
         rows += [{"subject": name, "side": "library", **row} for row in other.rows(rule)]
         found += [{**about, **row} for row in rows]
-    return found
+    return {"zeros": found}

@@ -41,9 +41,10 @@ def time_zeros(path: Path, plan: Plan, folder: RunFolder, root: Path, dtype: str
         why = f"the run has no result of it over a library in {plan.sweep}"
         raise refuse("command line", "--dtype", dtype, known, why=why)
     gpus = find_gpus()
-    gpu, rows = run_on_gpu(
+    gpu, answer = run_on_gpu(
         "zeros", path, plan, root, [one for one in gpus if one.name == gpus[0].name], request
     )
+    rows = answer["zeros"]
     for row in rows:
         size = size_label({name: row[name] for name in plan.tasks[0].cell.size})
         said = (row["subject"], size, row["regime"], row["speedup"], row["zeros_mhz"], row["random_mhz"])
