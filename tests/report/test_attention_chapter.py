@@ -21,7 +21,9 @@ from ladder.model.sweep import Entry, Sweep
 from ladder.problems.attention import PROBLEM
 from ladder.report.answers import answers
 from ladder.report.chapters import title_of
+from ladder.report.document import render
 from ladder.report.links import Links
+from ladder.report.steps import path
 from ladder.results import tables
 from ladder.results.run_data import RunData, read_frames
 
@@ -135,6 +137,24 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     depths = {dict(line)["elements in a row"] for line in answer.table.lines}
     assert depths == ({"128", "64"} if len(names) == 2 else {"128"})
     assert {dict(line)["library"] for line in answer.table.lines} == {"cuDNN"}
+
+
+def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_the_time(
+    data: RunData,
+) -> None:
+    assert [entry.rung.split()[0] for entry in path(data.parts["attention"])] == [*"123456", "8", "9"]
+
+
+def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
+    report = render(PUBLISHED, data, {})[PUBLISHED.report]
+    chapter = report.partition("\n## Attention\n")[2].partition("\n## ")[0]
+    assert "at sequence\u00a0=\u00a08192, heads\u00a0=\u00a032, d\u00a0=\u00a0128." in chapter
+    assert chapter.count("|rung|it adds|predicted|measured|it brings|\n|---|---|--:|--:|--:|\n|1 scores") == 1
+    assert "- How fast is attention? **Attention over" in chapter
+    assert report.count("How fast is attention?") == 1
+    memory = report.partition("\n## Memory-bound kernels\n")[2].partition("\n## ")[0]
+    assert memory.count("|rung|it adds|") == 1, "of the other problems the sweeps' pages have them"
+    assert "[its rungs](sweeps/softmax_bf16.md)" in memory
 
 
 def test_without_rows_there_is_no_answer(data: RunData) -> None:

@@ -444,7 +444,7 @@ def triton(data: RunData) -> Facts:
     }
 
 
-_ATTENTION_LIBRARIES = ("attention_libraries", "attention_libraries_64")
+_ATTENTION_LIBRARIES = ("attention_libraries", "attention_libraries_64", "attention_wide")
 _TRITON = {"softmax": ("softmax_libraries",), "attention": _ATTENTION_LIBRARIES}
 """Problem -> the sweeps that have kernels in Triton beside those in CUDA, both against libraries."""
 _IN_TRITON = "triton_"  # the names of its kernels begin so

@@ -40,6 +40,11 @@ class Chapter:
     answers: Sequence[Answer]
     ladders: Sequence[Ladder]
 
+    @property
+    def cards(self) -> list[Answer]:
+        """The answers that it holds: those that are no findings, which stand ahead of all chapters; else all."""
+        return [one for one in self.answers if not one.front] or [*self.answers]
+
 
 def title_of(sweep: Sweep) -> str:
     """The title of the innermost folder of its kernels that has one; without any the name of the innermost."""

@@ -147,8 +147,7 @@ def _headlines(folder: RunFolder, data: RunData) -> dict[str, str]:
 def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
     """A line a claim, what fails first: `id`, `source` (the text), `statement`, `verdict`, and the `number`.
 
-    The verdict and the number are those of its worst part. Where that is refuted, they say where, if elsewhere it is
-    not, and what parts with another verdict read.
+    The verdict and the number are those of its worst part; where that is refuted, and elsewhere not, they say where.
     """
     whole, lines = overall(claims), []
     for name, own in claims.groupby("id", sort=False):
@@ -162,16 +161,13 @@ def claim_lines(claims: pd.DataFrame) -> list[dict[str, Any]]:
                 "statement": part["statement"],
                 "verdict": NOT_HERE if verdict == REFUTED and text in OTHER_GPU else verdict,
                 "where": _where(part) if verdict == REFUTED else "",
-                "number": "; ".join([_number(part), *_other_parts(parts)])
-                if verdict == REFUTED
-                else _number(part, True),
+                "number": _number(part, short=verdict != REFUTED),
             }
         )
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line["verdict"]))
 
 
 _WORST_FIRST = (REFUTED, NOT_HERE, UNDECIDED, EQUIVALENT, HOLDS, NOT_MEASURED)
-_MOST_PARTS = 4  # of a claim whose parts are shown one by one
 
 
 def _where(part: Mapping[str, Any]) -> str:
@@ -192,13 +188,6 @@ def _number(part: Mapping[str, Any], short: bool = False) -> str:
 
 
 _DETAILS = r",| of | with | without | above | that | at "
-
-
-def _other_parts(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the parts of a claim that are not refuted read; of a claim with many parts how many hold."""
-    if len(parts) > _MOST_PARTS:
-        return [f"{sum(part['verdict'] == HOLDS for part in parts)} of {len(parts)} parts hold"]
-    return [f"{part['verdict']}: {_number(part)}" for part in parts if part["verdict"] != REFUTED]
 
 
 def _counts(verdicts: Sequence[str]) -> dict[str, int]:

@@ -287,19 +287,23 @@ def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
 def way(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
-    Candidates are the rungs that tie with the fastest and are not slower than the rung that they change; without
-    results, all rungs. The way is the longest chain that ends in a candidate, of equally long ones the fastest. Where
-    no chain is longer than a step, as in an ablation, and in a tuning sweep it is the shortest chain: the rung that the
-    others change, or a fast one that changes none.
+    Candidates are the rungs that tie with the fastest which computes the same (causal attention is another task), and
+    are not slower than the rung that they change; without results, all rungs. The way is the longest chain that ends
+    in a candidate, of equally long ones the fastest. Where no chain is longer than a step, as in an ablation, and in a
+    tuning sweep it is the shortest chain: the rung that the others change, or a fast one that changes none.
     """
     chains = {entry.variant.id: _chain(entry, data.sweep.entries) for entry in data.sweep.entries}
     here = data.here[data.here["variant"].isin(chains)]
     tied = set(chains)
     if len(here):
-        best = stats.fastest(here)
-        tied = {*here[here["speedup_high"] >= best["speedup_low"]]["variant"]}
+        asked = [stats.parameter(here, name) for name in data.sweep.problem.parameters]
+        same = [own for _, own in here.groupby(asked)] if asked else [here]
+        best = [(stats.fastest(own), own) for own in same]
+        tied = {
+            name for top, own in best for name in own[own["speedup_high"] >= top["speedup_low"]]["variant"]
+        }
         pairs = stats.at_size(stats.ok_rows(data.pairs, data.regime), data.size)
-        tied -= {*pairs[verdicts(pairs) == SLOWER]["variant"]} - {best["variant"]}
+        tied -= {*pairs[verdicts(pairs) == SLOWER]["variant"]} - {top["variant"] for top, _ in best}
     leads = max(map(len, chains.values())) > _ABLATION and not data.sweep.tuning
     speeds = dict(zip(here["variant"], here["speedup"], strict=True))
     kept = [chain for variant, chain in chains.items() if variant in tied]

@@ -46,6 +46,11 @@ def plain(rung: str) -> str:
     return re.sub(r"^\d{1,2}[a-z]?\s+(?!x )", "", rung)
 
 
+def extent(name: str) -> str:
+    """M, N and K, as matrices have them; else a word as it is."""
+    return name.upper() if name in ("m", "n", "k") else name
+
+
 def of_sweep(sweep: Sweep, frames: Mapping[str, pd.DataFrame], environment: Mapping[str, Any]) -> "SweepData":
     """What the tables of a run say of one sweep."""
     named = ("timings", "resources", "metrics")
@@ -157,8 +162,8 @@ class SweepData(Origin):
         """That size as prose shows it; no-break spaces keep it in one piece."""
         size = self.size
         if len(set(size.values())) > 1:
-            return ", ".join(f"{name.upper()}\u00a0=\u00a0{value}" for name, value in size.items())
-        names = ["elements"] if "elements" in size else [name.upper() for name in size]
+            return ", ".join(f"{extent(name)}\u00a0=\u00a0{value}" for name, value in size.items())
+        names = [extent(name) for name in size]
         return "\u00a0=\u00a0".join([*names, size_label(size)])
 
     @cached_property
