@@ -587,7 +587,7 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
 ) -> None:
     speeds = {"triton_gemm": 0.8, "triton_persistent": 0.9, "hopper_gemm": 1.03, "hopper_ping_pong": 1.0}
     speeds |= {"4_vectors": 1.1, "7_ring": 0.9, "triton_softmax": 1.05}
-    speeds |= {"6_overlap": 0.9, "7_causal": 1.0, "8_persistent": 0.8, "triton_attention": 0.6}
+    speeds |= {"6_overlap": 0.8, "7_causal": 0.8, "8_persistent": 0.8, "triton_attention": 0.6}
     monkeypatch.setattr("factory.SPEED", speeds)
     monkeypatch.setattr("factory.CUBLAS_TFLOPS", {"bf16": 750.0})
     lab, names = Lab(tmp_path), ["triton_gemm", "softmax_libraries", "attention_libraries"]
@@ -596,7 +596,14 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
         shutil.copytree(ROOT / "kernels" / name, lab.project.kernels / name)
     for name in names:
         shutil.copy(ROOT / "config" / "sweeps" / f"{name}.yaml", lab.project.sweeps)
-    lab.record(names)
+
+    def change(cell: Any, record: dict[str, Any]) -> dict[str, Any]:
+        """Causal attention in CUDA is 1.25 times as fast over the library, that in Triton is not."""
+        variant = cell.entry.variant
+        faster = variant.params.get("causal") and not variant.kernel.name.startswith("triton")
+        return over(record, 0.8) if faster else record
+
+    lab.record(names, change)
     lab.collect(names)
     data = RunData.read(lab.folder, lab.sweeps(names))
     found = {one.name: one for one in answers(data, Links(lab.folder, lab.folder.root, data))}["triton"]
@@ -606,7 +613,7 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
     other = "1024 (10 %), 2048 (10 %), 8192 (10 %) and 16384 (10 %)"
     assert f"Against cuBLAS it is slower at {other}." in found.also
     assert found.also.endswith(
-        " Softmax against CUDA here: -5 % to +17 %. Attention against CUDA here: -40 % to -33 %."
+        " Softmax against CUDA here: -5 % to +17 %. Attention against CUDA here: -40 % to -25 %."
     ), "each over attention that computes the same"
     libraries = {"bf16 GEMM": "cuBLAS", "softmax": "torch.softmax", "attention": "cuDNN"}
     kinds = [f"{what}, against {than}" for what, than in libraries.items()]
