@@ -270,8 +270,7 @@ def test_what_is_fastest_for_seconds_is_chosen_apart(tmp_path: Path) -> None:
     once, held = section(pages["report"], "What to use"), section(pages["evidence"], "For seconds")
     assert ["register tile" in part for part in (once, held)] == [False, True]
     assert (
-        "For seconds another configuration is the fastest of fp32 NN: [numbers](evidence.md#for-seconds)."
-        in once
+        "Where another configuration is the fastest for seconds: [numbers](evidence.md#for-seconds)." in once
     )
     assert ["|8192|" in part for part in (once, held)] == [True, False], "none was held for seconds there"
     needed = section(report(lab)["methodology"], "Recommended configurations")
@@ -608,12 +607,12 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
     data = RunData.read(lab.folder, lab.sweeps(names))
     found = {one.name: one for one in answers(data, Links(lab.folder, lab.folder.root, data))}["triton"]
     said = r"\[triton_persistent\]\([./]*kernels/gemm/triton/triton_persistent.py\) \(.*\): 67\d TFLOP/s in bf16, "
-    assert re.match(said + r"10 % slower than cuBLAS, 13 % slower than CUDA here\.", found.headline)
+    assert re.match(said + r"10 % slower than cuBLAS, 13 % slower than our CUDA\.", found.headline)
     assert len(unlinked(found.headline).split()) <= MOST_IN_A_HEADLINE
     other = "1024 (10 %), 2048 (10 %), 8192 (10 %) and 16384 (10 %)"
     assert f"Against cuBLAS it is slower at {other}." in found.also
     assert found.also.endswith(
-        " Softmax against CUDA here: -5 % to +17 %. Attention against CUDA here: -40 % to -25 %."
+        " Softmax against our CUDA: -5 % to +17 %. Attention against our CUDA: -40 % to -25 %."
     ), "each over attention that computes the same"
     libraries = {"bf16 GEMM": "cuBLAS", "softmax": "torch.softmax", "attention": "cuDNN"}
     kinds = [f"{what}, against {than}" for what, than in libraries.items()]
