@@ -107,7 +107,7 @@ def launch(given: Variant, matrix: Array, loads: str = "late", text: str = "") -
         machine = tma = TmaMachine(program, memory, threads, grid[:2], 1, [0, 1], tensors, loads)
         tma.behind[np.arange(tma.count) % threads >= 32] = True
     else:
-        machine = PlainMachine(parse_tensor(ptx, 0), memory, threads, grid, [*pointers, m, n])
+        machine = PlainMachine(parse_tensor(ptx, rule.shared_bytes), memory, threads, grid, [*pointers, m, n])
     machine.run()
     bits = memory.words[pointers[1] // 4 :].view(matrix.dtype)
     if (m * n * matrix.itemsize) % 4:
@@ -120,8 +120,8 @@ def wrong(given: Variant, matrix: Array, **more: Any) -> int:
     return int((launch(given, matrix, **more)[0] != matrix.T).sum())
 
 
-def test_the_ladder_has_seven_files_each_less_than_a_page() -> None:
-    assert "".join(FILES) == "1234567"
+def test_the_ladder_has_eight_files_each_less_than_a_page() -> None:
+    assert "".join(FILES) == "12345678"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 80, name
 
@@ -140,6 +140,13 @@ def test_outputs_are_the_inputs_bits_at_every_shape(rung: str, dtype: str) -> No
 def test_other_blocks_are_right(rung: str) -> None:
     for block in (128, 1024):
         assert wrong(variant(rung, "bf16", block=block), matrix("bf16", 35, 66)) == 0
+
+
+@pytest.mark.parametrize("strip", [0, 4, 16])
+def test_strips_take_each_tile_once(strip: int) -> None:
+    """With tiles of two widths, where the last strip is narrower, and the last tiles are cut."""
+    for across, size in ((16, (136, 328)), (32, (136, 264))):
+        assert wrong(variant("8", "fp32", strip=strip, across=across), matrix("fp32", *size)) == 0, across
 
 
 def test_kernels_of_whole_vectors_say_which_shapes_they_take() -> None:
@@ -165,7 +172,7 @@ def test_padding_and_xor_are_free_of_conflicts_by_the_bank_model_and_the_plain_t
 def test_wide_accesses_take_the_fewest_wavefronts() -> None:
     """Four for the 512 bytes of a warp's access, and of four matrices."""
     for rung, dtype in CASES:
-        if rung in "567":
+        if rung in "5678":
             assert {count for of in wavefronts(rung, dtype).values() for count in of} == {4}, (rung, dtype)
 
 
@@ -205,6 +212,11 @@ MISTAKES: list[tuple[str, str, str, str]] = [
     ("6", "out.box[across][down][line]", "out.box[down][across][line]", WRONG),
     ("6", "        wait_for_store_reads<0>();  // the memory is the next block's\n", "", "ends before"),
     ("6", "sizeof(Tile)", "sizeof(Tile) / 2", ""),
+    ("8", WHOLE, "", BARRIER),
+    ("8", "(j / Wide * Down + y) ^ x", "j / Wide * Down + y", WRONG),
+    ("8", "line += Down", "line += 2 * Down", WRONG),
+    ("8", "ceil_div(columns, Side)", "ceil_div(rows, Side)", ""),
+    ("8", "row >= rows || column", "column", OUTSIDE),
     ("7", "mbarrier_wait(full, 0);", "", WRONG),
     ("7", TURNED, "", "before a barrier"),
     ("7", FENCE, "", "without fence.proxy.async"),
@@ -224,7 +236,7 @@ def test_mistakes_show(rung: str, right: str, mistaken: str, shows: str) -> None
         found = [
             wrong(
                 given,
-                matrix("bf16", 136, 264 if rung in "567" else 67),
+                matrix("bf16", 136, 264 if rung in "5678" else 67),
                 text=text.replace(right, mistaken),
                 loads=loads,
             )
@@ -244,7 +256,7 @@ def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, 
     count = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a"))
     wide = Counter(one.split(".")[0] for one in opcodes(cubin, "sm_90a") if ".128" in one)
     each = 16 // ELEMENT_BYTES[dtype]
-    if rung == "5":
+    if rung in "58":
         assert wide == dict.fromkeys(("LDG", "STS", "LDS", "STG"), each)
     elif rung in "67":
         assert (count["LDG"], count["STG"]) == (0, 0)
