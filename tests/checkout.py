@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 import pytest
 from conftest import ROOT
+from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.runs import Run, load
 from ladder.catalogue.settings import set_up
+from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.folders import PublishedFolder
+from ladder.model.kernel import Kernel, Variant
+from ladder.model.sweep import Sweep
 from ladder.results.run_data import RunData
 
 PUBLISHED = PublishedFolder(ROOT / "results" / "published" / "nvidia-h200")
+
+
+@functools.cache
+def catalog() -> Mapping[str, Kernel]:
+    """Kernels by name."""
+    return load_catalog(ROOT / "kernels")
+
+
+@functools.cache
+def every_sweep() -> Mapping[str, Sweep]:
+    """Sweeps by name."""
+    return load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
+
+
+def in_triton(sweep: str) -> list[Variant]:
+    """The variants in Triton of a sweep."""
+    return [one for one in every_sweep()[sweep].variants if one.kernel.triton]
 
 
 @functools.cache
@@ -25,4 +47,4 @@ def published_data() -> RunData:
     """What is published, with the sweeps of today. Skips the test where nothing is."""
     if not PUBLISHED.root.is_dir():
         pytest.skip("nothing is published")
-    return RunData.read(PUBLISHED, loaded().every_sweep)
+    return RunData.read(PUBLISHED, every_sweep())

@@ -22,8 +22,6 @@ from ladder.build.cubin import disassemble, instruction_counts
 from ladder.build.nvrtc import compile_source, nvrtc_version
 from ladder.build.sources import header_folders
 from ladder.build.variants import variant_facts, variant_request
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.model import code
 from ladder.model.files import digest_json, replace_file, sha256
 from ladder.model.kernel import Variant
@@ -125,12 +123,6 @@ def compile_variant(
         found |= instruction_counts(instructions(cubin, arch))
     facts = variant_facts(variant, request, found)
     return cubin if facts["status"] == "ok" else b"", facts
-
-
-def in_triton(sweep: str) -> list[Variant]:
-    """The variants in Triton of a sweep of the project."""
-    (found,) = load_sweeps(_ROOT / "config" / "sweeps", load_catalog(_ROOT / "kernels"), [sweep]).values()
-    return [one for one in found.variants if one.kernel.triton]
 
 
 def compiled_without_spills(variant: Variant) -> tuple[bytes, dict[str, Any]]:

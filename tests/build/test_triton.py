@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from compiling import kept_cache
 from conftest import ROOT, edit, edit_yaml
 from ladder.build.cache import Cache
 from ladder.build.nvrtc import Request
@@ -341,8 +342,8 @@ def test_a_block_that_needs_more_shared_memory_than_there_is_is_unsupported(work
 
 @needs_triton
 @pytest.mark.parametrize("name", ["triton_gemm", "triton_persistent"])
-def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str, tmp_path: Path) -> None:
-    kernel, cache = load_kernel(GEMM.with_stem(name)), Cache(tmp_path / "cache")
+def test_a_gemm_is_a_cubin_with_facts_like_any_other(name: str) -> None:
+    kernel, cache = load_kernel(GEMM.with_stem(name)), kept_cache()
     variants = [kernel.variant({}, dtype, layout) for dtype in kernel.dtypes for layout in kernel.layouts]
     requests = [variant_request(one, INCLUDE, ARCH) for one in variants]
     found = cache.fill(requests, 2, 120)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from checkout import every_sweep
 from conftest import ROOT
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.results import tables
 from ladder.results.statistics import contenders
 
@@ -15,7 +14,7 @@ PUBLISHED = ROOT / "results/published/nvidia-h200"
 def test_an_entry_runs_in_the_dtypes_that_it_names() -> None:
     """Stream-K is written for 16-bit types alone, in a sweep that has tf32 as well."""
     name = "hopper_dtypes"
-    sweep = load_sweeps(ROOT / "config/sweeps", load_catalog(ROOT / "kernels"), [name])[name]
+    sweep = every_sweep()[name]
     found: dict[str, set[str]] = {}
     for entry in sweep.entries:
         found.setdefault(entry.variant.kernel.name, set()).add(entry.variant.dtype)
@@ -31,9 +30,7 @@ def test_hopper_shapes_has_at_each_size_what_hopper_tiles_found_fastest() -> Non
     rows = timings[(timings["sweep"] == "hopper_tiles") & (timings["status"] == "ok")]
     rows = contenders(rows[rows["regime"] == rows["regime"].iloc[0]], ["m", "n", "k"]).sort_values("speedup")
     best = {(row["m"], row["n"], row["k"]): row["variant"] for row in rows.to_dict("records")}
-    sweep = load_sweeps(ROOT / "config/sweeps", load_catalog(ROOT / "kernels"), ["hopper_shapes"])[
-        "hopper_shapes"
-    ]
+    sweep = every_sweep()["hopper_shapes"]
     wanted = {
         tuple(size.values()): best[tuple(size.values())]
         for size in (*sweep.sizes, *sweep.sizes_without_cells)

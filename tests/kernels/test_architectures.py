@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checkout import catalog, every_sweep
 from compiling import compile_request
 from ladder.build.triton_request import compiler
 from ladder.build.variants import CompileRequests, variant_facts, variant_request
-from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.architecture import lacking, peaks
 from ladder.model.folders import Project
 from ladder.model.kernel import Variant
@@ -22,14 +21,14 @@ from ladder.model.plan import Task
 from ladder.model.sweep import Reference, Sweep
 
 OWN = Project(Path(__file__).resolve().parents[2])
-KERNELS = load_catalog(OWN.kernels)
+KERNELS = catalog()
 TOO_MUCH = re.compile(r"needs \d+ bytes of shared memory per block, \w+ has \d+")
 COMPILED_FOR = ("sm_80", "sm_89", "sm_90a", "sm_100", "sm_120")
 
 
 @pytest.fixture(scope="module")
 def sweeps() -> Mapping[str, Sweep]:
-    return load_sweeps(OWN.sweeps, load_catalog(OWN.kernels), None)
+    return every_sweep()
 
 
 def task_of(sweep: Sweep, variant: Variant, arch: str) -> Task:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from checkout import catalog
 from compiling import compile_text, compile_variant, opcodes
 from ladder.build.banks import matrix_wavefronts
-from ladder.catalogue.kernels import load_catalog
 from ladder.problems.banks.instance import expected_sums, predicted_wavefronts, words_read
 from ladder.results.statistics import access_costs, records
 
@@ -23,7 +23,7 @@ ARCH = "sm_90a"
 
 @functools.cache
 def _compiled(name: str, params: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    variant = load_catalog(ROOT / "kernels")[name].variant(json.loads(params), "int32")
+    variant = catalog()[name].variant(json.loads(params), "int32")
     cubin, facts = compile_variant(variant, INCLUDE, ARCH)
     assert facts["status"] == "ok", facts["reason"]
     return facts, tuple(opcodes(cubin, ARCH))

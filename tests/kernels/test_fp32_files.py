@@ -11,12 +11,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from checkout import catalog
 from compiling import compile_variant, opcodes
 from conftest import ROOT
 from emulator.hopper import ARCH, INCLUDE, wrong_in_fp32
 from emulator.ptx import Fault
-from ladder.catalogue.kernels import load_catalog
-from ladder.model.kernel import Kernel, Variant
+from ladder.model.kernel import Variant
 
 FILES = {path.stem[0]: path.stem for path in sorted((ROOT / "kernels" / "gemm" / "fp32").glob("*.cu"))}
 WITH_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,11 +45,6 @@ SMALL: dict[str, dict[str, Any]] = {
 LOADS = ("early", "late")
 SIZES = [(130, 132, 44), (3, 4, 8)]
 ODD_SIZES = [(33, 37, 7), (1, 1, 1)]  # rows that no 16-byte access divides
-
-
-@functools.cache
-def catalog() -> dict[str, Kernel]:
-    return load_catalog(ROOT / "kernels")
 
 
 def variant(rung: str, **params: Any) -> Variant:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import catalog, every_sweep
 from compiling import compile_ptx, compile_variant
 from conftest import edit
 from covering import all_pairs
@@ -25,11 +26,9 @@ from ladder.build.occupancy import occupancy
 from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_sweep
 from ladder.catalogue.settings import read_settings
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.architecture import ARCHITECTURES
 from ladder.model.folders import Project
-from ladder.model.kernel import Kernel, Variant
-from ladder.model.sweep import Sweep
+from ladder.model.kernel import Variant
 from ladder.problems.gemm.bounds import accumulation_bound
 
 pytestmark = pytest.mark.slow
@@ -42,20 +41,6 @@ SMALL = {"bm": 64, "bn": 64, "bk": 8, "tm": 4, "tn": 4}
 SPLITS = ("adjacent", "quadrants", "contiguous")
 
 
-@functools.cache
-def catalog() -> dict[str, Kernel]:
-    return load_catalog(KERNELS)
-
-
-@functools.cache
-def sweeps() -> dict[str, Sweep]:
-    return {
-        name: sweep
-        for name, sweep in load_sweeps(ROOT / "config" / "sweeps", catalog(), None).items()
-        if name.startswith("fp32_")
-    }
-
-
 def variant(**params: Any) -> Variant:
     return catalog()["gemm_staged"].variant(params, "fp32")
 
@@ -63,7 +48,7 @@ def variant(**params: Any) -> Variant:
 def tuned() -> dict[str, Variant]:
     """Of gemm_staged the rungs 19, 19b, ... that take any size, by the ladder itself."""
     entries = [
-        entry for entry in sweeps()["fp32_ladder"].entries if entry.variant.kernel.name == "gemm_staged"
+        entry for entry in every_sweep()["fp32_ladder"].entries if entry.variant.kernel.name == "gemm_staged"
     ]
     return {entry.rung: entry.variant for entry in entries if entry.rung.startswith("19")}
 
@@ -621,7 +606,8 @@ def test_a_transposed_store_conflicts_until_it_is_padded() -> None:
 def staged_variants() -> list[Variant]:
     found = {
         one.id: one
-        for sweep in sweeps().values()
+        for name, sweep in every_sweep().items()
+        if name.startswith("fp32_")
         for one in sweep.variants
         if one.kernel.name == "gemm_staged"
     }
@@ -666,7 +652,7 @@ def test_above_half_of_the_shared_memory_one_block_remains() -> None:
 
 def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
     values: dict[str, set[Any]] = {}
-    for entry in sweeps()["fp32_ladder"].entries:
+    for entry in every_sweep()["fp32_ladder"].entries:
         for name, value in entry.variant.params.items():
             values.setdefault(name, set()).add(value)
     assert values["mapping"] == {"strided", "flat", "coalesced"}
@@ -674,12 +660,12 @@ def test_every_technique_of_the_catalogue_is_a_rung_or_a_variant() -> None:
         assert values[name] == set(catalog()["gemm_staged"].parameters[name].values), name
     assert values["walk"] == set(catalog()["gemm_tma"].parameters["walk"].values)
     assert values["tiles"] == {"padded", "declared", "interleaved"}
-    assert {one.params["pad"] for one in sweeps()["fp32_padding"].variants} == set(range(9))
-    maps = {one.params["lane_map"] for one in sweeps()["fp32_lane_maps"].variants}
+    assert {one.params["pad"] for one in every_sweep()["fp32_padding"].variants} == set(range(9))
+    maps = {one.params["lane_map"] for one in every_sweep()["fp32_lane_maps"].variants}
     assert maps == set(catalog()["gemm_staged"].parameters["lane_map"].values)
-    strips = {one.params["strip"] for one in sweeps()["fp32_block_swizzle"].variants}
+    strips = {one.params["strip"] for one in every_sweep()["fp32_block_swizzle"].variants}
     assert strips >= {0, 1, 2, 4, 8, 16, 32}
-    assert {one.params["stages"] for one in sweeps()["fp32_async_stages"].variants} >= {2, 3, 4, 5}
+    assert {one.params["stages"] for one in every_sweep()["fp32_async_stages"].variants} >= {2, 3, 4, 5}
 
 
 def test_every_size_has_a_tuned_kernel_that_takes_it() -> None:
@@ -689,7 +675,7 @@ def test_every_size_has_a_tuned_kernel_that_takes_it() -> None:
 
 
 def test_cells_left_out_of_the_ladder_say_why() -> None:
-    asked = sweeps()["fp32_ladder"].cells
+    asked = every_sweep()["fp32_ladder"].cells
     left_out = [(size["n"], why) for entry, size in asked if (why := entry.absent(size)) is not None]
     assert left_out
     assert all("pairs" in why for _, why in left_out)
@@ -699,7 +685,7 @@ def test_cells_left_out_of_the_ladder_say_why() -> None:
 def test_without_clusters_slices_of_k_compile_and_their_cells_say_why_they_are_missing() -> None:
     sliced = variant(loader="async", stages=3, buffers=2, split_k=2, min_blocks=1)
     assert compile_variant(sliced, INCLUDE, "sm_80")[1]["status"] == "ok"
-    plan = plan_sweep(sweeps()["fp32_ladder"], read_settings(Project(ROOT), (), {}), "sm_80")
+    plan = plan_sweep(every_sweep()["fp32_ladder"], read_settings(Project(ROOT), (), {}), "sm_80")
     tasks = [task for task in plan.tasks if task.variant == tuned()["19b few tiles"].id]
     reasons = {task.cell.size["n"]: task.absent for task in tasks}
     assert "sm_80 has none" in str(reasons[1024])

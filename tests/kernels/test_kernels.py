@@ -10,11 +10,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from checkout import catalog, every_sweep
 from compiling import compile_text, compile_variant, opcodes
-from ladder.catalogue.kernels import load_catalog, load_kernel
-from ladder.catalogue.sweeps import load_sweeps
+from ladder.catalogue.kernels import load_kernel
 from ladder.model.errors import LadderError
-from ladder.model.kernel import Kernel, Variant
+from ladder.model.kernel import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
@@ -67,11 +67,6 @@ REPRESENTATIVE: list[tuple[str, str, dict[str, int | str]]] = [
     ("stencil_window", "int32", {"k": 32, "outputs": 8, "exchange": "shared"}),
     ("stencil_window", "fp32", {"k": 32, "exchange": "direct"}),
 ]
-
-
-@functools.cache
-def catalog() -> dict[str, Kernel]:
-    return load_catalog(KERNELS)
 
 
 @functools.cache
@@ -428,7 +423,7 @@ def test_impossible_tiles_are_refused_with_the_reason(params: dict[str, int], re
 
 
 def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
-    sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
+    sweeps = every_sweep()
     asked = [cell for sweep in sweeps.values() for cell in sweep.cells]
     without = {entry.variant.id: entry.absent(size) for entry, size in asked if entry.variant.absent(size)}
     reasons = {"1_atomic-fp32": "2^24", "wmma_staged-fp16-swizzle=xor-pad=0": "takes a base and a stride"}
@@ -440,13 +435,12 @@ def test_the_default_sweeps_load_and_every_cell_is_supported() -> None:
 
 
 def test_the_tile_sweep_has_144_variants() -> None:
-    (sweep,) = load_sweeps(ROOT / "config" / "sweeps", catalog(), ["fp32_tiles"]).values()
-    assert len({entry.variant.id for entry in sweep.entries}) == 144
+    assert len({entry.variant.id for entry in every_sweep()["fp32_tiles"].entries}) == 144
 
 
 @pytest.mark.published
 def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu_and_sustained_as_much_again() -> None:
-    sweeps = load_sweeps(ROOT / "config" / "sweeps", catalog(), None)
+    sweeps = every_sweep()
     jobs = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "jobs.csv").set_index("sweep")
     asked = {
         name: sum(entry.absent(size) is None for entry, size in sweep.cells) for name, sweep in sweeps.items()

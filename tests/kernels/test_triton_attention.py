@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compiling import compiled_without_spills, in_triton, opcodes
+from checkout import in_triton
+from compiling import compiled_without_spills, opcodes
 from conftest import ROOT, edit
 from emulator.attention_rule import errors_over_bound, given
 from ladder.build.triton_request import compiler

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib.util
 import re
 import shutil
@@ -16,8 +15,8 @@ from typing import Any
 
 import pytest
 import test_worker
+from checkout import catalog
 from conftest import ROOT, edit, make_project
-from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.runs import load
 from ladder.catalogue.settings import set_up
 from ladder.catalogue.sweeps import make_sweep
@@ -27,7 +26,6 @@ from ladder.measure import watch, worker
 from ladder.measure.conditions import tree_conditions
 from ladder.measure.request import Request
 from ladder.model.errors import LadderError
-from ladder.model.kernel import Kernel
 from ladder.model.plan import Plan
 from measuring import GPUS, measured
 from test_worker import planned, played
@@ -88,11 +86,6 @@ def launch_fails(*given):
 
 number = 1
 """
-
-
-@functools.cache
-def catalog() -> dict[str, Kernel]:
-    return load_catalog(ROOT / "kernels")
 
 
 def own_plan(folder: Path, references: Sequence[Any], **fields: Any) -> Plan:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compiling import kept_cache
 from conftest import ROOT, edit, environment, run_snakemake
 from ladder.catalogue.config import Config
 from ladder.catalogue.kernels import load_catalog
@@ -191,7 +192,7 @@ def test_one_kernel_alone(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    folder, config = tmp_path / "results" / "host", ["--config", f"compile={{cache: {tmp_path / 'cubins'}}}"]
+    folder, config = tmp_path / "results" / "host", ["--config", f"compile={{cache: {kept_cache().folder}}}"]
     words = ["sanitize", str(folder), "--arch", "sm_90a", *config]
     assert main([*words, "--kernel", "gemm_naive"]) == 0
     assert set(tables.read("sanitizer", folder / "tables")["kernel"]) == {"gemm_naive"}

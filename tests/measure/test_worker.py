@@ -13,12 +13,11 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from checkout import every_sweep
 from conftest import ROOT
 from fake_gpu import FakeBuffer, FakeGpu
-from ladder.catalogue.kernels import load_catalog
 from ladder.catalogue.plans import plan_edges, plan_sweep
 from ladder.catalogue.settings import read_settings
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.gpu import timing
 from ladder.gpu.device import RESULT_SLOTS
 from ladder.gpu.instance import Check
@@ -131,8 +130,7 @@ class Libraries:
 
 def plan_of(name: str, folder: Path) -> Plan:
     """A sweep's plan with its edges, through its file, as if all had been compiled."""
-    own = Project(ROOT)
-    return planned(load_sweeps(own.sweeps, load_catalog(own.kernels), [name])[name], folder)
+    return planned(every_sweep()[name], folder)
 
 
 def planned(sweep: Sweep, folder: Path) -> Plan:
@@ -180,8 +178,7 @@ def test_without_a_cubin_of_the_plan_no_worker_starts_and_the_error_says_what_to
 
 
 def test_a_variant_that_fits_none_of_the_edge_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Project(ROOT)
-    sweep = load_sweeps(own.sweeps, load_catalog(own.kernels), ["fp32_tiles"])["fp32_tiles"]
+    sweep = every_sweep()["fp32_tiles"]
     (large,) = [size for _, size in sweep.cells[:1]]
     monkeypatch.setattr(
         Variant, "absent", lambda _, size=None, arch="": None if size in (None, large) else "M"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from checkout import every_sweep
 from conftest import ROOT
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.cli.app import main
 from ladder.model.folders import Project, PublishedFolder
 from ladder.report.changes import changes
@@ -33,8 +32,7 @@ def rows_of(text: str, heading: str) -> dict[str, list[str]]:
 
 
 def test_what_moved_is_said_with_both_ranges_and_what_did_not_is_the_same(tmp_path: Path) -> None:
-    every = load_sweeps(OWN.sweeps, load_catalog(OWN.kernels), None)
-    sweeps = {name: every[name] for name in ("fp32_ladder", "hopper_dtypes")}
+    sweeps = {name: every_sweep()[name] for name in ("fp32_ladder", "hopper_dtypes")}
     old = RunData.read(PUBLISHED, sweeps)
     frames = {
         name: tables.read(name, PUBLISHED.tables) for name in ("timings", "claims", "resources", "metrics")

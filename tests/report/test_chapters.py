@@ -115,7 +115,7 @@ def test_a_prediction_without_a_rung_or_a_row_stands_under_the_variants_id(data:
     bare = replace(sweep, entries=(*sweep.entries[:-1], last))
     timings = data.frames["timings"]
     frames = data.frames | {"timings": timings[timings["variant"] != last.variant.id]}
-    other = RunData(data.sweeps | {"reduction": bare}, frames, data.environment)
+    other = RunData({"reduction": bare}, frames, data.environment)
     page = render(PUBLISHED, other, {})[PUBLISHED.sweep_page("reduction")]
     assert f"| {last.variant.id} | 89 to 93\u00a0% |  |  |" in page
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from checkout import loaded
+from checkout import every_sweep
 from conftest import ROOT
 from ladder.model.sweep import Entry
 from ladder.report.code_links import changed_lines, code_links, file_before, file_of
 
-SWEEPS = loaded().every_sweep
+SWEEPS = every_sweep()
 
 
 def lines_of(href: str) -> list[str]:

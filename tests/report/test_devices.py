@@ -8,9 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from checkout import every_sweep
 from conftest import ROOT
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.folders import Project, PublishedFolder
 from ladder.model.sweep import Sweep
 from ladder.page.document import render as render_page
@@ -27,8 +26,7 @@ pytestmark = pytest.mark.skipif(not PUBLISHED.root.is_dir(), reason="nothing is 
 
 @pytest.fixture(scope="module")
 def sweeps() -> dict[str, Sweep]:
-    every = load_sweeps(OWN.sweeps, load_catalog(OWN.kernels), None)
-    return {name: every[name] for name in ("fp32_ladder", "bank_stride")}
+    return {name: every_sweep()[name] for name in ("fp32_ladder", "bank_stride")}
 
 
 def device(root: Path, name: str, times: float | None) -> PublishedFolder:

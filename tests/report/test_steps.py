@@ -8,16 +8,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from checkout import every_sweep
 from conftest import edit_yaml
 from factory import Lab
-from ladder.catalogue.kernels import load_catalog
-from ladder.catalogue.sweeps import load_sweeps
 from ladder.model.sweep import Sweep
 from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, path, steps
 from ladder.results.statistics import at_size, estimate, ratio, records
 from ladder.results.sweep_data import of_sweep
-
-ROOT = Path(__file__).resolve().parents[2]
 
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
@@ -161,7 +158,7 @@ def is_branch(rung: str) -> bool:
 @pytest.mark.parametrize("name", LADDERS_OF_NUMBERS)
 def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(name: str) -> None:
     """A branch stands behind the rung whose number it has, and changes that one."""
-    own = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), [name])[name]
+    own = every_sweep()[name]
     entries = {entry.rung: entry.baseline.rung if entry.baseline else None for entry in own.entries}
     path = [rung for rung in entries if not is_branch(rung)]
     assert [rung.split()[0] for rung in path] == [str(number) for number in range(1, len(path) + 1)]
@@ -178,9 +175,7 @@ def test_rungs_are_numbered_as_they_are_read_and_each_changes_the_one_before(nam
 
 def test_letters_of_the_hopper_ladder_that_lead_on_and_those_that_are_branches() -> None:
     """6b, 6c and 6d build on one another; 6e and 6f are branches of 6d, 7 and 8 change 6b, and 7b changes 7."""
-    sweep = load_sweeps(ROOT / "config" / "sweeps", load_catalog(ROOT / "kernels"), ["hopper_ladder"])[
-        "hopper_ladder"
-    ]
+    sweep = every_sweep()["hopper_ladder"]
     below = {entry.rung.split()[0]: entry.baseline for entry in sweep.entries}
     numbers = {rung: entry.rung.split()[0] for rung, entry in below.items() if entry}
     on_path = {"6b": "6", "6c": "6b", "6d": "6c", "6e": "6d", "6f": "6d", "7": "6b", "7b": "7", "8": "6b"}
