@@ -16,12 +16,6 @@ import numpy as np
 from emulator.cluster_ptx import ClusterMachine
 from emulator.ptx import Act, Array, Fault, Instruction, Memory, Program
 
-_COUNT = (
-    "atom.acq_rel.gpu.global.inc.u32",
-    "atom.relaxed.gpu.global.inc.u32",
-    "atom.acq_rel.gpu.global.add.u32",
-)
-
 
 class GridMachine(ClusterMachine):
     """Threads of one launch of grid (x, y, z), whose clusters are the blocks along z."""
@@ -54,8 +48,6 @@ class GridMachine(ClusterMachine):
         self.counted = np.full(len(self.shared), -1, np.int64)
 
     def _decode(self, step: Instruction) -> Act:
-        if step.opcode in _COUNT:
-            return partial(self._count, step)
         if step.opcode == "bar.red.or.pred":
             return partial(self._any, step.operands)
         return super()._decode(step)
@@ -66,21 +58,14 @@ class GridMachine(ClusterMachine):
         anyone = given.reshape(-1, self.threads).any(axis=1)
         self._set(operands[0], np.repeat(anyone, self.threads), mask)
 
-    def _count(self, step: Instruction, mask: Array) -> None:
-        to, address, limit = step.operands
-        words, limits = self._address(address) // 4, self._value(limit, "u32")
-        before = np.zeros(self.count, np.uint32)
-        for thread in self.random.permutation(np.flatnonzero(mask)):
-            one, word, block = np.asarray([thread]), words[thread : thread + 1], self.block[thread]
-            (held,) = super()._global(word, None, one)  # type: ignore[misc]
-            before[thread] = held
-            wraps = "inc" in step.opcode and held >= limits[thread]
-            added = 1 if "inc" in step.opcode else limits[thread]
-            super()._global(word, np.asarray([0 if wraps else held + added], np.uint32), one)
-            if "acq_rel" in step.opcode:
-                self.came[block] = self.came.max() + 1
-                self.counter[block], self.counted[block] = word[0], self.barriers[block]
-        self._set(to, before, mask)
+    def _in_turn(self, mask: Array) -> Array:
+        return self.random.permutation(np.flatnonzero(mask))
+
+    def _has_counted(self, opcode: str, word: int, thread: int) -> None:
+        if "acq_rel" in opcode:
+            block = self.block[thread]
+            self.came[block] = self.came.max() + 1
+            self.counter[block], self.counted[block] = word, self.barriers[block]
 
     def _global(self, word: Array, value: Array | None, thread: Array) -> Array | None:
         found, thread = super()._global(word, value, thread), np.broadcast_to(thread, word.shape)

@@ -308,18 +308,6 @@ class HopperMachine(TensorMachine):
             ready[thread] = self.rounds[name] > self.waits_for[thread] >= 0
         return ready
 
-    def _count(self, operands: tuple[str, ...], mask: Array) -> None:
-        """One thread after the other takes a number, and leaves the next or, behind the last, zero."""
-        to, address, last = operands
-        words, lasts = self._address(address) // 4, self._value(last, "u32")
-        before = np.zeros(self.count, np.uint32)
-        for thread in np.flatnonzero(mask):
-            one, word = np.asarray([thread]), words[thread : thread + 1]
-            (before[thread],) = self._global(word, None, one)  # type: ignore[misc]
-            after = 0 if before[thread] >= lasts[thread] else before[thread] + 1
-            self._global(word, np.asarray([after], np.uint32), one)
-        self._set(to, before, mask)
-
     def _barrier_names(self, step: Instruction, mask: Array) -> list[tuple[int, Any]]:
         threads = np.flatnonzero(mask).tolist()
         if step.opcode.startswith("barrier.cluster"):
@@ -359,8 +347,6 @@ class HopperMachine(TensorMachine):
         return int(base[thread]) + offset
 
     def _decode(self, step: Instruction) -> Act:
-        if step.opcode == "atom.relaxed.gpu.global.inc.u32":
-            return partial(self._count, step.operands)
         opcode, operands = step.opcode, step.operands
         if opcode == "fence.proxy.async.shared::cta":
             return partial(self._seen, _UNFENCED)

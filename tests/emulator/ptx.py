@@ -74,6 +74,9 @@ _COMPARE: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+_COUNT = re.compile(r"atom\.(relaxed|acq_rel)\.gpu\.global\.(inc|add)\.u32")
+
+
 class Fault(Exception):
     """The kernel did what hardware forbids or leaves undefined."""
 
@@ -269,6 +272,8 @@ class Machine:
             return self._move(name, modifiers, step.operands)
         if step.opcode == "bar.sync":
             return self._barrier
+        if _COUNT.fullmatch(step.opcode):
+            return partial(self._count, step)
         if name == "shfl" and kind == "b32":
             return partial(self._shuffle, modifiers[1], step.operands)
         if name == "setp":
@@ -337,6 +342,31 @@ class Machine:
             return np.asarray(self.memory.words[word])
         self.memory.words[word] = value
         return None
+
+    def _count(self, step: Instruction, mask: Array) -> None:
+        """One thread after the other takes a number and leaves a larger one; `inc` leaves 0 behind its limit."""
+        to, address, given = step.operands
+        words, numbers, before = (
+            self._address(address) // 4,
+            self._value(given, "u32"),
+            np.zeros(self.count, np.uint32),
+        )
+        for thread in self._in_turn(mask):
+            one, word = np.asarray([thread]), words[thread : thread + 1]
+            (held,) = Machine._global(self, word, None, one)  # type: ignore[misc]
+            before[thread], after = held, held + numbers[thread]
+            if ".inc." in step.opcode:
+                after = 0 if held >= numbers[thread] else held + 1
+            Machine._global(self, word, np.asarray([after], np.uint32), one)
+            self._has_counted(step.opcode, int(word[0]), int(thread))
+        self._set(to, before, mask)
+
+    def _in_turn(self, mask: Array) -> Array:
+        """The order in which threads count."""
+        return np.flatnonzero(mask)
+
+    def _has_counted(self, opcode: str, word: int, thread: int) -> None:
+        """What follows from that for who may read what."""
 
     def _in_shared(self, word: Array, value: Array | None, thread: Array) -> Array | None:
         """The same in the shared memory of the threads' blocks."""

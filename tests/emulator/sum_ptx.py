@@ -27,8 +27,6 @@ class BulkSumMachine(HopperMachine):
         super().__init__(program, memory, threads, grid[:2], 1, arguments, {}, loads)
 
     def _decode(self, step: Instruction) -> Act:
-        if step.opcode == "atom.acq_rel.gpu.global.inc.u32":
-            return partial(self._count, step.operands)
         if step.opcode == "bar.red.or.pred":
             return partial(self._any, step.operands)
         return super()._decode(step)
@@ -36,15 +34,6 @@ class BulkSumMachine(HopperMachine):
     def _any(self, operands: tuple[str, ...], mask: Array) -> None:
         given = self._value(operands[2], "pred").reshape(-1, self.threads).any(axis=1)
         self._set(operands[0], np.repeat(given, self.threads), mask)
-
-    def _count(self, operands: tuple[str, ...], mask: Array) -> None:
-        to, address, limit = operands
-        words, limits = self._address(address) // 4, self._value(limit, "u32")
-        before = np.zeros(self.count, np.uint32)
-        for thread in np.flatnonzero(mask):
-            before[thread] = self.memory.words[words[thread]]
-            self.memory.words[words[thread]] = 0 if before[thread] >= limits[thread] else before[thread] + 1
-        self._set(to, before, mask)
 
 
 class SumMachine(GridMachine):
