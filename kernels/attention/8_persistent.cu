@@ -16,9 +16,9 @@
 // taken: a counter that is zero.
 
 #include "epilogue/lean_softmax.cuh"
-#include "epilogue/row_tile_store.cuh"
 #include "schedule/ring.cuh"
 #include "schedule/row_tiles.cuh"
+#include "schedule/store_tiles.cuh"
 #include "schedule/turns.cuh"
 
 template <class Element, int Depth, int BN, int Stages, int Consumers>
@@ -70,16 +70,8 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
                 }
             }
             mbarrier_arrive(q_ring.full[q_at.stage]);  // an index, and no rows: there are no more tiles
-        } else if (thread / 32 == 1 && one_of_warpgroup(thread % 32)) {  // stores what consumers have written
-            for (;; q_at.advance()) {
-                q_ring.wait_until_full(q_at);
-                const int index = shared.index[q_at.stage];
-                if (index >= order.count()) break;
-                const auto tile = order.at(index);
-                mbarrier_wait(shared.written[q_at.stage], q_at.parity);
-                store_rows(shared.q[q_at.stage], {map_o, tile.head}, tile.row);
-                q_ring.release(q_at, 0);
-            }
+        } else if (thread / 32 == 1 && one_of_warpgroup(thread % 32)) {
+            store_tiles(shared, order, map_o);
         }
     } else {  // a consumer
         grow_registers<consumer_registers<Consumers>>();

@@ -101,7 +101,7 @@ def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
     assert "".join(FILES) == "12345678"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= (
-            160 if name[0] == "8" else 120
+            150 if name[0] == "8" else 120
         ), name
 
 
@@ -208,7 +208,7 @@ def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
 WRONG, UNFENCED, BARRIER = "wrong", "without fence.proxy.async", "before a barrier"
 SOFTMAX, TILES, TURNS = "epilogue/online_softmax.cuh", "mma/attention_tiles.cuh", "schedule/turns.cuh"
 ROWS, LEAN = "schedule/row_tiles.cuh", "epilogue/lean_softmax.cuh"
-STORE = "epilogue/row_tile_store.cuh"
+STORE, STORER = "epilogue/row_tile_store.cuh", "schedule/store_tiles.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
 MISTAKES: list[tuple[str, str, str, str, str]] = [
     # Rung, file, what is changed, into what, and how it shows.
@@ -272,9 +272,9 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("8", "", "overlap(step, step > 1)", "overlap(step, 1)", "wrong|before it is written"),
     ("8", "", "finish(sums", "finish(softmax", WRONG),
     ("8", "", "finish(sums, q_at.stage ^ 1)", "finish(sums, q_at.stage)", "wrong|ever"),
-    ("8", "", "{map_o, tile.head}, tile.row", "{map_o, 0}, tile.row", WRONG),
-    ("8", "", "mbarrier_wait(shared.written[q_at.stage], q_at.parity);", "", "wrong|fence|barrier"),
-    ("8", "", "q_ring.release(q_at, 0);", "", "ever"),
+    ("8", STORER, "{map_o, tile.head}, tile.row", "{map_o, 0}, tile.row", WRONG),
+    ("8", STORER, "        mbarrier_wait(shared.written[at.stage], at.parity);\n", "", "wrong|fence|barrier"),
+    ("8", STORER, "        shared.q_ring.release(at, 0);\n", "", "ever"),
     ("8", STORE, "    fence_async_proxy();\n", "", UNFENCED),
     ("8", STORE, "    wait_for_store_reads<0>();\n", "", "wrong|ends before"),
     ("8", STORE, "row * line_bytes", "0", WRONG),

@@ -5,7 +5,8 @@
 #include "epilogue/warpgroup_store.cuh"
 #include "mma/attention_tiles.cuh"
 
-// Writes the accumulators of a warpgroup as rows `row` to `row` + 63 of a tile. Each warp arrives at `written`.
+// Writes the accumulators of a warpgroup as rows `row` to `row` + 63 of a tile. Each warp arrives at
+// `written`.
 template <class Element, int Rows, int Columns>
 __device__ inline void write_rows(RowTile<Element, Rows, Columns>& to, const float (&value)[1][Columns / 2],
                                   int row, int thread, Mbarrier& written) {
@@ -21,7 +22,8 @@ __device__ inline void write_rows(RowTile<Element, Rows, Columns>& to, const flo
 // Stores a tile as rows of a matrix from `row` on, and waits until TMA has read it. TMA leaves out what lies
 // beyond the matrix's last row. One thread.
 template <class Element, int Rows, int Columns>
-__device__ inline void store_rows(const RowTile<Element, Rows, Columns>& from, const MatrixOfMap& to, int row) {
+__device__ inline void store_rows(const RowTile<Element, Rows, Columns>& from, const MatrixOfMap& to,
+                                  int row) {
 #pragma unroll
     for (int i = 0; i < Columns / 64; ++i) {
         asm volatile(

@@ -59,7 +59,8 @@ __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigne
     }
 }
 
-// fence_registers as a loop that is unrolled also inside of others; where it is not, the registers go to memory.
+// fence_registers as a loop that is unrolled also inside of others; where it is not, the registers go to
+// memory.
 template <int Registers>
 __device__ inline void hold_registers(float (&d)[Registers]) {
 #pragma unroll

@@ -1,0 +1,20 @@
+// The thread that stores results of attention by TMA, so that no consumer waits for a store.
+#pragma once
+
+#include "epilogue/row_tile_store.cuh"
+#include "schedule/ring.cuh"
+
+// Stores each tile of `order` when the consumers have written it in the place of Q, and hands the place to
+// the copy of another Q.
+template <class Shared, class Order>
+__device__ inline void store_tiles(Shared& shared, const Order& order, const TensorMap& map_o) {
+    for (RingPosition<2> at;; at.advance()) {
+        shared.q_ring.wait_until_full(at);
+        const int index = shared.index[at.stage];
+        if (index >= order.count()) break;
+        const auto tile = order.at(index);
+        mbarrier_wait(shared.written[at.stage], at.parity);
+        store_rows(shared.q[at.stage], {map_o, tile.head}, tile.row);
+        shared.q_ring.release(at, 0);
+    }
+}
