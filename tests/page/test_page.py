@@ -343,6 +343,18 @@ def test_a_heading_sorts_all_rows(browser: Browser, file: Path, timings: pd.Data
 
 
 @pytest.mark.slow
+def test_a_ladder_over_a_rung_of_its_own_says_over_which(browser: Browser, file: Path) -> None:
+    for sweep, said in (("attention", "x rung 6"), ("fp32_ladder", "x cuBLAS"), ("reduction", "x a copy")):
+        browser.open(file, f"ladder={sweep}")
+        assert said in browser.texts("#rungs text"), sweep
+    browser.open(file, "chart=attention")
+    said = browser.find("#chart-findings").text
+    assert re.match(r"The fastest at 8192x32x128 is \d \D+ with \d+ TFLOP/s\.", said), (
+        "not causal over masked tiles"
+    )
+
+
+@pytest.mark.slow
 def test_a_cell_has_the_sessions_of_its_own_size(browser: Browser, file: Path) -> None:
     """Whatever a size of its problem is made of."""
     sessions = _shown("sessions")

@@ -28,7 +28,9 @@ function drawLadder(element, run, sweep) {
   const x = logarithmic(low, high, left + words, width - right - words);
   const marks = (high / low > 4 ? [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50] : ticks(low, high, 7)).filter((value) => value >= low && value <= high);
   const parts = marks.map((value) => `<line class="grid" x1="${x(value)}" x2="${x(value)}" y1="${top}" y2="${bottom}"/><text class="muted" text-anchor="middle" x="${x(value)}" y="${bottom + 14}">${value}</text>`);
-  const reference = libraryName(run, steps[0].place);
+  // Of a rung its number, for which there is room.
+  const reference = rows.against[steps[0].place] === "library" ? libraryName(run, steps[0].place)
+    : baselineName(run, sweep).replace(/^“(\d+\w*) .*/, "rung $1");
   const axis = (from, to) => parts.push(`<line class="axis one" x1="${x(1)}" x2="${x(1)}" y1="${from}" y2="${to}"/>`);
   if (!narrow) axis(top, bottom); // else it would cross the names, and stands beside each bar
   parts.push(`<text class="muted" text-anchor="end" x="${width - over}" y="${top - 6}">TFLOP/s</text><text class="muted" text-anchor="end" x="${width}" y="${top - 6}">x ${escaped(reference)}</text>`);
