@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
 from scipy.special import digamma, ndtri, polygamma, stdtrit
 
 from ladder.model.schemas import SIZE_COLUMNS
@@ -246,6 +245,8 @@ def _moderation(cells: Frame) -> tuple[float, float]:
     Logarithms of sample variances spread by trigamma(freedom / 2) where all cells vary alike, and by trigamma of half
     the answer more where they do not (Smyth 2004).
     """
+    from scipy.optimize import brentq  # slow to import, and needed by one step
+
     half = cells["freedom"] / 2
     logs = np.log(cells["squares"] / cells["freedom"]) - digamma(half) + np.log(half)
     most, least = _FREEDOM[1] / 2, _FREEDOM[0] / 2

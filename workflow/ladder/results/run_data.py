@@ -212,10 +212,6 @@ def best(rows: Sequence[Row]) -> Row:
     return max(again or rows, key=lambda row: row["speedup"])
 
 
-def is_cube(row: Row) -> bool:
-    return len({*row.size.values()}) == 1
-
-
 def read_frames(folder: Path) -> dict[str, pd.DataFrame]:
     """The tables in a folder by name. Raises LadderError where one that every run has is missing."""
     found = {name: tables.read(name, folder) for name in _REQUIRED}
