@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from ladder.problems.attention import output_dtype
 from ladder.problems.attention.bounds import allowance
 
 from emulator.inputs import drawn, value
@@ -56,4 +57,4 @@ def errors_over_bound(
     times = np.minimum(by.times, np.sqrt(seen.sum(axis=2, keepdims=True)))
     spread = np.sqrt(off @ v**2) + np.abs(right) * np.sqrt(off.sum(axis=2, keepdims=True))
     allowed = by.of_output * np.maximum(np.abs(right), by.smallest) + times * spread / least
-    return np.asarray(np.nan_to_num(np.abs(value(made, dtype) - right) / allowed, nan=np.inf))
+    return np.asarray(np.nan_to_num(np.abs(value(made, output_dtype(dtype)) - right) / allowed, nan=np.inf))

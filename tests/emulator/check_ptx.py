@@ -12,7 +12,7 @@ import numpy as np
 from compiling import compile_ptx
 
 from emulator import ptx
-from emulator.inputs import e4m3
+from emulator.inputs import e4m3_pair, halves_of_pair
 from emulator.ptx import Act, Array, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, parse_tensor
 
@@ -89,27 +89,16 @@ class CheckMachine(TensorMachine):
         if step.opcode == "fma.rn.f64":
             return self._sets(to, lambda left, right, add: left * right + add, others, [kind] * 3)
         if step.opcode == "cvt.rn.satfinite.e4m3x2.f32":
-            return self._sets(
-                to, lambda high, low: e4m3(high).astype(np.uint16) << 8 | e4m3(low), others, ["f32"] * 2
-            )
+            return self._sets(to, e4m3_pair, others, ["f32"] * 2)
+        if step.opcode == "cvt.rn.f16x2.e4m3x2":
+            return self._sets(to, halves_of_pair, others, ["u16"])
         if step.opcode == "mul.wide.u16":
             return self._sets(to, lambda left, right: left.astype(np.uint32) * right, others, ["u16"] * 2)
-        if name == "prmt":
-            return self._permute(int(others[2], 0), to, others[:2])
         if step.opcode == "st.global.u8":
             return partial(self._store_byte, step.operands)
         if name == "membar":
             return lambda mask: None
         return super()._decode(step)
-
-    def _permute(self, chosen: int, to: str, operands: list[str]) -> Act:
-        def permute(low: Array, high: Array) -> Array:
-            both = low | high.astype(np.uint64) << np.uint64(32)
-            taken = (both >> np.uint64(8 * (chosen >> 4 * at & 7)) & np.uint64(255) for at in range(4))
-            found = sum((byte << np.uint64(8 * at) for at, byte in enumerate(taken)), np.uint64(0))
-            return np.asarray(found).astype(np.uint32)
-
-        return self._sets(to, permute, operands, ["u32"] * 2)
 
     def _store_byte(self, operands: tuple[str, ...], mask: Array) -> None:
         at, thread = self._address(operands[0])[mask], np.flatnonzero(mask)

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from emulator.inputs import e4m3_pair
 from emulator.ptx import Act, Array, Fault, Instruction, Memory, Program
 from emulator.tensor_ptx import TensorMachine, from_bits, parse_tensor, to_bits
 
@@ -384,6 +385,8 @@ class HopperMachine(TensorMachine):
             return partial(self._on_wgmmas, opcode, operands)
         if opcode.startswith("stmatrix"):
             return partial(self._store_matrices, operands)
+        if opcode == "cvt.rn.satfinite.e4m3x2.f32":
+            return self._sets(operands[0], e4m3_pair, operands[1:], ["f32"] * 2)
         if opcode in ("cvt.rn.bf16x2.f32", "cvt.rn.f16x2.f32"):
             element = "bf16" if "bf16" in opcode else "f16"
             return self._sets(
@@ -598,7 +601,7 @@ class HopperMachine(TensorMachine):
         else:
             store()
 
-    # wgmma: operands in shared memory, or TF32 with A in registers.
+    # wgmma: operands in shared memory, or A in registers.
 
     def _warpgroups(self, mask: Array) -> Iterator[int]:
         groups = mask.reshape(-1, 128)
@@ -670,7 +673,8 @@ class HopperMachine(TensorMachine):
 
     def _fragments(self, registers: list[str], element: str, threads: slice) -> Callable[[], Array]:
         """Reads the registers of A: in word i a thread has elements of row i % 2 * 8 of its two and half i // 2."""
-        per_word, thread = 1 if element == "tf32" else 2, np.arange(128)
+        per_word, thread = {"tf32": 1, "e4m3": 4}.get(element, 2), np.arange(128)
+        of = {1: np.uint32, 2: np.uint16, 4: np.uint8}[per_word]
 
         def values() -> Array:
             left = np.zeros((64, 8 * per_word))
@@ -679,8 +683,7 @@ class HopperMachine(TensorMachine):
                 row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
                 column = (thread % 4 + i // 2 * 4) * per_word
                 for part in range(per_word):
-                    bits = words if per_word == 1 else words.view(np.uint16)[part::2]
-                    left[row, column + part] = _numbers(bits, element)
+                    left[row, column + part] = _numbers(words.view(of)[part::per_word], element)
             return left
 
         return values

@@ -99,6 +99,17 @@ def e4m3(x: Array) -> Array:
     )
 
 
+def e4m3_pair(high: Array, low: Array) -> Array:
+    """cvt.rn.satfinite.e4m3x2.f32."""
+    return np.asarray(e4m3(high).astype(np.uint16) << 8 | e4m3(low))
+
+
+def halves_of_pair(pair: Array) -> Array:
+    """cvt.rn.f16x2.e4m3x2, which is exact."""
+    low, high = (to_bits(E4M3[pair >> at & 255].astype(np.float32), "f16").astype(np.uint32) for at in (0, 8))
+    return np.asarray(high << 16 | low)
+
+
 def value(elements: Array, dtype: str) -> Array:
     """Elements as fp64."""
     if dtype == "fp8":

@@ -152,6 +152,16 @@ class TensorMachine(Machine):
                 return np.asarray((old & ~field | new.astype(np.uint64) << at & field).astype(np.uint32))
 
             return self._sets(to, insert, others, ["u32"] * 4)
+        if opcode == "prmt.b32":
+
+            def permute(low: Array, high: Array, chosen: Array) -> Array:
+                both, eight = low | high.astype(np.uint64) << np.uint64(32), np.uint64(8)
+                places = (chosen.astype(np.uint64) >> np.uint64(4 * at) & np.uint64(7) for at in range(4))
+                taken = (both >> eight * place & np.uint64(255) for place in places)
+                found = sum((byte << np.uint64(8 * at) for at, byte in enumerate(taken)), np.uint64(0))
+                return np.asarray(found).astype(np.uint32)
+
+            return self._sets(to, permute, others, ["u32"] * 3)
         if opcode in ("div.s32", "rem.s32", "div.u32", "rem.u32"):
 
             def divide(left: Array, right: Array) -> Array:

@@ -16,30 +16,35 @@ from conftest import ROOT, edit
 from emulator.attention_rule import errors_over_bound, given
 from emulator.hopper import arguments_of, hold, shared_type
 from emulator.hopper_ptx import HopperMachine, parse_hopper
-from emulator.inputs import value
+from emulator.inputs import e4m3, value
 from emulator.ptx import Array, Fault, Memory
 from emulator.tensor_ptx import to_bits
 from ladder.catalogue.kernels import load_kernel
 from ladder.model.kernel import Kernel, Variant
 
 FOLDER, INCLUDE = ROOT / "kernels" / "attention", ROOT / "kernels" / "include"
-FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("*.cu"))}
+FILES = {path.stem[0]: path.stem for path in sorted(FOLDER.glob("[0-9]*.cu"))}
 Bits = tuple[Array, Array, Array]
 """Of q, k and v: heads x sequence x d."""
 
 
+FP8 = "attention_fp8"
+"""The file in fp8, which is no rung."""
+
+
 @functools.cache
 def kernel(rung: str) -> Kernel:
-    return load_kernel(FOLDER / f"{FILES[rung]}.yaml")
+    return load_kernel(FOLDER / f"{FILES.get(rung, rung)}.yaml")
 
 
 def inputs(dtype: str, heads: int, sequence: int, depth: int, kind: str) -> Bits:
     """As an instance draws them. rising: scores grow from key to key, so that a row's maximum does, too."""
-    shape, name = (heads, sequence, depth), "bf16" if dtype == "bf16" else "f16"
+    shape = (heads, sequence, depth)
     q, k, v = given(dtype, shape, "positive" if kind == "rising" else kind, 3 + 11 * heads + sequence)
     if kind == "rising":
         moved = value(k, dtype) + np.linspace(-2, 2, sequence)[:, None]
-        k = to_bits(moved.astype(np.float32), name)
+        single = moved.astype(np.float32)
+        k = e4m3(single) if dtype == "fp8" else to_bits(single, "bf16" if dtype == "bf16" else "f16")
         v = given(dtype, shape, "uniform", 1)[2]
     return q, k, v
 
@@ -50,19 +55,24 @@ def launch(
     loads: str = "late",
     text: str | None = None,
     include: Path = INCLUDE,
-    behind: int = 0,
+    behind: range = range(0),
+    sum_bits: int | None = None,
 ) -> Array:
-    """Bits of the output. The first `behind` threads of a block go on only where no others may."""
+    """Bits of the output. The threads `behind` of a block go on only where no others may.
+
+    sum_bits: of the sums of wgmma, which are exact without.
+    """
     size = dict(zip(("heads", "sequence", "d"), qkv[0].shape, strict=True))
     rule, memory, stored = one.geometry(size), Memory(), dict[str, tuple[int, Array]]()
-    for buffer, bits in zip("qkvo", (*qkv, np.full_like(qkv[0], 0xFFFF)), strict=True):
+    for buffer, bits in zip("qkvo", (*qkv, np.full(qkv[0].shape, 0xFFFF, np.uint16)), strict=True):
         words = np.ascontiguousarray(bits).reshape(-1).view(np.uint32)
         stored[buffer] = memory.buffer(0, words, writable=buffer == "o"), bits
     arguments, maps, zeroed = arguments_of(one, memory, stored, size)
     ptx = compile_ptx(one.kernel.source, one.entry, [include], text)
     program = parse_hopper(ptx, rule.shared_bytes)
     machine = HopperMachine(program, memory, rule.block[0], rule.grid[:2], 1, arguments, maps, loads)
-    machine.behind = np.arange(machine.count) % machine.threads < behind
+    machine.sum_bits = sum_bits
+    machine.behind = np.isin(np.arange(machine.count) % machine.threads, behind)
     machine.run()
     if any(memory.words[own].any() for own in zeroed):
         raise Fault("a counter is not zero in the end")
@@ -122,6 +132,17 @@ def test_rows_may_have_256_elements(
     rung: str, dtype: str, causal: int, sequence: int, kind: str, loads: str
 ) -> None:
     assert worst(variant(rung, dtype, 256, causal, 64), 2, sequence, kind, loads=loads) < 1
+
+
+@pytest.mark.parametrize(("causal", "sequence", "kind", "loads"), [
+    (0, 300, "uniform", "late"), (1, 264, "rising", "early"), (0, 130, "positive", "shuffled"),
+    (1, 200, "wide", "late"), (0, 129, "equal", "early"), (1, 1, "integers", "late"), (0, 264, "spikes", "early"),
+])  # fmt: skip
+def test_outputs_in_fp8_are_right(causal: int, sequence: int, kind: str, loads: str) -> None:
+    """As with sums that tensor cores cut to 14 bits."""
+    one = kernel(FP8).variant({"causal": causal}, "fp8")
+    for sum_bits in (None, 14) if sequence == 130 else (None,):
+        assert worst(one, 2, sequence, kind, loads=loads, sum_bits=sum_bits) < 0.5
 
 
 @pytest.mark.parametrize("rung", "345678")
@@ -190,24 +211,25 @@ def test_each_tile_of_rows_is_taken_once_and_the_longest_of_a_group_of_heads_fir
     )
 
 
-@pytest.mark.parametrize("rung", FILES)
+@pytest.mark.parametrize("rung", [*FILES, FP8])
 def test_shared_bytes_hold_what_the_kernel_declares(rung: str) -> None:
     """In every variant, and each block finds them on an H200."""
     assertions, axes = list[str](), kernel(rung).parameters
     names = [name for name in ("depth", "bn", "stages", "consumers") if name in axes]
     for values in itertools.product(*(axes[name].values for name in names)):
-        one = kernel(rung).variant(dict(zip(names, values, strict=True)), "bf16", excluded=True)
+        (dtype, *_) = kernel(rung).dtypes
+        one = kernel(rung).variant(dict(zip(names, values, strict=True)), dtype, excluded=True)
         size = {"sequence": 1024, "heads": 1, "d": int(one.params["depth"])}
         if one.absent(size, "sm_90a") is None:
             bytes_, shared = one.geometry(size).shared_bytes, shared_type(one)
             assertions += [f"sizeof({shared}) == {bytes_}", f"alignof({shared}) == 1024"]
-    assert len(assertions) >= 4
+    assert len(assertions) >= (2 if rung == FP8 else 4)
     hold(one.kernel.source.read_text(encoding="utf-8"), *assertions)
 
 
 WRONG, UNFENCED, BARRIER = "wrong", "without fence.proxy.async", "before a barrier"
 SOFTMAX, TILES, TURNS = "epilogue/online_softmax.cuh", "mma/attention_tiles.cuh", "schedule/turns.cuh"
-ROWS, LEAN = "schedule/row_tiles.cuh", "epilogue/lean_softmax.cuh"
+ROWS, LEAN, E4M3 = "schedule/row_tiles.cuh", "epilogue/lean_softmax.cuh", "epilogue/e4m3_softmax.cuh"
 STORE, STORER = "epilogue/row_tile_store.cuh", "schedule/store_tiles.cuh"
 FENCE = "        fence_async_proxy();  // shows the thread's part of P to wgmma\n"
 MISTAKES: list[tuple[str, str, str, str, str]] = [
@@ -286,10 +308,38 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("2", SOFTMAX, "apart < 4", "apart < 2", WRONG),
     ("2", SOFTMAX, "(row + 8, keys)", "(row, keys)", WRONG),
     ("2", SOFTMAX, "min(row + 1, keys)", "min(row, keys)", WRONG),
-    ("2", TILES, "first_row, 64 * i, full", "first_row, 0, full", WRONG),
+    ("2", TILES, "first_row, Panel::depth * i, full", "first_row, 0, full", WRONG),
     ("2", TILES, "first_key + 64 * i, full", "first_key, full", WRONG),
     ("2", TILES, "row, 0, i > 0", "row, 0, 1", WRONG),
     ("2", TILES, "0, 0, 1", "0, 0, i > 0", WRONG),
+    (FP8, "", "fence_async_proxy();  // shows the thread's part to wgmma", "", UNFENCED),
+    (FP8, "", "__syncwarp();", "", BARRIER),
+    (FP8, "", "second = first ^ even ^ odd", "second = first", WRONG),
+    (FP8, "", "(row / 4 ^ lane / 8 % 2)", "(lane / 8 % 2)", WRONG),
+    (FP8, "", "swizzled(column + line, keys + byte)", "swizzled(column + line, byte)", WRONG),
+    (
+        FP8,
+        "",
+        "transposed_ring.init(consumers * 4, transposing_warps);",
+        "transposed_ring.init(consumers * 4);",
+        "arrivals|ever|before|without",
+    ),
+    (FP8, "", "v_ring.init(transposing_warps);", "v_ring.init(1);", "arrivals|ever|wrong"),
+    (FP8, "", "transposed_ring.wait_until_empty(at);", "", "arrivals|ever|wrong"),
+    (FP8, "", "                v_ring.wait_until_full(at);\n", "", "arrivals|ever|wrong"),
+    (FP8, "", "transposed_ring.release(v_at, lane);", "", "ever"),
+    (FP8, "", "transposed_ring.wait_until_full(v_at);", "", "arrivals|wrong|before|without"),
+    (
+        FP8,
+        "",
+        "            scale_and_add(output[0], before, partial[0]);",
+        "            scale_and_add(output[0], factor, partial[0]);",
+        WRONG,
+    ),
+    (FP8, "", "        clear(output);\n", "", "before it is written"),
+    (FP8, E4M3, "own[4], own[5]", "own[2], own[3]", WRONG),
+    (FP8, E4M3, "BoundedSoftmax<0, 8>", "BoundedSoftmax<8, 8>", WRONG),
+    (FP8, TILES, "step % 4), step > 0);", "step % 4), 1);", WRONG),
 ]
 
 
@@ -297,10 +347,16 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
 @pytest.mark.parametrize(("rung", "file", "right", "mistaken", "shows"), MISTAKES)
 def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistaken: str, shows: str) -> None:
     """As wrong outputs, or as what the emulator refuses."""
-    one, more = variant(rung, "bf16", 128, 1, 64 if rung == "7" else 128), dict[str, Any]()
-    if rung == "8":
+    more, heads, sequence = dict[str, Any](), 2, 264
+    ways = [("late", "rising", range(32)), ("early", "wide", range(0)), ("shuffled", "rising", range(0))]
+    if rung == FP8:
+        one, sequence = kernel(FP8).variant({"causal": 1}, "fp8"), 520
+        ways += [("early", "rising", range(64, 128)), ("early", "rising", range(128, 384))]
+    elif rung == "8":
         lean = {"softmax": "LeanSoftmax"} if file == LEAN else {}
-        one = in_two_blocks(variant("8", "bf16", 128, 1, 128, **lean))
+        one, heads = in_two_blocks(variant("8", "bf16", 128, 1, 128, **lean)), 3
+    else:
+        one = variant(rung, "bf16", 128, 1, 64 if rung == "7" else 128)
     if file:
         more["include"] = shutil.copytree(INCLUDE, tmp_path / "include")
         edit(tmp_path / "include" / file, right, mistaken)
@@ -310,8 +366,8 @@ def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistake
         more["text"] = text.replace(right, mistaken)
     found = ""
     try:
-        for loads, kind, behind in (("late", "rising", 32), ("early", "wide", 0), ("shuffled", "rising", 0)):
-            if not worst(one, 3 if rung == "8" else 2, 264, kind, loads=loads, behind=behind, **more) < 1:
+        for loads, kind, behind in ways:
+            if not worst(one, heads, sequence, kind, loads=loads, behind=behind, **more) < 1:
                 found = WRONG
                 break
     except Fault as fault:
@@ -319,7 +375,7 @@ def test_mistakes_show(tmp_path: Path, rung: str, file: str, right: str, mistake
     assert any(word in found for word in shows.split("|")), found
 
 
-COMPILED = [(rung, depth) for rung in FILES for depth in kernel(rung).parameters["depth"].values]
+COMPILED = [(rung, depth) for rung in (*FILES, FP8) for depth in kernel(rung).parameters["depth"].values]
 """Rungs, and the elements of a row that each is compiled for."""
 
 
@@ -338,9 +394,13 @@ def test_each_compiles_for_hopper_with_the_instructions_that_it_is_about(rung: s
         ]
         found = opcodes(cubin, "sm_90a")
         count = Counter(one.split(".")[0] for one in found)
-        assert count["HGMMA"] >= depth // 16 + 64 // 16
+        products = "QGMMA" if dtype == "fp8" else "HGMMA"
+        assert count[products] >= (depth // 16 + 64 // 16) // (2 if dtype == "fp8" else 1)
         assert {one.split(".")[1] for one in found if one.startswith("UTMALDG")} == {"3D"}
-        assert (count["STSM"] > 0, count["LDG"] > 0) == (rung in "23", rung == "1")  # P, and S
+        assert (count["STSM"] > 0, count["LDG"] > 0) == (
+            rung in ("2", "3", FP8),
+            rung == "1",
+        )  # P or V, and S
         assert (count["USETMAXREG"], count["BAR"] > 1) == (2 if rung > "2" else 0, rung != "4")
 
 
@@ -354,6 +414,7 @@ def test_exponentials_stand_between_the_waits_for_scores_and_for_the_output(rung
         (first,) = (at for at in waits if "0x1" in listing[at])
         then = waits[waits.index(first) + 1]
         scores = sum("MUFU.EX2" in line for line in listing[first:then])
-        factors = scores - int(one.params["bn"]) // 2
+        ways = 2 if rung == FP8 else 1  # by one FFMA, or for large scores by two instructions
+        factors = scores - ways * int(one.params.get("bn", 128)) // 2
         assert factors in ((0, 1) if rung == "8" else (2,))  # 8's may follow, where it rescales
-        assert not any("HGMMA" in line for line in listing[first:then])
+        assert not any("GMMA" in line for line in listing[first:then])

@@ -1,16 +1,18 @@
-// OnlineSoftmax in fewer instructions.
+// OnlineSoftmax in fewer instructions. The exponential of the maximum is 2^Shift, and none exceeds
+// 2^(Growth + Shift).
 //   One FFMA instead of a subtraction and a product for each score. There maximum * scale is rounded first,
 //   and score * scale is not: the same error for all scores that use this maximum. It is 2^-17 of an exponent
 //   at most, as long as that product is not beyond 256; for larger ones there is the subtraction.
-//   A maximum is replaced only if that shrinks the exponentials by more than 2^8 (flash-attention-4).
-//   Otherwise the old one stays, and an exponential may reach 2^8. So outputs are seldom scaled down.
+//   A maximum is replaced only if that shrinks the exponentials by more than 2^Growth (flash-attention-4).
+//   Otherwise the old one stays. So outputs are seldom scaled down.
 #pragma once
 
 #include "epilogue/online_softmax.cuh"
 
-struct LeanSoftmax : OnlineSoftmax {
+template <int Growth, int Shift>
+struct BoundedSoftmax : OnlineSoftmax {
     using OnlineSoftmax::OnlineSoftmax;
-    static constexpr float least_growth = 8.0f, largest_product = 256.0f;  // of exponents of two
+    static constexpr float least_growth = Growth, largest_product = 256.0f;  // of exponents of two
 
     template <int Registers>
     __device__ void add(float (&score)[Registers], float (&factor)[2]) {
@@ -33,13 +35,15 @@ struct LeanSoftmax : OnlineSoftmax {
             is_large = is_large || fabsf(maximum[row] * scale) > largest_product;
         }
         if (__any_sync(0xffffffffu, is_large)) {
-            exponentiate(score, [&](float x, float most) { return (x - most) * scale; });
+            exponentiate(score, [&](float x, float most) { return shifted((x - most) * scale); });
         } else {
-            exponentiate(score, [&](float x, float most) { return fmaf(x, scale, -most * scale); });
+            exponentiate(score, [&](float x, float most) { return fmaf(x, scale, shifted(-most * scale)); });
         }
     }
 
-    // above(score, maximum): by how much a score lies above the maximum, as an exponent of two; 8 at most.
+    __device__ static float shifted(float x) { return Shift == 0 ? x : x + Shift; }
+
+    // above(score, maximum): the exponent of two, Growth + Shift at most.
     template <int Registers, class Above>
     __device__ void exponentiate(float (&score)[Registers], Above above) {
 #pragma unroll
@@ -54,4 +58,8 @@ struct LeanSoftmax : OnlineSoftmax {
         const bool shrinks = factor[0] != 1.0f || factor[1] != 1.0f;
         if (__any_sync(0xffffffffu, shrinks)) OnlineSoftmax::rescale(output, factor);
     }
+};
+
+struct LeanSoftmax : BoundedSoftmax<8, 0> {
+    using BoundedSoftmax::BoundedSoftmax;
 };

@@ -1,6 +1,6 @@
 // The operands of attention in shared memory, as TMA writes them and wgmma reads them, and its two products.
-// A swizzled line has 128 bytes, 64 elements: a tile of more is several panels.
-//   RowTile    Q, K and P: a panel has all rows, and 64 elements of each. wgmma multiplies along the rows.
+// A swizzled line has 128 bytes, 64 elements of 16 bits or 128 of 8: a tile of more is several panels.
+//   RowTile    Q, K, P and V^T: a panel has all rows, and a line of each. wgmma multiplies along the rows.
 //   ValueTile  V: a panel has 64 keys. wgmma multiplies along the keys, so that V is read transposed: its
 //              rows are lines of N, as those of B in a GEMM of layout NN.
 #pragma once
@@ -9,13 +9,16 @@
 
 template <class Element, int Rows, int Columns>
 struct RowTile {
+    using Panel = OperandTile<Element, Major::k, Rows>;
     static constexpr int bytes = Rows * Columns * sizeof(Element);
-    OperandTile<Element, Major::k, Rows> panel[Columns / 64];
+    Panel panel[Columns / Panel::depth];
 
     // Starts the loads of Rows rows of a matrix. One thread.
     __device__ void load(const MatrixOfMap& from, int first_row, Mbarrier& full) {
 #pragma unroll
-        for (int i = 0; i < Columns / 64; ++i) panel[i].load(from, first_row, 64 * i, full);
+        for (int i = 0; i < Columns / Panel::depth; ++i) {
+            panel[i].load(from, first_row, Panel::depth * i, full);
+        }
     }
 };
 
@@ -36,7 +39,9 @@ template <class Element, int Rows, int Keys, int Depth>
 __device__ inline void wgmma_scores(float (&score)[1][Keys / 2], const RowTile<Element, Rows, Depth>& q,
                                     int row, const RowTile<Element, Keys, Depth>& k) {
 #pragma unroll
-    for (int i = 0; i < Depth / 64; ++i) wgmma_tiles(score, q.panel[i], k.panel[i], row, 0, i > 0);
+    for (int i = 0; i < Depth / k.panel[0].depth; ++i) {
+        wgmma_tiles(score, q.panel[i], k.panel[i], row, 0, i > 0);
+    }
 }
 
 // Starts O += P @ V, with P in shared memory.
@@ -56,6 +61,18 @@ __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigne
         const auto& panel = v.panel[step / 4];
         WgmmaRegisters<Element, Depth>::template wgmma<true>(
             output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), step > 0 ? 1 : add);
+    }
+}
+
+// Starts O = P @ V of 8-bit elements, whose V is transposed: wgmma reads them along K only.
+template <class Element, int Keys, int Depth>
+__device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigned (&p)[Keys / 32][4],
+                                    const RowTile<Element, Depth, Keys>& v) {
+#pragma unroll
+    for (int step = 0; step < Keys / 32; ++step) {
+        const auto& panel = v.panel[step / 4];
+        WgmmaRegisters<Element, Depth>::template wgmma<false>(
+            output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), step > 0);
     }
 }
 

@@ -5,7 +5,8 @@
 //
 // A thread holds four words of A, in two rows eight apart and two columns of words four apart, as for
 // mma.sync. ldmatrix reads them: a row of four 32-bit elements is one of eight 16-bit ones. Of 16-bit
-// elements they are eight neighbouring accumulators of the thread, packed in pairs.
+// elements they are eight neighbouring accumulators of the thread, packed in pairs. A word of 8-bit elements
+// is four neighbours in a row, of which a thread's accumulators have no more than two.
 #pragma once
 
 #include "mma/operand_tile.cuh"
@@ -47,6 +48,10 @@ LADDER_WGMMA_REGISTERS_16(128, LADDER_NAMES_64, LADDER_FLOATS_64, "{%64, %65, %6
                           "%70")
 LADDER_WGMMA_REGISTERS_16(256, LADDER_NAMES_128, LADDER_FLOATS_128, "{%128, %129, %130, %131}", "%132",
                           "%133", "%134")
+#define LADDER_WGMMA_REGISTERS_8(N, NAMES, FLOATS, A, B, ADD) \
+    LADDER_WGMMA_REGISTERS(E4m3, "k32.f32.e4m3.e4m3", N, NAMES, FLOATS, A, B, ADD, "")
+LADDER_WGMMA_REGISTERS_8(128, LADDER_NAMES_64, LADDER_FLOATS_64, "{%64, %65, %66, %67}", "%68", "%69")
+LADDER_WGMMA_REGISTERS_8(256, LADDER_NAMES_128, LADDER_FLOATS_128, "{%128, %129, %130, %131}", "%132", "%133")
 
 // Keeps the compiler from writing to A's registers ahead of the wait before it, which does not name them. No
 // instruction.

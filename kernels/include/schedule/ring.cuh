@@ -52,10 +52,10 @@ struct RingBarriers {
     // Where both sides begin.
     __host__ __device__ static constexpr RingPosition<Stages> begin() { return {}; }
 
-    // One thread. `full` has one arrival, the producer's, beside its bytes.
-    __device__ void init(int releases) {
+    // One thread. `full` has the producers' arrivals: of TMA one, beside its bytes.
+    __device__ void init(int releases, int arrivals = 1) {
         for (int stage = 0; stage < Stages; ++stage) {
-            mbarrier_init(full[stage], 1);
+            mbarrier_init(full[stage], arrivals);
             mbarrier_init(empty[stage], releases);
         }
         fence_mbarrier_init();

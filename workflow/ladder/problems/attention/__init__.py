@@ -1,8 +1,8 @@
 """Attention, forward: O = softmax(Q K^T / sqrt(d)) V for each head. With `causal` row i sees the keys up to i alone.
 
-q, k, v and o are [heads, sequence, d], contiguous and of one type; heads counts those of all batches. d is a field of
-the size since buffers depend on it. A kernel is compiled for some: it has a parameter `depth` with their values, and
-the constraint `d == depth`.
+q, k, v and o are [heads, sequence, d], contiguous and of one type, but for fp8, where o is in bf16; heads counts those
+of all batches. d is a field of the size since buffers depend on it. A kernel is compiled for some: it has a parameter
+`depth` with their values, and the constraint `d == depth`.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ladder.model.problem import C_TYPES, ELEMENT_BYTES, Params, Problem, Size, Work
 
 DEPTHS = (64, 128, 256)
+_OUTPUT = {"fp8": "bf16"}
 _EDGES = (  # heads and sequence
     ((67, 1), (67, 128)),
     ((3, 2), (3, 128)),
@@ -26,13 +27,18 @@ _EDGES = (  # heads and sequence
 )
 
 
+def output_dtype(dtype: str) -> str:
+    """Element type of o."""
+    return _OUTPUT.get(dtype, dtype)
+
+
 class Attention(Problem):
     """What each row of Q, a query, makes of V: its rows, weighed by the softmax of the query's products with keys."""
 
     name = "attention"
     place = 7
     size_fields = ("sequence", "heads", "d")
-    dtypes = ("bf16", "fp16")
+    dtypes = ("bf16", "fp16", "fp8")
     buffers = ("q", "k", "v", "o")
     inputs = ("uniform", "positive", "integers", "wide", "equal", "spikes")
     parameters = {"causal": "1 where a row sees the keys up to its own alone, 0 where it sees all"}
@@ -48,9 +54,8 @@ class Attention(Problem):
         ]
 
     def harness(self, dtype: str) -> tuple[str, ...]:
-        return tuple(
-            f"{name}<{C_TYPES[dtype]}, {d}>" for name in ("compare_rows", "check_rows") for d in DEPTHS
-        )
+        types = f"{C_TYPES[dtype]}, {C_TYPES[output_dtype(dtype)]}"
+        return tuple(f"{name}<{types}, {d}>" for name in ("compare_rows", "check_rows") for d in DEPTHS)
 
     def work(self, size: Size, dtype: str, params: Params) -> Work:
         """As FlashAttention counts: 2 d operations for each pair of query and key, in both products; half if causal.
@@ -61,13 +66,13 @@ class Attention(Problem):
         operations = 4.0 * sequence**2 * d * heads
         return Work(
             operations / 2 if params["causal"] else operations,
-            4.0 * heads * sequence * d * ELEMENT_BYTES[dtype],
+            heads * sequence * d * (3.0 * ELEMENT_BYTES[dtype] + ELEMENT_BYTES[output_dtype(dtype)]),
         )
 
     def device_bytes(self, size: Size, dtype: str) -> int:
         """q, k and v, and two outputs."""
         sequence, heads, d = (size[name] for name in self.size_fields)
-        return 5 * heads * sequence * d * ELEMENT_BYTES[dtype]
+        return heads * sequence * d * (3 * ELEMENT_BYTES[dtype] + 2 * ELEMENT_BYTES[output_dtype(dtype)])
 
 
 PROBLEM = Attention()

@@ -3,19 +3,23 @@
 A row of the output is O = sum_j e_j v_j / l, with e_j = exp(s_j - m), s_j = q k_j / sqrt(d), m the largest of the s_j,
 and l the sum of the e_j, over the n keys that the row sees. A kernel has other weights than e_j, each off by w_j at
 most. Since sum_j e_j (v_j - O) is 0, its output is off by |sum_j w_j (v_j - O)| over its own l. u is the unit roundoff
-of the 16-bit type, 2**-8 or 2**-11, and t that of its smallest normal number.
+of the type of the weights, 2**-8 of bf16, 2**-11 of fp16, 2**-4 of e4m3 in fp8, and t its smallest normal number. Of
+e4m3 that is 2**-6; weights that are multiplied by 2**8, of 448 at most, have it at t = 2**-14 of the largest.
 
 Of w_j:
 
-- Weights are rounded to 16 bits for the product with V: u max(e_j, t). That its sum adds the weights ahead of their
-  rounding makes no difference.
-- s_j is summed in fp32 by tensor cores, whose unit roundoff is 2**-23: (2 + 4 sqrt(d)) units of |q||k_j| / sqrt(d), as
-  for a GEMM (problems/gemm/bounds.py). Its scaling, and its difference from m, lose 4 units more, and ex2.approx
-  2**-22 of the exponential. What the logit of the maximum is off by changes all weights alike, so that a key's weight
-  is off by exp(s_j - m + x_j + x) - e_j, with x_j and x these losses of the key and of the largest, and that of the
-  largest is not. A maximum of part of the keys that is replaced later changes nothing: the differences add up.
+- Weights are rounded for the product with V: u max(e_j, t). That l adds the weights ahead of their rounding makes no
+  difference.
+- s_j is summed by tensor cores, whose unit roundoff is 2**-23, and of fp8 2**-13: (2 + 4 sqrt(d)) units of
+  |q||k_j| / sqrt(d), as for a GEMM (problems/gemm/bounds.py). Its scaling, and its difference from m, lose 4 units of
+  fp32 more, and ex2.approx 2**-22 of the exponential. What the logit of the maximum is off by changes all weights
+  alike, so that a key's weight is off by exp(s_j - m + x_j + x) - e_j, with x_j and x these losses of the key and of
+  the largest, and that of the largest is not. A maximum of part of the keys that is replaced later changes nothing: the
+  differences add up.
 - The product with V is summed in fp32 by tensor cores, 16 keys an instruction. Of values with both signs it is a walk,
-  and so are its errors (the same page): (sqrt(S) / 2 + S / 50) units of a weight that is 1 are more than they lose.
+  and so are its errors (the same page): (sqrt(S) / 2 + S / 50) units of a weight that is 1 are more than they lose. Of
+  fp8 the same holds of 128 keys, in its units: their sums must be added in fp32, which is promotion (deepseek-v3). A
+  longer sum of values of one sign would lose any part: from 2**13 of them on, the next one as a whole.
 
 With R = sqrt(sum_j w_j^2 v_j^2), |sum_j w_j v_j| is at most sqrt(n) R whatever the signs are (Cauchy-Schwarz). A
 rounding is as likely up as down and uniform in an interval, so its moments are below those of a normal variable with a
@@ -26,15 +30,18 @@ keys are equal sum_j w_j (v_j - O) is 0, and u |O| is left: what O loses against
 
 Of O itself:
 
-- It is rounded to 16 bits: u max(|O|, t).
+- It is rounded to 16 bits, of fp8 to those of bf16: its unit roundoff times max(|O|, t).
 - l is the sum of n positive numbers in fp32, of which one thread adds a quarter or less, as in wgmma's fragments: S / 8
   units. Values of one sign lose S / 32 units of O in the product with V, and are no walk: they are far less than l's.
-  The division, and the changes of the maximum, lose 32 units.
+  The division, and the changes of the maximum, lose 32 units. Of fp8 each of 128 products loses half a unit of their
+  sum so far, which is half of the last one: 32 units of 2**-13 of O, and fewer of fewer.
 
 What a launch may do unseen: at 16384 keys, uniform inputs, bf16, 5.5 R is 2 % of the outputs' standard deviation. A
 kernel that leaves out 64 keys of them errs by 6 %, one that rounds the weights to e4m3 by 3 % and by 13 % somewhere,
 and one that takes all weights as equal by a third. l that is rounded to bf16 once, in a launch of bf16, shows where
-values have one sign: O is then not small against R.
+values have one sign: O is then not small against R. In fp8 the weights of a right launch have 4 bits, so that 5.5 R is
+a third of the standard deviation: 512 keys that are left out show, fewer do not. Sums that are not promoted show where
+values have one sign.
 
 Wide inputs have logits of up to 2**43. There fp32 says which key is the largest, or does not: then anything is allowed.
 """
@@ -46,9 +53,17 @@ from ladder.model.problem import Size
 
 FALSE_ALARM = 1e-12
 """The chance that a right launch is refused."""
-_UNIT = 2.0**-23
-_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11}
-_SMALLEST = {"bf16": 2.0**-126, "fp16": 2.0**-14}
+_UNIT, _UNIT_OF_FP8 = 2.0**-23, 2.0**-13
+_PROMOTED = 128
+"""Keys whose products the tensor cores add up in fp8, ahead of fp32."""
+_ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp8": 2.0**-4}
+_ROUNDOFF_OF_OUTPUT = {**_ROUNDOFF, "fp8": _ROUNDOFF["bf16"]}
+_SMALLEST = {"bf16": 2.0**-126, "fp16": 2.0**-14, "fp8": 2.0**-14}
+
+
+def _walk(keys: int) -> float:
+    """Units of a weight that is 1, by which sums of values of both signs err."""
+    return math.sqrt(keys) / 2 + keys / 50
 
 
 class Allowance(NamedTuple):
@@ -65,11 +80,12 @@ def allowance(dtype: str, size: Size, inputs: str) -> Allowance:
     """The errors of a right output, for a kind of inputs."""
     heads, sequence, d = size["heads"], size["sequence"], size["d"]
     roundoff, chance = _ROUNDOFF[dtype], math.log(2 * heads * sequence * d / FALSE_ALARM)
-    equal = inputs == "equal"
+    equal, short, unit = inputs == "equal", min(sequence, _PROMOTED), _UNIT_OF_FP8 if dtype == "fp8" else 0.0
+    of_output = _ROUNDOFF_OF_OUTPUT[dtype] + (roundoff if equal else 0)
     return Allowance(
-        of_output=roundoff * (2 if equal else 1) + (sequence / 8 + 32) * _UNIT,
-        of_weight=roundoff * (0 if equal else 1) + (math.sqrt(sequence) / 2 + sequence / 50) * _UNIT,
-        of_logit=(6 + 4 * math.sqrt(d)) * _UNIT,
+        of_output=of_output + (sequence / 8 + 32) * _UNIT + short / 4 * unit,
+        of_weight=(0 if equal else roundoff) + _walk(sequence) * _UNIT + _walk(short) * unit,
+        of_logit=(2 + 4 * math.sqrt(d)) * max(_UNIT, unit) + 4 * _UNIT,
         smallest=_SMALLEST[dtype],
         times=math.inf if equal or inputs == "integers" else math.sqrt(2 / 3 * chance),
     )

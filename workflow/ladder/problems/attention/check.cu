@@ -21,11 +21,12 @@ struct Allowance {
   double of_output, of_weight, of_logit, smallest, times;
 };
 
-// Elements 8 * pack to 8 * pack + 7 of what was drawn.
+// Elements 8 * pack to 8 * pack + 7 of what was drawn: of 8 bits sixteen are drawn together.
 template <class T> __device__ void draw_pack(double (&to)[8], Key key, index_t pack, int kind) {
-  static_assert(drawn_together<T> == 8);
-  const uint4 bits = philox(key, pack);
-  for (int part = 0; part < 8; ++part) to[part] = to_double(drawn<T>(bits, part, kind));
+  constexpr int together = drawn_together<T> / 8;
+  const uint4 bits = philox(key, pack / together);
+  const int first = static_cast<int>(pack % together) * 8;
+  for (int part = 0; part < 8; ++part) to[part] = to_double(drawn<T>(bits, first + part, kind));
 }
 
 // The logits of a key with each query of a group, and the norm of the key over sqrt(d).
@@ -47,8 +48,8 @@ __device__ double logits_of(index_t key_row, const double (&queries)[rows][d], c
 }
 
 // The largest error of the rows from `first` on of a head, over what is allowed.
-template <class T, int d>
-__device__ double error_of_group(const T* output, index_t head, index_t first, const Inputs& in, const Allowance& by) {
+template <class T, class O, int d>
+__device__ double error_of_group(const O* output, index_t head, index_t first, const Inputs& in, const Allowance& by) {
   enum Total { ALL, LEAST, SQUARES };  // of a row's weights; the least that their sum may be; of their errors' squares
   __shared__ double queries[rows][d], weights[rows][threads], squares[rows][threads];
   __shared__ double made[rows][d], spread[rows][d], totals[rows][3], norm[rows], largest[rows], loss_of_largest[rows];
@@ -155,8 +156,8 @@ __device__ double error_of_group(const T* output, index_t head, index_t first, c
 }  // namespace
 
 // Every row.
-template <class T, int d>
-__global__ void compare_rows(double* maximum, const T* output, index_t heads, index_t sequence, index_t causal, Key q,
+template <class T, class O, int d>
+__global__ void compare_rows(double* maximum, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
                              Key k, Key v, int kind, int kind_of_values, double of_output, double of_weight,
                              double of_logit, double smallest, double times) {
   const Inputs in = {heads, sequence, causal, q, k, v, kind, kind_of_values};
@@ -164,24 +165,24 @@ __global__ void compare_rows(double* maximum, const T* output, index_t heads, in
   const index_t of_head = (in.sequence + rows - 1) / rows;
   double worst = 0.0;
   for (index_t group = blockIdx.x; group < in.heads * of_head; group += gridDim.x) {
-    raise(worst, error_of_group<T, d>(output, group / of_head, group % of_head * rows, in, by));
+    raise(worst, error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by));
   }
   raise_to_block(maximum, worst);
 }
 
 // A group of rows that each block draws by the slot's key, and of all outputs whether they are numbers.
-template <class T, int d>
-__global__ void check_rows(CheckResultSlot slot, const T* output, index_t heads, index_t sequence, index_t causal, Key q,
+template <class T, class O, int d>
+__global__ void check_rows(CheckResultSlot slot, const O* output, index_t heads, index_t sequence, index_t causal, Key q,
                            Key k, Key v, int kind, int kind_of_values, double of_output, double of_weight,
                            double of_logit, double smallest, double times) {
   const Inputs in = {heads, sequence, causal, q, k, v, kind, kind_of_values};
   const Allowance by = {of_output, of_weight, of_logit, smallest, times};
   struct alignas(16) Pack {
-    T element[8];
+    O element[8];
   };
   const index_t of_head = (in.sequence + rows - 1) / rows, packs = in.heads * in.sequence * (d / 8);
   const index_t group = static_cast<index_t>(mixed(slot.key, blockIdx.x) % static_cast<Key>(in.heads * of_head));
-  double worst = error_of_group<T, d>(output, group / of_head, group % of_head * rows, in, by);
+  double worst = error_of_group<T, O, d>(output, group / of_head, group % of_head * rows, in, by);
   for (index_t at = first_index(); at < packs; at += grid_stride()) {
     const Pack pack = reinterpret_cast<const Pack*>(output)[at];
     for (int part = 0; part < 8; ++part) raise(worst, to_sum(pack.element[part]) * 0.0f == 0.0f ? 0.0 : 1e300);

@@ -7,6 +7,7 @@ from ladder.gpu import instance
 from ladder.gpu.device import CheckResultSlot
 from ladder.gpu.instance import Check
 from ladder.model.problem import C_TYPES, Params
+from ladder.problems.attention import output_dtype
 from ladder.problems.attention.bounds import allowance
 
 _ROWS, _THREADS = 4, 256  # that a block of the check takes together, and its threads, as in check.cu
@@ -21,7 +22,7 @@ class AttentionInstance(instance.Instance):
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], str]]:
         extents = (self.size["heads"], self.size["sequence"], self.size["d"])
-        return dict.fromkeys(("q", "k", "v", "o"), (extents, self.dtype))
+        return {**dict.fromkeys("qkv", (extents, self.dtype)), "o": (extents, output_dtype(self.dtype))}
 
     def shifts(self) -> int:
         """None but 0: with a moved Q the rows of O are those of the rows before, moved."""
@@ -39,7 +40,7 @@ class AttentionInstance(instance.Instance):
         return 1.0
 
     def _entry(self, name: str) -> str:
-        return f"{name}<{C_TYPES[self.dtype]}, {self.size['d']}>"
+        return f"{name}<{C_TYPES[self.dtype]}, {C_TYPES[output_dtype(self.dtype)]}, {self.size['d']}>"
 
     def _compared(self, params: Params) -> Iterator[Any]:
         """What both checks take."""

@@ -1,0 +1,42 @@
+// Weights in e4m3, whose least number of full precision is 2^-6 and whose largest is 448: exponentials up to
+// 2^8, not up to 1, are rounded to 4 bits as far as 2^-14 of the largest (flash-attention-3). Their sum is as
+// much larger, and the quotient is the same.
+#pragma once
+
+#include "epilogue/lean_softmax.cuh"
+
+struct E4m3Softmax : BoundedSoftmax<0, 8> {
+    using BoundedSoftmax::BoundedSoftmax;
+};
+
+// Two numbers rounded to e4m3 (cvt, PTX ISA 9.7.9.22).
+__device__ inline unsigned short pack_e4m3(float low, float high) {
+    unsigned short pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+
+// Accumulators of S, by now their exponentials, as operand A of the next wgmma (wgmma_registers.cuh). Of 32
+// keys a thread of four side by side, t, holds 2t and 2t + 1 of each eight. They become elements 4t to 4t + 3
+// of each sixteen: V must have its keys in that order.
+template <int Registers>
+__device__ inline void pack_fragments_e4m3(const float (&score)[Registers],
+                                           unsigned (&p)[Registers / 16][4]) {
+#pragma unroll
+    for (int i = 0; i < Registers; i += 16) {
+#pragma unroll
+        for (int word = 0; word < 4; ++word) {
+            const float* own = score + i + word / 2 * 8 + word % 2 * 2;
+            const unsigned short low = pack_e4m3(own[0], own[1]), high = pack_e4m3(own[4], own[5]);
+            asm("mov.b32 %0, {%1, %2};" : "=r"(p[i / 16][word]) : "h"(low), "h"(high));
+        }
+    }
+}
+
+// output = output * factor + partial, each row by its factor.
+template <int Registers>
+__device__ inline void scale_and_add(float (&output)[Registers], const float (&factor)[2],
+                                     const float (&partial)[Registers]) {
+#pragma unroll
+    for (int i = 0; i < Registers; ++i) output[i] = fmaf(output[i], factor[i / 2 % 2], partial[i]);
+}
