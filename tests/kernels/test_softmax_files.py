@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -37,8 +36,8 @@ def kernel(rung: str) -> Kernel:
 
 def variant(rung: str, dtype: str, **params: Any) -> Variant:
     small: dict[str, Any] = {"block": 64} if rung in "12" else {"items": 8} if rung in "34" else {"pieces": 2}
-    small |= {"cluster": 2} if rung in "678" else {}
-    if rung in "78":
+    small |= {"cluster": 2} if rung in "67" else {}
+    if rung == "7":
         small = {"cluster": 2, "block": 64, "stages": 6, "piece": 1024}
     return kernel(rung).variant({**small, **params}, dtype)
 
@@ -97,7 +96,7 @@ KINDS = ("uniform", "wide", "integers", "spikes", "masked", "equal")
 
 
 def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
-    assert "".join(FILES) == "12345678"
+    assert "".join(FILES) == "1234567"
     for name in FILES.values():
         assert len((FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()) <= 105, name
 
@@ -106,7 +105,7 @@ def test_each_of_the_ladder_s_files_is_about_a_page() -> None:
 def test_outputs_are_right_at_every_size(rung: str, dtype: str) -> None:
     """Far within the bound: threads are few, and so are the roundings."""
     given = variant(rung, dtype)
-    for at, (rows, columns) in enumerate(ALIGNED if rung in "45678" else SIZES):
+    for at, (rows, columns) in enumerate(ALIGNED if rung in "4567" else SIZES):
         kinds = KINDS if columns == 64 else (KINDS[at % len(KINDS)],)
         for kind in kinds:
             elements, loads = matrix(dtype, rows, columns, kind), ("early", "late")[at % 2]
@@ -146,10 +145,12 @@ def test_rows_may_be_in_other_numbers_of_pieces_and_of_blocks() -> None:
 def test_clusters_that_stay_take_all_rows(dtype: str) -> None:
     """Whether the next row comes early or late, and where a ring holds more than one."""
     for params, columns in ((SEVERAL, 3080), (SEVERAL, 264), ({"cluster": 1, "blocks": 112}, 264)):
-        elements = matrix(dtype, 35 if params == SEVERAL else 120, columns)
-        for rung, loads in itertools.product("78", ("early", "late")):
-            made = launch(variant(rung, dtype, **params), elements, loads=loads)
-            assert worst(made, elements, dtype) < 1, (rung, params, columns, loads)
+        given, elements = (
+            variant("7", dtype, **params),
+            matrix(dtype, 35 if params == SEVERAL else 120, columns),
+        )
+        for loads in ("early", "late"):
+            assert worst(launch(given, elements, loads=loads), elements, dtype) < 1, (params, columns, loads)
 
 
 def test_a_row_over_eight_blocks_is_as_long_as_their_shared_memory() -> None:
@@ -228,17 +229,6 @@ MISTAKES: list[tuple[str, str, str, str, str]] = [
     ("7", "16 * min(room, vectors - asked)", "16 * room", OUTSIDE, "uniform"),
     ("7", "        asked_row += every;\n", "        asked_row += 1;\n", WRONG, "uniform"),
     ("7", "if (piece + i >= vectors) continue;", "", "", "uniform"),
-    (
-        "8",
-        "if (row + every < rows) add_piece(next, piece);",
-        "add_piece(next, piece);",
-        "for ever",
-        "uniform",
-    ),
-    ("8", "        next = Normalizer::of_none();\n        auto", "        auto", WRONG, "uniform"),
-    ("8", "        turn ^= 1;\n", "", WRONG, "uniform"),
-    ("8", "        ahead.advance();\n", "", "for ever", "uniform"),
-    ("8", "    cluster_barrier();  // what is in this block has been read", "//", "has ended", "uniform"),
     (HEADER, "    __syncthreads();  // those of all warps are written\n", "", WRONG, "uniform"),
     (HEADER, "{-3.4028235e38f, 0.0f}", "{__int_as_float(0xff800000), 0.0f}", WRONG, "masked"),
     (HEADER, "        sum *= exp_to_zero(maximum - larger);\n", "", WRONG, "uniform"),
@@ -259,8 +249,8 @@ def test_mistakes_show(tmp_path: Path, rung: str, right: str, mistaken: str, sho
         more["text"] = text.replace(right, mistaken)
     saw = ""
     sizes = ((2, 1060), (3, 140)) if rung in ("5", "6", HEADER) else ((5, 264), (5, 136))
-    if rung in "78":
-        given, sizes = variant(rung, "fp32", **SEVERAL), ((35, 3080),) * 2
+    if rung == "7":
+        given, sizes = variant("7", "fp32", **SEVERAL), ((35, 3080),) * 2
     for at, (rows, columns) in enumerate(sizes):
         elements = matrix("fp32", rows, columns, "positive" if kind == "negative" else kind)
         if kind == "negative":
@@ -287,10 +277,9 @@ def test_each_compiles_for_hopper_with_the_accesses_that_it_is_about(rung: str, 
     elif rung == "4":
         assert wide == dict.fromkeys(("LDG", "STG"), 32 * ELEMENT_BYTES[dtype] // 16)
         assert "LDG" not in kinds[kinds.index("FMNMX") :]  # all are under way by then
-    elif rung in "78":
-        # The stores of a piece, and the loops that read it: for outputs, and for sums of this row or the next.
-        loops = {"7": 2, "8": 3}[rung]
-        assert (count["LDG"], count["UBLKCP"], wide["LDS"]) == (0, 2, loops * wide["STG"])
+    elif rung == "7":
+        # The stores of a piece, and the two loops over it.
+        assert (count["LDG"], count["UBLKCP"], wide["LDS"]) == (0, 2, 2 * wide["STG"])
         assert count["STG"] == wide["STG"] == 2048 // 512
     elif rung in "56":
         assert (count["LDG"], count["UBLKCP"]) == (0, 1)
