@@ -373,29 +373,23 @@ def _held_line(data: RunData, one: Choice, held: Held) -> list[tuple[str, str]]:
     ]
 
 
-@question("What do random data cost?", "hopper", "hopper_dtypes", front=False)
+@question("What do random data cost?", "hopper", "hopper_dtypes")
 def random_data(data: RunData) -> Facts:
     """How much faster GEMMs are with zeros in place of random numbers, in single launches and for seconds."""
     rows = stats.records(data.frames["zeros"])
-    if not rows:
-        raise Unmeasured("no kernel was timed with zeros")
-    alone = [row for row in rows if row["regime"] == "cold"]
+    here = [row for row in rows if row["n"] == SIZE]
+    if not any(row["regime"] == "cold" for row in here):
+        raise Unmeasured(f"no kernel was timed with zeros at {SIZE}")
     return {
-        "dtypes": sorted({row["dtype"] for row in rows}),
-        "sizes": sorted({row["n"] for row in alone}),
-        "ours": _gained(rows, "kernel"),
-        "theirs": _gained(rows, "library"),
-        "largest": max(alone, key=lambda row: (row["n"], row["side"] == "kernel")),
+        "dtypes": sorted({row["dtype"] for row in here}),
+        "size": SIZE,
+        "gains": {(row["side"], row["regime"]): row["speedup"] - 1 for row in here},
+        "single": next(row for row in here if row["regime"] == "cold"),
+        "most": max(rows, key=lambda row: row["speedup"]),
+        "slower": min(
+            (row for row in rows if row["speedup_high"] < 1), key=lambda row: row["speedup"], default=None
+        ),
         "table": Table([_zeros_line(row) for row in rows]),
-    }
-
-
-def _gained(rows: Sequence[Mapping[str, Any]], side: str) -> dict[str, list[float]]:
-    """By regime the shares by which launches of a side are faster with zeros."""
-    own = [row for row in rows if row["side"] == side]
-    return {
-        regime: [row["speedup"] - 1 for row in of]
-        for regime, of in grouped(own, lambda row: row["regime"]).items()
     }
 
 
