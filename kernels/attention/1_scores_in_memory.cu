@@ -1,7 +1,7 @@
 // O = softmax(Q @ K^T / sqrt(Depth)) @ V of each head, 16-bit operands and result, fp32 accumulators.
 // Rung 1 of attention in docs/ladder.md: scores in global memory.
 //
-// The technique: none yet. A block takes 64 rows of a head after the other, and each goes through three
+// The technique: none yet. A block takes one tile of 64 rows after the other, and each goes through three
 // phases with what is in this project already: S = Q @ K^T / sqrt(Depth) as in hopper/1_tma_wgmma.cu, the
 // softmax of its rows with the online normalizer (milakov-softmax), a warp a row, and O = P @ V as in the
 // first phase. S in fp32 and P in 16 bits, 64 rows of all keys, lie in a workspace of the block in global

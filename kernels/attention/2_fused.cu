@@ -8,10 +8,10 @@
 // is scaled down. The scores are the accumulators of one wgmma. Their exponentials, packed to 16 bits, are
 // operand A of the next, by way of shared memory. The price: that scaling, for each output and tile.
 //
-// Predicted: 250 to 330 TFLOP/s on an H200 at a depth of 128. For rung 1 it was 60 to 120. For a tile of
-// 64 x 128 scores the tensor cores take 1024 cycles and 8192 exponentials 512, at 16 a cycle. Within a block
-// nothing overlaps, nor do its copies; but two blocks fit a multiprocessor, and one multiplies while another
-// exponentiates or waits.
+// Predicted: 250 to 330 TFLOP/s on an H200 at a depth of 128. For rung 1 the prediction is 60 to 120.
+// For a tile of 64 x 128 scores the tensor cores take 1024 cycles and 8192 exponentials 512, at 16 a cycle.
+// Within a block nothing overlaps, and it waits for each copy. But two blocks fit a multiprocessor, and one
+// multiplies while another exponentiates or waits.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile.

@@ -6,10 +6,10 @@
 // 64 rows of Q each use every tile that it copies: half as many bytes from the L2 as in rung 2, and while the
 // L2 keeps up no copy is waited for. A tile of K is free for the next one as soon as both have their scores.
 // The rings keep consumers within a few tiles of each other. So one may multiply while the other
-// exponentiates, but nobody sees to it. The price: one block fills a multiprocessor, and nobody computes
+// exponentiates, but nothing enforces it. The price: one block fills a multiprocessor, and nobody computes
 // while it starts and ends.
 //
-// Predicted: 420 to 480 TFLOP/s on an H200 at a depth of 128. For rung 2 it was 250 to 330.
+// Predicted: 420 to 480 TFLOP/s on an H200 at a depth of 128. For rung 2 the prediction is 250 to 330.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.

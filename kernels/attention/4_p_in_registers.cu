@@ -7,7 +7,7 @@
 // barrier of the warpgroup. The wgmma of P @ V reads only V from shared memory. The price: P may not be
 // overwritten before these wgmma are done.
 //
-// Predicted: 480 to 540 TFLOP/s on an H200 at a depth of 128. For rung 3 it was 420 to 480.
+// Predicted: 480 to 540 TFLOP/s on an H200 at a depth of 128. For rung 3 the prediction is 420 to 480.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.

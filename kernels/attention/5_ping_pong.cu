@@ -9,7 +9,7 @@
 // exponentiates while the other multiplies. The loop begins in the middle of a step: the first scores come
 // before it, the last output after it.
 //
-// Predicted: 560 to 600 TFLOP/s on an H200 at a depth of 128. For rung 4 it was 480 to 540.
+// Predicted: 560 to 600 TFLOP/s on an H200 at a depth of 128. For rung 4 the prediction is 480 to 540.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64 or 128 elements of a row. Causal: row i sees keys up to i. BN:
 // keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.

@@ -3,13 +3,13 @@
 //
 // The technique: a consumer's own P @ V runs while it computes exponentials (flash-attention-3). A turn first
 // starts Q @ K^T of the next tile, then P @ V of this one, in a group of wgmma of its own. As soon as the
-// scores are there (wgmma_wait<1>), the consumer exponentiates them, while the tensor cores go on with its P
-// @ V. Only then it waits for the output, to scale it down where the maximum has grown. To gain is what a
-// softmax takes beside the exponentials: for each score a maximum, a product, two sums and half a word to
-// pack, which in rung 5 the other consumer's turn does not cover. P, the next scores and the output are in
-// registers at once: 160 of a thread's 232.
+// scores are there (wgmma_wait<1>), the consumer exponentiates them, while the tensor cores go on with its
+// P @ V. Only then it waits for the output, to scale it down where the maximum has grown. A softmax is
+// more than exponentials: for each score it also takes a maximum, a product, two sums and half a word to
+// pack. We guess that in rung 5 the other consumer's turn does not cover all of it. At a depth of 128 a
+// thread holds P, the next scores and the output at once: 160 of its 232 registers.
 //
-// Predicted: 610 to 650 TFLOP/s on an H200 at a depth of 128. For rung 5 it was 560 to 600.
+// Predicted: 610 to 650 TFLOP/s on an H200 at a depth of 128. For rung 5 the prediction is 560 to 600.
 //
 // Element: __nv_bfloat16 or __half. Depth: 64, 128 or 256 elements of a row. Causal: row i sees keys up to i.
 // BN: keys of a tile. Stages: tiles in each ring. Consumers: 2 or 3.

@@ -27,7 +27,7 @@ struct Shared {
     RowTile<Element, BN, Depth> k[Stages];
     ValueTile<Element, BN, Depth> v[Stages];
     int index[2];  // of the tile whose rows are in Q
-    Mbarrier written[2];  // its results are there instead
+    Mbarrier written[2];  // set when its results have replaced Q
     RingBarriers<2> q_ring;
     RingBarriers<Stages> k_ring, v_ring;
 };
@@ -69,7 +69,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
                     v_ring.load(shared.v, at, MatrixOfMap{map_v, tile.head}, step * BN);
                 }
             }
-            mbarrier_arrive(q_ring.full[q_at.stage]);  // an index, and no rows: there are no more tiles
+            mbarrier_arrive(q_ring.full[q_at.stage]);  // an index past the end, and no rows: readers stop
         } else if (thread / 32 == 1 && one_of_warpgroup(thread % 32)) {
             store_tiles(shared, order, map_o);
         }
@@ -96,7 +96,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             hold_registers(score[0]);
             v_ring.wait_until_full(at);  // a loop, above which the compiler moves no wait for wgmma
         };
-        const auto overlap = [&](int step, int add) {  // the next scores, while P @ V of those before goes on
+        const auto overlap = [&](int step, int add) {  // the next scores, while P @ V of the step before runs
             at.advance();
             start_scores();
             wgmma_output(output, p, shared.v[v_at.stage], add);

@@ -438,7 +438,7 @@ def test_the_tile_sweep_has_144_variants() -> None:
 
 
 @pytest.mark.published
-def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu_and_sustained_as_much_again() -> None:
+def test_the_default_sweeps_take_less_than_35_minutes_of_a_gpu_and_sustained_half_an_hour() -> None:
     sweeps = every_sweep()
     jobs = pd.read_csv(ROOT / "results" / "published" / "nvidia-h200" / "jobs.csv").set_index("sweep")
     asked = {
@@ -455,7 +455,7 @@ def test_the_default_sweeps_take_less_than_half_an_hour_of_a_gpu_and_sustained_a
     assert len(each) > 20
     # Of a sweep that no such job measured a cell takes up to half a second; a sustained one takes 20 s anywhere.
     seconds = {name: 8 + count * each.get(name, 0.5) for name, count in asked.items()}
-    assert 300 < sum(seconds.values()) < 1800, seconds
+    assert 300 < sum(seconds.values()) < 2100, seconds
     held = [
         entry.variant.id
         for sweep in sweeps.values()

@@ -62,7 +62,7 @@ def data() -> RunData:
         for entry, size in sweep.cells
         for against in ([None, entry.baseline] if entry.baseline else [None])
     ]
-    others = frames["timings"][frames["timings"]["sweep"] != "attention"]
+    others = frames["timings"][frames["timings"]["problem"] != "attention"]
     made = tables.concat([others, tables.frame("timings", rows)], "timings")
     return RunData(sweeps, {**frames, "timings": made}, RunData.read(PUBLISHED, sweeps).environment)
 
@@ -77,7 +77,10 @@ def test_the_answer_names_the_fastest_rungs_and_their_rates(data: RunData) -> No
     (answer,) = (one for one in answers(data, Links(PUBLISHED, ROOT, data)) if one.name == "attention_speed")
     at = data.parts["attention"].size["sequence"]
     share = f"{100 * 650 / PEAK:.0f} % of the peak rate"
-    assert answer.headline == f"Attention over {at} keys reaches 650 TFLOP/s, {share}; causal 590."
+    assert (
+        answer.headline
+        == f"bf16 attention over {at} keys of 128 elements reaches 650 TFLOP/s, {share}; causal 590."
+    )
     assert answer.also == ""
     assert answer.exceptions == "Libraries were not timed beside it."
     lengths = sorted({size["sequence"] for size in data.sweeps["attention"].sizes})
@@ -131,7 +134,7 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
     (answer,) = (
         one for one in answers(other, Links(PUBLISHED, ROOT, other)) if one.name == "attention_speed"
     )
-    said = "Attention over 8192 keys reaches 600 TFLOP/s, 8 % slower than cuDNN."
+    said = "bf16 attention over 8192 keys of 128 elements reaches 600 TFLOP/s, 8 % slower than cuDNN."
     assert answer.headline == said, "without what is in Triton"
     range_ = "-8 % to +85 %; causal +8 % to 2.2 times."
     least = min(size["sequence"] for size in data.sweeps[names[0]].sizes)
@@ -153,7 +156,7 @@ def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:
     chapter = report.partition("\n## Attention\n")[2].partition("\n## ")[0]
     assert "at sequence\u00a0=\u00a08192, heads\u00a0=\u00a032, d\u00a0=\u00a0128." in chapter
     assert chapter.count("|rung|it adds|predicted|measured|it brings|\n|---|---|--:|--:|--:|\n|1 scores") == 1
-    assert "- How fast is attention? **Attention over" in chapter
+    assert "- How fast is attention? **bf16 attention over" in chapter
     assert report.count("How fast is attention?") == 1
     memory = report.partition("\n## Memory-bound kernels\n")[2].partition("\n## ")[0]
     assert memory.count("|rung|it adds|") == 1, "of the other problems the sweeps' pages have them"

@@ -1,8 +1,8 @@
 // OnlineSoftmax in fewer instructions. The exponential of the maximum is 2^Shift, and none exceeds
 // 2^(Growth + Shift).
-//   One FFMA instead of a subtraction and a product for each score. There maximum * scale is rounded first,
-//   and score * scale is not: the same error for all scores that use this maximum. It is 2^-17 of an exponent
-//   at most, as long as that product is not beyond 256; for larger ones there is the subtraction.
+//   One FFMA instead of a subtraction and a product for each score. It subtracts a rounded maximum * scale:
+//   the same error for all scores that use this maximum. As long as that product is not beyond 256, an
+//   exponent is off by 2^-17 at most, by 2^-16 with a shift. For larger ones there is the subtraction.
 //   A maximum is replaced only if that shrinks the exponentials by more than 2^Growth (flash-attention-4).
 //   Otherwise the old one stays. So outputs are seldom scaled down.
 #pragma once

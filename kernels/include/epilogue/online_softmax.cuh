@@ -5,9 +5,9 @@
 // Four lanes side by side hold a row, and a thread has its part of two (wgmma.cuh). They agree on the maximum
 // of each tile by two shuffles. The sum stays the thread's own until the end. exp(x / sqrt(depth)) is
 // exp2(x * scale). One FFMA for score * scale - maximum * scale would be an instruction less, but it rounds
-// once where the maximum was rounded twice: of scores beyond 10^9 the exponential of the maximum is inf. A
-// branch to it for smaller scores ends what the compiler overlaps, one row's maximum with the other row's
-// exponentials: LeanSoftmax takes it, as a rung of its own.
+// once where the maximum was rounded twice: of scores beyond 2 * 10^10 the exponential of the maximum is
+// inf. A branch to it for smaller scores ends what the compiler overlaps, one row's maximum with the other
+// row's exponentials: LeanSoftmax takes it, as a rung of its own.
 #pragma once
 
 #include "epilogue/pack.cuh"

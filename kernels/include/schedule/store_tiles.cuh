@@ -4,8 +4,8 @@
 #include "epilogue/row_tile_store.cuh"
 #include "schedule/ring.cuh"
 
-// Stores each tile of `order` when the consumers have written it in the place of Q, and hands the place to
-// the copy of another Q.
+// Stores each tile that this block takes when the consumers have written it in the place of Q, and hands the
+// place to the copy of another Q.
 template <class Shared, class Order>
 __device__ inline void store_tiles(Shared& shared, const Order& order, const TensorMap& map_o) {
     for (RingPosition<2> at;; at.advance()) {

@@ -1,12 +1,12 @@
-// Consumers that take turns: each begins a turn when the one before it has ended its own. What is between
-// begin and end starts wgmma; those of a consumer are then in the queue of the tensor cores as a whole.
+// Consumers that take turns: each begins a turn when the one before it has ended its own. In its turn a
+// consumer starts wgmma. So they enter the queue of the tensor cores together.
 #pragma once
 
 #include "ptx/warpgroup.cuh"
 
 template <int Consumers>
 struct Turns {
-    static constexpr int barrier = 3;  // named barriers from 3 on: 1 and 2 are the consumers' own
+    static constexpr int barrier = 3;  // the first of named barriers, one for each consumer
     int consumer;  // 0 goes first
     bool first = true;
 

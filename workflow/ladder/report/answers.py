@@ -385,7 +385,6 @@ def random_data(data: RunData) -> Facts:
         "size": SIZE,
         "gains": {(row["side"], row["regime"]): row["speedup"] - 1 for row in here},
         "single": next(row for row in here if row["regime"] == "cold"),
-        "most": max(rows, key=lambda row: row["speedup"]),
         "slower": min(
             (row for row in rows if row["speedup_high"] < 1), key=lambda row: row["speedup"], default=None
         ),

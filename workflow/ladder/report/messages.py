@@ -27,7 +27,8 @@ def rival(data: FigureData) -> str:
     if reference.kernel:
         return "its baseline"
     shown = [one for one in reference.libraries if one != "cublaslt" or "cublas" not in reference.libraries]
-    return " or ".join(dict.fromkeys(_PROPER.get(one, one) for one in shown))
+    names = list(dict.fromkeys(_PROPER.get(one, one) for one in shown))
+    return " or ".join(names) if len(names) < 3 else "all libraries"
 
 
 def times(value: float) -> str:
