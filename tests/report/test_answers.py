@@ -38,7 +38,7 @@ from ladder.results.statistics import UNKNOWN, Estimate, records, size_of
 from rendering import SWEEPS, made, report, section
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_WORDS = {"README": 900, "report": 4300}
+MOST_WORDS = {"README": 900, "report": 4350}
 MOST_IN_A_SENTENCE, MOST_IN_A_HEADLINE, MEAN = 40, 25, 20
 
 

@@ -458,7 +458,7 @@ def test_every_raw_time_is_published_in_the_order_it_was_taken(tmp_path: Path) -
 
 
 def shortfalls(rows: pd.DataFrame) -> list[str]:
-    """Where coverage is below what is wanted: 93 %, in each class of 50 cells 90 %; or half-widths above 1.2 and 2.2 %.
+    """Where coverage is below what is wanted: 93 %, in each class of 50 cells 90 %; or half-widths above 1.3 and 2.2 %.
 
     Cells that were read on two GPUs of one kind of host have these. Of four GPUs or more 1.0 and 1.75 % are wanted.
     """
@@ -466,7 +466,7 @@ def shortfalls(rows: pd.DataFrame) -> list[str]:
     for row in rows.to_dict("records"):
         a_class = row["part"].endswith(("cold", "dirty", "warm"))
         least = 0.93 if row["part"] == "all" else 0.90 if a_class and row["cells"] >= 50 else 0.0
-        most = {"kernel": 0.012, "library, over 50 us": 0.022}.get(row["part"], np.inf)
+        most = {"kernel": 0.013, "library, over 50 us": 0.022}.get(row["part"], np.inf)
         about = f"{row['left_out']}, {row['sessions']}, {row['part']}"
         found += [f"{about}: covered {row['covered']:.3f}"] if row["covered"] < least else []
         found += (
