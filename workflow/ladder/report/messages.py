@@ -28,7 +28,7 @@ def rival(data: FigureData) -> str:
         return "its baseline"
     shown = [one for one in reference.libraries if one != "cublaslt" or "cublas" not in reference.libraries]
     names = list(dict.fromkeys(_PROPER.get(one, one) for one in shown))
-    return " or ".join(names) if len(names) < 3 else "all libraries"
+    return " or ".join(names) if len(names) < 3 else "the fastest library"
 
 
 def times(value: float) -> str:
