@@ -227,6 +227,15 @@ def test_what_is_measured_keeps_the_constraints_and_begins_with_what_is_listed(h
         assert listed.items() <= first.items()
 
 
+def test_searches_for_different_cells_have_plans_of_their_own(host: Host) -> None:
+    """So that one in another process does not change what a search is measuring."""
+    fields = KERNEL | {"layouts": ["NN", "TN"]}
+    (host.root / "kernels/planted.yaml").write_text(yaml.safe_dump(fields, sort_keys=False))
+    for words in ((), ("--layout", "TN"), ("--size", "1024"), ("--regime", "sustained")):
+        assert host.tune("--minutes", "0.5", *words) == 0
+    assert len([*host.folder.root.glob("plans/*.json")]) == 4
+
+
 def test_fixed_parameters_are_not_searched(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     assert host.tune("--minutes", "3", "--param", "bn=64", "--param", "order=hilbert") == 0
     fixed = [one for one in host.asked if (one["bn"], one["order"]) == (64, "hilbert")]

@@ -101,7 +101,8 @@ def tune(
             "regimes": [regime],
             "tuning": True,
         }
-        name = f"{kernel.name}-{dtype}-{size_label(where)}-{regime}"  # two searches at a time keep apart
+        # Two searches at a time keep apart.
+        name = "-".join(filter(None, (kernel.name, dtype, layout, size_label(where), regime)))
         return replace(make_sweep(LINE, fields, catalog, own.root), name=name)
 
     def measure(variants: Sequence[Variant], against: Sequence[object] = references, share: int = 1) -> View:
