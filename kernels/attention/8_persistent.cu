@@ -93,7 +93,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             k_ring.release(at, lane);
             mask_scores<Causal>(score[0], tile.row + tile_row, step * BN, sequence, thread);
             softmax.add(score[0], factor);
-            hold_registers(score[0]);
+            fence_registers(score[0]);
             v_ring.wait_until_full(at);  // a loop, above which the compiler moves no wait for wgmma
         };
         const auto overlap = [&](int step, int add) {  // the next scores, while P @ V of the step before runs
@@ -103,7 +103,7 @@ attention_persistent(const __grid_constant__ TensorMap map_q, const __grid_const
             wgmma_commit();
             turns.end();
             wgmma_wait<1>();
-            hold_registers(score[0]);
+            fence_registers(score[0]);
             exponentiate(step);
             wgmma_wait_all(output);
             fence_registers(p);

@@ -75,11 +75,3 @@ __device__ inline void wgmma_output(float (&output)[1][Depth / 2], const unsigne
             output[0], p[step], panel.at_step(panel.descriptor(0), step % 4), step > 0);
     }
 }
-
-// fence_registers as a loop that is unrolled also inside of others; where it is not, the registers go to
-// memory.
-template <int Registers>
-__device__ inline void hold_registers(float (&d)[Registers]) {
-#pragma unroll
-    for (int i = 0; i < Registers; ++i) asm volatile("" : "+f"(d[i])::"memory");
-}

@@ -31,11 +31,11 @@ __device__ inline void wgmma_wait() {
 }
 
 // Keeps the compiler from reading D ahead of the wait before it, which does not name D's registers. No
-// instruction.
+// instruction. By index: inside of another loop, one over the range is not unrolled, and D goes to memory.
 template <int Registers>
 __device__ inline void fence_registers(float (&d)[Registers]) {
 #pragma unroll
-    for (float& value : d) asm volatile("" : "+f"(value)::"memory");
+    for (int i = 0; i < Registers; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 // Waits for all groups, and hands over the registers of D that they wrote.
