@@ -64,6 +64,20 @@ def test_what_was_compiled_is_not_compiled_again(tmp_path: Path, request_of: Any
     assert compiled() == ["a", "b", "c"]
 
 
+def test_what_is_published_of_a_kernel_is_not_compiled_and_of_a_changed_one_it_is(
+    tmp_path: Path, request_of: Any, compiled: Any
+) -> None:
+    published = Cache(tmp_path / "elsewhere").fill([request_of("a"), request_of("b")], 2, 60)
+    (tmp_path / "log").write_text("")
+    cache = Cache(tmp_path / "cache", published)
+    requests = [request_of("a"), request_of("b", GOOD.replace("= k", "= k + 1"))]
+    found = cache.fill(requests, 1, 60)
+    assert compiled() == ["b"]
+    assert found[requests[0].key] == published[requests[0].key]
+    assert found[requests[1].key]["cubin_sha256"] not in {one["cubin_sha256"] for one in published.values()}
+    assert [path.stem for path in cache.folder.glob("*.cubin")] == [requests[1].key]
+
+
 def test_the_key_follows_source_entry_architecture_and_options(request_of: Any) -> None:
     one = request_of("a")
     keys = [

@@ -18,13 +18,14 @@ import pytest
 from conftest import ROOT, edit_yaml
 from factory import DEVICE, SESSION, Lab, failed
 from killing import calls_of
+from ladder.build.variants import CompileRequests
 from ladder.cli.app import main
 from ladder.gpu.timing import Blocks, Pairs
 from ladder.measure.worker import _result as recorded
-from ladder.model.files import replace_file, tree_digest
+from ladder.model.files import replace_file, tree_digest, write_json
 from ladder.model.intervals import abba_ratios, median, median_interval
 from ladder.model.plan import tasks_as_compiled
-from ladder.model.plan_file import read_plan, to_json
+from ladder.model.plan_file import read_facts, read_plan, to_json
 from ladder.results import publish as publishing
 from ladder.results import tables
 from ladder.results.published_records import read_archive
@@ -564,6 +565,22 @@ def test_without_a_gpu_the_published_tables_are_made_anew_from_the_archive(relea
     assert here.publish() == 0
     pd.testing.assert_frame_equal(released.published(), before)
     assert len(list((released.target / "records").iterdir())) == 1
+
+
+def test_what_the_compiler_said_is_published_and_stays_without_the_cache(released: Run) -> None:
+    requests = [
+        request
+        for sweep in released.sweeps().values()
+        for request in CompileRequests(sweep, released.project.include, "sm_90a", ()).requests
+    ]
+    cache = released.root / ".cache" / "cubins"
+    for request in requests:
+        write_json(cache / f"{request.key}.json", {"status": "compile_error", "reason": "of a test"})
+        replace_file(cache / f"{request.key}.cubin", b"")
+    for _ in range(2):
+        assert released.publish() == 0
+        assert read_facts(released.target / "facts.json").keys() == {one.key for one in requests}
+        shutil.rmtree(cache, ignore_errors=True)
 
 
 @pytest.mark.parametrize("failing", ["write_archive", "merge", "copy_checks"])

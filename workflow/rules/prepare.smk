@@ -19,12 +19,13 @@ rule prepare_sweep:
         arch=RUN.arch,
         settings=settings_of,
         cells=cells_of,
+        published=STANDS_IN,
         asked=lambda wildcards: KNOWN.sweeps[wildcards.sweep].asked,
     message:
         "Preparing {wildcards.sweep}"
     shell:
         "python -m ladder prepare {params.folder:q} {wildcards.sweep:q} --jobs {threads}"
-        " --arch {params.arch:q} {params.settings} {params.cells} > {log} 2>&1"
+        " --arch {params.arch:q} {params.settings} {params.cells} {params.published} > {log} 2>&1"
 
 
 rule compile:

@@ -5,7 +5,7 @@ import logging
 import multiprocessing
 import operator
 import resource
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,13 @@ Compilable = Request | TritonRequest
 
 
 class Cache:
-    """A folder of cubins and facts, named by the keys of requests. It may be deleted at any time."""
+    """A folder of cubins and facts, named by the keys of requests. It may be deleted at any time.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    `published`: facts by key, for those who need no cubins: what is published of a request is not compiled.
+    """
+
+    def __init__(self, folder: Path, published: Mapping[str, dict[str, Any]] | None = None) -> None:
+        self.folder, self.published = folder, published or {}
 
     def facts(self, request: Compilable) -> dict[str, Any] | None:
         """The facts of a request; None where it must be compiled, as after its files were deleted or cut short."""
@@ -39,7 +42,7 @@ class Cache:
             cubin = (self.folder / f"{request.key}.cubin").read_bytes()
             if facts["status"] != "ok" or facts["cubin_sha256"] == sha256(cubin):
                 return facts
-        return None
+        return self.published.get(request.key)
 
     def _keep(self, answers: Sequence[tuple[Compilable, bytes, dict[str, Any]]]) -> None:
         """Count the instructions of cubins for one architecture, and write all down."""

@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from ladder.claims.ledger import decide_tables
+from ladder.cli.build import compiled_facts
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
+from ladder.model.plan_file import facts_to_json
 from ladder.model.schemas import SAMPLES
 from ladder.page.document import render
 from ladder.report.answers import titles
@@ -71,6 +73,7 @@ def publish(
         environment |= measured_on(records, frames["sessions"])
         environment |= {"timings_from": "measured", "published": None}
         write_json(fresh.environment, environment)
+        replace_file(fresh.facts, facts_to_json(compiled_facts(given, target)))
         published = set(frames["timings"]["sweep"])
         sweeps = {name: sweep for name, sweep in given.every_sweep.items() if name in published}
         decide_tables(fresh.tables, sweeps)

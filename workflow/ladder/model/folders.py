@@ -41,11 +41,13 @@ class PublishedFolder(RunFolder):
     """results/published/DEVICE: its tables lie beside the report.
 
     `records` holds a parquet file a run that was added; `history` one a publication that another took the place of.
+    `facts`: what the compiler said of each kernel, by the key of its request.
     """
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.tables, self.history = root, root / "history"
+        self.facts = root / "facts.json"
 
 
 class Project:

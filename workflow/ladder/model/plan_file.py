@@ -1,4 +1,4 @@
-"""The file of a plan: JSON with a task a line, held to its types where it is read."""
+"""The files of plans and facts: JSON with a task or a kernel a line, held to its types where it is read."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, create_model
 from ladder.model.cell import Cell
 from ladder.model.document import reading
 from ladder.model.errors import refuse_unknown
-from ladder.model.files import read_bytes
+from ladder.model.files import read_bytes, read_json
 from ladder.model.plan import Edge, Plan, Task
 from ladder.model.problem import ParamValue
 from ladder.model.schemas import SCHEMAS, STATUSES
@@ -35,6 +35,14 @@ _NEEDED: Any = {"params": (Mapping[str, ParamValue], ...), "layout": (str, ...)}
 _HARNESSES: Any = dict[Literal["harness"], dict[str, _facts()]]  # type: ignore[misc]
 _VARIANTS: Any = dict[Literal["variants"], dict[str, _facts(**_NEEDED)]]  # type: ignore[misc]
 _COMPILED = {"harness": TypeAdapter[Any](_HARNESSES), "variants": TypeAdapter[Any](_VARIANTS)}
+_COUNT = (Annotated[int, Field(ge=0, lt=2**31)], ...)
+_COUNTED = ("registers", "shared_bytes_static", "spill_store_bytes")
+_GOOD = _facts(
+    status=(Literal["ok"], ...), symbols=(Mapping[str, str], ...), **dict.fromkeys(_COUNTED, _COUNT)
+)
+_FAILED = _facts(status=(Literal[tuple(one for one in STATUSES if one != "ok")], ...), reason=(str, ...))
+_BY_STATUS: Any = Annotated[_GOOD | _FAILED, Field(discriminator="status")]
+_BY_KEY = TypeAdapter[Any](dict[str, _BY_STATUS])
 
 
 def to_json(plan: Plan) -> bytes:
@@ -50,6 +58,20 @@ def to_json(plan: Plan) -> bytes:
     tasks = b",\n".join(_TASK.dump_json(task) for task in plan.tasks)
     form = b'%s,\n "variants": {\n%s\n },\n "edges": {\n%s\n },\n "choices": [\n%s\n ],\n "tasks": [\n%s\n ]\n}\n'
     return form % (head, variants.encode(), edges, choices, tasks)
+
+
+def facts_to_json(facts: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Facts by the key of their request, with one kernel a line."""
+    lines = (f"{json.dumps(key)}: {json.dumps(facts[key])}" for key in sorted(facts))
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def read_facts(path: Path) -> dict[str, dict[str, Any]]:
+    """Read what facts_to_json made; empty where there is no file. Raises LadderError where it holds something else."""
+    found = read_json(path) or {}
+    with reading(path):
+        _BY_KEY.validate_python(found)
+    return found
 
 
 def read_plan(path: Path) -> Plan:
