@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -237,16 +238,22 @@ def test_what_was_published_before_stays_as_history(
     ], "a record that run and archive hold is shown once"
 
 
-def replacing(lab: Run, names: list[str] | None = None, **session: Any) -> int:
-    """Publish, in place of what is published, a run that is measured again, a day later."""
-    lab.finished = "2026-11-21T10:00:00Z"
+def measure_next_commit(lab: Run, names: list[str] | None = None, **session: Any) -> None:
+    """A run that is measured again, a day later, from another commit."""
+    lab.finished = f"{date.fromisoformat(lab.finished[:10]) + timedelta(days=1)}T10:00:00Z"
     shutil.rmtree(lab.folder.root)
+    lab.git("commit", "-q", "--allow-empty", "-m", "next")
     given = {"id": "session-2", "started": "2026-11-21T09:00:00Z", "versions": {"driver": "590.1"}}
     lab.measure(names, slower, **given | session)
-    return lab.publish("--replace")
 
 
-def test_a_publication_in_place_of_another_holds_its_run_alone_and_the_others_history(
+def replacing(lab: Run, names: list[str] | None = None, **session: Any) -> int:
+    """Publish such a run in place of what is published."""
+    measure_next_commit(lab, names, **session)
+    return lab.publish("--only", "HEAD")
+
+
+def test_a_publication_of_one_commit_holds_its_run_alone_and_the_others_history(
     released: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sanitized = tables.frame(
@@ -282,8 +289,9 @@ def test_a_publication_in_place_of_another_holds_its_run_alone_and_the_others_hi
 @pytest.mark.parametrize(
     ("names", "session", "why"),
     [
-        (["tensor_ladder"], {}, "bank_stride: published, and not measured by this run: its rows would go"),
-        (None, {"tree": {"clean": False}}, "the session(s) session-2 are of a checkout with local changes"),
+        (["tensor_ladder"], {}, "bank_stride: published, and not a sweep of this run: its rows would go"),
+        (None, {"tree": {"clean": False}}, "the session(s) session-2 are not of"),
+        (None, {"tree": {"clean": True, "commit": "f" * 40}}, "the session(s) session-2 are not of"),
     ],
 )
 def test_what_would_leave_a_gap_or_is_of_no_commit_replaces_nothing(
@@ -297,18 +305,60 @@ def test_what_would_leave_a_gap_or_is_of_no_commit_replaces_nothing(
     if names:
         edit_yaml(released.project.config / "config.yaml", lambda config: config.update(sweeps=names))
     if session:
-        here = {"digest": "0" * 64, "commit": released.git("rev-parse", "HEAD")}
-        session = {"tree": here | session["tree"]}
+        session = {
+            "tree": {"digest": "0" * 64, "commit": released.git("rev-parse", "HEAD")} | session["tree"]
+        }
     assert replacing(released, names, **session) == 2
     assert why in caplog.text
     assert released.files() == before
 
 
-def test_sessions_of_two_trees_replace_nothing(released: Run, caplog: pytest.LogCaptureFixture) -> None:
-    here = {"digest": "1" * 64, "commit": released.git("rev-parse", "HEAD"), "clean": True}
-    released.measure(["bank_stride"], id="session-2", tree=here)
-    assert released.publish("--replace") == 2
-    assert "its sessions are of 2 trees" in caplog.text
+def test_what_one_commit_measured_piece_by_piece_replaces_the_rest_without_a_gpu(
+    released: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each sweep was measured and published on its own; the last publication needs neither run nor GPU."""
+    first = released.git("rev-parse", "HEAD")
+    measure_next_commit(released, ["tensor_ladder"])
+    commit = released.git("rev-parse", "HEAD")
+    only = {"sweeps": ["tensor_ladder"]}
+    edit_yaml(released.project.config / "config.yaml", lambda config: config.update(only))
+    assert released.publish() == 0
+    edit_yaml(released.project.config / "config.yaml", lambda config: config.update(sweeps="all"))
+    here = Run(released.root, device="no-gpu")
+    for sweep in here.sweeps().values():
+        here.compile(sweep)
+    assert here.publish("--only", commit) == 2
+    assert "bank_stride" in caplog.text
+    assert "not measured by this checkout" in caplog.text
+    assert replacing_with(released, "bank_stride", commit) == 0
+    notes = released.published("jobs")
+    assert here.publish("--only", commit) == 0
+    assert {*released.published("sessions")["session"]} == {"session-2", "session-3"}
+    assert {*released.published("sessions")["commit"]} == {commit}
+    assert {*released.published()["sweep"]} == {*SWEEPS}
+    pd.testing.assert_frame_equal(released.published("jobs"), notes)
+    (kept,) = (released.target / "history").iterdir()
+    assert {*pd.read_parquet(kept)["commit"]} == {first[:12]}
+    files = released.files()
+    assert here.publish("--only", commit) == 0
+    assert released.files() == files, "what is all of one commit stays as it is"
+
+
+def replacing_with(lab: Run, sweep: str, commit: str) -> int:
+    """Measure one sweep from a commit, and add it to what is published."""
+    edit_yaml(lab.project.config / "config.yaml", lambda config: config.update(sweeps=[sweep]))
+    shutil.rmtree(lab.folder.root)
+    lab.finished = "2026-11-21T12:00:00Z"
+    tree = {"digest": "1" * 64, "commit": commit, "clean": True}
+    lab.measure([sweep], id="session-3", started="2026-11-21T11:00:00Z", tree=tree)
+    done = lab.publish()
+    edit_yaml(lab.project.config / "config.yaml", lambda config: config.update(sweeps="all"))
+    return done
+
+
+def test_a_commit_that_is_not_there_is_refused(released: Run, caplog: pytest.LogCaptureFixture) -> None:
+    assert released.publish("--only", "v7") == 2
+    assert "--only: 'v7' is not accepted; accepted: a commit or a tag" in caplog.text
 
 
 def test_history_of_a_pattern_and_of_one_name_with_two_defaults(

@@ -10,6 +10,7 @@ from ladder.claims.ledger import decide_tables
 from ladder.cli.build import compiled_facts
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
+from ladder.measure.host import commit_of
 from ladder.model.errors import LadderError
 from ladder.model.files import replace_file, write_json
 from ladder.model.folders import NO_GPU, PublishedFolder
@@ -34,34 +35,31 @@ def publish(
     device: Annotated[str, typer.Argument(help="Device folder of the run, such as nvidia-h200.")],
     configfile: Configfile = None,
     config: Config = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Publish this run's records alone; others become history.")
-    ] = False,
+    only: Annotated[
+        str,
+        typer.Option(metavar="COMMIT", help="Publish what this commit measured; all else becomes history."),
+    ] = "",
     force: Annotated[bool, typer.Option("--force", help="Publish in spite of objections.")] = False,
 ) -> None:
     """Merge a run's records into what is published of its device, and make the published tables and report anew.
 
-    A run without a GPU adds no records: the published tables are made again from the archive.
+    A run without a GPU adds no records: the published tables are made again from the archive. With `--only` the
+    archive keeps the records of one commit, and tables are of these alone.
     """
     own = project(context)
     folder = own.run(run, device)
     if not folder.root.is_dir():
         raise LadderError(f"{folder.root}: no such run")
     given = run_of(context, configfile, config, run=run, device="none" if device == NO_GPU else device)
-    if replace and not given.measures:
-        raise LadderError(
-            "command line: --replace: a run without a GPU has no records: give one that measured"
-        )
+    commit = commit_of(own.root, only) if only else ""
     target = own.published(device if given.measures else given.config.published)
     with replaced(target.root) as place:
         fresh = PublishedFolder(place)
-        replaces = target if replace and target.records.is_dir() else None
-        basis = fresh if replaces else target  # added to nothing
-        publication = load_publication(given, folder, basis, replaces)
+        publication = load_publication(given, folder, target, commit)
         if (against := publication.objections()) and not force:
             raise LadderError(f"{folder.root} is not published (--force overrides): " + "; ".join(against))
         publication.write_records(fresh)
-        for source in (basis, folder):
+        for source in (folder,) if only else (target, folder):  # these tables name no commit
             copy_checks(source, fresh)
         frames = publication.frames()
         if not (frames["timings"]["status"] == "ok").any():

@@ -14,6 +14,7 @@ from ladder.gpu.discovery import driver_version
 from ladder.measure.conditions import package_version
 from ladder.measure.store import new_name, now
 from ladder.model.architecture import peaks
+from ladder.model.errors import refuse
 from ladder.model.files import TREE_ROOMS, tree_digest
 from ladder.model.record import Session
 
@@ -37,6 +38,23 @@ def tree(root: Path) -> dict[str, Any]:
         state = _output(["git", "-C", str(root), "status", "--porcelain", "--", *TREE_ROOMS])
         found |= {"commit": commit.strip(), "clean": state is not None and not state.strip()}
     return found
+
+
+def commit_of(root: Path, name: str) -> str:
+    """The commit that a name, such as a tag, stands for. Raises LadderError where the repository has none."""
+    words = [
+        "git",
+        "-C",
+        str(root),
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        f"{name}^{{commit}}",
+    ]
+    if (found := _output(words)) is None:
+        raise refuse("command line", "--only", name, f"a commit or a tag of the git repository {root}")
+    return found.strip()
 
 
 def unknown_commits(root: Path, commits: Iterable[str]) -> list[str]:

@@ -56,6 +56,11 @@ class Records:
         """The records from a time on, with all sessions."""
         return Records().add([*self.sessions.values(), *(one for one in self if one.time >= time)])
 
+    def of_sessions(self, wanted: Callable[[Session], bool]) -> "Records":
+        """The records of some sessions, with these."""
+        of = {one.id: one for one in self.sessions.values() if wanted(one)}
+        return Records().add([*of.values(), *(one for one in self if one.session in of)])
+
     def latest(
         self,
         cell: Cell,

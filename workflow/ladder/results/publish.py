@@ -1,7 +1,7 @@
 """Publishing: a run's records into the archive of its device, and the published tables made from it anew.
 
 Records are merged by key: what the run did not measure stays as it was published, and what was published before stays
-in the archive. Or they take the place of all that was published, of which a history stays.
+in the archive. Or what was measured from one commit takes the place of all else, of which a history stays.
 """
 
 import functools
@@ -33,7 +33,13 @@ from ladder.results import tables
 from ladder.results.collect import accounts_of, collect_sweep, merge
 from ladder.results.earlier import EARLIER
 from ladder.results.history import write_history
-from ladder.results.published_records import public, public_uuid, read_archive, write_archive
+from ladder.results.published_records import (
+    public,
+    public_uuid,
+    read_archive,
+    read_archive_file,
+    write_archive,
+)
 from ladder.results.statistics import listed
 
 _ROUNDED = 1e-3
@@ -46,7 +52,7 @@ _PLAIN = str.maketrans("", "", "-:")  # of a time, for names of files
 class Publication:
     """What a run adds to what is published of its device: views of its sweeps over its own records, and the archive.
 
-    `replaces` is the publication that this one takes the place of, if it does: then `published` is empty.
+    `only`: the commit that all of it must be measured from, if any; the archive has the records of that commit alone.
     """
 
     run: Run
@@ -55,7 +61,7 @@ class Publication:
     views: Mapping[str, View]
     records: Records
     archive: Records
-    replaces: PublishedFolder | None = None
+    only: str = ""
 
     @functools.cached_property
     def chosen(self) -> list[Record]:
@@ -97,15 +103,16 @@ class Publication:
             of_file = plan_sweep(run.every_sweep[name], run.config, run.arch).tasks
             if view.plan.tasks != tasks_as_compiled(of_file, view.plan.variants):
                 found.append(f"the plan of {name} is not that of its file")
-            unknown = [task for _, task in view.launched() if view.find(task) is None]
+            known = replace(view, records=self.published_records) if self.only else view
+            unknown = [task for _, task in known.launched() if known.find(task) is None]
             missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
-        names = published_column(self.replaces or self.published, "timings", "sweep")
+        names = published_column(self.published, "timings", "sweep")
         kept, why = {*run.every_sweep}, f"without a file in {run.project.sweeps}"
-        if self.replaces is not None:
-            kept, why = {*self.views}, "and not measured by this run"
+        if self.only:
+            kept, why = {*self.views}, "and not a sweep of this run"
         if gone := [name for name in names if name not in kept]:
             found.append(f"{listed(gone, 5)}: published, {why}: its rows would go")
-        if not run.measures:
+        if not run.measures and not self.only:
             return found
         timed = [
             (cell_name(one.variant, one.cell), one) for one in self.chosen if one.cell.regime != COUNTERS
@@ -121,11 +128,13 @@ class Publication:
             "with a time in the future": [name for name, one in timed if one.time > latest],
         }
         found += [f"{len(each)} cell(s) {what}: {listed(each, 5)}" for what, each in cells.items() if each]
-        return [*found, *self._objections_to_sessions()] if timed else [*found, "it has no timings at all"]
+        if not timed and not self.archive.by_cell:
+            return [*found, "it has no timings at all"]
+        return [*found, *self._objections_to_sessions()]
 
     def _objections_to_sessions(self) -> Iterator[str]:
-        """Sessions on another GPU, in the future, or from a checkout that this repository does not know; and of several
-        checkouts or one with local changes, where they are all there is.
+        """Sessions on another GPU, in the future, from a checkout that this repository does not know, or not from the
+        commit that all must be from.
         """
         device, sessions = self.folder.root.name, self.sessions.values()
         for one in sessions:
@@ -137,13 +146,8 @@ class Publication:
         trees = [one.tree for one in sessions if not one.tree.get("commit")]
         for digest in dict.fromkeys(str(one.get("digest"))[:16] for one in trees):
             yield f"no commit is known for the tree of digest {digest} it was measured from"
-        if self.replaces is not None:
-            checkouts = dict.fromkeys(str(one.tree.get("digest"))[:16] for one in sessions)
-            changed = [session.id for session in sessions if not session.tree.get("clean")]
-            if len(checkouts) > 1:
-                yield f"its sessions are of {len(checkouts)} trees, of digests {listed([*checkouts], 3)}, not of one"
-            if changed:
-                yield f"the session(s) {listed(changed, 3)} are of a checkout with local changes"
+        if others := [one.id for one in sessions if self.only and not is_of(one, self.only)]:
+            yield f"the session(s) {listed(others, 3)} are not of {self.only[:12]} without local changes"
         root = self.run.project.root
         commits = [str(one.tree["commit"]) for one in sessions if one.tree.get("commit")]
         if unknown := unknown_commits(root, commits):
@@ -152,35 +156,46 @@ class Publication:
                 "the checkout that measured"
             )
 
+    @functools.cached_property
+    def published_records(self) -> Records:
+        """Archive and additions. The same GPU has one UUID, be its session in the archive or new."""
+        sessions = {**self.archive.sessions, **self.sessions}
+        return Records().add((*map(public, sessions.values()), *self.archive, *self.additions))
+
     def frames(self) -> dict[str, pd.DataFrame]:
         """The tables of the device with this published, in the order of the project's sweeps."""
-        sessions = {**self.archive.sessions, **self.sessions}
-        # The same GPU has one UUID, be its session in the archive or new.
-        both = Records().add((*map(public, sessions.values()), *self.archive, *self.additions))
         parts = {}
         for name in self.run.every_sweep:
             if name not in self.views:
-                parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
+                if not self.only:
+                    parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
                 continue
-            view = replace(self.views[name], records=both, earlier=True)
-            parts[name] = collect_sweep(view, *accounts_of(self.folder, view.plan))
-            if not self.run.measures:
+            view = replace(self.views[name], records=self.published_records, earlier=True)
+            jobs, profile = accounts_of(self.folder, view.plan)
+            parts[name] = collect_sweep(view, jobs, profile)
+            if not jobs:
                 parts[name] |= kept_rows(name, self.published, ("notes", "jobs"))
         return merge({name: part for name, part in parts.items() if len(part["timings"])})
 
     def write_records(self, fresh: PublishedFolder) -> None:
-        """The archive with the run's records added, in a file of their own; or these alone, and a history of what a
-        publication had that they take the place of.
-        """
-        before = self.replaces or self.published
-        if before.history.is_dir():
-            shutil.copytree(before.history, fresh.history)
-        if self.replaces is not None:
-            old = read_archive(before.records)
-            ended = max(one.time for one in old).translate(_PLAIN)
-            write_history(fresh.history / f"{ended}.parquet", old)
-        if self.published.records.is_dir():
-            shutil.copytree(self.published.records, fresh.records)
+        """The archive with the run's records added, in a file of their own. Of records that are not of the commit that
+        all must be from a history stays."""
+        if self.published.history.is_dir():
+            shutil.copytree(self.published.history, fresh.history)
+        left = Records()
+        for path in sorted(self.published.records.glob("*.parquet")):
+            every = read_archive_file(path)
+            kept = every.of_sessions(lambda one: not self.only or is_of(one, self.only))
+            if others := [one for one in every if one.session not in kept.sessions]:
+                left.add((*every.sessions.values(), *others))
+                if kept.by_cell:
+                    write_archive(fresh.records / path.name, [*kept], kept.sessions.values())
+            else:
+                fresh.records.mkdir(exist_ok=True)
+                shutil.copyfile(path, fresh.records / path.name)
+        if left.by_cell:
+            ended = max(one.time for one in left).translate(_PLAIN)
+            write_history(fresh.history / f"{ended}.parquet", left)
         if self.additions:
             used = [self.sessions[name] for name in {record.session: None for record in self.additions}]
             began = min(one.time for one in self.additions).translate(_PLAIN)
@@ -243,14 +258,21 @@ def published_column(published: PublishedFolder, table: str, column: str) -> lis
         raise LadderError(f"{path}: not a CSV table of {table}: {error}") from error
 
 
-def load_publication(
-    run: Run, folder: RunFolder, published: PublishedFolder, replaces: PublishedFolder | None = None
-) -> Publication:
-    """A run's plans, facts and records. Raises LadderError where something is missing that it consists of."""
-    refuse_half(replaces or published)
+def is_of(session: Session, commit: str) -> bool:
+    """Whether a session was measured from a commit without local changes."""
+    return session.tree.get("commit") == commit and bool(session.tree.get("clean"))
+
+
+def load_publication(run: Run, folder: RunFolder, published: PublishedFolder, only: str = "") -> Publication:
+    """A run's plans, facts and records. Raises LadderError where something is missing that it consists of.
+
+    `only`: a commit; what was measured from it, by the run or before, is all that is published.
+    """
+    refuse_half(published)
     records, views = read_store(folder.records), {}
     for name in run.sweeps:
-        measured = not run.measures or folder.account("measured", name).is_file()
+        # What a run for one commit did not measure may be in the archive.
+        measured = only or not run.measures or folder.account("measured", name).is_file()
         if not folder.plan(name).is_file() or not measured:
             raise LadderError(f"{folder.root}: the sweep {name} is not measured; the run is not complete")
         views[name] = View(read_plan(folder.plan(name)), records)
@@ -260,7 +282,9 @@ def load_publication(
             f"{published.records}: the sessions {listed(lost, 3)} of {published.tables / 'sessions.csv'} are in none "
             "of its files; restore them, such as by `git restore`"
         )
-    return Publication(run, folder, published, views, records, archive, replaces)
+    if only:
+        archive = archive.of_sessions(lambda one: is_of(one, only))
+    return Publication(run, folder, published, views, records, archive, only)
 
 
 def kept_rows(name: str, folder: PublishedFolder, wanted: Sequence[str]) -> dict[str, pd.DataFrame]:

@@ -66,19 +66,27 @@ def read_archive(folder: Path, kernels: Iterable[str] | None = None) -> Records:
 
     Raises LadderError for a file that is damaged, or newer than this version.
     """
-    found: list[Record | Session] = []
-    chosen = [("kernel", "in", ["", *sorted(set(kernels))])] if kernels is not None else None
+    every, wanted = Records(), sorted(set(kernels)) if kernels is not None else None
     for path in sorted(folder.glob("*.parquet")):
-        try:
-            sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
-            rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
-            found += [from_json(session, str(path)) for session in sessions]
-            for number, row in enumerate(rows, 1):
-                line = json.loads(row.pop("record"))
-                line["record"]["result"] |= {name: times for name, times in row.items() if times is not None}
-                found.append(from_json(line, f"{path}: row {number}"))
-        except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise LadderError(f"{path}: not an archive of records: {error}") from error
+        one = read_archive_file(path, wanted)
+        every.add((*one.sessions.values(), *one))
+    return every
+
+
+def read_archive_file(path: Path, kernels: Sequence[str] | None = None) -> Records:
+    """Records of one publication, of some kernels or all. Raises LadderError as read_archive."""
+    found: list[Record | Session] = []
+    chosen = [("kernel", "in", ["", *kernels])] if kernels is not None else None
+    try:
+        sessions = json.loads(pq.read_schema(path).metadata[b"sessions"])
+        rows = pq.read_table(path, columns=["record", *_SAMPLES], filters=chosen).to_pylist()
+        found += [from_json(session, str(path)) for session in sessions]
+        for number, row in enumerate(rows, 1):
+            line = json.loads(row.pop("record"))
+            line["record"]["result"] |= {name: times for name, times in row.items() if times is not None}
+            found.append(from_json(line, f"{path}: row {number}"))
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise LadderError(f"{path}: not an archive of records: {error}") from error
     return Records().add(found)
 
 
