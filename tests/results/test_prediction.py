@@ -13,6 +13,7 @@ from factory import SESSION, Lab, Place, later
 from ladder.model.schemas import SAMPLES, SWEEP_TABLES
 from ladder.results import tables
 from ladder.results.collect import summarised
+from ladder.results.prediction import _spread as spread_of
 from ladder.results.prediction import (
     combine_sessions,
     components,
@@ -25,6 +26,7 @@ from ladder.results.prediction import (
 from ladder.results.published_records import write_samples
 from ladder.results.statistics import lag_1
 from ladder.results.verdicts import SESSION as AMONG_SESSIONS
+from scipy.special import ndtri
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEN = {"residual": 0.001, "session": 0.002, "gpu": 0.004, "host": 0.006}
@@ -305,6 +307,26 @@ def test_a_class_with_few_cells_leans_on_the_others() -> None:
     )
     short, long = "kernel, compute, 100 to 1000 us, cold", "kernel, compute, over 1000 us, cold"
     assert known.loc[long, "gpu"] < known.loc[short, "gpu"] < 0.5 * alone.loc[short, "gpu"]
+
+
+@pytest.mark.parametrize("pairs_each", [3, 6, 7, 10, 49])
+def test_a_quantile_between_two_values_does_not_depend_on_rounding(pairs_each: int) -> None:
+    """19 of 20 cells are at 19 or below, whatever 19 times the weights of their pairs add up to."""
+    apart = np.repeat(np.arange(1.0, 21.0), pairs_each)
+    pairs = pd.DataFrame({"cell": apart.astype(int), "apart": apart})
+    for seed in range(20):
+        mixed = pairs.sample(frac=1, random_state=seed)
+        assert spread_of(mixed) == pytest.approx((19 / ndtri(0.975)) ** 2 / 2, rel=1e-12)
+
+
+def test_sessions_that_read_the_same_but_for_rounding_weigh_as_those_that_read_the_same() -> None:
+    sessions = sessions_of(30, ONE_HOST)
+    same = (sessions["variant"] == "kernel-3").to_numpy()
+    found = []
+    for ulps in (0.0, 2.0**-52):
+        speedup = np.where(same, 2.0, sessions["speedup"]) * (1 + ulps * (sessions.index % 2))
+        found.append(components(prepare_sessions(sessions.assign(speedup=speedup))))
+    pd.testing.assert_frame_equal(*found, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -46,6 +46,8 @@ than 90 %, to hold 95 % of both.
 """
 PRIOR_CELLS = 20
 """How many cells a class's prior counts as: the pool of its kind of reference, and for hosts earlier sessions."""
+_ROUNDING = 1e-9
+"""Shares, and squares over what is expected of them, that differ by less are equal: processors round differently."""
 SMALL = 50
 """Classes with fewer cells are pooled where coverage is published."""
 
@@ -131,7 +133,8 @@ def _spread(pairs: Frame, share: float = 0.95) -> float:
     95 % is what a 95 % interval needs, whatever the tails. Each cell counts once.
     """
     weights = 1 / pairs.groupby("cell")["cell"].transform("size")
-    apart = np.quantile(pairs["apart"], share, weights=weights, method="inverted_cdf")
+    # Of two values that a share lies between, the smaller one.
+    apart = np.quantile(pairs["apart"], share - _ROUNDING, weights=weights, method="inverted_cdf")
     return float(apart / ndtri((1 + share) / 2)) ** 2 / 2
 
 
@@ -221,12 +224,13 @@ def _cells(found: Frame, known: Frame) -> Frame:
 def _scales(found: Frame, known: Frame) -> Frame:
     """`freedom` and `scale` of each class: how much its cells vary between sessions, relative to its components.
 
-    Some cells of a class vary far more from session to session than others. A class with too few cells in several
-    sessions takes those of all with this kind of reference; NaN without these.
+    Some cells of a class vary far more from session to session than others. Cells whose sessions all read the same
+    number are left out, since a logarithm is taken. A class with too few cells in several sessions takes those of all
+    with this kind of reference; NaN without these.
     """
     cells = _cells(found, known)
     cells = cells[["kind", "class", "freedom", "squares"]]
-    read = cells[(cells["freedom"] > 0) & (cells["squares"] > 0)]
+    read = cells[(cells["freedom"] > 0) & (cells["squares"] > _ROUNDING)]
     rows = []
     for kind, name in cells[["kind", "class"]].drop_duplicates().itertuples(index=False):
         parts = [read[read["class"] == name], read[read["kind"] == kind]]
