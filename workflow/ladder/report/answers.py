@@ -18,12 +18,14 @@ from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import size_label
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices, slowed
+from ladder.report.limits import DRAM, busy
 from ladder.report.links import Links
 from ladder.report.markdown import figure, spread, text
 from ladder.report.steps import Step, climb, explanation, steps, way
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
+from ladder.results.earlier import errors_by_inputs
 from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, mean
 from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
@@ -433,8 +435,26 @@ def triton(data: RunData) -> Facts:
             [one for one in gemm if one is not here[0]], lambda one: words.mark(one.over), ordered=False
         ),
         "problems": problems,
+        "counted": _counted(data, {"bf16 GEMM": here, **problems}),
         "table": table,
     }
+
+
+def _busy(data: RunData, row: Row) -> dict[str, float]:
+    return busy(row.names, row.metrics, data.gpu) if row.metrics else {}
+
+
+def _counted(data: RunData, problems: Mapping[str, Sequence["InTriton"]]) -> list[dict[str, Any]]:
+    """Of each problem the place where CUDA is farthest ahead of those counted, and the unit that it keeps busiest."""
+    found = []
+    for what, places in problems.items():
+        both = [(one, _busy(data, one.top), _busy(data, one.ours)) for one in places if one.ours and one.cuda]
+        known = [(one, theirs, unit) for one, theirs, ours in both for unit in [*ours][:1] if unit in theirs]
+        if known:
+            one, theirs, unit = min(known, key=lambda each: each[0].cuda.value)
+            shares = theirs[unit], _busy(data, one.ours)[unit]
+            found.append({"what": what, "place": one.place, "unit": unit, "shares": shares, "rows": (one.top, one.ours)})
+    return found
 
 
 _ATTENTION_LIBRARIES = ("attention_libraries", "attention_libraries_64", "attention_wide")
@@ -452,6 +472,7 @@ class InTriton:
     over: Gain
     library: str
     cuda: Gain | None
+    ours: Row | None  # the fastest in CUDA
 
 
 def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
@@ -474,8 +495,9 @@ def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
             dtype = f" in {top['dtype']}" if len(data.sweeps[sweep].dtypes) > 1 else ""
             place = size_label(top.size) + dtype + "".join(f" with {name} = {top[name]}" for name in asked)
             library = "cuBLAS" if top["reference"].startswith("cublas") else str(top["reference"])
-            cuda = data.over(top, best(ours)) if ours else None
-            found.append(InTriton(place, top, gain(top.names), library, cuda))
+            fastest = best(ours) if ours else None
+            cuda = data.over(top, fastest) if fastest else None
+            found.append(InTriton(place, top, gain(top.names), library, cuda, fastest))
     return found
 
 
@@ -504,7 +526,14 @@ def memory_speed(data: RunData) -> Facts:
         ]
         for what, row in top.items()
     ]
-    return {"top": top, "copy": max(copies), "table": Table(lines)}
+    counted = [known for row in top.values() if DRAM in (known := _busy(data, row))]
+    return {
+        "top": top,
+        "copy": max(copies),
+        "dram": [known[DRAM] for known in counted],
+        "others": [share for known in counted for unit, share in known.items() if unit != DRAM],
+        "table": Table(lines),
+    }
 
 
 _MEMORY_LADDERS = {
@@ -546,9 +575,19 @@ def attention_speed(data: RunData) -> Facts:
         ]
         for row in fastest
     ]
+    alike = [row for row in rungs if (row["variant"], row.size) == (here[0]["variant"], size)]
+    errors = [
+        one
+        for name in _ATTENTION_LIBRARIES
+        if name in data.parts
+        for one in errors_by_inputs(data.parts[name].ok, data.parts[name].metrics)
+    ]
     return {
         "top": here[0],
         "causal": here.get(1),
+        "busy": next((known for row in (here[0], *alike) if (known := _busy(data, row))), {}),
+        "errors": [one.ratio for one in errors if one.ratio],
+        "beside": sorted({one.row["reference"] for one in errors}),
         "over": {
             causal: [gain(row.names) for row in fastest if row["causal"] == causal and row["d"] == size["d"]]
             for causal in here
