@@ -203,3 +203,41 @@ def test_what_texts_say_of_attention_is_decided_from_pairs_of_rungs(
 
 def replace_timings(data: RunData, timings: Any) -> RunData:
     return RunData(data.sweeps, data.frames | {"timings": timings}, data.environment)
+
+
+def test_where_they_were_measured_it_says_what_is_busy_and_how_large_errors_are(data: RunData) -> None:
+    ladder, libraries = (data.sweeps[name] for name in ("attention", "attention_libraries"))
+    rows = tables.frame("timings", beside_libraries(libraries, 650))
+    timings = data.frames["timings"]
+    timings = tables.concat([timings[timings["sweep"] != libraries.name], rows], "timings")
+    (rung,) = (entry.variant for entry in ladder.entries if entry.rung == "9 lean softmax")
+    shares = {
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 72.0,
+        "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active": 64.0,
+        "smsp__issue_active.avg.pct_of_peak_sustained_active": 51.0,
+    }
+    errors = {"max_error_uniform": 0.02, "reference_max_error_uniform": 0.04}
+    errors |= {"max_error_wide": 0.09, "reference_max_error_wide": 0.1}
+    metrics = [
+        {"sweep": name, "variant": rung.id, **size, "metric": metric, "unit": "", "value": value}
+        for name, size, of in (
+            ("attention", data.parts["attention"].size, shares),
+            (libraries.name, {"sequence": 4096, "heads": 64, "d": 128}, errors),
+        )
+        for metric, value in of.items()
+    ]
+
+    def said(found: list[dict[str, Any]]) -> tuple[str, str]:
+        frames = data.frames | {"timings": timings}
+        frames |= {"metrics": tables.concat([frames["metrics"], tables.frame("metrics", found)], "metrics")}
+        other = RunData(data.sweeps, frames, data.environment)
+        links = Links(PUBLISHED, ROOT, other)
+        (answer,) = (one for one in answers(other, links) if one.name == "attention_speed")
+        return answer.why, answer.exceptions
+
+    why, exceptions = said(metrics)
+    assert why == "Of their peak rates it takes: tensor cores 72 %, exponentials 64 %, issue slots 51 %."
+    assert exceptions.endswith(" Its largest errors are 0.50 to 0.90 times those of cuDNN.")
+    why, exceptions = said([])
+    assert why == ""
+    assert "errors" not in exceptions

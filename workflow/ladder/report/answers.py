@@ -448,12 +448,14 @@ def _counted(data: RunData, problems: Mapping[str, Sequence["InTriton"]]) -> lis
     """Of each problem the place where CUDA is farthest ahead of those counted, and the unit that it keeps busiest."""
     found = []
     for what, places in problems.items():
-        both = [(one, _busy(data, one.top), _busy(data, one.ours)) for one in places if one.ours and one.cuda]
-        known = [(one, theirs, unit) for one, theirs, ours in both for unit in [*ours][:1] if unit in theirs]
-        if known:
-            one, theirs, unit = min(known, key=lambda each: each[0].cuda.value)
-            shares = theirs[unit], _busy(data, one.ours)[unit]
-            found.append({"what": what, "place": one.place, "unit": unit, "shares": shares, "rows": (one.top, one.ours)})
+        known = []
+        for one in places:
+            theirs, ours = _busy(data, one.top), _busy(data, one.ours) if one.ours else {}
+            unit = next(iter(ours), "")
+            if one.cuda and unit in theirs:
+                about = {"what": what, "place": one.place, "unit": unit, "rows": (one.top, one.ours)}
+                known.append((one.cuda.value, about | {"shares": (theirs[unit], ours[unit])}))
+        found += [min(known, key=lambda each: each[0])[1]] if known else []
     return found
 
 

@@ -36,8 +36,8 @@ from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
 
 TEMPLATES.filters["anchor"] = markdown.anchor
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path, "shares_of": shares_of, "counters": counters}
-TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
+TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path, "shares_of": shares_of}
+TEMPLATES.globals |= {"counters": counters, "sections": sections, "version": __version__, "EARLIER": EARLIER}
 NOT_HERE = "not on this GPU"
 """Verdict of a refuted statement of a source that measured another one."""
 _SMALL = 2048  # below it sizes have a table of their own

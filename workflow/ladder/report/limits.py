@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from ladder.model.cell import size_label
 from ladder.report import sections
 from ladder.report.markdown import share, text
@@ -13,10 +15,9 @@ from ladder.report.words import Table
 from ladder.results import statistics as stats
 from ladder.results.sweep_data import SweepData
 
-TENSOR = "tensor cores"
 DRAM = "DRAM"
 _PIPES = {
-    TENSOR: "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "tensor cores": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "exponentials": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
 }
 _UNITS = (*_PIPES, "issue slots", DRAM, "shared memory", "L1 loads")
@@ -24,13 +25,14 @@ _UNITS = (*_PIPES, "issue slots", DRAM, "shared memory", "L1 loads")
 
 def busy(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
     """Unit -> the share of its peak rate that a launch takes, of those that were counted, the busiest first."""
-    seconds, peak = row["median_us"] * 1e-6, gpu.get("memory_peak_gbytes_per_s")
-    of_pipes = [metrics.get(name, math.nan) / 100 for name in _PIPES.values()]
-    dram, shared, sectors, requests, issued = needs(row, metrics, gpu)
-    times = [one.seconds / seconds for one in (issued, shared, max(sectors, requests, key=lambda one: one.seconds))]
-    slots, *memories = times
-    shares = [*of_pipes, slots, dram.amount / 1e9 / seconds / (peak or math.nan), *memories]
-    known = {unit: one for unit, one in zip(_UNITS, shares, strict=True) if not math.isnan(one)}
+    dram, *others = needs(row, metrics, gpu)
+    shared, sectors, requests, issued = (one.seconds / row["median_us"] * 1e6 for one in others)
+    # The row has the share that the bytes take which the problem needs.
+    rate, share_of_peak = (row.get(name, math.nan) for name in ("gbytes_per_s", "memory_fraction"))
+    moved = dram.amount / row["median_us"] / 1e3
+    shares = [metrics.get(name, math.nan) / 100 for name in _PIPES.values()]
+    shares += [issued, moved / rate * share_of_peak, shared, max(sectors, requests)]
+    known = {unit: one for unit, one in zip(_UNITS, shares, strict=True) if not pd.isna(one)}
     return dict(sorted(known.items(), key=lambda one: -one[1]))
 
 
