@@ -205,7 +205,9 @@ def replace_timings(data: RunData, timings: Any) -> RunData:
     return RunData(data.sweeps, data.frames | {"timings": timings}, data.environment)
 
 
-def test_where_they_were_measured_it_says_what_is_busy_and_how_large_errors_are(data: RunData) -> None:
+def test_its_numbers_say_what_is_busy_and_how_large_errors_are_where_they_were_measured(
+    data: RunData,
+) -> None:
     ladder, libraries = (data.sweeps[name] for name in ("attention", "attention_libraries"))
     rows = tables.frame("timings", beside_libraries(libraries, 650))
     timings = data.frames["timings"]
@@ -227,17 +229,21 @@ def test_where_they_were_measured_it_says_what_is_busy_and_how_large_errors_are(
         for metric, value in of.items()
     ]
 
-    def said(found: list[dict[str, Any]]) -> tuple[str, str]:
+    def lines(found: list[dict[str, Any]]) -> tuple[list[str], dict[tuple[str, str], dict[str, str]]]:
+        """Heads of the answer's numbers, and those of rows with 128 elements by mask and keys."""
         frames = data.frames | {"timings": timings}
         frames |= {"metrics": tables.concat([frames["metrics"], tables.frame("metrics", found)], "metrics")}
         other = RunData(data.sweeps, frames, data.environment)
         links = Links(PUBLISHED, ROOT, other)
         (answer,) = (one for one in answers(other, links) if one.name == "attention_speed")
-        return answer.why, answer.exceptions
+        known = [dict(line) for line in answer.table.lines]
+        here = {(one["mask"], one["keys"]): one for one in known if one["elements in a row"] == "128"}
+        return answer.table.heads, here
 
-    why, exceptions = said(metrics)
-    assert why == "Of their peak rates it takes: tensor cores 72 %, exponentials 64 %, issue slots 51 %."
-    assert exceptions.endswith(" Its largest errors are 0.50 to 0.90 times those of cuDNN.")
-    why, exceptions = said([])
-    assert why == ""
-    assert "errors" not in exceptions
+    _, here = lines(metrics)
+    busy = {place: one["busy"] for place, one in here.items() if one["busy"]}
+    assert busy == {("none", "8192"): "tensor cores 72 %, exponentials 64 %, issue slots 51 %"}
+    errors_at = {place: one["largest error over its"] for place, one in here.items()}
+    assert {place: one for place, one in errors_at.items() if one} == {("none", "4096"): "0.500 to 0.900"}
+    heads, _ = lines([])
+    assert not {"busy", "largest error over its"} & {*heads}

@@ -5,8 +5,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import pandas as pd
-
 from ladder.model.cell import size_label
 from ladder.report import sections
 from ladder.report.markdown import share, text
@@ -15,12 +13,12 @@ from ladder.report.words import Table
 from ladder.results import statistics as stats
 from ladder.results.sweep_data import SweepData
 
-DRAM = "DRAM"
 _PIPES = {
     "tensor cores": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "exponentials": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
 }
-_UNITS = (*_PIPES, "issue slots", DRAM, "shared memory", "L1 loads")
+_LEAST = 0.005  # of the rate: less reads as nothing
+_UNITS = (*_PIPES, "issue slots", "DRAM", "shared memory", "L1 loads")
 
 
 def busy(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
@@ -32,7 +30,7 @@ def busy(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]
     moved = dram.amount / row["median_us"] / 1e3
     shares = [metrics.get(name, math.nan) / 100 for name in _PIPES.values()]
     shares += [issued, moved / rate * share_of_peak, shared, max(sectors, requests)]
-    known = {unit: one for unit, one in zip(_UNITS, shares, strict=True) if not pd.isna(one)}
+    known = {unit: one for unit, one in zip(_UNITS, shares, strict=True) if one >= _LEAST}  # NaN is not
     return dict(sorted(known.items(), key=lambda one: -one[1]))
 
 

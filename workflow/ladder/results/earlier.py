@@ -32,7 +32,7 @@ _PLACE = ("layout", "k", "inputs")
 
 @dataclass(frozen=True)
 class Errors:
-    """The largest errors of a cell's kernel and of its reference with inputs of a kind; None where it gave no number."""
+    """The largest errors of a cell's kernel and of its reference with some inputs; None where that is no number."""
 
     row: Row
     inputs: str
