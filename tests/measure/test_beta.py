@@ -272,6 +272,9 @@ def test_answers_read_cells_and_observations(tmp_path: Path) -> None:
     data = RunData.read(lab.folder, lab.sweeps(SWEEPS))
     ratios = answers.accuracy(data)["ratios"]["fp32"]
     assert {kind: set(of) for kind, of in ratios.items()} == {"uniform": {0.5}, "wide": {3.0}}
+    other = data.frames["timings"].assign(reference="cuDNN")
+    beside = RunData(data.sweeps, {**data.frames, "timings": other}, data.environment)
+    assert answers.accuracy(beside)["ratios"]["tf32"], "those over cuBLAS, here of an earlier release"
     cost = answers.accumulation(data)
     assert cost["own"] == pytest.approx([0.5], abs=0.05)
     assert cost["library"] == pytest.approx([0.25], abs=0.05)

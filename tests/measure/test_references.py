@@ -27,6 +27,8 @@ from ladder.measure.conditions import tree_conditions
 from ladder.measure.request import Request
 from ladder.model.errors import LadderError
 from ladder.model.plan import Plan
+from ladder.model.problem import ERROR_INPUTS
+from ladder.problems.attention.instance import AttentionInstance
 from measuring import GPUS, measured
 from test_worker import planned, played
 
@@ -174,6 +176,38 @@ def test_where_the_answer_depends_on_a_parameter_a_reference_gets_it(tmp_path: P
         assert own.answer(Request(index, ["dirty"]))["results"]["dirty"]["status"] == "ok"
     assert [given[2]["k"] for given in module_of(plan).calls] == [2, 2, 16, 16], "for both places of outputs"
     assert list(dict.fromkeys(reach)) == [2, 16]
+
+
+def test_errors_of_a_callable_are_recorded_beside_those_of_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = {"sequence": 2048, "heads": 2, "d": 128}
+    reference = {"python": python_file(tmp_path), "entry": "good", "name": "mine"}
+    plan = own_plan(
+        tmp_path,
+        [reference],
+        problem="attention",
+        dtypes=["bf16"],
+        sizes=[size],
+        variants=[{"kernel": "6_overlap", "params": {"causal": 1}}],
+        errors={},
+    )
+
+    def check(own: AttentionInstance, params: Any) -> Check:
+        """Errors by kind and by whose output it is; both are checked as causal."""
+        assert params["causal"] == 1
+        return Check((0.25 if own._place else 0.125) * (1 + ERROR_INPUTS.index(own.inputs) % 3), 1.0)
+
+    monkeypatch.setattr(AttentionInstance, "check", check)
+    monkeypatch.setattr(worker.Bench, "verify_edges", lambda *_: None)  # of other kinds, too
+    monkeypatch.setattr(worker.Bench, "_enqueues_elsewhere", lambda *_: False)
+    found = answer(plan, tmp_path)["dirty"]
+    assert found["status"] == "ok", found["reason"]
+    assert {one["metric"]: one["value"] for one in found["observations"]} == {
+        f"{side}max_error_{kind}": error * place
+        for place, kind in enumerate(ERROR_INPUTS, 1)
+        for side, error in (("", 0.125), ("reference_", 0.25))
+    }
 
 
 def test_a_c_entry_gets_the_same_and_its_setup_is_called_once_a_size(tmp_path: Path, short: None) -> None:

@@ -26,7 +26,7 @@ from ladder.measure.view import View
 from ladder.model.cell import Cell, Reference
 from ladder.model.errors import LadderError
 from ladder.model.plan import Launch, Plan, Task
-from ladder.model.record import Conditions, Record, Session
+from ladder.model.record import NO_NUMBER, Conditions, Record, Session
 
 WORKER = '''
 """Speaks the worker's protocol and does in each task what its script says."""
@@ -77,6 +77,10 @@ while True:
     elif what == "half an answer":
         os.write(pipe.fileno(), (4000).to_bytes(4, "big") + b"half of it")
         os._exit(0)
+    elif what == "infinite":
+        seen = {"max_error_wide": 0.5, "reference_max_error_wide": float("inf")}
+        seen = [{"metric": name, "unit": None, "value": value} for name, value in seen.items()]
+        answer(regimes, good | {"observations": seen})
     elif what == "prints":
         print("a library's own words", flush=True)
         answer(regimes)
@@ -219,6 +223,15 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
 
 def statuses(records: list[Record]) -> list[str]:
     return [record.status for record in records]
+
+
+def test_an_error_that_is_infinite_is_recorded_as_one_of_no_number_so_that_the_store_stays_readable(
+    run: Run,
+) -> None:
+    run.script({"1": "infinite"})
+    seen = {one["metric"]: one["value"] for one in run.measure()[1].result["observations"]}
+    assert seen == {"max_error_wide": 0.5, "reference_max_error_wide": NO_NUMBER}
+    assert statuses(run.records) == ["ok"] * TASKS
 
 
 def test_all_goes_well_in_one_worker(run: Run) -> None:

@@ -579,9 +579,21 @@ def test_on_another_architecture_the_report_says_what_cannot_run_and_answers_the
     assert "Which three steps matter most in FP32? **Coalesced loads (12 times)" in report
 
 
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
+ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"
+
+
+def counted_in_triton(place: Any) -> list[dict[str, Any]]:
+    """Counters of a cell: kernels in Triton keep tensor cores busy for less of the time."""
+    busy = {TENSOR: 81.0, ISSUED: 20.0} if place.variant.kernel.triton else {TENSOR: 95.0, ISSUED: 30.0}
+    return [{"metric": name, "unit": "%", "value": value} for name, value in busy.items()]
+
+
+@pytest.mark.parametrize("counted", [False, True])
 def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
-    tmp_path: Path, monkeypatch: Any
+    counted: bool, tmp_path: Path, monkeypatch: Any
 ) -> None:
+    monkeypatch.setattr("factory.make_profile", counted_in_triton)
     speeds = {"triton_gemm": 0.8, "triton_persistent": 0.9, "hopper_gemm": 1.03, "hopper_ping_pong": 1.0}
     speeds |= {"4_vectors": 1.1, "7_ring": 0.9, "triton_softmax": 1.05}
     speeds |= {"6_overlap": 0.8, "7_causal": 0.8, "8_persistent": 0.8, "triton_attention": 0.6}
@@ -600,7 +612,7 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
         faster = variant.params.get("causal") and not variant.kernel.name.startswith("triton")
         return over(record, 0.8) if faster else record
 
-    lab.record(names, change)
+    lab.record(names, change, metrics=counted)
     lab.collect(names)
     data = RunData.read(lab.folder, lab.sweeps(names))
     found = {one.name: one for one in answers(data, Links(lab.folder, lab.folder.root, data))}["triton"]
@@ -617,6 +629,15 @@ def test_what_triton_costs_is_over_libraries_and_over_cuda_beside_it(
     assert [*dict.fromkeys(column(found, "what"))][::2] == kinds
     assert column(found, "size").count("16384x8192 in bf16") == 2
     assert found.figure == "triton_gemm-1-curves.png"
+    said = "Tensor cores: 81 % busy, CUDA's 95 %; registers 36 and 36, instructions 900 and 900."
+    assert found.why == (said if counted else "")
+    if counted:
+        busy = [one for one in column(found, "busy in Triton, in CUDA") if one]
+        assert {*busy} == {"tensor cores: 81 %, 95 %"}
+        assert len(busy) == 5, "GEMM and softmax at two sizes, attention at one"
+        assert {*column(found, "instructions")} == {"", "900, 900"}
+    else:
+        assert len(found.table.heads) == 3, "what, size and speed-up"
     (empty,) = [
         one
         for one in answers(RunData.read(lab.folder, {}), Links(lab.folder, tmp_path, data))

@@ -203,3 +203,47 @@ def test_what_texts_say_of_attention_is_decided_from_pairs_of_rungs(
 
 def replace_timings(data: RunData, timings: Any) -> RunData:
     return RunData(data.sweeps, data.frames | {"timings": timings}, data.environment)
+
+
+def test_its_numbers_say_what_is_busy_and_how_large_errors_are_where_they_were_measured(
+    data: RunData,
+) -> None:
+    ladder, libraries = (data.sweeps[name] for name in ("attention", "attention_libraries"))
+    rows = tables.frame("timings", beside_libraries(libraries, 650))
+    timings = data.frames["timings"]
+    timings = tables.concat([timings[timings["sweep"] != libraries.name], rows], "timings")
+    (rung,) = (entry.variant for entry in ladder.entries if entry.rung == "9 lean softmax")
+    shares = {
+        "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 72.0,
+        "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active": 64.0,
+        "smsp__issue_active.avg.pct_of_peak_sustained_active": 51.0,
+    }
+    errors = {"max_error_uniform": 0.02, "reference_max_error_uniform": 0.04}
+    errors |= {"max_error_wide": 0.09, "reference_max_error_wide": 0.1}
+    metrics = [
+        {"sweep": name, "variant": rung.id, **size, "metric": metric, "unit": "", "value": value}
+        for name, size, of in (
+            ("attention", data.parts["attention"].size, shares),
+            (libraries.name, {"sequence": 4096, "heads": 64, "d": 128}, errors),
+        )
+        for metric, value in of.items()
+    ]
+
+    def lines(found: list[dict[str, Any]]) -> tuple[list[str], dict[tuple[str, str], dict[str, str]]]:
+        """Heads of the answer's numbers, and those of rows with 128 elements by mask and keys."""
+        frames = data.frames | {"timings": timings}
+        frames |= {"metrics": tables.concat([frames["metrics"], tables.frame("metrics", found)], "metrics")}
+        other = RunData(data.sweeps, frames, data.environment)
+        links = Links(PUBLISHED, ROOT, other)
+        (answer,) = (one for one in answers(other, links) if one.name == "attention_speed")
+        known = [dict(line) for line in answer.table.lines]
+        here = {(one["mask"], one["keys"]): one for one in known if one["elements in a row"] == "128"}
+        return answer.table.heads, here
+
+    _, here = lines(metrics)
+    busy = {place: one["busy"] for place, one in here.items() if one["busy"]}
+    assert busy == {("none", "8192"): "tensor cores 72 %, exponentials 64 %, issue slots 51 %"}
+    errors_at = {place: one["largest error over its"] for place, one in here.items()}
+    assert {place: one for place, one in errors_at.items() if one} == {("none", "4096"): "0.500 to 0.900"}
+    heads, _ = lines([])
+    assert not {"busy", "largest error over its"} & {*heads}

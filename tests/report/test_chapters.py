@@ -216,5 +216,28 @@ def test_the_answer_names_the_fastest_rung_and_what_a_copy_reaches(data: RunData
     )
     assert next(dict(line)["fastest rung"] for line in answer.table.lines) == "bulk copies"
     assert answer.chapter == "memory_bound"
+    assert "busy" not in answer.table.heads, "nothing was counted"
     sizes = [dict(line)["size"] for line in answer.table.lines]
     assert sizes == [data.parts[name].size_text for name in (*ALL_RATES, "gemv_fp32")]
+
+
+def test_the_numbers_of_the_answer_say_what_is_busy_where_it_was_counted(
+    data: RunData,
+) -> None:
+    """The sum moves 1.16 GB, where 2^28 numbers are 1.07."""
+    row = next(
+        one
+        for one in data.rows("reduction", rung="8 bulk copies")
+        if one.size == data.parts["reduction"].size
+    )
+    counted = {"dram__bytes_read.sum": 1.1e9, "dram__bytes_write.sum": 0.06e9}
+    counted |= {"smsp__issue_active.avg.pct_of_peak_sustained_active": 12.0}
+    place = {name: row[name] for name in ("sweep", "variant")} | dict(row.size)
+    rows = [place | {"metric": name, "unit": "", "value": value} for name, value in counted.items()]
+    metrics = tables.concat([data.frames["metrics"], tables.frame("metrics", rows)], "metrics")
+    other = RunData(data.sweeps, data.frames | {"metrics": metrics}, data.environment)
+    (answer,) = (one for one in answers(other, Links(PUBLISHED, ROOT, other)) if one.name == "memory_speed")
+    part = 1.16e9 / 2**30 * row["memory_fraction"]
+    (line, *others) = map(dict, answer.table.lines)
+    assert line["busy"] == f"DRAM {100 * part:.0f} %, issue slots 12 %"
+    assert not any(one["busy"] for one in others)

@@ -8,7 +8,7 @@ import pytest
 from checkout import every_sweep
 from conftest import ROOT
 from ladder.model.sweep import Entry
-from ladder.report.code_links import changed_lines, code_links, file_before, file_of
+from ladder.report.code_links import changed_lines, code_links, file_before, file_of, new_code
 
 SWEEPS = every_sweep()
 
@@ -106,3 +106,17 @@ def test_each_rung_of_a_ladder_has_links_that_lead_somewhere() -> None:
         for entry in SWEEPS[name].entries:
             for one in code_links(entry, SWEEPS[name], ROOT):
                 assert any(line.strip() for line in lines_of(one.href)), (entry.rung, one)
+
+
+@pytest.mark.parametrize(("ladder", "rung", "files"), [
+    ("attention", "9", ["lean_softmax.cuh"]),  # a type of its own in the file of rung 8
+    ("attention_64", "6a", []),  # a number
+    ("attention", "8", ["8_persistent.cu"]),
+    ("softmax_fp32", "7b", ["7_ring.cu"]),  # over another file
+])  # fmt: skip
+def test_a_rung_with_the_file_of_the_one_that_it_changes_has_the_header_of_what_its_parameters_name(
+    ladder: str, rung: str, files: list[str]
+) -> None:
+    found = new_code(entry_of(ladder, rung), SWEEPS[ladder], SWEEPS, ROOT)
+    assert [*dict.fromkeys(one.href.partition("#")[0].rpartition("/")[2] for one in found)] == files
+    assert all(lines_of(one.href) for one in found)

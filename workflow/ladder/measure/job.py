@@ -28,7 +28,7 @@ from ladder.model.files import read_json, write_json
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
 from ladder.model.plan import Plan
-from ladder.model.record import Record, Session
+from ladder.model.record import NO_NUMBER, Record, Session
 
 _LEAVING_S = 10.0  # a process that was killed is listed until the driver has cleared its context away
 
@@ -64,6 +64,8 @@ class Measuring:
                 for result in answer["results"].values():
                     if blocks := result.pop("blocks", None):
                         result["sustained"] = {side: self.steady(of) for side, of in blocks.items()}
+                    for one in result.get("observations", ()):  # a reference's error may be infinite
+                        one["value"] = min(one["value"], NO_NUMBER)
                 records = list(self.records(request, answer, device))
                 for record in records:
                     append(record)

@@ -30,6 +30,7 @@ METRIC_GROUPS: dict[str, str] = {
         l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum""",
     "compute": """sm__throughput.avg.pct_of_peak_sustained_elapsed
         sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active
+        sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active
         smsp__sass_thread_inst_executed_op_ffma_pred_on.sum
         smsp__issue_active.avg.pct_of_peak_sustained_active""",
     # What a kernel on the CUDA cores keeps busy: issue slots, ALU, the pipe of loads and shuffles and its way back.

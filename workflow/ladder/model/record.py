@@ -15,6 +15,8 @@ from ladder.model.files import digest_json
 from ladder.model.schemas import STATUSES
 
 SCHEMA = 1  # version of the records that this code writes and reads
+NO_NUMBER = 1e300
+"""The error of a result that is no number, as checks say it; also in place of infinity, which JSON does not have."""
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -58,16 +58,27 @@ def _plain(value: Any) -> Any:
 
 
 def columns(data: pd.DataFrame) -> dict[str, Any]:
-    """Column -> its values, or of text its `words` with the `codes` of the rows, -1 for none. Empty ones are absent."""
+    """Column -> its values, or where these repeat its `words` with the `codes` of the rows, -1 for none.
+
+    Empty ones are absent.
+    """
     found: dict[str, Any] = {}
     for name in data.columns[data.notna().any()]:
         column = data[name]
-        if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
+        counted = pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column)
+        if counted and _REPEATED * column.nunique() > len(column):
             found[str(name)] = [_plain(value) for value in column.tolist()]
         else:
             codes, words = pd.factorize(column)
-            found[str(name)] = {"words": [str(word) for word in words], "codes": codes.tolist()}
+            found[str(name)] = {
+                "words": [_plain(one) if counted else str(one) for one in words.tolist()],
+                "codes": codes.tolist(),
+            }
     return found
+
+
+_REPEATED = 4
+"""How often a number occurs on average in a column whose rows have codes."""
 
 
 def _sweep(data: SweepData) -> dict[str, Any]:

@@ -18,12 +18,14 @@ from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import size_label
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices, slowed
+from ladder.report.limits import busy
 from ladder.report.links import Links
 from ladder.report.markdown import figure, spread, text
 from ladder.report.steps import Step, climb, explanation, steps, way
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
+from ladder.results.earlier import errors_by_inputs
 from ladder.results.run_data import Gain, Row, RunData, Unmeasured, best, gain, grouped, mean
 from ladder.results.statistics import Estimate
 from ladder.results.sweep_data import SweepData, plain, shown_value
@@ -418,14 +420,15 @@ def triton(data: RunData) -> Facts:
         for what, names in _TRITON.items()
     }
     problems = {what: found for what, found in measured.items() if found}
-    table = Table(())
+    lines = []
     for what, found in {"bf16 GEMM": gemm, **problems}.items():
-        over, cuda = (
-            [(one.place, one.over) for one in found],
-            [(one.place, one.cuda) for one in found if one.cuda],
-        )
-        table = table.joined(speed_table(f"{what}, against {found[0].library}", over, "size"))
-        table = table.joined(speed_table(f"{what}, against CUDA", cuda, "size"))
+        over = [(one.place, one.over) for one in found]
+        rows = speed_table(f"{what}, against {found[0].library}", over, "size").lines
+        lines += [[*row, *_beside(data, None)] for row in rows]
+        for one in found:
+            cuda = [(one.place, one.cuda)] if one.cuda else []
+            rows = speed_table(f"{what}, against CUDA", cuda, "size").lines
+            lines += [[*row, *_beside(data, one)] for row in rows]
     return {
         "size": SIZE,
         "here": here[0],
@@ -433,8 +436,30 @@ def triton(data: RunData) -> Facts:
             [one for one in gemm if one is not here[0]], lambda one: words.mark(one.over), ordered=False
         ),
         "problems": problems,
-        "table": table,
+        "limit": _limit(data, here[0]),
+        "table": Table(lines),
     }
+
+
+def _limit(data: RunData, one: "InTriton") -> tuple[str, float, float] | None:
+    """The unit that the kernel in CUDA keeps busiest, with the shares of Triton's and of it; None if not counted."""
+    theirs, ours = _busy(data, one.top), _busy(data, one.ours) if one.ours else {}
+    return next(((unit, theirs[unit], part) for unit, part in ours.items() if unit in theirs), None)
+
+
+def _beside(data: RunData, one: "InTriton | None") -> Line:
+    """What counters and machine code say of a kernel in Triton and of one in CUDA, where both were counted."""
+    heads = ("busy in Triton, in CUDA", "registers", "instructions")
+    if one is None or one.ours is None or (limit := _limit(data, one)) is None:
+        return [(head, "") for head in heads]
+    unit, *shares = limit
+    said = [f"{unit}: {', '.join(markdown.share(each, '.0f') for each in shares)}"]
+    said += [f"{one.top[name]}, {one.ours[name]}" for name in heads[1:]]
+    return list(zip(heads, said, strict=True))
+
+
+def _busy(data: RunData, row: Row) -> dict[str, float]:
+    return busy(row.names, row.metrics, data.gpu) if row.metrics else {}
 
 
 _ATTENTION_LIBRARIES = ("attention_libraries", "attention_libraries_64", "attention_wide")
@@ -452,6 +477,7 @@ class InTriton:
     over: Gain
     library: str
     cuda: Gain | None
+    ours: Row | None  # the fastest in CUDA
 
 
 def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
@@ -474,8 +500,9 @@ def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
             dtype = f" in {top['dtype']}" if len(data.sweeps[sweep].dtypes) > 1 else ""
             place = size_label(top.size) + dtype + "".join(f" with {name} = {top[name]}" for name in asked)
             library = "cuBLAS" if top["reference"].startswith("cublas") else str(top["reference"])
-            cuda = data.over(top, best(ours)) if ours else None
-            found.append(InTriton(place, top, gain(top.names), library, cuda))
+            fastest = best(ours) if ours else None
+            cuda = data.over(top, fastest) if fastest else None
+            found.append(InTriton(place, top, gain(top.names), library, cuda, fastest))
     return found
 
 
@@ -501,10 +528,18 @@ def memory_speed(data: RunData) -> Facts:
             ("of the peak rate", markdown.share(row["memory_fraction"], ".3g")),
             ("against", words.proper(row["reference"])),
             ("speed over it [95 %]", spread(gain(row.names).measured, 3)),
+            ("busy", _busiest(data, row)),
         ]
         for what, row in top.items()
     ]
     return {"top": top, "copy": max(copies), "table": Table(lines)}
+
+
+def _busiest(data: RunData, row: Row) -> str:
+    """The three units that a launch keeps busiest; empty where it was not counted."""
+    return ", ".join(
+        f"{unit} {markdown.share(part, '.0f')}" for unit, part in [*_busy(data, row).items()][:3]
+    )
 
 
 _MEMORY_LADDERS = {
@@ -532,6 +567,8 @@ def attention_speed(data: RunData) -> Facts:
     here = {row["causal"]: row for row in fastest if row.size == size}
     if 0 not in here:
         raise Unmeasured("no attention without a mask has a result")
+    counted = {_cell(row): said for row in (*beside, *rungs) if (said := _busiest(data, row))}
+    errors = _errors_over_libraries(data)
     lines = [
         [
             ("mask", "causal" if row["causal"] else "none"),
@@ -543,6 +580,8 @@ def attention_speed(data: RunData) -> Facts:
             ("library", str(row["reference"]) if beside else ""),
             ("speed over it [95 %]", spread(gain(row.names).measured, 3) if beside else ""),
             ("another GPU", words.ends(gain(row.names).predicted) if beside else ""),
+            ("largest error over its", errors.get(_cell(row), "")),
+            ("busy", counted.get(_cell(row), "")),
         ]
         for row in fastest
     ]
@@ -557,6 +596,24 @@ def attention_speed(data: RunData) -> Facts:
         "lengths": sorted({row["sequence"] for row in fastest if row["d"] == size["d"]}),
         "table": Table(lines),
     }
+
+
+def _cell(row: Row) -> tuple[Any, ...]:
+    """Of attention the variant and the size, in whichever sweep."""
+    return row["variant"], *(row.size[name] for name in ("sequence", "heads", "d"))
+
+
+def _errors_over_libraries(data: RunData) -> dict[tuple[Any, ...], str]:
+    """Cell -> the least and the greatest of its largest errors by kind of inputs, over those of the library."""
+    found = [
+        (_cell(Row(one.row, stats.size_of(one.row))), one.ratio)
+        for part in (data.parts[name] for name in _ATTENTION_LIBRARIES if name in data.parts)
+        for one in errors_by_inputs(part.ok, part.metrics)
+        if one.ratio
+    ]
+    by_cell = grouped(found, lambda one: one[0], ordered=False)
+    ends = {cell: sorted(ratio for _, ratio in own) for cell, own in by_cell.items()}
+    return {cell: " to ".join(figure(own[end], 3) for end in (0, -1)) for cell, own in ends.items()}
 
 
 @question("How do thin FP32 GEMMs fare?", "fp32", "fp32_shapes", "shapes")

@@ -115,6 +115,23 @@ def changed_lines(kernel: Kernel, before: Kernel, root: Path) -> list[CodeLink]:
     ]
 
 
+def new_code(entry: Entry, sweep: Sweep, sweeps: Mapping[str, Sweep], root: Path) -> list[CodeLink]:
+    """Links to what is new in the file that spells a rung out: `changed_lines`.
+
+    Where that is the file of the rung that it changes, the headers of the types that its parameters name.
+    """
+    own, below = file_of(entry, sweeps), entry.baseline
+    if own is not None and below is not None and file_of(below, sweeps) is own:
+        before = below.variant.params
+        given = [str(value) for name, value in entry.variant.params.items() if before.get(name) != value]
+        types = re.compile(rf"^struct ({'|'.join(map(re.escape, given))})\b", re.MULTILINE)
+        headers = sorted((root / "kernels" / "include").rglob("*.cuh"))
+        found = [path for path in headers if types.search(path.read_text(encoding="utf-8"))]
+        return [_link(path.relative_to(root), path.name) for path in found]
+    other = file_before(entry, sweep, sweeps)
+    return changed_lines(own, other.kernel, root) if own is not None and other is not None else []
+
+
 def _in_sweep(entry: Entry, path: Path) -> tuple[int, int]:
     """The lines of a sweep's file that describe a rung."""
     lines = path.read_text(encoding="utf-8").splitlines()

@@ -23,6 +23,7 @@ from ladder.report.answers import OTHER_GPU, Answer, answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
+from ladder.report.limits import counters
 from ladder.report.links import Links
 from ladder.report.messages import message
 from ladder.report.shares import shares_of
@@ -36,7 +37,7 @@ from ladder.results.templates import TEMPLATES
 
 TEMPLATES.filters["anchor"] = markdown.anchor
 TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path, "shares_of": shares_of}
-TEMPLATES.globals |= {"sections": sections, "version": __version__, "EARLIER": EARLIER}
+TEMPLATES.globals |= {"counters": counters, "sections": sections, "version": __version__, "EARLIER": EARLIER}
 NOT_HERE = "not on this GPU"
 """Verdict of a refuted statement of a source that measured another one."""
 _SMALL = 2048  # below it sizes have a table of their own

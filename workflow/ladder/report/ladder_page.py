@@ -18,6 +18,7 @@ from ladder.report.code_links import (
     file_link,
     file_of,
     is_file_of_a_rung,
+    new_code,
 )
 from ladder.report.markdown import figure
 from ladder.report.shares import Shares, shares_of
@@ -159,7 +160,7 @@ class Ladder:
     data: SweepData
     steps: Mapping[str, Step]
     code: Mapping[str, Sequence[CodeLink]]
-    lines: Mapping[str, Sequence[CodeLink]]  # of a file, those that the file of the rung below lacks
+    lines: Mapping[str, Sequence[CodeLink]]  # what is new in the file of a rung
     as_file: Mapping[str, CodeLink]  # of a rung whose kernel has parameters, the file that spells it out
     files: Sequence[File]  # where a sweep measures files of their own
     shares: Shares | None  # of the peak rate, where the sweep predicts them
@@ -195,16 +196,11 @@ class Ladder:
 def _ladder(data: SweepData, all_data: RunData, root: Path) -> Ladder:
     entries, sweeps = data.sweep.entries, all_data.sweeps
     files = {entry.variant.id: file_of(entry, sweeps) for entry in entries}
-    below = {entry.variant.id: file_before(entry, data.sweep, sweeps) for entry in entries}
     return Ladder(
         data=data,
         steps={step.entry.variant.id: step for step in steps(data)},
         code={entry.variant.id: code_links(entry, data.sweep, root) for entry in entries},
-        lines={
-            variant: changed_lines(own, before.kernel, root)
-            for variant, own in files.items()
-            if own is not None and (before := below[variant]) is not None
-        },
+        lines={entry.variant.id: new_code(entry, data.sweep, sweeps, root) for entry in entries},
         as_file={
             entry.variant.id: file_link(file, root)
             for entry in entries

@@ -9,7 +9,9 @@ from ladder.model.cell import REGIMES, size_label
 from ladder.model.schemas import SIZE_COLUMNS
 from ladder.model.sweep import Entry
 from ladder.report.markdown import code, cut, figure, share, text
+from ladder.report.words import Table, proper
 from ladder.results import statistics as stats
+from ladder.results.earlier import errors_by_inputs
 from ladder.results.statistics import listed, records, size_of
 from ladder.results.sweep_data import SweepData
 from ladder.results.verdicts import FASTER, verdict_over, verdicts
@@ -30,7 +32,7 @@ _RESOURCES = {
 _INSTRUCTIONS = "ffma hmma hgmma lds_32 lds_64 lds_128 ldsm sts ldg ldgsts utmaldg shfl bar"
 
 
-def _selected(data: SweepData) -> pd.DataFrame:
+def selected(data: SweepData) -> pd.DataFrame:
     """Rows the table shows."""
     rows = data.ok
     if data.over_shapes and len(rows):
@@ -51,7 +53,7 @@ def _selected(data: SweepData) -> pd.DataFrame:
 
 def timings(data: SweepData) -> dict[str, Any]:
     """Rows of the timing table `by_regime` and cell, and titles of `columns`."""
-    rows = _selected(data)
+    rows = selected(data)
     rate = stats.rate_column(rows)
     shown = rows if rate else stats.access_costs(rows, data.metrics)
     by_regime = {data.regime: {stats.cell_of(row): row for row in records(shown)}}
@@ -62,9 +64,27 @@ def timings(data: SweepData) -> dict[str, Any]:
     return {"by_regime": by_regime, "columns": dict([rate]) if rate else COST_TITLES}
 
 
+def errors(data: SweepData) -> Table:
+    """The largest errors of the cells whose sweep asks for them, beside those of the reference."""
+    return Table(
+        [
+            [
+                ("variant", text(data.names[one.row["variant"]])),
+                ("size", size_label(size_of(one.row))),
+                ("inputs", one.inputs),
+                ("largest error", figure(one.own, 3)),
+                ("of", text(proper(one.row["reference"]))),
+                ("its largest error", figure(one.reference, 3) if one.reference is not None else "no number"),
+                ("times its error", figure(one.ratio, 3) if one.ratio is not None else ""),
+            ]
+            for one in errors_by_inputs(data.ok, data.metrics)
+        ]
+    )
+
+
 def resources(data: SweepData) -> dict[str, Any]:
     """Of the variants shown that compiled `lines`, each for those that use the same, and the `titles` of columns."""
-    wanted = list(dict.fromkeys(_selected(data)["variant"])) or list(data.resources["variant"])[:MOST_ROWS]
+    wanted = list(dict.fromkeys(selected(data)["variant"])) or list(data.resources["variant"])[:MOST_ROWS]
     shown = data.resources[(data.resources["status"] == "ok") & data.resources["variant"].isin(wanted)]
     kinds = [name for name in _INSTRUCTIONS.split() if (shown[name] > 0).any()]
     titles = _RESOURCES | {name: name.upper().replace("_", ".") for name in kinds}

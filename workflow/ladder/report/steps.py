@@ -57,7 +57,7 @@ class Counted:
     unit: str = ""
 
 
-def _needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
+def needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
     """What a launch moves, loads and issues; NaN where it was not counted."""
 
     def of(name: str) -> float:
@@ -76,7 +76,7 @@ def _needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
     ]
 
 
-def _waits(row: Row, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
+def waits(row: Row, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
     """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle.
 
     Those that say nothing of a kernel's memory or barriers have no words.
@@ -108,13 +108,13 @@ def cause(
     """
     saved = (below["median_us"] - above["median_us"]) * 1e-6
     least = _LIMITS * max(below["median_us"], above["median_us"]) * 1e-6
-    for kinds, limit in ((_needs, least), (_waits, 0.0)):
+    for kinds, limit in ((needs, least), (waits, 0.0)):
         before, after = (
             kinds(row, metrics, gpu) for row, metrics in zip((below, above), counters, strict=True)
         )
         pairs = list(zip(before, after, strict=True))
         parts = [(one.seconds - other.seconds) / saved if saved else math.nan for one, other in pairs]
-        elsewhere = -sum(part for part in parts if part < 0) if kinds is _waits else 0.0
+        elsewhere = -sum(part for part in parts if part < 0) if kinds is waits else 0.0
         found = []
         for part, (one, other) in zip(parts, pairs, strict=True):
             left = part - elsewhere

@@ -1,11 +1,13 @@
 """Errors by kind of inputs and cells with beta = 1, also from two tables that earlier releases published of them."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from ladder.model.problem import ERROR_INPUTS
+from ladder.model.record import NO_NUMBER
 from ladder.model.schemas import columns
 from ladder.results.statistics import cell_of, metric_table, records
 
@@ -28,20 +30,42 @@ EARLIER: Mapping[str, Mapping[str, str]] = {
 _PLACE = ("layout", "k", "inputs")
 
 
+@dataclass(frozen=True)
+class Errors:
+    """The largest errors of a cell's kernel and of its reference with some inputs; None where that is no number."""
+
+    row: Row
+    inputs: str
+    own: float
+    reference: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """The kernel's over the reference's."""
+        return self.own / self.reference if self.reference else None
+
+
+def errors_by_inputs(timings: pd.DataFrame, metrics: pd.DataFrame) -> list[Errors]:
+    """Those of the cells in `timings` whose sweep asks for them."""
+    known = metric_table(metrics[metrics["metric"].str.contains("max_error_")])
+    rows = {cell: row for row in records(timings) if (cell := cell_of(row)) in known}
+    return [
+        Errors(row, kind, known[cell][f"max_error_{kind}"], other if other < NO_NUMBER else None)
+        for cell, row in rows.items()
+        for kind in ERROR_INPUTS
+        if (other := known[cell].get(f"reference_max_error_{kind}")) is not None
+    ]
+
+
 def errors_over_cublas(frames: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, str, str, float]]:
-    """Sweep, dtype, kind of inputs, and the largest error of a kernel over that of the library, if any were measured.
+    """Sweep, dtype, kind of inputs, and the largest error of a GEMM over that of cuBLAS, if any were measured.
 
     `frames` have timings and metrics, or accuracy.
     """
-    known, dtypes = metric_table(frames["metrics"]), {}
-    for row in records(frames["timings"]):
-        dtypes[cell_of(row)] = row["dtype"]
-    found = [
-        (cell[0], dtypes[cell], kind, of[f"max_error_{kind}"] / base)
-        for cell, of in known.items()
-        for kind in ERROR_INPUTS
-        if (base := of.get(f"reference_max_error_{kind}")) and cell in dtypes
-    ]
+    timings = frames["timings"]
+    beside = timings[timings["reference"].str.startswith("cublas", na=False) & timings["baseline"].isna()]
+    every = errors_by_inputs(beside, frames["metrics"])
+    found = [(one.row["sweep"], one.row["dtype"], one.inputs, one.ratio) for one in every if one.ratio]
     yield from found or _errors_of_accuracy(records(frames["accuracy"]))
 
 
