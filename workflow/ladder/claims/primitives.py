@@ -15,8 +15,6 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import ndtri
-
 from ladder.model.cell import size_label
 from ladder.model.errors import refuse
 from ladder.model.schemas import VERDICTS
@@ -100,6 +98,8 @@ def corrected(
     the level 0.05 / n, the next one at 0.05 / (n - 1), and so on; from the first that does not all are undecided. A
     value that is refuted lies beyond one edge only. Counts have no chance in them, and are no values of these n.
     """
+    from scipy.special import ndtri  # slow to import, and the report imports claims for their words
+
     alone, found = HOLDS if some else REFUTED, [*verdicts]
     chance = [place for place, value in enumerate(values) if value.low < value.high]
     edges = dict.fromkeys(chance, (least, most))

@@ -24,7 +24,6 @@ from ladder.problems.registry import PROBLEMS
 from ladder.results import tables
 from ladder.results.conversion import BOTH, OVER
 from ladder.results.environment import read_as
-from ladder.results.prediction import combine_sessions
 from ladder.results.statistics import lag_1
 
 Row = dict[str, Any]
@@ -321,5 +320,9 @@ def changed_code(view: View) -> dict[str, int]:
 
 def merge(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
     """Tables of all sweeps joined in their order, with what the sessions of all of them say together."""
+    from ladder.results.prediction import (
+        combine_sessions,  # and with it scipy: figures and pages are drawn without
+    )
+
     joined = {name: tables.concat([frames[name] for frames in parts.values()], name) for name in SWEEP_TABLES}
     return combine_sessions(joined)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -46,6 +45,8 @@ def _scale(best: pd.DataFrame, alike: bool) -> tuple[Normalize, Colormap, str]:
 
 def draw(data: FigureData) -> Figure:
     """Annotated cells; an empty one says why. Values not tried are left out."""
+    import seaborn  # takes a second to import
+
     x, y, hue = data.figure.x, data.figure.y, data.figure.hue
     if x is None or y is None:
         raise NoDataError("the sweep names no x and y parameter for it")
@@ -65,7 +66,7 @@ def draw(data: FigureData) -> Figure:
         table, words = (own.pivot(index="y", columns="x", values=name) for name in ("speedup", "words"))
         table, words = (each.reindex(index=ys, columns=xs) for each in (table, words))
         look: dict[str, Any] = {"norm": norm, "cmap": colors, "cbar": False, "annot": words, "fmt": ""}
-        sns.heatmap(
+        seaborn.heatmap(
             table.astype(float), ax=axis, annot_kws={"fontsize": 9.5 if across <= _ROOMY else 8}, **look
         )
         axis.grid(visible=False)
