@@ -48,7 +48,7 @@ FEATURES = {
     "report": "report/* cli/report !report/figures/*",
     "figures": "report/figures/*",
     "page": "page/*",
-    "command line, display, inputs of rules": """cli/__init__ cli/app cli/digests cli/display cli/load cli/options
+    "command line, display, inputs of rules": """cli/__init__ cli/app cli/display cli/load cli/options
         cli/rules""",
 }
 

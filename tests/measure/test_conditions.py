@@ -15,8 +15,7 @@ from conftest import ROOT
 from factory import Lab
 from ladder.build.nvrtc import Request
 from ladder.catalogue.field_docs import BEGIN, END
-from ladder.cli.digests import code_digests, digest_list
-from ladder.cli.rules import STEP_MODULES, step_code
+from ladder.cli.rules import STEP_MODULES, code_digests, digest_list, step_code
 from ladder.measure.conditions import (
     PACKAGES,
     TIMER,

@@ -1,4 +1,7 @@
-"""The field reference of a document kind, as Markdown, from its model."""
+"""The field reference of a document kind, as Markdown, from its model: one table, with what is accepted in words.
+
+jsonschema-markdown makes a table for each nested model, and gives bounds and patterns as the schema has them.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

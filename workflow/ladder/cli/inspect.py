@@ -10,9 +10,9 @@ from ladder.catalogue.config import Config as ConfigDocument
 from ladder.catalogue.field_docs import BEGIN, END, field_reference
 from ladder.catalogue.sweeps import SweepDocument
 from ladder.claims.ledger import CLAIMS, check_claims
-from ladder.cli.digests import digest_list
 from ladder.cli.load import run_of
 from ladder.cli.options import Config, Configfile, project
+from ladder.cli.rules import digest_list
 from ladder.model.document import Document
 from ladder.model.errors import LadderError, refuse, refuse_unknown
 from ladder.model.expressions import whole
