@@ -15,7 +15,7 @@ from typing import Any
 from ladder.claims.counters import per_request
 from ladder.claims.ledger import overall
 from ladder.claims.primitives import NOT_MEASURED, REFUTED
-from ladder.model.cell import size_label
+from ladder.model.cell import SUSTAINED, size_label
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices, slowed
 from ladder.report.limits import busy
@@ -420,8 +420,10 @@ def triton(data: RunData) -> Facts:
         for what, names in _TRITON.items()
     }
     problems = {what: found for what, found in measured.items() if found}
+    held = _in_triton(data, "triton_gemm", SUSTAINED)
+    for_seconds = {"bf16 GEMM, for seconds": held} if held else {}
     lines = []
-    for what, found in {"bf16 GEMM": gemm, **problems}.items():
+    for what, found in {"bf16 GEMM": gemm, **for_seconds, **problems}.items():
         over = [(one.place, one.over) for one in found]
         rows = speed_table(f"{what}, against {found[0].library}", over, "size").lines
         lines += [[*row, *_beside(data, None)] for row in rows]
@@ -459,7 +461,8 @@ def _beside(data: RunData, one: "InTriton | None") -> Line:
 
 
 def _busy(data: RunData, row: Row) -> dict[str, float]:
-    return busy(row.names, row.metrics, data.gpu) if row.metrics else {}
+    """Units and how busy each is in a single launch, which is what counters are of."""
+    return busy(row.names, row.metrics, data.gpu) if row.metrics and row["regime"] != SUSTAINED else {}
 
 
 _ATTENTION_LIBRARIES = ("attention_libraries", "attention_libraries_64", "attention_wide")
@@ -480,12 +483,12 @@ class InTriton:
     ours: Row | None  # the fastest in CUDA
 
 
-def _in_triton(data: RunData, sweep: str) -> list[InTriton]:
+def _in_triton(data: RunData, sweep: str, regime: str = "") -> list[InTriton]:
     """At each dtype and size with a result in Triton, and each value of what the answer depends on.
 
-    Raises Unmeasured where the sweep has no result at all.
+    In the sweep's first regime, where it raises Unmeasured without any result, or in another one.
     """
-    found, rows = [], data.rows(sweep)
+    found, rows = [], data.timed(sweep, regime=regime).found if regime else data.rows(sweep)
     asked = data.sweeps[sweep].problem.parameters
     by_place = grouped(
         rows,
