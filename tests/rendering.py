@@ -11,7 +11,7 @@ import yaml
 from factory import Lab
 from ladder.claims import ledger
 from ladder.claims.ledger import Claim
-from ladder.claims.primitives import Answer, decide
+from ladder.claims.primitives import Parts, decide_part
 from ladder.cli.app import main
 from ladder.report.document import render
 from ladder.results.run_data import RunData
@@ -24,8 +24,8 @@ def claim(
 ) -> Claim:
     """A claim of a function that decides nothing else."""
 
-    def decided(data: RunData) -> Answer:
-        gain = decide(label, data.speeds(data.timed("fp32_transpose")), least=least, per="n")
+    def decided(data: RunData) -> Parts:
+        gain = decide_part(label, data.speeds(data.timed("fp32_transpose")), least=least, per="n")
         yield gain
         return f"Transpose: {gain.span}."
 

@@ -21,13 +21,13 @@ from ladder.claims.primitives import (
     EQUIVALENT,
     HOLDS,
     REFUTED,
-    Answer,
     Part,
-    beside,
+    Parts,
     combine,
     corrected,
-    decide,
-    judge,
+    decide_part,
+    note,
+    verdict_of_value,
 )
 from ladder.cli.app import main
 from ladder.model.errors import LadderError
@@ -66,7 +66,7 @@ def made(
 
 def speed(data: RunData, **condition: Any) -> Part:
     """The part "at least as fast as `old`" of the rows of `tiles`, with what counts as equal."""
-    return decide(
+    return decide_part(
         "speed", data.speeds(data.timed("tiles")), **{"least": 1, "margin": 0.01, "per": "n", **condition}
     )
 
@@ -89,7 +89,7 @@ def speed(data: RunData, **condition: Any) -> Part:
     ],
 )
 def test_one_value_against_an_edge(least: float, most: float, value: Estimate, verdict: str) -> None:
-    assert judge(value, least, most, 0.01) == verdict
+    assert verdict_of_value(value, least, most, 0.01) == verdict
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_many_values_decide_no_oftener_by_chance_than_one(count: int, some: bool
     random, wrong, uncorrected, trials = np.random.default_rng(5), 0, 0, 400
     for _ in range(trials):
         values = drawn(random, 1.0, count)
-        own = [judge(value, 1.0, math.inf) for value in values]
+        own = [verdict_of_value(value, 1.0, math.inf) for value in values]
         uncorrected += alone in own
         wrong += alone in corrected(values, own, 1.0, math.inf, some)
     assert uncorrected / trials > 0.2
@@ -145,7 +145,7 @@ def test_many_values_decide_no_oftener_by_chance_than_one(count: int, some: bool
 
 def test_what_is_clearly_beyond_the_edge_stays_refuted_among_many() -> None:
     values = [*drawn(np.random.default_rng(5), 1.0, 13), Estimate(0.9, 0.89, 0.91)]
-    own = [judge(value, 1.0, math.inf) for value in values]
+    own = [verdict_of_value(value, 1.0, math.inf) for value in values]
     assert corrected(values, own, 1.0, math.inf)[-1] == REFUTED
 
 
@@ -160,7 +160,7 @@ def test_a_part_without_a_margin_of_its_own_takes_what_sessions_differ_by() -> N
     def part(value: float, timed: bool) -> Part:
         row = Row({"n": 1, "kernel": "k", "params": "{}"})
         found = Value(Estimate(value, value - 1e-4, value + 1e-4), row=row, timed=(row,) if timed else ())
-        return decide("speed", Values("sweep", [found]), least=1)
+        return decide_part("speed", Values("sweep", [found]), least=1)
 
     assert part(0.998, timed=True).verdict == EQUIVALENT
     assert part(0.99, timed=True).verdict == REFUTED
@@ -193,7 +193,7 @@ def test_at_one_size_all_rows_must_hold_or_one_where_the_statement_says_sometime
     assert (sometimes.verdict, sometimes.where) == ("holds", "holds at n = 1024; refuted at n = 2048")
     assert sometimes.decisive is not None
     assert sometimes.decisive.measured.value == 1.2
-    best = decide("speed", data.speeds(data.timed("tiles")).best("n"), least=1, per="n")
+    best = decide_part("speed", data.speeds(data.timed("tiles")).best("n"), least=1, per="n")
     assert best.where == "holds at n = 1024; refuted at n = 2048"
 
 
@@ -301,7 +301,7 @@ def test_of_two_that_were_not_paired_both_predictions_decide() -> None:
     )
     for data, expected in ((narrow, "holds"), (wide, "undecided")):
         over = data.speeds_over(data.timed("tiles", pad=4), data.timed("tiles", pad=0), "n")
-        assert decide("speed", over, least=1, per="n").verdict == expected
+        assert decide_part("speed", over, least=1, per="n").verdict == expected
 
 
 def test_a_row_with_two_partners_is_refused() -> None:
@@ -324,7 +324,7 @@ def test_counters_decide_without_an_interval_and_say_what_is_missing() -> None:
     cells = [cell(1024, 1.0, pad=pad) for pad in (0, 4, 8)]
     data = made(*cells, metrics=counted(**{"0": 32, "4": 8}))
     waves = data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES))
-    part = decide("wavefronts", waves, most=16, unit="")
+    part = decide_part("wavefronts", waves, most=16, unit="")
     assert part.verdict == "refuted"
     assert part.evidence == (
         "32 at pad=0, 8 at pad=4; left out because of missing data: no metric wavefronts (1)."
@@ -332,8 +332,8 @@ def test_counters_decide_without_an_interval_and_say_what_is_missing() -> None:
     halves = data.ratios(
         data.timed("tiles", pad=4), data.timed("tiles", pad=0), lambda row: row.metric(WAVES), "n"
     )
-    assert decide("wavefronts over those without padding", halves, near=0.25).verdict == "holds"
-    assert beside("wavefronts", waves) == "wavefronts: 32 at pad=0, 8 at pad=4"
+    assert decide_part("wavefronts over those without padding", halves, near=0.25).verdict == "holds"
+    assert note("wavefronts", waves) == "wavefronts: 32 at pad=0, 8 at pad=4"
 
 
 def test_machine_code_decides_where_nothing_was_timed() -> None:
@@ -341,8 +341,8 @@ def test_machine_code_decides_where_nothing_was_timed() -> None:
     broken = {**code, "variant": "new-pad=4", "params": '{"pad": 4}', "status": "compile_error"}
     data = made(resources=[{**code, "bar": 2}, {**broken, "bar": 7}])
     bars = data.numbers(data.compiled("tiles", "new"), lambda row: row["bar"])
-    assert decide("barriers", bars, near=2).verdict == "holds"
-    assert decide("barriers", bars, near=1).verdict == "refuted"
+    assert decide_part("barriers", bars, near=2).verdict == "holds"
+    assert decide_part("barriers", bars, near=1).verdict == "refuted"
 
 
 @pytest.mark.parametrize(
@@ -359,18 +359,18 @@ def test_machine_code_decides_where_nothing_was_timed() -> None:
     ],
 )
 def test_without_rows_a_part_is_not_measured_and_says_why(data: RunData, sweep: str, why: str) -> None:
-    part = decide("speed", data.speeds(data.timed(sweep, n=lambda n: n >= 1024)), least=1)
+    part = decide_part("speed", data.speeds(data.timed(sweep, n=lambda n: n >= 1024)), least=1)
     assert (part.verdict, part.evidence, part.decisive) == ("not measured", f"Not measured: {why}.", None)
 
 
 def test_without_counters_the_profilers_reason_is_given() -> None:
     note = {"sweep": "tiles", "stage": "profile", "subject": "ncu", "reason": "ncu was not found"}
     data = made(cell(1024, 1), notes=[note])
-    part = decide("wavefronts", data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES)), most=1)
+    part = decide_part("wavefronts", data.numbers(data.timed("tiles"), lambda row: row.metric(WAVES)), most=1)
     assert part.evidence == "Not measured: no metric wavefronts: ncu was not found."
 
 
-def answer(part: Part) -> Answer:
+def answer(part: Part) -> Parts:
     yield part
     yield "clock: 1980 MHz"
     return f"Expect {part.span}."
@@ -438,10 +438,10 @@ def test_a_margin_below_the_noise_is_refused_when_the_claim_is_loaded(
     quotient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def claim(margin: float) -> Claim:
-        def decided(data: RunData) -> Answer:
+        def decided(data: RunData) -> Parts:
             rows = data.timed("tiles")
             values = data.speeds_over(rows, rows, "n") if quotient else data.speeds(rows)
-            yield decide("speed", values, least=1, margin=margin)
+            yield decide_part("speed", values, least=1, margin=margin)
             return ""
 
         return Claim("it", "a text", "It is so.", decided)

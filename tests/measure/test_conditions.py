@@ -76,7 +76,12 @@ CHECK, TIMING = {"check", "counters", "clock"}, {"timing", "clock"}
             "{us:.2f} us where it needs",
             NOTHING,
         ),
-        ("measure/watch.py", "random.randrange(_SAMPLED)", "random.randrange(9)", CHECK - {"counters"}),
+        (
+            "measure/launch_checks.py",
+            "random.randrange(_SAMPLED)",
+            "random.randrange(9)",
+            CHECK - {"counters"},
+        ),
         (
             "problems/gemm/instance.py",
             "INSTANCE = GemmInstance",
@@ -110,7 +115,7 @@ CHECK, TIMING = {"check", "counters", "clock"}, {"timing", "clock"}
         ("results/collect.py", "def dtype_peaks", "def peaks_of_dtypes", NOTHING),
         ("results/publish.py", "_ROUNDED = 1e-3", "_ROUNDED = 1e-4", NOTHING),
         ("claims/ledger.py", "import", "import ", NOTHING),
-        ("report/messages.py", "its baseline", "the baseline", NOTHING),
+        ("report/titles.py", "its baseline", "the baseline", NOTHING),
         ("measure/job.py", "_LEAVING_S = 10.0", "_LEAVING_S = 20.0", NOTHING),
     ],
 )

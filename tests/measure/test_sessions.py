@@ -78,7 +78,7 @@ def test_imported_records_whose_conditions_are_unknown_stay_alone(tmp_path: Path
     for conditions in (Conditions(), Conditions({}, record.conditions.host), Conditions({"seed": 1}, {})):
         for one in view.records.of(record.cell):
             object.__setattr__(one, "conditions", conditions)
-        assert view.alike(record) == [record]
+        assert view.same_conditions(record) == [record]
 
 
 @pytest.mark.parametrize("status", WRONG)

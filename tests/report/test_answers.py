@@ -27,10 +27,10 @@ from ladder.report.answers import Answer, answers
 from ladder.report.choices import choices, slowed
 from ladder.report.document import NOT_HERE, claim_lines, render
 from ladder.report.figures import registry
+from ladder.report.ladder_steps import climb
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
-from ladder.report.messages import message
-from ladder.report.steps import climb
+from ladder.report.titles import message
 from ladder.report.words import amount, numbers, speed
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData

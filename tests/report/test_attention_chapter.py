@@ -22,8 +22,8 @@ from ladder.problems.attention import PROBLEM
 from ladder.report.answers import answers
 from ladder.report.chapters import title_of
 from ladder.report.document import render
+from ladder.report.ladder_steps import path_to_fastest
 from ladder.report.links import Links
-from ladder.report.steps import path
 from ladder.results import tables
 from ladder.results.run_data import RunData, read_frames
 
@@ -148,7 +148,11 @@ def test_beside_libraries_it_says_how_much_faster_they_are_at_which_lengths(
 def test_its_path_is_that_of_attention_without_a_mask_though_causal_takes_half_the_time(
     data: RunData,
 ) -> None:
-    assert [entry.rung.split()[0] for entry in path(data.parts["attention"])] == [*"123456", "8", "9"]
+    assert [entry.rung.split()[0] for entry in path_to_fastest(data.parts["attention"])] == [
+        *"123456",
+        "8",
+        "9",
+    ]
 
 
 def test_its_chapter_has_its_ladder_and_its_answer(data: RunData) -> None:

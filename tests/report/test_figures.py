@@ -32,7 +32,7 @@ from ladder.report.figures import lines, style
 from ladder.report.figures.curves import BELOW
 from ladder.report.figures.registry import FIGURES, render
 from ladder.report.links import Links
-from ladder.report.messages import message
+from ladder.report.titles import message
 from ladder.results import tables
 from ladder.results.run_data import RunData, gain
 from ladder.results.sweep_data import FigureData, NoDataError, of_sweep

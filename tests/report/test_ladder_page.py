@@ -13,7 +13,7 @@ import pytest
 from checkout import published_data
 from conftest import ROOT
 from ladder.report.ladder_page import FILES, File, Ladder, decimals, files_of, interval
-from ladder.report.steps import steps
+from ladder.report.ladder_steps import steps
 from ladder.results.statistics import UNKNOWN, Estimate
 
 

@@ -11,7 +11,7 @@ from factory import Lab
 from ladder.model.record import NO_NUMBER
 from ladder.report.limits import busy, longest_wait
 from rendering import SWEEPS, report
-from test_steps import GPU, NONE, READ, STALL, WAVEFRONTS, WRITTEN, row
+from test_ladder_steps import GPU, NONE, READ, STALL, WAVEFRONTS, WRITTEN, row
 
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 ISSUED = "smsp__issue_active.avg.pct_of_peak_sustained_active"

@@ -21,8 +21,8 @@ from ladder.model.files import write_json
 from ladder.model.folders import RunFolder
 from ladder.report import sections
 from ladder.report.document import render
+from ladder.report.ladder_steps import steps
 from ladder.report.markdown import spread
-from ladder.report.steps import steps
 from ladder.report.words import ends
 from ladder.results import tables
 from ladder.results.run_data import Gain, RunData
@@ -652,7 +652,7 @@ def test_the_step_writes_the_report(lab: Lab) -> None:
 def test_a_variant_that_does_not_compile_is_listed_where_nothing_was_timed() -> None:
     broken = {"kernel": "k", "variant": "k-fp32", "status": "compile_error", "reason": "k.cu(3): error: no"}
     fine = {"kernel": "k", "variant": "k-fp32-bm=64", "status": "ok"}
-    (row,) = sections.alike_failures(tables.frame("timings", []), tables.frame("resources", [broken, fine]))
+    (row,) = sections.group_failures(tables.frame("timings", []), tables.frame("resources", [broken, fine]))
     assert row["variant"] == "`k-fp32`"
     assert row["reason"] == "k.cu(3): error: no"
 

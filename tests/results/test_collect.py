@@ -252,11 +252,11 @@ def test_where_a_compiler_is_missing_published_records_stand_in_and_own_cells_ar
     )
     view = View(read_plan(lab.folder.plan(sweep.name)), read_store(lab.folder.records))
     here = collect_sweep(view)["timings"]
-    there = collect_sweep(replace(view, earlier=True))["timings"]
+    there = collect_sweep(replace(view, fall_back=True))["timings"]
     assert set(here[here["kernel"] == "wmma_naive"]["reason"]) == {"Triton is not installed"}
     assert set(here[here["kernel"] != "wmma_naive"]["status"]) == {"ok"}
     assert set(there["status"]) == {"ok"}
-    nothing = collect_sweep(replace(view, records=Records(), earlier=True))["timings"]
+    nothing = collect_sweep(replace(view, records=Records(), fall_back=True))["timings"]
     assert set(nothing["status"]) == {"unsupported"}, "where there is none, the reason"
 
 
@@ -608,7 +608,7 @@ def test_records_of_unknown_conditions_are_not_taken_for_one_another(tmp_path: P
         for name in ("1", "2")
         for record in view.records
     ]
-    sessions = collect_sweep(replace(view, records=Records().add(imported), earlier=True))["sessions"]
+    sessions = collect_sweep(replace(view, records=Records().add(imported), fall_back=True))["sessions"]
     assert set(sessions["session"]) == {"2"}
 
 

@@ -3,8 +3,8 @@
 
 rule collect_tables:
     input:
-        plans=expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
-        accounts=[accounts_of(sweep) for sweep in KNOWN.chosen],
+        plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
+        accounts=[accounts_of(sweep) for sweep in RULE_INPUTS.chosen],
         published=published_files(
             "clock_nvbench.csv",
             "zeros.csv",
@@ -21,9 +21,9 @@ rule collect_tables:
     params:
         folder=run_folder,
         published=STANDS_IN,
-        sweeps=KNOWN.chosen,
-        conditions=[conditions_of(sweep) for sweep in KNOWN.chosen],
-        code=KNOWN.code["collect"],
+        sweeps=RULE_INPUTS.chosen,
+        conditions=[conditions_of(sweep) for sweep in RULE_INPUTS.chosen],
+        code=RULE_INPUTS.code["collect"],
     message:
         "Collecting the tables"
     shell:
@@ -44,7 +44,7 @@ rule collect_sweep:
         published=STANDS_IN,
         into=lambda wildcards, output: Path(output.tables[0]).parent,
         conditions=lambda wildcards: conditions_of(wildcards.sweep),
-        code=KNOWN.code["collect"],
+        code=RULE_INPUTS.code["collect"],
     message:
         "Collecting the tables of {wildcards.sweep}"
     shell:
@@ -80,8 +80,8 @@ rule decide_claims:
         f"{LOGS}/decide_claims.log",
     params:
         folder=run_folder,
-        sweeps=KNOWN.chosen,
-        code=KNOWN.code["claims"],
+        sweeps=RULE_INPUTS.chosen,
+        code=RULE_INPUTS.code["claims"],
     message:
         "Deciding the claims"
     shell:

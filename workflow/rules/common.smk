@@ -42,8 +42,8 @@ def _rule_inputs():
 
 try:
     RUN = set_up(Path(), [Path(file) for file in workflow.overwrite_configfiles], over=config)
-    KNOWN = SimpleNamespace(**RUN.cached_on_disk(_rule_inputs))
-    KNOWN.sweeps = {name: SimpleNamespace(**sweep) for name, sweep in KNOWN.sweeps.items()}
+    RULE_INPUTS = SimpleNamespace(**RUN.cached_on_disk(_rule_inputs))
+    RULE_INPUTS.sweeps = {name: SimpleNamespace(**sweep) for name, sweep in RULE_INPUTS.sweeps.items()}
 except LadderError as error:
     raise WorkflowError(str(error)) from None
 
@@ -76,7 +76,7 @@ FORMATS = ["csv", "parquet"]
 
 
 wildcard_constraints:
-    sweep="|".join(map(re.escape, KNOWN.sweeps)),
+    sweep="|".join(map(re.escape, RULE_INPUTS.sweeps)),
     share="[1-9][0-9]*",
 
 
@@ -106,8 +106,8 @@ def cores(wildcards):
 def compiling_threads(wildcards):
     """A core for each few variants. Of several sweeps none takes more than the share of one GPU, since it would wait
     until none measures; where no GPU waits, half of the cores, so that two sweeps fill each other's gaps."""
-    few, all_cores = -(-KNOWN.sweeps[wildcards.sweep].variants // 4), cores(wildcards)
-    if len(KNOWN.chosen) == 1:
+    few, all_cores = -(-RULE_INPUTS.sweeps[wildcards.sweep].variants // 4), cores(wildcards)
+    if len(RULE_INPUTS.chosen) == 1:
         return min(few, all_cores)
     return min(few, measuring_threads(wildcards) if RUN.measures else max(1, all_cores // 2))
 
@@ -148,7 +148,7 @@ def conditions_of(sweep):
 
     That a job runs again for a change of it does not mean that cells are measured again: the job compares each.
     """
-    known = KNOWN.sweeps[sweep]
+    known = RULE_INPUTS.sweeps[sweep]
     return digest_json({"code": known.code, **host_conditions(known.problem, "", driver_version())})
 
 
@@ -183,7 +183,7 @@ def accounts_of(sweep):
     """What the jobs that measured and profiled a sweep left behind."""
     if not RUN.measures:
         return [*archive(), *published_files("notes.csv", "jobs.csv")]
-    counted = ["profiled"] if KNOWN.sweeps[sweep].counted else []
+    counted = ["profiled"] if RULE_INPUTS.sweeps[sweep].counted else []
     return [RUN.folder.account(job, sweep).as_posix() for job in ("measured", *counted)]
 
 
@@ -196,12 +196,12 @@ def shares_of(wildcards):
 
 def figures_of(sweep, folder):
     """Figures of a sweep."""
-    return [f"{folder}/{name}" for name in KNOWN.sweeps[sweep].figures]
+    return [f"{folder}/{name}" for name in RULE_INPUTS.sweeps[sweep].figures]
 
 
 def shown(figure, sweep):
     """A figure as `snakemake --report` shows it: braces would be wildcards there, and a tag ends the page's script."""
-    asked, plain = KNOWN.sweeps[sweep], str.maketrans("{}<", "()‹")
+    asked, plain = RULE_INPUTS.sweeps[sweep], str.maketrans("{}<", "()‹")
     labels = {"sweep": asked.title.translate(plain), "question": asked.question.translate(plain)}
     return report(figure, category="Figures", subcategory=sweep, labels=labels)
 

@@ -51,7 +51,7 @@ rule check_clock:
     resources:
         gpu=every_gpu,
     params:
-        code=KNOWN.code["clock"],
+        code=RULE_INPUTS.code["clock"],
     message:
         "Holding the timer against NVBench"
     shell:
@@ -59,7 +59,7 @@ rule check_clock:
 
 
 # Measuring alone, without tables: what a timing of the pipeline itself wants.
-for _name in KNOWN.sweeps if RUN.measures else ():
+for _name in RULE_INPUTS.sweeps if RUN.measures else ():
 
     rule:
         name:

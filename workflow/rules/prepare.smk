@@ -20,7 +20,7 @@ rule prepare_sweep:
         settings=settings_of,
         cells=cells_of,
         published=STANDS_IN,
-        asked=lambda wildcards: KNOWN.sweeps[wildcards.sweep].asked,
+        digest=lambda wildcards: RULE_INPUTS.sweeps[wildcards.sweep].digest,
     message:
         "Preparing {wildcards.sweep}"
     shell:
@@ -30,4 +30,4 @@ rule prepare_sweep:
 
 rule compile:
     input:
-        expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
+        expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),

@@ -5,16 +5,20 @@ rule draw_figures:
     input:
         tables=rules.collect_tables.output.tables,
     output:
-        [shown(figure, sweep) for sweep in KNOWN.chosen for figure in figures_of(sweep, f"{FOLDER}/figures")],
+        [
+            shown(figure, sweep)
+            for sweep in RULE_INPUTS.chosen
+            for figure in figures_of(sweep, f"{FOLDER}/figures")
+        ],
     log:
         f"{LOGS}/draw_figures.log",
     threads: cores
     params:
         folder=run_folder,
-        sweeps=KNOWN.chosen,
+        sweeps=RULE_INPUTS.chosen,
         published=STANDS_IN,
-        words=words_of(KNOWN.chosen),
-        code=KNOWN.code["figures"],
+        words=words_of(RULE_INPUTS.chosen),
+        code=RULE_INPUTS.code["figures"],
     message:
         "Drawing the figures"
     shell:
@@ -22,7 +26,7 @@ rule draw_figures:
 
 
 # One sweep on its own, beside what a run makes of all of them.
-for _name in KNOWN.sweeps:
+for _name in RULE_INPUTS.sweeps:
 
     rule:
         name:
@@ -39,7 +43,7 @@ for _name in KNOWN.sweeps:
             into=lambda wildcards, input: Path(input.tables[0]).parent,
             published=STANDS_IN,
             words=words_of([_name]),
-            code=KNOWN.code["figures"],
+            code=RULE_INPUTS.code["figures"],
         message:
             f"Drawing the figures of {_name}"
         shell:
@@ -59,19 +63,19 @@ rule write_report:
         throughput=throughput_record(),
         # Written anew after any change of kernels/, workflow/ and config/.
         environment=rules.record_environment.output.environment,
-        plans=expand(rules.prepare_sweep.output.plan, sweep=KNOWN.chosen),
+        plans=expand(rules.prepare_sweep.output.plan, sweep=RULE_INPUTS.chosen),
         beside=[f"{folder}/timings.csv" for folder in beside()],
     output:
         report=report(f"{FOLDER}/report.md", caption="../report/report.rst", category="Report"),
         methodology=RUN.folder.methodology.as_posix(),
         evidence=RUN.folder.evidence.as_posix(),
         page=RUN.folder.page.as_posix(),
-        pages=[RUN.folder.sweep_page(sweep).as_posix() for sweep in KNOWN.chosen],
+        pages=[RUN.folder.sweep_page(sweep).as_posix() for sweep in RULE_INPUTS.chosen],
     log:
         f"{LOGS}/write_report.log",
     params:
         folder=run_folder,
-        sweeps=KNOWN.chosen,
+        sweeps=RULE_INPUTS.chosen,
         # No input: a report is no reason to sanitize again.
         sanitizer=contents(Path(FOLDER).glob("tables/sanitizer.csv")),
         zeros=contents(Path(FOLDER).glob("tables/zeros.csv")),

@@ -5,7 +5,7 @@ from math import gcd
 from typing import Any
 
 from ladder.claims.counters import ENOUGH, LOADS, over_fewest, per_request
-from ladder.claims.primitives import Answer, Part, decide
+from ladder.claims.primitives import Part, Parts, decide_part
 from ladder.results.run_data import Row, Rows, RunData
 
 _CYCLES = 0.15  # share by which cycles may exceed wavefronts: an access has a cost of its own
@@ -21,15 +21,15 @@ def _three_views(
 
     over = "gcd(stride, 32)" if by_stride else "one"
     model = data.numbers(rows, lambda row: row.metric("predicted_wavefronts") / degree(row))
-    yield decide(f"wavefronts of the bank model over {over}", model, near=1)
+    yield decide_part(f"wavefronts of the bank model over {over}", model, near=1)
     counted = data.numbers(rows, lambda row: per_request(row, access) / degree(row))
-    yield decide(f"wavefronts by the profiler over {over}", counted, near=1, margin=ENOUGH - 1)
+    yield decide_part(f"wavefronts by the profiler over {over}", counted, near=1, margin=ENOUGH - 1)
     timed = data.numbers(rows, lambda row: row.metric("cycles_per_access") / degree(row))
-    clock: Part = yield decide(f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES)
+    clock: Part = yield decide_part(f"cycles by the clock over {over}", timed, near=1, margin=_CYCLES)
     return clock
 
 
-def stride_gcd(data: RunData) -> Answer:
+def stride_gcd(data: RunData) -> Parts:
     """Stride 2 is a two-way bank conflict and stride 3 none; in general the degree is gcd(stride, 32).
 
     Source: bank-conflicts (strides).
@@ -38,7 +38,7 @@ def stride_gcd(data: RunData) -> Answer:
     return f"Use odd strides: a stride s costs {clock.span} gcd(s, 32) cycles."
 
 
-def broadcast_free(data: RunData) -> Answer:
+def broadcast_free(data: RunData) -> Parts:
     """Lanes that read the same word do not conflict.
 
     Source: bank-conflicts (broadcast).
@@ -48,7 +48,7 @@ def broadcast_free(data: RunData) -> Answer:
     return f"Let lanes read the same word: it takes {clock.span} the cycles of an access without conflicts."
 
 
-def same_word_write(data: RunData) -> Answer:
+def same_word_write(data: RunData) -> Parts:
     """Lanes that write the same word do not serialise.
 
     Source: bank-conflicts (writes).
@@ -59,12 +59,12 @@ def same_word_write(data: RunData) -> Answer:
     return f"Do not guard writes to one word for speed: they take {clock.span} the cycles of one access."
 
 
-def tiled_gemm_conflict_free(data: RunData) -> Answer:
+def tiled_gemm_conflict_free(data: RunData) -> Parts:
     """The 32x32 tiled kernel has no load conflicts: reads of A broadcast, reads of B are consecutive.
 
     Source: bank-conflicts (why it has no bank conflicts).
     """
     # The raw conflict counter is not used, because it counts arbitration as well.
     rows = data.timed("fp32_ladder", "gemm_shared_tile", tile=32, n=1024)
-    loads = yield decide(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
+    loads = yield decide_part(LOADS, data.numbers(rows, over_fewest), most=ENOUGH)
     return f"Look elsewhere for the time of such a tile: its loads take {loads.span} the fewest wavefronts."

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ladder.claims.primitives import SLIGHT, Answer, Part, decide
+from ladder.claims.primitives import SLIGHT, Part, Parts, decide_part
 from ladder.results.run_data import Rows, RunData
 
 _STEPS = (
@@ -30,10 +30,10 @@ _STEPS = (
 def _step(data: RunData, label: str, rung: str, below: str, **condition: Any) -> Part:
     """Speed of one rung of the FP32 ladder over another at 4096."""
     rows, others = (data.timed("fp32_ladder", n=4096, rung=name) for name in (rung, below))
-    return decide(f"speed of {label}", data.speeds_over(rows, others, "n"), **condition)
+    return decide_part(f"speed of {label}", data.speeds_over(rows, others, "n"), **condition)
 
 
-def ladder_order(data: RunData) -> Answer:
+def ladder_order(data: RunData) -> Parts:
     """Each step of the HIP ladder moves the time at 4096 in the direction that the source saw on an MI100.
 
     Source: hip-gemm (#1 to #9).
@@ -48,7 +48,7 @@ def ladder_order(data: RunData) -> Answer:
     return f"Climb the steps that pay here: {', '.join(paid)}."
 
 
-def small_tile_beats_large(data: RunData) -> Answer:
+def small_tile_beats_large(data: RunData) -> Parts:
     """64 x 64 x 16 tiles beat 128 x 128 x 8 (the source on an MI100).
 
     Source: hip-gemm (tiles).
@@ -60,13 +60,13 @@ def small_tile_beats_large(data: RunData) -> Answer:
         return Rows(rows.sweep, [value.row for value in data.speeds(rows).best("n").found], rows.why)
 
     values = data.speeds_over(best(64, 16), best(128, 8), "n")
-    speed = yield decide(
+    speed = yield decide_part(
         "speed of the best small over the best large tile", values, least=1, margin=2 * SLIGHT, per="n"
     )
     return f"Choose the tile by the size: the small one has {speed.span} the speed ({speed.where})."
 
 
-def warp_4x16_over_8x8(data: RunData) -> Answer:
+def warp_4x16_over_8x8(data: RunData) -> Parts:
     """The 4 x 16 lane map is faster than 8 x 8, and a zigzag (z-order) is far faster than threads row by row.
 
     Source: hip-gemm (lane maps).
@@ -78,15 +78,17 @@ def warp_4x16_over_8x8(data: RunData) -> Answer:
         return data.timed("fp32_lane_maps", "gemm_staged", **given)
 
     shapes = data.speeds_over(lanes("rows_4x16"), lanes("rows_8x8"), "n")
-    shape = yield decide("speed of 4 x 16 threads over 8 x 8", shapes, least=1, margin=SLIGHT, per="n")
+    shape = yield decide_part("speed of 4 x 16 threads over 8 x 8", shapes, least=1, margin=SLIGHT, per="n")
     # Far faster means 20 %; the source saw 70 %.
     order = data.speeds_over(lanes("zigzag_8x4"), lanes("rows_2x16"), "n")
-    zigzag = yield decide("speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n")
+    zigzag = yield decide_part(
+        "speed of the zigzag over 2 x 16 threads row by row", order, least=1.2, per="n"
+    )
     first, then = f"a zigzag ({zigzag.span} the speed of rows of 2 x 16)", f"4 x 16 over 8 x 8 ({shape.span})"
     return f"With a thread's outputs adjacent time {first} first, then {then}."
 
 
-def padding_variant_neutral(data: RunData) -> Answer:
+def padding_variant_neutral(data: RunData) -> Parts:
     """Changing the padding of the tuned kernel changes nothing.
 
     Source: hip-gemm (padding).
@@ -95,13 +97,13 @@ def padding_variant_neutral(data: RunData) -> Answer:
     parts = []
     for pad in (4, 8):
         values = data.speeds(data.timed("fp32_padding", "gemm_staged", loader="async", pad=pad))
-        parts.append(decide(f"speed with {pad} words over none", values, near=1, margin=SLIGHT, per="n"))
+        parts.append(decide_part(f"speed with {pad} words over none", values, near=1, margin=SLIGHT, per="n"))
         yield parts[-1]
     four, eight = (part.span for part in parts)
     return f"Try paddings that keep the alignment: four words have {four} the speed of none, eight {eight}."
 
 
-def split_loader_neutral(data: RunData) -> Answer:
+def split_loader_neutral(data: RunData) -> Parts:
     """Loading A with half of the threads and B with the other half costs about 2 %.
 
     Source: hip-gemm (split loaders).

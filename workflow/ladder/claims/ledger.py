@@ -17,7 +17,7 @@ from ladder.claims import (
     memory_bound,
     register_cache,
 )
-from ladder.claims.primitives import Answer, Part, combine
+from ladder.claims.primitives import Part, Parts, combine
 from ladder.model.errors import within
 from ladder.model.sweep import Sweep
 from ladder.results import tables
@@ -31,7 +31,7 @@ class Claim:
     id: str
     source: str  # a key of docs/sources.md, and the place
     statement: str
-    decide: Callable[[RunData], Answer]
+    decide: Callable[[RunData], Parts]
 
 
 def _claims(module: ModuleType) -> Iterator[Claim]:

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from ladder.claims.counters import ENOUGH, per_request
-from ladder.claims.primitives import SLIGHT, Answer, Part, decide
+from ladder.claims.primitives import SLIGHT, Part, Parts, decide_part
 from ladder.results.run_data import Rows, RunData, Values
 
 _MANY = 2**22
@@ -25,12 +25,12 @@ def _speeds(data: RunData, rung: str, below: str) -> Values:
 def _faster(data: RunData, what: str, rung: str, below: str, times: float) -> Generator[Part, Part, Part]:
     """That a rung is faster than another one, and by so many times; the first of the two parts."""
     values = _speeds(data, rung, below)
-    faster = yield decide(f"speed of {what}", values, least=1, margin=_SLIGHT)
-    yield decide(f"speed of {what}", values, least=times)
+    faster = yield decide_part(f"speed of {what}", values, least=1, margin=_SLIGHT)
+    yield decide_part(f"speed of {what}", values, least=times)
     return faster
 
 
-def sequential_addressing(data: RunData) -> Answer:
+def sequential_addressing(data: RunData) -> Parts:
     """In the tree of a sum sequential addressing is faster than interleaved addressing, 2.01 times at 2^22 numbers
     (the source on a G80).
 
@@ -41,7 +41,7 @@ def sequential_addressing(data: RunData) -> Answer:
     return f"Add the upper half to the lower half ({faster.span}); better, let warps add up in registers."
 
 
-def many_numbers_a_thread(data: RunData) -> Answer:
+def many_numbers_a_thread(data: RunData) -> Parts:
     """A sum whose threads add up many numbers before they meet each other is faster, 1.42 times at 2^22 numbers
     (the source on a G80).
 
@@ -52,38 +52,38 @@ def many_numbers_a_thread(data: RunData) -> Answer:
     return f"Let each thread add up all of its numbers first: {faster.span} the speed."
 
 
-def sums_in_all(data: RunData) -> Answer:
+def sums_in_all(data: RunData) -> Parts:
     """From a tree with interleaved addressing on, all steps together make a sum of 2^22 numbers 12.9 times as fast
     (the source on a G80).
 
     Source: harris-reduction (kernel 7 over kernel 2).
     """
     values = _speeds(data, "8 bulk copies", "2 shared-memory tree")
-    whole = yield decide("speed of the last rung over the shared-memory tree", values, least=12.9)
+    whole = yield decide_part("speed of the last rung over the shared-memory tree", values, least=12.9)
     return f"Expect {whole.span} from a tree to the last rung at 2^22 numbers, and more at more."
 
 
-def padding_frees_transposition(data: RunData) -> Answer:
+def padding_frees_transposition(data: RunData) -> Parts:
     """A column of padding frees a transposition from bank conflicts, and makes it as fast as a copy.
 
     Source: harris-transpose (shared memory bank conflicts).
     """
     padded, plain = (data.timed("transpose_fp32", rung=rung) for rung in ("3 padded tile", "2 tile"))
-    yield decide(
+    yield decide_part(
         "wavefronts per shared load of padded tiles", data.numbers(padded, per_request), most=ENOUGH, unit=""
     )
-    faster = yield decide(
+    faster = yield decide_part(
         "speed of padded over plain tiles",
         data.speeds_over(padded, plain, "m"),
         least=1,
         margin=SLIGHT,
         per="m",
     )
-    copied = yield decide("speed over a copy", data.speeds(padded), least=1, margin=_AS_FAST, per="m")
+    copied = yield decide_part("speed over a copy", data.speeds(padded), least=1, margin=_AS_FAST, per="m")
     return f"Pad the tile ({faster.span}); it has {copied.span} the speed of a copy, and wider accesses bring more."
 
 
-def online_normalizer(data: RunData) -> Answer:
+def online_normalizer(data: RunData) -> Parts:
     """A softmax that finds maximum and sum in one pass over a row is faster than one with a pass for each, by up to 1.3
     times: it takes three memory accesses an element in the place of four.
 
@@ -92,6 +92,6 @@ def online_normalizer(data: RunData) -> Answer:
     one, two = (data.timed("softmax_fp32", rung=rung) for rung in ("2 online", "1 three passes"))
     gains = data.speeds_over(one, two, "n")
     label = "speed of two reads of a row over three"
-    faster = yield decide(label, gains, least=1, margin=SLIGHT, per="n")
-    yield decide(f"{label}, at some length", gains, least=1.3, some=True)
+    faster = yield decide_part(label, gains, least=1, margin=SLIGHT, per="n")
+    yield decide_part(f"{label}, at some length", gains, least=1.3, some=True)
     return f"Find maximum and sum in one pass: {faster.span} the speed. Where a row fits, read it once."

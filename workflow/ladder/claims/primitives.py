@@ -50,7 +50,7 @@ class Part:
         return holds if self.verdict == HOLDS else otherwise
 
 
-Answer = Generator[Part | str, Any, str]
+Parts = Generator[Part | str, Any, str]
 """What the function of a claim yields: parts, which each `yield` gives back, and numbers beside them; and returns: one
 sentence of advice."""
 
@@ -67,7 +67,7 @@ def combine(verdicts: Iterable[str], some: bool = False) -> str:
     return (max if some else min)(verdicts, key=_WORST_FIRST.index)
 
 
-def judge(value: Estimate, least: float, most: float, margin: float = 0.0) -> str:
+def verdict_of_value(value: Estimate, least: float, most: float, margin: float = 0.0) -> str:
     """Verdict of one value that is said to lie from `least` to `most`; `margin` is a share of the one edge there is."""
     low, high = min(value.low, value.value), max(value.high, value.value)
     edge = least if math.isfinite(least) else most
@@ -117,7 +117,7 @@ def corrected(
     return found
 
 
-def decide(
+def decide_part(
     label: str,
     values: Values,
     *,
@@ -152,7 +152,7 @@ def decide(
         )
     equal = margin if near is None else 0.0
     decisive = [one.deciding for one in values.found]
-    alone = [judge(value, least, most, equal) for value in decisive]
+    alone = [verdict_of_value(value, least, most, equal) for value in decisive]
     verdicts = corrected(decisive, alone, least, most, some)
     groups: dict[Any, str] = {}
     for one, own in zip(values.found, verdicts, strict=True):
@@ -207,7 +207,7 @@ def _found(values: Values, verdicts: Sequence[str], unit: str) -> str:
     return f"From {least} to {most}; of {len(found)}: {counts}"
 
 
-def beside(label: str, values: Values, unit: str = "") -> str:
+def note(label: str, values: Values, unit: str = "") -> str:
     """Numbers printed next to a claim as an explanation; they do not affect its verdict."""
     if not values.found:
         return f"{label}: not measured: {values.why}"

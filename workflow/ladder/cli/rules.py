@@ -68,7 +68,7 @@ def _sweep(run: Run, sweep: Sweep) -> dict[str, Any]:
         "counted": bool(sweep.counter_groups),
         "code": {regime: measuring_code(sweep.problem.name, regime) for regime in ("", COUNTERS)},
         # Of what its plan says, and of everything that its cubins and their facts depend on.
-        "asked": digest_json([plan, harness, keys, facts, launched]),
+        "digest": digest_json([plan, harness, keys, facts, launched]),
     }
 
 

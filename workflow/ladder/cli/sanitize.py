@@ -28,7 +28,7 @@ def sanitize(
 ) -> None:
     """Run compute-sanitizer over every kernel at a small size; without it or a GPU the table says so."""
     end_with_parent()
-    folder, rows = RunFolder(folder_), list[sanitizer.Row]()
+    folder, rows = RunFolder(folder_), list[sanitizer.TableRow]()
     run = run_of(context, configfile, config, arch=arch)
     for name in kernel or ():
         refuse_unknown("command line", "kernel", name, run.catalog, why="no such kernel")

@@ -70,7 +70,7 @@ def sample(view: View) -> Places:
     found = Places()
     for index, task in view.launched():
         for regime in view.plan.regimes_of(task):
-            record = view.find(task, regime)
+            record = view.current_record(task, regime)
             if record is not None and record.status == "ok" and "variant_us" in record.result:
                 us = median(record.result["variant_us"])
                 span = sum(us >= edge for edge in _EDGES_US)

@@ -39,7 +39,7 @@ class Measuring:
 
     schedule: Schedule
     on: Mapping[str, str]
-    watch: Monitor
+    monitor: Monitor
     begin_session: Callable[[Mapping[str, Any]], Session]
     job: Job
     session: str = ""
@@ -60,7 +60,7 @@ class Measuring:
             for request in self.schedule.requests(due):
                 since = time.monotonic()
                 answer = supervisor.measure(request)
-                device = {**self.watch.since(since), "busy": bool(self.watch.neighbours(own))}
+                device = {**self.monitor.since(since), "busy": bool(self.monitor.neighbours(own))}
                 for result in answer["results"].values():
                     if blocks := result.pop("blocks", None):
                         result["sustained"] = {side: self.steady(of) for side, of in blocks.items()}
@@ -82,7 +82,7 @@ class Measuring:
 
     def steady(self, blocks: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
         """Power and clock of one side in its blocks, and the energy of a launch in J."""
-        power_w = self.watch.power_w([(block["begin_s"], block["end_s"]) for block in blocks])
+        power_w = self.monitor.power_w([(block["begin_s"], block["end_s"]) for block in blocks])
         us = fmean(block["us"] for block in blocks)
         found = {"power_w": power_w, "launch_j": power_w * us / 1e6 if power_w is not None else None}
         return found | {"sm_clock_mhz": round(fmean(block["sm_clock_mhz"] for block in blocks), 1)}

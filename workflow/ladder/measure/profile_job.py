@@ -19,8 +19,8 @@ from ladder.model.plan import Plan
 def uncounted(view: View, on: Mapping[str, str]) -> Iterator[int]:
     """Tasks to count that were measured with success and have no counters under today's conditions."""
     for index, task in view.launched():
-        record = view.find(task) if task.counted else None
-        if record is not None and record.status == "ok" and view.find(task, COUNTERS, on) is None:
+        record = view.current_record(task) if task.counted else None
+        if record is not None and record.status == "ok" and view.current_record(task, COUNTERS, on) is None:
             yield index
 
 

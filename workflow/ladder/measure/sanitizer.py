@@ -30,7 +30,7 @@ _OPTIONS = ["--demangle", "no", "--show-backtrace", "device", "--print-limit", "
 _START_S = 120.0
 _SUMMARY, _CUT, _TIMED_OUT = re.compile(r"SUMMARY: \d+ "), "were not printed", "Timeout ("
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 def find_sanitizer() -> str | None:
@@ -48,7 +48,7 @@ def reports(log: str) -> list[list[str]]:
     ]
 
 
-def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, Row]:
+def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, TableRow]:
     """What became of the tasks with these symbols, as far as one process settled it; the rest is left."""
     by_symbol, known = dict[str, list[list[str]]](), set(symbols.values())
     for lines in (written := reports(log)):
@@ -58,7 +58,7 @@ def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, Row
         logging.warning("compute-sanitizer names no kernel: %s", head)
     last = [*output.splitlines()[-3:], *(head for head, *_ in written[-3:])]
     last_words = " ".join(last)[-500:] or "it printed nothing"
-    settled, whole = dict[int, Row](), _SUMMARY.search(log) and _CUT not in log
+    settled, whole = dict[int, TableRow](), _SUMMARY.search(log) and _CUT not in log
     said = [json.loads(line) for line in output.splitlines() if line.startswith('{"index"')]
     for index, status in {one.pop("index"): one for one in said}.items():
         if own := by_symbol.get(symbols[index]):
@@ -75,9 +75,9 @@ def outcomes(log: str, output: str, symbols: Mapping[int, str]) -> dict[int, Row
 
 def _checked(
     program: GpuProgram, symbols: Mapping[int, str], deadline_s: float, command: list[str]
-) -> dict[int, Row]:
+) -> dict[int, TableRow]:
     """What one tool finds in the tasks with these symbols, launched in as many processes as it takes."""
-    found = dict[int, Row]()
+    found = dict[int, TableRow]()
     while todo := {index: symbol for index, symbol in symbols.items() if index not in found}:
         with tempfile.TemporaryDirectory() as folder:
             log, said = Path(folder) / "log", Path(folder) / "said"
@@ -90,7 +90,7 @@ def _checked(
     return found
 
 
-def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[Row]:
+def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[TableRow]:
     """Rows of sanitizer.csv for the plan at `path`: one for each task and tool. A tool takes a GPU to itself."""
     facts = [plan.variants.get(task.variant, {}) for task in plan.tasks]
     symbols = {
@@ -98,10 +98,10 @@ def sanitize(path: Path, plan: Plan, root: Path) -> Iterator[Row]:
         for index, own in enumerate(facts)
         if plan.tasks[index].absent is None
     }
-    gpus, sanitizer, found = find_gpus(), find_sanitizer(), {tool: dict[int, Row]() for tool in TOOLS}
+    gpus, sanitizer, found = find_gpus(), find_sanitizer(), {tool: dict[int, TableRow]() for tool in TOOLS}
     if gpus and sanitizer:
 
-        def checked(tool: str) -> dict[int, Row]:
+        def checked(tool: str) -> dict[int, TableRow]:
             command = [sanitizer, "--tool", tool, *TOOLS[tool], *_OPTIONS]
             with gpu_program("sanitize", path, plan, root, gpus) as program:
                 return _checked(program, symbols, plan.job["deadline_s"], command)

@@ -128,8 +128,8 @@ class Schedule:
         return {index: regimes for index, regimes in found.items() if regimes}
 
     def _lacks(self, task: Task, regime: str, uuid: str | None) -> bool:
-        record, least = self.view.find(task, regime, self.on), int(self.plan.job["sessions"])
-        if record is None or not self._settled(self.view.alike(record)):
+        record, least = self.view.current_record(task, regime, self.on), int(self.plan.job["sessions"])
+        if record is None or not self._settled(self.view.same_conditions(record)):
             return True
         if record.result.get("reference") == ABSENT.reference and self._undecided(task, regime) is not None:
             return True
@@ -139,7 +139,7 @@ class Schedule:
             regime not in self.plan.regimes
         ):  # sustained beside the sweep's own regimes: once, since it takes long
             return False
-        good = [one for one in self.view.alike(record) if one.status == "ok"]
+        good = [one for one in self.view.same_conditions(record) if one.status == "ok"]
         return len({one.session for one in good if self.view.session(one).gpu.get("uuid") == uuid}) < least
 
     def _settled(self, records: Sequence[Record]) -> bool:
@@ -149,7 +149,11 @@ class Schedule:
         """The choice of a task's reference, if there is one and it must be measured first."""
         choice = task.cell.in_regime(regime).choice(self.view.parameters)
         record = self.view.chosen(choice, self.on) if choice is not None else None
-        return None if record is not None and self._settled(self.view.records.alike(record)) else choice
+        return (
+            None
+            if record is not None and self._settled(self.view.records.same_conditions(record))
+            else choice
+        )
 
     def _rivals(self, unmeasured: Mapping[int, list[str]], decided: bool) -> Iterator[Rivals]:
         """Rivals that are all measured, or else those of which some are not."""
@@ -204,7 +208,7 @@ class Schedule:
         if self.plan.job.get("race"):
             for _, task in self.view.launched():
                 for regime in self.plan.regimes_of(task):
-                    if (record := self.view.find(task, regime, self.on)) is not None:
+                    if (record := self.view.current_record(task, regime, self.on)) is not None:
                         self._race_with(record)
         for index in self.choices(due):
             yield Request(index, [self.plan.choices[index].regime], choice=True)
@@ -245,5 +249,5 @@ class Schedule:
         return {
             regime: RACE * low
             for regime, low in best.items()
-            if low and self.view.find(task, regime, self.on) is None
+            if low and self.view.current_record(task, regime, self.on) is None
         }

@@ -45,7 +45,7 @@ class Records:
         """Every record of a cell, the latest last."""
         return self.by_cell.get(cell.id, [])
 
-    def alike(self, record: Record) -> list[Record]:
+    def same_conditions(self, record: Record) -> list[Record]:
         """Records of the same cell under equal conditions, the latest last; this one alone where they are unknown."""
         conditions = record.conditions
         if not (conditions.tree and conditions.host):

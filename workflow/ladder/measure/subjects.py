@@ -6,7 +6,7 @@ from typing import Any
 from ladder.model.cell import size_label
 from ladder.model.plan import Plan, Task
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 from ladder.gpu.timing import DEVICE, Pairs, StoppingRule
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.subjects import Row, Subject, subject
-from ladder.measure.watch import CheckedSide, LaunchChecker
+from ladder.measure.launch_checks import CheckedSide, LaunchChecker
+from ladder.measure.subjects import Subject, TableRow, subject
 from ladder.measure.worker import stopping_rule
 from ladder.model.errors import LadderError
 from ladder.model.intervals import median, median_interval
@@ -27,12 +27,12 @@ class Itself:
         self.bench, self.rule, self.subject = bench, rule, subject
         instance, launch = bench.instance(subject.task.cell), subject.task.launch
         assert launch is not None
-        self.kernel, self.watch = bench.verified(launch, instance)[0], LaunchChecker(instance)
+        self.kernel, self.checker = bench.verified(launch, instance)[0], LaunchChecker(instance)
         with instance.writing_to(REFERENCE):
             other = bench.loaded(subject.task)
         self.side = CheckedSide(launch.params, instance.error_bound(launch.params))
-        here = self.watch.single_launch(self.kernel, self.side, 0)
-        there = self.watch.single_launch(other, self.side, REFERENCE)
+        here = self.checker.single_launch(self.kernel, self.side, 0)
+        there = self.checker.single_launch(other, self.side, REFERENCE)
         self.sides, self.swapped = (here, there), (there, here)
 
     def pairs(self, events: bool = False) -> Pairs:
@@ -40,13 +40,13 @@ class Itself:
         pairs = self.bench.timer.time_single_launches(
             self.sides, self.swapped, self.rule, REGIME, self.subject.median_us, events
         )
-        self.watch.collect_results()
+        self.checker.collect_results()
         if self.side.wrong:
             raise LadderError(f"{self.subject.name}: {self.side}")
         return pairs
 
 
-def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject]) -> list[Row]:
+def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject]) -> list[TableRow]:
     """Our medians around NVBench's of a kernel: rows of clock_nvbench. Raises ImportError without cuda-bench."""
     import cuda.bench as nvbench
     from cuda.core import Stream
@@ -76,12 +76,12 @@ def against_nvbench(bench: Bench, rule: StoppingRule, chosen: Sequence[Subject])
 
 def _compared(
     subject: Subject, sides: Sequence[Pairs], decisive: Pairs, nvbench_us: float, noise: float
-) -> Row:
+) -> TableRow:
     """A row of clock_nvbench: the mean of both sides, by events as NVBench's, stands for the moment between them."""
     middle = fmean(median(pairs.variant_us) for pairs in sides)
     ends = zip(*(median_interval(pairs.variant_us) for pairs in sides), strict=True)
     low, high = (fmean(of) for of in ends)
-    ours: Row = {"subject": subject.name, "dtype": subject.task.cell.dtype}
+    ours: TableRow = {"subject": subject.name, "dtype": subject.task.cell.dtype}
     ours |= {"median_us": middle, "median_us_low": low, "median_us_high": high}
     if decisive.clock == DEVICE:
         ours["device_us"] = median(decisive.variant_us)
@@ -103,7 +103,9 @@ def nvbench_times(document: Mapping[str, Any]) -> dict[str, tuple[float, float]]
     return times
 
 
-def validate_timer(plan: Plan, cubins: Path, request: Sequence[tuple[int, float]]) -> dict[str, list[Row]]:
+def validate_timer(
+    plan: Plan, cubins: Path, request: Sequence[tuple[int, float]]
+) -> dict[str, list[TableRow]]:
     """Task of `ladder.measure.process`: rows of clock_nvbench, none without cuda-bench.
 
     The request has the subjects: of each its task's index and its median in us.

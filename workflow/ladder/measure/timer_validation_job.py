@@ -10,7 +10,7 @@ from pathlib import Path
 from ladder.gpu.discovery import FoundGpu, find_gpus
 from ladder.measure.gpu_job import run_on_gpu
 from ladder.measure.store import read_store
-from ladder.measure.subjects import Row, Subject, subject
+from ladder.measure.subjects import Subject, TableRow, subject
 from ladder.measure.view import View
 from ladder.model.folders import RunFolder
 from ladder.model.intervals import median
@@ -23,7 +23,7 @@ _CLOSE = 2.0  # a cell stands for a target when its time is within this factor
 
 def measured(view: View) -> Iterator[Subject]:
     for index, task in view.launched():
-        record = view.find(task)
+        record = view.current_record(task)
         if record is not None and record.status == "ok":
             yield subject(view.plan, index, median(record.result["variant_us"]))
 
@@ -54,9 +54,9 @@ def places(gpus: Sequence[FoundGpu], sessions: Mapping[str, Session]) -> list[li
 
 def _tried(
     subjects_of: Mapping[Path, tuple[Plan, Sequence[Subject]]], root: Path, gpus: Sequence[FoundGpu]
-) -> list[Row]:
+) -> list[TableRow]:
     """Rows from one of the GPUs: a process for each plan, because NVBench runs once in each."""
-    found = list[Row]()
+    found = list[TableRow]()
     for path, (plan, subjects) in subjects_of.items():
         request = [(one.index, one.median_us) for one in subjects]
         gpu, answer = run_on_gpu("validate_timer", path, plan, root, gpus, request)
@@ -68,7 +68,7 @@ def _tried(
     return found
 
 
-def validate_timer(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, jobs: int) -> list[Row]:
+def validate_timer(plans: Mapping[Path, Plan], folder: RunFolder, root: Path, jobs: int) -> list[TableRow]:
     """Rows of clock_nvbench, with the cells of `plans`; `jobs` GPUs at a time.
 
     Raises LadderError without a GPU, or where a process fails.

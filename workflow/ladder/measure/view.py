@@ -64,13 +64,13 @@ def _median_us(record: Record) -> float:
 class View:
     """A plan and records, of which one stands for a cell if it was made under the conditions of this checkout.
 
-    If `earlier` is set and no record matches these conditions, the latest one made under others is used, one of the
+    If `fall_back` is set and no record matches these conditions, the latest one made under others is used, one of the
     same sweep before all others.
     """
 
     plan: Plan
     records: Records
-    earlier: bool = False
+    fall_back: bool = False
 
     @property
     def parameters(self) -> Iterable[str]:
@@ -84,12 +84,12 @@ class View:
         known = [
             one for one in found if one.conditions.host == record.conditions.host and _holds(record, one)
         ]
-        return standing(self.records.alike(known[-1])) if known else None
+        return standing(self.records.same_conditions(known[-1])) if known else None
 
     def chosen(self, choice: Cell, on: Mapping[str, Any] | None) -> Record | None:
         """The record of a choice of the plan under today's conditions, from a host with the conditions `on` or any."""
         record = self.records.latest(choice, choice_conditions(self.plan, choice), on)
-        return standing(self.records.alike(record)) if record is not None else None
+        return standing(self.records.same_conditions(record)) if record is not None else None
 
     def counts(self, record: Record) -> bool:
         """Whether a record is over the reference that was chosen, or one that ties with it; true without a choice.
@@ -107,7 +107,7 @@ class View:
     def broken(self, task: Task) -> str | None:
         """Why a task's variant did not compile, or None; a compiler that is missing here hides no earlier record."""
         why = self.plan.broken(task)
-        if why is not None and self.earlier and self.plan.variants[task.variant]["status"] == "unsupported":
+        if why is not None and self.fall_back and self.plan.variants[task.variant]["status"] == "unsupported":
             return None if self.records.of(task.cell) else why
         return why
 
@@ -117,16 +117,18 @@ class View:
             if task.launch is not None and self.broken(task) is None:
                 yield index, task
 
-    def find(self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None) -> Record | None:
+    def current_record(
+        self, task: Task, regime: str = "", on: Mapping[str, Any] | None = None
+    ) -> Record | None:
         """A launched task's record in a regime (the plan's first), from a host with the conditions `on` or any."""
         cell = task.cell.in_regime(regime or self.plan.regimes[0])
         tree = tree_conditions(self.plan, task, cell.regime)
         record = self.records.latest(cell, tree, on, self.counts)
-        if record is None and self.earlier:
+        if record is None and self.fall_back:
             # By time, those of this sweep last.
             known = sorted(self.records.of(cell), key=lambda one: one.sweep == self.plan.sweep)
             record = known[-1] if known else None
-        return standing(self.alike(record)) if record is not None else None
+        return standing(self.same_conditions(record)) if record is not None else None
 
     def is_current(self, task: Task, record: Record) -> bool:
         """Whether a task's record was made under the conditions of this checkout."""
@@ -144,14 +146,14 @@ class View:
         name = " or ".join(choice.reference.libraries)
         return Record(choice, conditions, name, self.plan.sweep, session, now(), **rest)
 
-    def alike(self, record: Record) -> list[Record]:
+    def same_conditions(self, record: Record) -> list[Record]:
         """Records of the same cell that stand for one number with this one, the latest last: under equal conditions,
         over one reference."""
-        return [one for one in self.records.alike(record) if one is record or self.counts(one)]
+        return [one for one in self.records.same_conditions(record) if one is record or self.counts(one)]
 
     def sessions_of(self, record: Record) -> tuple[int, int]:
         """In how many sessions a cell has a record's status, and in how many it was measured, conditions equal."""
-        alike = self.alike(record)
+        alike = self.same_conditions(record)
         return len({one.session for one in alike if one.status == record.status}), len(
             {one.session for one in alike}
         )
@@ -176,9 +178,9 @@ class View:
         """
         found = []
         for index, task in among:
-            record = self.find(task, on=on)
+            record = self.current_record(task, on=on)
             if record is not None and record.status == "ok":
-                known = self.alike(record)
+                known = self.same_conditions(record)
                 place = next(place for place, one in enumerate(known) if one.status == "ok")
                 first = known[place]
                 later = [one for one in known[place:] if one.session != first.session]

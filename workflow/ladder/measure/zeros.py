@@ -14,8 +14,8 @@ from ladder.gpu.device import Launcher
 from ladder.gpu.instance import Instance
 from ladder.gpu.timing import Blocks, CheckedLaunch, Pairs, StoppingRule, chain_length
 from ladder.measure.bench import REFERENCE, Bench
-from ladder.measure.subjects import Row
-from ladder.measure.watch import CheckedSide, LaunchChecker, at_places, graph
+from ladder.measure.launch_checks import CheckedSide, LaunchChecker, at_places, graph
+from ladder.measure.subjects import TableRow
 from ladder.measure.worker import stopping_rule, why_unfit
 from ladder.model.cell import SUSTAINED, Partner
 from ladder.model.errors import LadderError
@@ -43,7 +43,7 @@ class ZerosAndRandom:
         us: float,
     ) -> None:
         self.name, self.bench, self.instance, self.us = name, bench, instance, us
-        self.watch = LaunchChecker(instance)
+        self.checker = LaunchChecker(instance)
         self.side = CheckedSide(params, instance.error_bound(params))
         self.unseen = CheckedSide(params, math.inf)  # of zeros: an error relative to 0 says nothing
         bench.draw(instance)
@@ -51,7 +51,7 @@ class ZerosAndRandom:
 
     def zeros(self, launcher: Launcher, place: int) -> CheckedLaunch:
         """With zeros in all inputs. All else around it is that of one with random numbers: both leave the same rest."""
-        alike = self.watch.single_launch(launcher, self.unseen, place)
+        alike = self.checker.single_launch(launcher, self.unseen, place)
 
         def refresh() -> None:
             alike.refresh()
@@ -61,7 +61,7 @@ class ZerosAndRandom:
 
     def random(self, launcher: Launcher, place: int) -> CheckedLaunch:
         """With random numbers, checked."""
-        return self.watch.single_launch(launcher, self.side, place)
+        return self.checker.single_launch(launcher, self.side, place)
 
     def _clear(self, place: int) -> None:
         with self.instance.writing_to(place):
@@ -104,7 +104,7 @@ class ZerosAndRandom:
 
     def refuse_wrong(self) -> None:
         """Raises LadderError where a launch with random numbers was wrong, or one with zeros leaves anything else."""
-        self.watch.collect_results()
+        self.checker.collect_results()
         if self.side.wrong:
             raise LadderError(f"{self.name}: with random inputs: {self.side}")
         one = self.zeros(self.launchers[0], 0)
@@ -116,7 +116,7 @@ class ZerosAndRandom:
             if other := len(data) - data.count(0):
                 raise LadderError(f"{self.name}: with inputs of zeros {other} bytes of {output} are not zero")
 
-    def rows(self, rule: StoppingRule) -> Iterator[Row]:
+    def rows(self, rule: StoppingRule) -> Iterator[TableRow]:
         """A row a regime. Raises LadderError for a wrong launch."""
         clocks = [self.mhz(kind(self.launchers[0], 0)) for kind in (self.zeros, self.random)]
         yield {"regime": REGIME, **_times(self.cold(rule)), **_clocks(*clocks)}
@@ -128,9 +128,9 @@ class ZerosAndRandom:
             self.refuse_wrong()
 
 
-def _times(pairs: Pairs) -> Row:
+def _times(pairs: Pairs) -> TableRow:
     value, low, high = pairs.speedup()
-    found: Row = {"zeros_us": median(pairs.variant_us), "random_us": median(pairs.reference_us)}
+    found: TableRow = {"zeros_us": median(pairs.variant_us), "random_us": median(pairs.reference_us)}
     return found | {
         "speedup": value,
         "speedup_low": low,
@@ -139,17 +139,17 @@ def _times(pairs: Pairs) -> Row:
     }
 
 
-def _clocks(zeros_mhz: float, random_mhz: float) -> Row:
+def _clocks(zeros_mhz: float, random_mhz: float) -> TableRow:
     return {"zeros_mhz": round(zeros_mhz, 1), "random_mhz": round(random_mhz, 1)}
 
 
-def zeros(plan: Plan, cubins: Path, request: Sequence[Mapping[str, Any]]) -> dict[str, list[Row]]:
+def zeros(plan: Plan, cubins: Path, request: Sequence[Mapping[str, Any]]) -> dict[str, list[TableRow]]:
     """Task of `ladder.measure.process`: rows of the table zeros, for kernels of a plan and their references.
 
     The request has the kernels: of each its task's `index`, its median `us`, the `reference` with its `algorithm`, and
     that one's median `reference_us`.
     """
-    bench, rule, found = Bench(plan, cubins), stopping_rule(plan), list[Row]()
+    bench, rule, found = Bench(plan, cubins), stopping_rule(plan), list[TableRow]()
     for given in request:
         task, partner = plan.tasks[given["index"]], Partner(given["reference"], given["algorithm"])
         assert task.launch is not None

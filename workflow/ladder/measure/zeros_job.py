@@ -7,7 +7,7 @@ from typing import Any
 from ladder.gpu.discovery import find_gpus
 from ladder.measure.gpu_job import run_on_gpu
 from ladder.measure.store import read_store
-from ladder.measure.subjects import Row
+from ladder.measure.subjects import TableRow
 from ladder.measure.view import View
 from ladder.model.cell import size_label
 from ladder.model.errors import refuse
@@ -20,7 +20,7 @@ def fastest(view: View, dtype: str) -> list[dict[str, Any]]:
     """The kernels to time: of a dtype the fastest over libraries at each size and layout, in the plan's order."""
     best = dict[tuple[Any, ...], tuple[float, dict[str, Any]]]()
     for index, task in view.launched():
-        record = view.find(task) if task.cell.dtype == dtype and not task.beside else None
+        record = view.current_record(task) if task.cell.dtype == dtype and not task.beside else None
         known = record.result if record is not None and record.status == "ok" else {}
         if "variant_us" not in known or not task.cell.reference.libraries:
             continue
@@ -33,7 +33,7 @@ def fastest(view: View, dtype: str) -> list[dict[str, Any]]:
     return [asked for _, asked in best.values()]
 
 
-def time_zeros(path: Path, plan: Plan, folder: RunFolder, root: Path, dtype: str) -> list[Row]:
+def time_zeros(path: Path, plan: Plan, folder: RunFolder, root: Path, dtype: str) -> list[TableRow]:
     """Rows of the table zeros. Raises LadderError without a GPU, or where the plan has no such kernel with a record."""
     request = fastest(View(plan, read_store(folder.records)), dtype)
     if not request:

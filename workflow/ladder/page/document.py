@@ -11,7 +11,7 @@ from ladder import __version__
 from ladder.model.files import read_text
 from ladder.model.folders import RunFolder
 from ladder.model.schemas import SIZE_COLUMNS
-from ladder.page.gather import kernels, run
+from ladder.page.data import kernels, run
 from ladder.report.document import NOT_HERE
 from ladder.report.markdown import figure
 from ladder.results.run_data import RunData

@@ -18,10 +18,10 @@ from ladder.claims.primitives import NOT_MEASURED, REFUTED
 from ladder.model.cell import SUSTAINED, size_label
 from ladder.report import markdown, words
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, Choice, Held, choices, slowed
+from ladder.report.ladder_steps import Step, climb, explanation, path_of_baselines, steps
 from ladder.report.limits import busy
 from ladder.report.links import Links
 from ladder.report.markdown import figure, spread, text
-from ladder.report.steps import Step, climb, explanation, steps, way
 from ladder.report.words import Line, Table, speed_table
 from ladder.results import earlier
 from ladder.results import statistics as stats
@@ -169,7 +169,7 @@ def fastest_fp32(data: RunData) -> Facts:
 def _way(data: SweepData) -> list[Step]:
     """The rungs that lead to the fastest, also those that lose speed, each over the rung that it changes."""
     by_id = {step.row["variant"]: step for step in steps(data)}
-    return [by_id[entry.variant.id] for entry in way(data) if entry.variant.id in by_id]
+    return [by_id[entry.variant.id] for entry in path_of_baselines(data) if entry.variant.id in by_id]
 
 
 def _path_steps(data: RunData, name: str, along: Callable[[SweepData], list[Step]] = climb) -> list[Step]:

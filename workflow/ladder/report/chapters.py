@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer
-from ladder.report.steps import Step, climb, steps
+from ladder.report.ladder_steps import Step, climb, steps
 from ladder.results.run_data import RunData
 
 _TITLES = {

@@ -23,11 +23,11 @@ from ladder.report.answers import OTHER_GPU, Answer, answers
 from ladder.report.chapters import chapters
 from ladder.report.choices import Choice, choices
 from ladder.report.devices import side_by_side
+from ladder.report.ladder_steps import path_to_fastest, rate, steps
 from ladder.report.limits import counters
 from ladder.report.links import Links
-from ladder.report.messages import message
 from ladder.report.shares import shares_of
-from ladder.report.steps import path, rate, steps
+from ladder.report.titles import message
 from ladder.results import statistics as stats
 from ladder.results.collect import EARLIER
 from ladder.results.hosts import source_of
@@ -36,7 +36,12 @@ from ladder.results.sweep_data import SweepData
 from ladder.results.templates import TEMPLATES
 
 TEMPLATES.filters["anchor"] = markdown.anchor
-TEMPLATES.globals |= {"rate": rate, "steps": steps, "path": path, "shares_of": shares_of}
+TEMPLATES.globals |= {
+    "rate": rate,
+    "steps": steps,
+    "path_to_fastest": path_to_fastest,
+    "shares_of": shares_of,
+}
 TEMPLATES.globals |= {"counters": counters, "sections": sections, "version": __version__, "EARLIER": EARLIER}
 NOT_HERE = "not on this GPU"
 """Verdict of a refuted statement of a source that measured another one."""

@@ -20,9 +20,9 @@ from ladder.report.code_links import (
     is_file_of_a_rung,
     new_code,
 )
+from ladder.report.ladder_steps import Step, steps
 from ladder.report.markdown import figure
 from ladder.report.shares import Shares, shares_of
-from ladder.report.steps import Step, steps
 from ladder.results import statistics as stats
 from ladder.results.run_data import Gain, RunData
 from ladder.results.statistics import UNKNOWN, Estimate, records
@@ -39,7 +39,7 @@ _DECIMALS = (0.1, 10)  # between these a number has three decimals
 
 _PLAIN_A = "4_register_tile"  # the file of rung 5 of FP32, where A is not volatile
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class File:
     before: Variant | None
     over: str  # what the file before is called; with its rung where that is not the file at its defaults
     lines: Sequence[CodeLink]  # that the file before lacks
-    row: Row | None  # against a library; None where it was not measured
+    row: TableRow | None  # against a library; None where it was not measured
     gain: Estimate = UNKNOWN
     predicted: Estimate = UNKNOWN  # where another GPU's gain lies
     direct: bool = False  # whether the two were launched in turn; else it is the quotient of two speeds
@@ -84,7 +84,7 @@ def _from_to(values: Sequence[float], unit: str) -> str:
     return f"{ends} {unit}" + ("s" if unit != "MHz" and round(high) != 1 else "")
 
 
-def conditions(data: SweepData, rows: Sequence[Row], each: str = "rung") -> str:
+def conditions(data: SweepData, rows: Sequence[TableRow], each: str = "rung") -> str:
     """How rows of a sweep were measured: sizes, dtype, layout, state of the caches, clock, and on how many GPUs."""
     layouts = sorted({str(row["layout"]) for row in rows if not pd.isna(row["layout"])})
     facts = [data.size_text, ", ".join(data.sweep.dtypes), *(f"layout {layout}" for layout in layouts)]
@@ -132,7 +132,7 @@ def files_of(data: SweepData, files: SweepData, all_data: RunData, root: Path) -
             if own is not None and is_file_of_a_rung(own):
                 rungs.setdefault(own.name, (own, entry.rung))
     usual = {name: own.variant({}, data.sweep.dtypes[0]).id for name, (own, _) in rungs.items()}
-    here, pairs = dict[str, Row](), dict[tuple[str, str], Row]()
+    here, pairs = dict[str, TableRow](), dict[tuple[str, str], TableRow]()
     for part in (files, data):  # what the ladder measured itself goes before
         size = data.size
         here |= {row["variant"]: row for row in records(stats.at_size(part.ok, size))}

@@ -7,8 +7,8 @@ from typing import Any
 
 from ladder.model.cell import size_label
 from ladder.report import sections
+from ladder.report.ladder_steps import Metrics, TableRow, needs, waits
 from ladder.report.markdown import share, text
-from ladder.report.steps import Metrics, Row, needs, waits
 from ladder.report.words import Table
 from ladder.results import statistics as stats
 from ladder.results.sweep_data import SweepData
@@ -21,7 +21,7 @@ _LEAST = 0.005  # of the rate: less reads as nothing
 _UNITS = (*_PIPES, "issue slots", "DRAM", "shared memory", "L1 loads")
 
 
-def busy(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
+def busy(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]:
     """Unit -> the share of its peak rate that a launch takes, of those that were counted, the busiest first."""
     dram, *others = needs(row, metrics, gpu)
     shared, sectors, requests, issued = (one.seconds / row["median_us"] * 1e6 for one in others)
@@ -34,7 +34,7 @@ def busy(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> dict[str, float]
     return dict(sorted(known.items(), key=lambda one: -one[1]))
 
 
-def longest_wait(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> str:
+def longest_wait(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> str:
     """What the warps of a launch wait for most, and in which share of their time; empty where it was not counted."""
     named = [one for one in waits(row, metrics, gpu) if one.words and not math.isnan(one.seconds)]
     if not named:

@@ -121,7 +121,7 @@ def stencil(data: SweepData) -> dict[str, Any]:
     }
 
 
-def alike_failures(
+def group_failures(
     timings: pd.DataFrame, resources: pd.DataFrame, unmeasured: Unmeasured = ()
 ) -> list[dict[str, Any]]:
     """Cells without a result and variants that did not compile, by reason; long compiler messages are cut."""
@@ -156,6 +156,6 @@ def alike_notes(notes: pd.DataFrame) -> list[dict[str, Any]]:
     return records(alike.reset_index())
 
 
-def apart(rows: Sequence[Mapping[str, Any]]) -> str:
+def largest_difference(rows: Sequence[Mapping[str, Any]]) -> str:
     """By how much this timer and NVBench differ at most, of rows of clock_nvbench."""
     return share(max(abs(row["difference"]) for row in rows), ".2f")

@@ -26,7 +26,7 @@ from ladder.results.conversion import BOTH, OVER
 from ladder.results.environment import read_as
 from ladder.results.statistics import lag_1
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 
 def dtype_peaks(gpu: Mapping[str, Any]) -> dict[str, float]:
@@ -50,7 +50,7 @@ def device_of(result: Mapping[str, Any]) -> dict[str, Any]:
     return known | ((result.get("sustained") or {}).get("variant") or {})
 
 
-def summarised(result: Mapping[str, Any]) -> Row:
+def summarised(result: Mapping[str, Any]) -> TableRow:
     """A record's result with medians of its times (us), the spread of the variant's, and wider intervals.
 
     The record's interval of the speed-up takes its groups of launches as independent. If successive ratios have the
@@ -74,7 +74,7 @@ def summarised(result: Mapping[str, Any]) -> Row:
     return found | {"speedup_low": low * (1 - steps), "speedup_high": high * (1 + steps)}
 
 
-def over_libraries(result: Mapping[str, Any], choice: Record | None) -> Row:
+def over_libraries(result: Mapping[str, Any], choice: Record | None) -> TableRow:
     """The speed-up over one library alone, by the times that the reference was chosen by.
 
     Records from before choices had records of their own hold these times themselves.
@@ -93,7 +93,7 @@ EARLIER = "counters made under other code"
 """Subject of a note; its reason is their date."""
 
 
-def measuring_code(record: Record) -> Row:
+def measuring_code(record: Record) -> TableRow:
     """By which code a record was measured: columns with the digests of what checked and of what timed."""
     tree = record.conditions.tree
     return {f"{name}_code": tree.get(name) for name in ("check", "timing")}
@@ -104,7 +104,7 @@ class Collector:
 
     def __init__(self, view: View) -> None:
         self.view, self.plan, self.problem = view, view.plan, PROBLEMS[view.plan.problem]
-        self.rows: dict[str, list[Row]] = {name: [] for name in SWEEP_TABLES}
+        self.rows: dict[str, list[TableRow]] = {name: [] for name in SWEEP_TABLES}
         # Of a tuning sweep: which cells may be chosen, and the sessions that chose the fastest, where later ones count.
         every = view.rivals()
         self.rivals = {task.cell.id for among in every for _, task in among}
@@ -117,10 +117,10 @@ class Collector:
         if row not in self.rows["notes"]:
             self.rows["notes"].append(row)
 
-    def about(self, task: Task) -> Row:
+    def about(self, task: Task) -> TableRow:
         """The columns that say which task a row is about."""
         cell = task.cell
-        own: Row = {"sweep": self.plan.sweep, "problem": self.plan.problem, "rung": task.rung or None}
+        own: TableRow = {"sweep": self.plan.sweep, "problem": self.plan.problem, "rung": task.rung or None}
         own |= {
             "baseline": task.baseline or None,
             "beta": cell.beta or None,
@@ -192,7 +192,7 @@ class Collector:
 
     def sessions(self, task: Task, record: Record) -> None:
         """Rows of sessions.csv: every record with a result that is like this one."""
-        for one in self.view.alike(record):
+        for one in self.view.same_conditions(record):
             if one.status == "ok":
                 session = self.view.session(one)
                 commit = session.tree.get("commit") or str(session.tree.get("digest") or "")[:12]
@@ -216,7 +216,7 @@ class Collector:
 
     def typical(self, record: Record) -> Record:
         """For the columns that are of one session: of three or more that with the median time, else the latest."""
-        good = [one for one in self.view.alike(record) if one.status == "ok"]
+        good = [one for one in self.view.same_conditions(record) if one.status == "ok"]
         if record.status != "ok" or len(good) < 3:
             return record
         return sorted(good, key=lambda one: float(summarised(one.result)["median_us"]))[(len(good) - 1) // 2]
@@ -242,7 +242,7 @@ class Collector:
             status = "unsupported" if task.launch is None else facts["status"]
             self.failed(task, facts, status, broken or task.absent)
             return
-        found = [self.view.find(task, regime) for regime in self.plan.regimes_of(task)]
+        found = [self.view.current_record(task, regime) for regime in self.plan.regimes_of(task)]
         beta = f", beta = {task.cell.beta:g}" if task.cell.beta else ""
         own = f"{task.variant} at {dict(task.cell.size)}{beta}"
         if found[0] is None and not task.beside:
@@ -264,7 +264,7 @@ class Collector:
                 self.note("reference", task.variant, given)
             self.choice(record)
             self.measured(task, self.typical(record))
-        counted = self.view.find(task, COUNTERS) if task.counted else None
+        counted = self.view.current_record(task, COUNTERS) if task.counted else None
         if counted is not None and not self.view.is_current(task, counted):
             self.note("profile", EARLIER, counted.time[:10])
         for record in (None if task.beside else found[0], counted):
@@ -275,7 +275,7 @@ class Collector:
 _MEASURED, _PROFILED = TypeAdapter(Job), TypeAdapter(dict[str, list[Note]])
 
 
-def accounts_of(folder: RunFolder, plan: Plan) -> tuple[list[Row], Row | None]:
+def accounts_of(folder: RunFolder, plan: Plan) -> tuple[list[TableRow], TableRow | None]:
     """The accounts of the jobs that measured and profiled a sweep, as far as there are any."""
     jobs = [read_as(_MEASURED, folder.account(name, plan.sweep)) for name in accounts(plan)]
     return [job for job in jobs if job], read_as(_PROFILED, folder.account("profiled", plan.sweep))
@@ -309,7 +309,7 @@ def changed_code(view: View) -> dict[str, int]:
     """Kernels whose machine code is not that of their records: how many variants each."""
     changed: dict[tuple[str, str], None] = {}
     for _, task in view.launched():
-        if (record := view.find(task)) is not None:
+        if (record := view.current_record(task)) is not None:
             # Imported records know the digest of their cubin only.
             of = "machine_code" if "machine_code" in record.conditions.tree else "cubin_sha256"
             was = record.conditions.tree.get(of) or (record.result.get("built") or {}).get(of) or ""

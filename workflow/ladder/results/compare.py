@@ -64,7 +64,7 @@ def latest(records: Records) -> Latest:
     }
     found: Latest = {}
     for (cell, gpu), record in last.items():
-        alike = [one for one in records.alike(record) if gpu_of(one) == gpu]
+        alike = [one for one in records.same_conditions(record) if gpu_of(one) == gpu]
         found.setdefault(cell, {})[gpu] = standing(alike)
     return found
 

@@ -11,7 +11,7 @@ from ladder.model.record import NO_NUMBER
 from ladder.model.schemas import columns
 from ladder.results.statistics import cell_of, metric_table, records
 
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 EARLIER: Mapping[str, Mapping[str, str]] = {
     # Errors over |A||B|, both against fp64, by kind of inputs, all fp32; of a library there is no variant.
@@ -34,7 +34,7 @@ _PLACE = ("layout", "k", "inputs")
 class Errors:
     """The largest errors of a cell's kernel and of its reference with some inputs; None where that is no number."""
 
-    row: Row
+    row: TableRow
     inputs: str
     own: float
     reference: float | None
@@ -69,7 +69,7 @@ def errors_over_cublas(frames: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str
     yield from found or _errors_of_accuracy(records(frames["accuracy"]))
 
 
-def _errors_of_accuracy(rows: list[Row]) -> Iterator[tuple[str, str, str, float]]:
+def _errors_of_accuracy(rows: list[TableRow]) -> Iterator[tuple[str, str, str, float]]:
     known = {
         tuple(row[one] for one in _PLACE): row["max_error"]
         for row in rows
@@ -81,7 +81,7 @@ def _errors_of_accuracy(rows: list[Row]) -> Iterator[tuple[str, str, str, float]
             yield row["sweep"], row["dtype"], row["inputs"], row["max_error"] / base
 
 
-def pairs_of_betas(frames: Mapping[str, pd.DataFrame]) -> list[tuple[Row, Row]]:
+def pairs_of_betas(frames: Mapping[str, pd.DataFrame]) -> list[tuple[TableRow, TableRow]]:
     """Rows of cells with beta = 0 and beta = 1, each over the faster library, from timings or from accumulation."""
     timings = frames["timings"]
     good = timings[(timings["status"] == "ok") & timings["baseline"].isna()]
@@ -91,8 +91,8 @@ def pairs_of_betas(frames: Mapping[str, pd.DataFrame]) -> list[tuple[Row, Row]]:
     return found or _pairs_of_accumulation(records(frames["accumulation"]))
 
 
-def _pairs_of_accumulation(rows: list[Row]) -> list[tuple[Row, Row]]:
-    groups: dict[tuple[Any, ...], dict[float, Row]] = {}
+def _pairs_of_accumulation(rows: list[TableRow]) -> list[tuple[TableRow, TableRow]]:
+    groups: dict[tuple[Any, ...], dict[float, TableRow]] = {}
     for row in rows:
         by_beta = groups.setdefault((row["variant"], row["dtype"], row["m"]), {})
         other = by_beta.setdefault(row["beta"], row)

@@ -32,7 +32,7 @@ def outcome(view: View, task: Task, regime: str = "") -> Outcome:
         return "unsupported", task.absent or "", {}
     if (why := view.plan.broken(task)) is not None:
         return view.plan.variants[task.variant]["status"], why, {}
-    if (record := view.find(task, regime)) is None:
+    if (record := view.current_record(task, regime)) is None:
         where = f"{dict(task.cell.size)}, {regime or view.plan.regimes[0]}"
         raise LadderError(f"{task.variant} at {where}: it was not measured")
     return record.status, record.reason, record.result

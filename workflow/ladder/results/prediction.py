@@ -26,7 +26,7 @@ from ladder.results.statistics import records
 from ladder.results.verdicts import LIBRARIES, NORMAL, SESSION
 
 Frame = pd.DataFrame
-Row = dict[str, Any]
+TableRow = dict[str, Any]
 
 CELL = ["sweep", "variant", "baseline", "dtype", "layout", *SIZE_COLUMNS, "regime", "beta"]
 """Columns that say which cell a row is about."""
@@ -171,7 +171,7 @@ def components(found: Frame) -> Frame:
     rows = []
     residuals: dict[Any, float] = found.groupby(["kind", "class"])["variance"].median().to_dict()
     for (kind, name), below in residuals.items():
-        row: Row = {"class": name, "residual": below}
+        row: TableRow = {"class": name, "residual": below}
         for of in ("session", "gpu"):
             cells, spread = of_class.get((name, of), (0, 0.0))
             total = (cells * spread + PRIOR_CELLS * pooled.get((kind, of), np.nan)) / (cells + PRIOR_CELLS)
@@ -343,7 +343,7 @@ def _parts(held: Frame, by: str) -> Iterator[tuple[Any, Frame]]:
     yield from held.groupby("gpu" if by == "gpu" else held["host"].map("GPUs of the host: {:g}".format))
 
 
-def coverage(found: Frame) -> list[Row]:
+def coverage(found: Frame) -> list[TableRow]:
     """Rows of coverage.csv: how often sessions that are left out fall into the intervals predicted without them.
 
     interval_score: the width, and 40 times the distance of what lies outside, in the mean (Winkler 1972; Gneiting &
@@ -358,7 +358,7 @@ def coverage(found: Frame) -> list[Row]:
             outside = (held["low"] - held["log"]).clip(lower=0) + (held["log"] - held["high"]).clip(lower=0)
             held = held.assign(outside=outside, half_width=width / 2, score=width + 40 * outside)
             for part, own in _parts(held, by):
-                row: Row = {"left_out": left_out, "sessions": sessions, "part": str(part)}
+                row: TableRow = {"left_out": left_out, "sessions": sessions, "part": str(part)}
                 row |= {"cells": own["cell"].nunique(), "readings": len(own)}
                 row |= {"covered": (own["outside"] == 0).mean(), "half_width": own["half_width"].median()}
                 rows += [row | {"interval_score": own["score"].mean()}] if len(own) else []

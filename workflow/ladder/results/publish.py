@@ -70,8 +70,8 @@ class Publication:
         for view in self.views.values():
             for _, task in view.launched():
                 for regime in (*view.plan.regimes_of(task), *([COUNTERS] if task.counted else [])):
-                    record = view.find(task, regime)
-                    alike = view.alike(record) if record else []
+                    record = view.current_record(task, regime)
+                    alike = view.same_conditions(record) if record else []
                     choices = [choice for one in alike if (choice := view.choice(one)) is not None]
                     found |= {id(one): one for one in (*alike, *choices)}
         return list(found.values())
@@ -104,7 +104,7 @@ class Publication:
             if view.plan.tasks != tasks_as_compiled(of_file, view.plan.variants):
                 found.append(f"the plan of {name} is not that of its file")
             known = replace(view, records=self.published_records) if self.only else view
-            unknown = [task for _, task in known.launched() if known.find(task) is None]
+            unknown = [task for _, task in known.launched() if known.current_record(task) is None]
             missing += [f"{name}: {task.variant} at {dict(task.cell.size)}" for task in unknown]
         names = published_column(self.published, "timings", "sweep")
         kept, why = {*run.every_sweep}, f"without a file in {run.project.sweeps}"
@@ -170,7 +170,7 @@ class Publication:
                 if not self.only:
                     parts[name] = kept_rows(name, self.published, SWEEP_TABLES)
                 continue
-            view = replace(self.views[name], records=self.published_records, earlier=True)
+            view = replace(self.views[name], records=self.published_records, fall_back=True)
             jobs, profile = accounts_of(self.folder, view.plan)
             parts[name] = collect_sweep(view, jobs, profile)
             if not jobs:

@@ -15,10 +15,10 @@ from ladder.results.judgement import Outcome, outcome
 from ladder.results.statistics import beta_of, estimate, identifier, predicted, records
 from ladder.results.templates import TEMPLATES
 
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
-def published_row(timings: pd.DataFrame, cell: str) -> Row:
+def published_row(timings: pd.DataFrame, cell: str) -> TableRow:
     """The row that an identifier names. Raises LadderError for any other."""
     sweep = cell.partition("/")[0]
     known = {identifier(row): row for row in records(timings[timings["sweep"] == sweep])}
@@ -28,7 +28,7 @@ def published_row(timings: pd.DataFrame, cell: str) -> Row:
     return known[cell]
 
 
-def alone(sweep: Sweep, row: Row) -> Sweep:
+def alone(sweep: Sweep, row: TableRow) -> Sweep:
     """The sweep with this cell and nothing else. Raises LadderError where it has no such cell any more."""
     for entry, size in sweep.cells:
         if entry.variant.id == row["variant"] and all(row[name] == value for name, value in size.items()):
@@ -45,14 +45,14 @@ def alone(sweep: Sweep, row: Row) -> Sweep:
     return Sweep(sweep.name, sweep.problem, *cell, precision=sweep.precision, accumulated=added)
 
 
-def again(view: View, row: Row) -> Outcome:
+def again(view: View, row: TableRow) -> Outcome:
     """The outcome of the one cell that was measured, or of its pair with a baseline."""
     about = not pd.isna(row["baseline"]), beta_of(row)
     tasks = view.plan.tasks
     return outcome(view, next(task for task in tasks if (bool(task.baseline), task.cell.beta) == about))
 
 
-def inside(row: Row, now: Outcome) -> bool | None:
+def inside(row: TableRow, now: Outcome) -> bool | None:
     """Whether the new value lies where it was predicted; None where nothing was.
 
     Where it is over another library than the published one, and that one's times over both are known, the prediction
@@ -67,12 +67,12 @@ def inside(row: Row, now: Outcome) -> bool | None:
     return bool(expected.low <= value <= expected.high) if expected.known else None
 
 
-def published_text(row: Row, about: Mapping[str, Any]) -> str:
+def published_text(row: TableRow, about: Mapping[str, Any]) -> str:
     """What was published of a cell, for a terminal."""
     return _text("published", row, about=about, gpu=(about.get("gpu") or {}).get("name"))
 
 
-def measured_text(row: Row, now: Outcome, gpu: str) -> str:
+def measured_text(row: TableRow, now: Outcome, gpu: str) -> str:
     """What was measured now, and the verdict."""
     status, reason, result = now
     found = summarised(result)
@@ -81,7 +81,7 @@ def measured_text(row: Row, now: Outcome, gpu: str) -> str:
     return _text("measured", row, now=known, gpu=gpu, inside=inside(row, now))
 
 
-def _text(part: str, row: Row, **known: Any) -> str:
+def _text(part: str, row: TableRow, **known: Any) -> str:
     known |= {"row": row, "name": identifier(row), "part": part}
     known |= {"speed": estimate(row, "speedup"), "expected": predicted(row)}
     return TEMPLATES.get_template("reproduce.j2").render(known).strip()

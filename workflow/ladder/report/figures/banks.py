@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ladder.report.figures.base import canvas, legend_below
 from ladder.report.figures.style import PALETTE
-from ladder.report.messages import axis_words, said
+from ladder.report.titles import axis_words, said
 from ladder.results.statistics import COSTS, access_costs, changing, parameter
 from ladder.results.sweep_data import FigureData, NoDataError
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, NullLocator
 
 from ladder.report.figures.style import AHEAD, BEHIND, DPI, MUTED, TIE, WIDTH, apply
 from ladder.report.markdown import cut
-from ladder.report.messages import message as title_of
+from ladder.report.titles import message as title_of
 from ladder.results.statistics import estimate, predicted
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED

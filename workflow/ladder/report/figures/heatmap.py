@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from ladder.model.errors import LadderError
 from ladder.report.figures.base import canvas
 from ladder.report.figures.style import AHEAD, BEHIND, MUTED
-from ladder.report.messages import axis_words, rival
+from ladder.report.titles import axis_words, rival
 from ladder.results import statistics as stats
 from ladder.results.statistics import at_size, estimate, parameter, records
 from ladder.results.sweep_data import FigureData, NoDataError

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ladder.model.cell import size_label
-from ladder.report.messages import axis_words, differing, rival, said
+from ladder.report.titles import axis_words, differing, rival, said
 from ladder.results import statistics as stats
 from ladder.results.statistics import at_size, parameter
 from ladder.results.sweep_data import FigureData, distinguishing, shown_value

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 
 from ladder.measure.process_lifetime import die_with_parent
 from ladder.model.files import replace_file
-from ladder.report.figures import banks, curves, heatmap, roofline, rungs, shapes
+from ladder.report.figures import banks, curves, heatmap, ladder, roofline, shapes
 from ladder.report.figures.base import message
 from ladder.results.sweep_data import FigureData, NoDataError, SweepData
 
 FIGURES: dict[str, Callable[[FigureData], Figure]] = {
-    "ladder": rungs.draw,
+    "ladder": ladder.draw,
     "curves": curves.draw,
     "heatmap": heatmap.draw,
     "roofline": roofline.draw,

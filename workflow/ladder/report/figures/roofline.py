@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from ladder.report.figures import base, style
+from ladder.report.ladder_steps import path_to_fastest, steps
 from ladder.report.markdown import figure as number
-from ladder.report.messages import rival
-from ladder.report.steps import path, steps
+from ladder.report.titles import rival
 from ladder.results import statistics as stats
 from ladder.results.collect import dtype_peaks
 from ladder.results.sweep_data import FigureData
@@ -68,7 +68,7 @@ def _few(data: FigureData, rows: pd.DataFrame) -> pd.DataFrame:
     """The fastest, or of a ladder the rungs of its path that gain most, and its ends."""
     if not data.has_rungs:
         return rows.sort_values("speedup", ascending=False).head(MOST)
-    way = [entry.variant.id for entry in path(data) if entry.variant.id in set(rows["variant"])]
+    way = [entry.variant.id for entry in path_to_fastest(data) if entry.variant.id in set(rows["variant"])]
     gains = {step.row["variant"]: step.gain.value for step in steps(data) if step.gain.known}
     most = sorted(way[1:-1], key=lambda variant: -gains.get(variant, 0.0))[: MOST - 2]
     kept = [variant for variant in way if variant in {way[0], way[-1], *most}]

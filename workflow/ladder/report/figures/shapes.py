@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ladder.report.figures import base, style
-from ladder.report.messages import rival
+from ladder.report.titles import rival
 from ladder.results import statistics as stats
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import FASTER, SLOWER, TIED, verdicts

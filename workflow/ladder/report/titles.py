@@ -8,8 +8,8 @@ import pandas as pd
 
 from ladder.model.cell import size_label
 from ladder.report import words
+from ladder.report.ladder_steps import changed_by_all, climb, steps
 from ladder.report.markdown import figure, share
-from ladder.report.steps import changed_by_all, climb, steps
 from ladder.results import statistics as stats
 from ladder.results.run_data import gain
 from ladder.results.statistics import records, size_of

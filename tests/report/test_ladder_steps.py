@@ -12,7 +12,7 @@ from checkout import every_sweep
 from conftest import edit_yaml
 from factory import Lab
 from ladder.model.sweep import Sweep
-from ladder.report.steps import NOT_COUNTED, Step, cause, explanation, path, steps
+from ladder.report.ladder_steps import NOT_COUNTED, Step, cause, explanation, path_to_fastest, steps
 from ladder.results.statistics import at_size, estimate, ratio, records
 from ladder.results.sweep_data import of_sweep
 
@@ -247,7 +247,7 @@ def test_a_path_ends_at_no_rung_that_is_slower_than_what_it_changes(tmp_path: Pa
         timings.loc[ends & last, columns] = (sum(over_library) / 2, *over_library)
         timings.loc[~ends & last & here, columns] = (sum(over_baseline) / 2, *over_baseline)
         timings.loc[~ends & last & ~here, columns] = (0.5, 0.49, 0.51)  # says nothing of the size that counts
-        return path(of_sweep(sweep, {**frames, "timings": timings}, {}))[-1].rung
+        return path_to_fastest(of_sweep(sweep, {**frames, "timings": timings}, {}))[-1].rung
 
     assert end((0.97, 1.01)) == "2b transposed A"
     assert end((0.97, 0.99)) == "2 plain A"
@@ -271,7 +271,7 @@ def test_of_two_paths_of_one_length_the_one_that_ends_faster_is_walked(tmp_path:
             timings.loc[own, ["speedup", "speedup_low", "speedup_high"]] = (speed, 0.9 * speed, 1.1 * speed)
         paired = timings["baseline"].notna()
         timings.loc[paired, ["speedup", "speedup_low", "speedup_high"]] = (1.0, 0.9, 1.1)
-        return path(of_sweep(sweep, {**frames, "timings": timings}, {}))[-1].rung
+        return path_to_fastest(of_sweep(sweep, {**frames, "timings": timings}, {}))[-1].rung
 
     assert end(**{"2b small": 1.02, "2c transposed A": 1.01}) == "2b small"
     assert end(**{"2b small": 1.01, "2c transposed A": 1.02}) == "2c transposed A"
@@ -296,7 +296,9 @@ def test_a_rung_that_is_slower_than_one_before_it_is_no_step_of_the_path(tmp_pat
             speed, gain = 1.0 if entry is sweep.entries[-1] else 0.5, gains.get(f"r{entry.rung[0]}", 2.0)
             timings.loc[own & timings["baseline"].isna(), columns] = (speed, 0.999 * speed, 1.001 * speed)
             timings.loc[own & timings["baseline"].notna(), columns] = (gain, 0.999 * gain, 1.001 * gain)
-        return "".join(entry.rung[0] for entry in path(of_sweep(sweep, {**frames, "timings": timings}, {})))
+        return "".join(
+            entry.rung[0] for entry in path_to_fastest(of_sweep(sweep, {**frames, "timings": timings}, {}))
+        )
 
     assert rungs() == "1234"
     assert rungs(r3=0.9) == "124"

@@ -18,9 +18,9 @@ from ladder.model.sweep import Sweep
 from ladder.report.answers import Answer, answers
 from ladder.report.choices import PRODUCTS_SWEEP, THREE_PRODUCTS, rankings
 from ladder.report.document import claim_lines, said
+from ladder.report.ladder_steps import changed_by_all, changed_rungs, path_to_fastest, steps
 from ladder.report.links import Links
 from ladder.report.markdown import unlinked
-from ladder.report.steps import changed_by_all, changed_rungs, path, steps
 from ladder.results import tables
 from ladder.results.run_data import Row, RunData
 from ladder.results.statistics import records, size_of
@@ -108,7 +108,7 @@ def _steps(data: SweepData) -> list[dict[str, Any]]:
     found = [] if data.sweep.tuning else steps(data)
     if not any(step.gain.known for step in found):
         return []
-    main = {entry.variant.id for entry in path(data)}
+    main = {entry.variant.id for entry in path_to_fastest(data)}
     named = changed_rungs(data, [step.row["variant"] for step in found])
     return [
         {

@@ -95,7 +95,7 @@ class LaunchChecker:
 
         return CheckedLaunch(launcher, refresh, inspect)
 
-    def chain(
+    def back_to_back(
         self,
         launcher: Launcher,
         side: CheckedSide | None,

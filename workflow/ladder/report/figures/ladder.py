@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from ladder.report.figures import base, style
+from ladder.report.ladder_steps import Step, changed_by_all, changed_rungs, path_to_fastest, steps
 from ladder.report.markdown import figure as number
-from ladder.report.messages import rival, times
-from ladder.report.steps import Step, changed_by_all, changed_rungs, path, steps
+from ladder.report.titles import rival, times
 from ladder.results.statistics import at_size, rate_column, records
 from ladder.results.sweep_data import FigureData
 from ladder.results.verdicts import verdict_of
@@ -49,7 +49,7 @@ def _no_result(axis: Axes, place: int, row: Mapping[str, Any]) -> None:
 def _ladder(
     data: FigureData, known: Mapping[str, Step], rows: Mapping[str, Any], order: Sequence[str]
 ) -> Figure:
-    main = {entry.variant.id for entry in path(data)}
+    main = {entry.variant.id for entry in path_to_fastest(data)}
     height = min(_ROW * len(order), _TALLEST)
     shape: dict[str, Any] = {"columns": 2, "sharey": True, "gridspec_kw": {"width_ratios": [2.2, 1]}}
     figure, (gains, speeds) = base.canvas(data, 1.75 + height, data.size_text, **shape)

@@ -25,7 +25,7 @@ class Stamp(NamedTuple):
     name: str
 
 
-class DeviceClock:
+class CuptiTimer:
     """Times of launches between kernels named `ahead` and `behind`. Raises LadderError where CUPTI is missing."""
 
     def __init__(self, ahead: str, behind: str) -> None:

@@ -41,7 +41,7 @@ _MOVED = math.log(1.05)  # by less no counter changes anything
 NOT_COUNTED = "not counted"
 
 Metrics = Mapping[str, float]
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Counted:
     unit: str = ""
 
 
-def needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
+def needs(row: TableRow, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
     """What a launch moves, loads and issues; NaN where it was not counted."""
 
     def of(name: str) -> float:
@@ -76,7 +76,7 @@ def needs(row: Row, metrics: Metrics, gpu: Mapping[str, Any]) -> list[Counted]:
     ]
 
 
-def waits(row: Row, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
+def waits(row: TableRow, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
     """The parts of the time that warps wait for each reason; besides its waits an instruction takes a cycle.
 
     Those that say nothing of a kernel's memory or barriers have no words.
@@ -94,7 +94,7 @@ def waits(row: Row, metrics: Metrics, _: Mapping[str, Any]) -> list[Counted]:
 
 
 def cause(
-    below: Row, above: Row, counters: Sequence[Metrics], gpu: Mapping[str, Any]
+    below: TableRow, above: TableRow, counters: Sequence[Metrics], gpu: Mapping[str, Any]
 ) -> tuple[str, float] | None:
     """What accounts for the difference of two times: in words, and the share of it; None where no counter does.
 
@@ -136,7 +136,7 @@ class Step:
     """A rung with its results, and what it gains over the rung it changes, if it changes one."""
 
     entry: Entry
-    row: Row
+    row: TableRow
     below: str = ""  # the id of the variant that it changes
     gain: Estimate = UNKNOWN
     predicted: Estimate = UNKNOWN  # where another GPU's gain lies, with the gain between
@@ -164,7 +164,7 @@ class Step:
         return self.as_gain.verdict == TIED
 
 
-def resident(below: Row, above: Row) -> str:
+def resident(below: TableRow, above: TableRow) -> str:
     """That the faster one has a larger occupancy, by more blocks on a multiprocessor; else, or where unknown, empty."""
     blocks, occupancy = (
         [row.get(name, math.nan) for row in (below, above)] for name in ("blocks_per_sm", "occupancy")
@@ -180,7 +180,7 @@ def resident(below: Row, above: Row) -> str:
 
 
 def explanation(
-    below: Row, above: Row, counters: Sequence[Metrics], gpu: Mapping[str, Any]
+    below: TableRow, above: TableRow, counters: Sequence[Metrics], gpu: Mapping[str, Any]
 ) -> tuple[str, bool]:
     """What explains the difference of two times, in words, and whether a counter does.
 
@@ -212,7 +212,7 @@ def steps(data: SweepData) -> Sequence[Step]:
 def climb(data: SweepData) -> list[Step]:
     """The rungs of `path` with a result, each over the one before it there, so that the gains make up the whole."""
     here = {*data.here["variant"]}
-    shown = [entry for entry in path(data) if entry.variant.id in here]
+    shown = [entry for entry in path_to_fastest(data) if entry.variant.id in here]
     return _steps(data, list(zip(shown, ["", *(entry.variant.id for entry in shown)], strict=False)))
 
 
@@ -243,15 +243,15 @@ def _steps(data: SweepData, rungs: Sequence[tuple[Entry, str]]) -> list[Step]:
 
 
 @functools.lru_cache
-def path(data: SweepData) -> Sequence[Entry]:
-    """The rungs that lead to the fastest, each as fast as all before it: `way` without its losses.
+def path_to_fastest(data: SweepData) -> Sequence[Entry]:
+    """The rungs that lead to the fastest, each as fast as all before it: `path_of_baselines` without its losses.
 
     A rung counts by the product of the gains up to it, a tie as none. One that is slower than a rung before it is left
     out, though later rungs may need it; never the last.
     """
     known = {step.entry.variant.id: step for step in steps(data)}
     kept, reached, most = list[Entry](), 1.0, 1.0
-    for entry in (whole := way(data)):
+    for entry in (whole := path_of_baselines(data)):
         step = known.get(entry.variant.id)
         gain = step.gain if step and step.gain.known and not step.tie else Estimate(1.0, 1.0, 1.0)
         high = reached * gain.high
@@ -265,7 +265,7 @@ def path(data: SweepData) -> Sequence[Entry]:
 def changed_by_all(data: SweepData) -> str:
     """The variant that all others change, where no path leads on from it, as in an ablation; else empty."""
     changed = {step.below for step in steps(data) if step.below}
-    return changed.pop() if len(changed) == 1 and len(path(data)) <= _ABLATION else ""
+    return changed.pop() if len(changed) == 1 and len(path_to_fastest(data)) <= _ABLATION else ""
 
 
 def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
@@ -274,7 +274,7 @@ def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
     That is the last of the path above it. `order`: variants as they are shown.
     """
     known = {step.row["variant"]: step for step in steps(data)}
-    main, above, found = {entry.variant.id for entry in path(data)}, "", {}
+    main, above, found = {entry.variant.id for entry in path_to_fastest(data)}, "", {}
     for variant in order:
         below = known[variant].below if variant in known else ""
         if below and below != above:
@@ -284,7 +284,7 @@ def changed_rungs(data: SweepData, order: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def way(data: SweepData) -> list[Entry]:
+def path_of_baselines(data: SweepData) -> list[Entry]:
     """The rungs that lead to the fastest, the first of the ladder first: the chain of their baselines.
 
     Candidates are the rungs that tie with the fastest which computes the same (causal attention is another task), and
@@ -320,7 +320,7 @@ def _chain(entry: Entry, entries: Sequence[Entry]) -> list[Entry]:
     return chain
 
 
-def rate(row: Row) -> str:
+def rate(row: TableRow) -> str:
     """51.4 TFLOP/s; empty where the row is of no work."""
     column = stats.rate_column(pd.DataFrame([row]))
     return f"{figure(row[column[0]], 3)} {column[1]}" if column else ""
